@@ -1,0 +1,7 @@
+//! hikyaku
+#![cfg_attr(not(feature = "std"), no_std)]
+extern crate alloc;
+
+#[cfg(feature = "std")]
+pub mod backends;
+pub mod time;
