@@ -5,3 +5,4 @@ extern crate alloc;
 #[cfg(feature = "std")]
 pub mod backends;
 pub mod time;
+pub mod wire;
