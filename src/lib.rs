@@ -4,5 +4,13 @@ extern crate alloc;
 
 #[cfg(feature = "std")]
 pub mod backends;
+mod config;
+mod error;
+pub mod reliability;
+mod stats;
 pub mod time;
 pub mod wire;
+
+pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};
+pub use error::{AddPeerError, DropReason, PeerError, SendError};
+pub use stats::{Dropped, PeerStats, Stats};
