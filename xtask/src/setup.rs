@@ -6,13 +6,14 @@ use crate::{
 };
 
 /// (tool, Debian package, what for)
-const PACKAGES: [(&str, &str, &str); 6] = [
+const PACKAGES: [(&str, &str, &str); 7] = [
     ("ip", "iproute2", "tests between network namespaces"),
     ("nft", "nftables", "loss in those tests"),
     ("ethtool", "ethtool", "offloads in those tests"),
     ("tshark", "tshark", "the test of the packet dissector"),
     ("valgrind", "valgrind", "instruction counts"),
-    ("clang", "clang", "bindings and fuzzing"),
+    ("c++", "g++", "fuzzing (libFuzzer is C++)"),
+    ("clang", "clang", "bindings of C libraries"),
 ];
 
 const CARGO_TOOLS: [(&str, &str); 2] = [("cargo-deny", "licences of dependencies"), ("cargo-fuzz", "fuzzing")];
