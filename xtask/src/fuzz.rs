@@ -36,11 +36,16 @@ pub(crate) fn run(steps: &mut Steps, args: &[String]) -> Result<(), String> {
     };
     steps.run("fuzz build", &Cmd::parse("cargo +nightly fuzz build"))?;
     for target in chosen {
-        // libFuzzer reads the whole corpus first, then mutates until the time is over. `-timeout` is for one input.
+        // libFuzzer reads all corpora first, then mutates until the time is over. What it finds it writes to the first
+        // one, so that the committed one grows only by hand. `-timeout` is for one input.
+        let found = shell::target_dir().join("fuzz-found").join(target);
+        let committed = shell::root().join("fuzz/corpus").join(target);
+        for folder in [&found, &committed] {
+            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
         let command = Cmd::parse("cargo +nightly fuzz run")
+            .args([target, &*found.to_string_lossy(), &*committed.to_string_lossy(), "--"])
             .args([
-                target,
-                "--",
                 &format!("-max_total_time={seconds}"),
                 "-timeout=10",
                 "-rss_limit_mb=2048",
