@@ -5,6 +5,11 @@
 //! time by name, and they stack: `Impaired` makes any of them bad on purpose, `Captured` writes what passes
 //! through any of them to a pcapng file.
 
+#[cfg(all(feature = "udp", target_os = "linux"))]
+mod pool;
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod udp;
+
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
