@@ -4,4 +4,5 @@ extern crate alloc;
 
 #[cfg(feature = "std")]
 pub mod backends;
+pub mod prng;
 pub mod time;
