@@ -423,7 +423,9 @@ fn many_senders_reach_one_receiver() {
 #[test]
 fn an_address_is_taken_until_its_backend_is_dropped() {
     each(|kind| {
-        let Some(kind) = kind.alone("127.0.7.1") else { return };
+        let Some(kind) = kind.alone("127.0.7.1") else {
+            return;
+        };
         let a = kind.make();
         let addr = a.local_addr();
         assert_ne!(addr.port(), 0);
@@ -439,7 +441,9 @@ fn an_address_is_taken_until_its_backend_is_dropped() {
 #[test]
 fn a_vanished_peer_is_reported_and_others_still_work() {
     each(|kind| {
-        let Some(kind) = kind.alone("127.0.7.2") else { return };
+        let Some(kind) = kind.alone("127.0.7.2") else {
+            return;
+        };
         let (mut a, mut b) = kind.pair();
         let gone = kind.make();
         let addr = gone.local_addr();

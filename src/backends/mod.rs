@@ -5,10 +5,16 @@
 //! time by name, and they stack: `Impaired` makes any of them bad on purpose, `Captured` writes what passes
 //! through any of them to a pcapng file.
 
+pub mod captured;
+pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
+pub mod pcapng;
 #[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
 mod pool;
+mod registry;
+#[cfg(test)]
+mod script;
 #[cfg(all(feature = "udp", target_os = "linux"))]
 pub mod udp;
 
@@ -21,6 +27,11 @@ use std::{
 
 use bytes::Bytes;
 
+pub use self::{
+    captured::Captured,
+    impaired::{Impaired, Impairments},
+    registry::{BindError, BindOptions, available, bind},
+};
 use crate::time::Instant;
 
 /// What a backend can do, as data; may change at run time (GSO refused by the kernel), so ask again after an error.
