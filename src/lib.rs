@@ -8,6 +8,7 @@ mod config;
 mod error;
 pub mod reliability;
 mod stats;
+pub mod prng;
 pub mod time;
 pub mod wire;
 
