@@ -4,5 +4,6 @@ extern crate alloc;
 
 #[cfg(feature = "std")]
 pub mod backends;
+pub mod prng;
 pub mod time;
 pub mod wire;
