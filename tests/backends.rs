@@ -62,12 +62,7 @@ mod udp {
 
     use super::*;
 
-    pub(super) fn bind(
-        addr: SocketAddr,
-        max: Option<usize>,
-        gso: bool,
-        gro: Gro,
-    ) -> io::Result<Box<dyn Backend>> {
+    pub(super) fn bind(addr: SocketAddr, max: Option<usize>, gso: bool, gro: Gro) -> io::Result<Box<dyn Backend>> {
         let options = UdpOptions {
             max_datagram: max,
             gso,
@@ -110,11 +105,7 @@ mod udp {
 }
 
 fn each(check: fn(Kind)) {
-    #[allow(
-        unused_mut,
-        clippy::allow_attributes,
-        reason = "depends on the features"
-    )]
+    #[allow(unused_mut, clippy::allow_attributes, reason = "depends on the features")]
     let mut kinds = vec![LOOPBACK];
     #[cfg(all(feature = "udp", target_os = "linux"))]
     kinds.extend(udp::kinds());
@@ -179,10 +170,7 @@ fn a_lone_datagram_arrives_with_its_source() {
             assert_eq!(receive(&mut b, 1), [(a.local_addr(), data)]);
         }
         assert_eq!(b.receive(NOW, 64).unwrap(), 0);
-        assert_eq!(
-            (a.stats().datagrams_sent, b.stats().datagrams_received),
-            (7, 7)
-        );
+        assert_eq!((a.stats().datagrams_sent, b.stats().datagrams_received), (7, 7));
         assert_eq!(a.stats().bytes_sent, b.stats().bytes_received);
     });
 }
@@ -193,14 +181,8 @@ fn the_largest_datagram_arrives_and_a_larger_is_dropped() {
         let (mut a, mut b) = kind.pair();
         let max = a.capabilities().max_datagram;
         let data = pattern(max + 1);
-        assert_eq!(
-            send(&mut a, b.local_addr(), max + 1, &[&data]),
-            Sent::Dropped
-        );
-        assert_eq!(
-            send(&mut a, b.local_addr(), max, &[&data[..max]]),
-            Sent::All
-        );
+        assert_eq!(send(&mut a, b.local_addr(), max + 1, &[&data]), Sent::Dropped);
+        assert_eq!(send(&mut a, b.local_addr(), max, &[&data[..max]]), Sent::All);
         assert_eq!(receive(&mut b, 1), [(a.local_addr(), data[..max].to_vec())]);
         assert_eq!(a.stats().dropped, 1);
     });
@@ -212,15 +194,9 @@ fn a_smaller_mtu_can_be_played() {
         let mut a = (kind.bind)(kind.any(), Some(1472)).unwrap();
         let mut b = kind.make();
         assert_eq!(a.capabilities().max_datagram, 1472);
-        assert_eq!(
-            send(&mut a, b.local_addr(), 1473, &[&[7; 1473]]),
-            Sent::Dropped
-        );
+        assert_eq!(send(&mut a, b.local_addr(), 1473, &[&[7; 1473]]), Sent::Dropped);
         assert_eq!(send(&mut a, b.local_addr(), 1472, &[&[7; 2000]]), Sent::All);
-        let lens: Vec<usize> = receive(&mut b, 2)
-            .iter()
-            .map(|(_, data)| data.len())
-            .collect();
+        let lens: Vec<usize> = receive(&mut b, 2).iter().map(|(_, data)| data.len()).collect();
         assert_eq!(lens, [1472, 528]);
     });
 }
@@ -365,10 +341,7 @@ fn wait_times_out_and_wakes() {
     each(|kind| {
         let (mut a, mut b) = kind.pair();
         assert_eq!(b.wait(Some(Duration::ZERO)).unwrap(), Wake::TimedOut);
-        assert_eq!(
-            b.wait(Some(Duration::from_millis(1))).unwrap(),
-            Wake::TimedOut
-        );
+        assert_eq!(b.wait(Some(Duration::from_millis(1))).unwrap(), Wake::TimedOut);
         let to = b.local_addr();
         // Something already there.
         send(&mut a, to, 1, &[b"x"]);
@@ -430,10 +403,7 @@ fn an_address_is_taken_until_its_backend_is_dropped() {
         let a = kind.make();
         let addr = a.local_addr();
         assert_ne!(addr.port(), 0);
-        assert_eq!(
-            (kind.bind)(addr, None).err().unwrap().kind(),
-            io::ErrorKind::AddrInUse
-        );
+        assert_eq!((kind.bind)(addr, None).err().unwrap().kind(), io::ErrorKind::AddrInUse);
         drop(a);
         assert_eq!((kind.bind)(addr, None).unwrap().local_addr(), addr);
     });
@@ -476,9 +446,7 @@ fn loopback_drops_or_says_busy_when_the_receiver_is_behind() {
         let mut a = LoopbackBackend::bind_with(LOOPBACK.any(), options).unwrap();
         let mut b = LOOPBACK.make();
         let to = b.local_addr();
-        let taken = (0..)
-            .take_while(|_| send(&mut a, to, 1, &[b"x"]) == Sent::All)
-            .count();
+        let taken = (0..).take_while(|_| send(&mut a, to, 1, &[b"x"]) == Sent::All).count();
         assert!((64..100_000).contains(&taken), "{taken}");
         let after = send(&mut a, to, 1, &[b"x"]);
         let stats = a.stats();
@@ -497,10 +465,7 @@ fn loopback_drops_or_says_busy_when_the_receiver_is_behind() {
 #[test]
 fn udp_drops_what_is_for_the_other_family() {
     let mut a = udp::V4.make();
-    assert_eq!(
-        send(&mut a, "[::1]:9".parse().unwrap(), 1, &[b"x"]),
-        Sent::Dropped
-    );
+    assert_eq!(send(&mut a, "[::1]:9".parse().unwrap(), 1, &[b"x"]), Sent::Dropped);
 }
 
 #[cfg(all(feature = "udp", target_os = "linux"))]
@@ -554,10 +519,7 @@ fn udp_ignores_empty_datagrams() {
     let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.send_to(&[], a.local_addr()).unwrap();
     stranger.send_to(b"x", a.local_addr()).unwrap();
-    assert_eq!(
-        receive(&mut a, 1),
-        [(stranger.local_addr().unwrap(), b"x".to_vec())]
-    );
+    assert_eq!(receive(&mut a, 1), [(stranger.local_addr().unwrap(), b"x".to_vec())]);
 }
 
 #[cfg(all(feature = "udp", target_os = "linux"))]

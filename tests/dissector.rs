@@ -88,13 +88,7 @@ fn capture(test: &str, port: u16) -> (Vec<Vector>, PathBuf) {
     let destination = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     for vector in &vectors {
         writer
-            .datagram(
-                Instant::ZERO,
-                source,
-                destination,
-                &vector.octets,
-                Some(&vector.name),
-            )
+            .datagram(Instant::ZERO, source, destination, &vector.octets, Some(&vector.name))
             .unwrap();
     }
     writer.flush().unwrap();
@@ -119,10 +113,7 @@ fn tshark(capture: &Path, args: &[&str]) -> Vec<String> {
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && !errors.contains("Lua"),
-        "{errors}"
-    );
+    assert!(output.status.success() && !errors.contains("Lua"), "{errors}");
     let lines = String::from_utf8(output.stdout).unwrap();
     lines.lines().map(str::to_owned).collect()
 }
@@ -155,10 +146,7 @@ fn every_field_of_every_vector() {
         return;
     }
     let (vectors, capture) = capture("every_field", PORT);
-    let names: Vec<String> = FIELDS
-        .iter()
-        .map(|name| format!("hikyaku.{name}"))
-        .collect();
+    let names: Vec<String> = FIELDS.iter().map(|name| format!("hikyaku.{name}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let frames = tshark_fields(&capture, &[], &names);
     assert_eq!(frames.len(), vectors.len());
@@ -179,21 +167,13 @@ fn every_field_of_every_vector() {
                         .and_modify(|values| *values = format!("{values},{value}"))
                         .or_insert(value);
                 }
-                let expected: BTreeMap<&str, &str> = expected
-                    .iter()
-                    .map(|(name, value)| (&**name, &**value))
-                    .collect();
+                let expected: BTreeMap<&str, &str> = expected.iter().map(|(name, value)| (&**name, &**value)).collect();
                 assert_eq!(shown, expected, "{}", vector.name);
             }
             // What is wrong is shown as far as it goes.
             Err(_) if shown.contains_key("channel") => {
                 for (name, value) in &vector.fields[..BASE_FIELDS] {
-                    assert_eq!(
-                        shown.get(&**name),
-                        Some(&&**value),
-                        "{}: {name}",
-                        vector.name
-                    );
+                    assert_eq!(shown.get(&**name), Some(&&**value), "{}: {name}", vector.name);
                 }
             }
             Err(_) => {}
@@ -228,9 +208,7 @@ fn expert_information() {
             "hikyaku.malformed",
             &(|vector: &Vector| vector.error.is_some()) as &dyn Fn(&Vector) -> bool,
         ),
-        ("hikyaku.checksum.bad", &|vector| {
-            vector.name == "data-checksum-wrong"
-        }),
+        ("hikyaku.checksum.bad", &|vector| vector.name == "data-checksum-wrong"),
         ("hikyaku.reset", &|vector| {
             vector.error.is_none() && vector.name.starts_with("reset")
         }),
@@ -284,10 +262,7 @@ fn cut_short_by_the_capture() {
                     .next()
                     .map(str::to_owned)
             };
-            let not_captured = format!(
-                "header not captured, {kept} octets of {}",
-                vector.octets.len()
-            );
+            let not_captured = format!("header not captured, {kept} octets of {}", vector.octets.len());
             // The contents of a bundle that is not there can not be found wrong.
             let unknown = vector.error.as_deref() == Some("Bundle");
             let summary = &frame[0];
@@ -309,16 +284,9 @@ fn other_ports() {
     let (vectors, capture) = capture("other_ports", OTHER_PORT);
     let seen = |args: &[&str]| -> Vec<bool> {
         let summaries = tshark_fields(&capture, args, &["hikyaku.summary"]);
-        summaries
-            .concat()
-            .iter()
-            .map(|summary| !summary.is_empty())
-            .collect()
+        summaries.concat().iter().map(|summary| !summary.is_empty()).collect()
     };
-    let valid: Vec<bool> = vectors
-        .iter()
-        .map(|vector| vector.error.is_none())
-        .collect();
+    let valid: Vec<bool> = vectors.iter().map(|vector| vector.error.is_none()).collect();
     assert_eq!(seen(&[]), valid, "by their looks");
     let port = format!("hikyaku.port:{OTHER_PORT}");
     assert_eq!(

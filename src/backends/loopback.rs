@@ -366,11 +366,7 @@ impl Backend for LoopbackBackend {
         }
         debug_assert_eq!(at, len, "a transmit's length is the sum of its slices");
         // There are no more buffers than places in the ring, so it can not be full.
-        let pushed = outlet.bursts.push(Burst {
-            buffer,
-            len,
-            stride,
-        });
+        let pushed = outlet.bursts.push(Burst { buffer, len, stride });
         debug_assert!(pushed.is_ok(), "more buffers than places in the ring");
         outlet.mailbox.wake();
         self.stats.transmit_calls += 1;
@@ -400,11 +396,7 @@ impl Backend for LoopbackBackend {
                 self.filled.push((index, Some(burst)));
             }
         }
-        self.turn = if self.turn + 1 < inlets {
-            self.turn + 1
-        } else {
-            0
-        };
+        self.turn = if self.turn + 1 < inlets { self.turn + 1 } else { 0 };
         Ok(self.filled.len())
     }
 
@@ -441,12 +433,7 @@ impl Backend for LoopbackBackend {
         let mut wake = Wake::Readable;
         if !self.anything() {
             match timeout {
-                None => drop(
-                    self.mailbox
-                        .bell
-                        .wait(bed)
-                        .unwrap_or_else(PoisonError::into_inner),
-                ),
+                None => drop(self.mailbox.bell.wait(bed).unwrap_or_else(PoisonError::into_inner)),
                 Some(timeout) => {
                     let slept = self.mailbox.bell.wait_timeout(bed, timeout);
                     let (bed, result) = slept.unwrap_or_else(PoisonError::into_inner);
@@ -476,10 +463,7 @@ impl Drop for LoopbackBackend {
         self.mailbox.closed.store(true, Ordering::Release);
         // Senders hold the mailbox, so what has come in since must not hold on to them in turn.
         lock(&self.mailbox.arrivals).clear();
-        for Outlet {
-            mailbox, bursts, ..
-        } in self.outlets.drain(..)
-        {
+        for Outlet { mailbox, bursts, .. } in self.outlets.drain(..) {
             drop(bursts);
             mailbox.generation.fetch_add(1, Ordering::Release);
         }

@@ -19,13 +19,7 @@ const DUPLICATE_THRESHOLD: u32 = 3;
 impl Endpoint {
     /// Takes in the acknowledgement that every packet carries. `false`: it is impossible, and the packet with it.
     #[inline]
-    pub(super) fn handle_ack(
-        &mut self,
-        flow: u32,
-        packet: &Packet<&[u8]>,
-        ack: Seq,
-        flags: Flags,
-    ) -> bool {
+    pub(super) fn handle_ack(&mut self, flow: u32, packet: &Packet<&[u8]>, ack: Seq, flags: Flags) -> bool {
         let state = &self.flows[flow as usize];
         if state.active == NONE || self.actives[state.active as usize].send.una == state.send_next {
             return !ack.after(state.send_next);
@@ -39,8 +33,7 @@ impl Endpoint {
             return true;
         }
         let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
-        let was_limited = send.bytes_in_flight
-            + 2 * u32::from(u16::MAX).min(send.bytes_in_flight / 4 + 1_472)
+        let was_limited = send.bytes_in_flight + 2 * u32::from(u16::MAX).min(send.bytes_in_flight / 4 + 1_472)
             >= send.congestion.window()
             || !send.queue.is_empty();
         let (mut bytes, newest) = self.release_up_to(index, ack);
@@ -131,9 +124,7 @@ impl Endpoint {
     fn note_writable(&mut self, index: u32) {
         let active = &self.actives[index as usize];
         let peer = self.flows[active.flow as usize].peer;
-        if self.peers[peer as usize].blocked
-            && active.send.copied_bytes <= self.config.send_queue_bytes / 2
-        {
+        if self.peers[peer as usize].blocked && active.send.copied_bytes <= self.config.send_queue_bytes / 2 {
             self.tell_writable(peer);
         }
     }
@@ -208,9 +199,7 @@ impl Endpoint {
         active.deadlines.stop(Timer::Rto);
         if send.una != flow.send_next {
             let timeout = self.rto(index);
-            self.actives[index as usize]
-                .deadlines
-                .set(Timer::Rto, now + timeout);
+            self.actives[index as usize].deadlines.set(Timer::Rto, now + timeout);
         }
     }
 
@@ -309,14 +298,10 @@ impl Endpoint {
         let flow = active.flow;
         let send = &active.send;
         if send.una == self.flows[flow as usize].send_next {
-            if self.peers[self.flows[flow as usize].peer as usize].phase
-                == super::peer::Phase::Goodbye
+            if self.peers[self.flows[flow as usize].peer as usize].phase == super::peer::Phase::Goodbye
                 && send.queue.is_empty()
             {
-                self.end_session(
-                    self.flows[flow as usize].peer,
-                    crate::error::PeerError::Closed,
-                );
+                self.end_session(self.flows[flow as usize].peer, crate::error::PeerError::Closed);
                 return;
             }
             let deadlines = &mut self.actives[index as usize].deadlines;

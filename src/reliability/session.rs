@@ -9,7 +9,8 @@ use core::net::SocketAddr;
 
 use super::{
     Event, PeerId,
-    endpoint::{Control, Endpoint, MAX_CONTROL},
+    control::{Control, MAX_CONTROL},
+    endpoint::Endpoint,
     flow::Queued,
     peer::{Candidate, Phase, index_of, successor},
     source::NONE,
@@ -75,15 +76,8 @@ impl Endpoint {
 
     /// The peer of a packet without a token, which must open a session.
     #[cold]
-    pub(super) fn open_session(
-        &mut self,
-        source: SocketAddr,
-        packet: &Packet<&[u8]>,
-    ) -> Option<u32> {
-        let Some(open) = packet
-            .open()
-            .filter(|open| open.token != 0 && open.epoch != 0)
-        else {
+    pub(super) fn open_session(&mut self, source: SocketAddr, packet: &Packet<&[u8]>) -> Option<u32> {
+        let Some(open) = packet.open().filter(|open| open.token != 0 && open.epoch != 0) else {
             self.count_drop(DropReason::UnknownSession);
             return None;
         };
@@ -243,8 +237,7 @@ impl Endpoint {
             error,
         });
         if blocked {
-            self.events
-                .push_back(Event::Writable { peer: PeerId(peer) });
+            self.events.push_back(Event::Writable { peer: PeerId(peer) });
         }
     }
 
@@ -287,11 +280,7 @@ impl Endpoint {
         }
         if *count < self.config.resets_per_second {
             *count += 1;
-            self.push_control(Control::Reset {
-                to,
-                session,
-                quoted,
-            });
+            self.push_control(Control::Reset { to, session, quoted });
         }
     }
 

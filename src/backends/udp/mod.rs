@@ -174,29 +174,18 @@ impl UdpBackend {
         self.stats.transmit_calls += 1;
         let sent = match transmit.slices {
             [one] if segment.is_none() => sys::send_to(fd, to, one)?,
-            slices if segment.is_some() && slices.len() <= MAX_SLICES => {
-                sys::send_gather(fd, to, slices, segment)?
-            }
-            slices if transmit.len > COPY && slices.len() <= MAX_SLICES => {
-                sys::send_gather(fd, to, slices, None)?
-            }
+            slices if segment.is_some() && slices.len() <= MAX_SLICES => sys::send_gather(fd, to, slices, segment)?,
+            slices if transmit.len > COPY && slices.len() <= MAX_SLICES => sys::send_gather(fd, to, slices, None)?,
             slices => {
                 self.scratch.clear();
-                slices
-                    .iter()
-                    .for_each(|slice| self.scratch.extend_from_slice(slice));
+                slices.iter().for_each(|slice| self.scratch.extend_from_slice(slice));
                 match segment {
                     None => sys::send_to(fd, to, &self.scratch)?,
-                    segment => {
-                        sys::send_gather(fd, to, &[io::IoSlice::new(&self.scratch)], segment)?
-                    }
+                    segment => sys::send_gather(fd, to, &[io::IoSlice::new(&self.scratch)], segment)?,
                 }
             }
         };
-        debug_assert_eq!(
-            sent, transmit.len,
-            "a transmit's length is the sum of its slices"
-        );
+        debug_assert_eq!(sent, transmit.len, "a transmit's length is the sum of its slices");
         self.stats.datagrams_sent += transmit.segments() as u64;
         self.stats.bytes_sent += sent as u64;
         Ok(())
@@ -239,18 +228,13 @@ impl UdpBackend {
     /// Empties the error queues, remembering who is unreachable. Was there anything?
     fn drain_errors(&mut self) -> bool {
         let mut any = false;
-        for socket in [Some(&self.socket), self.sender.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for socket in [Some(&self.socket), self.sender.as_ref()].into_iter().flatten() {
             for _ in 0..MAX_USELESS {
                 let Ok(error) = sys::receive_error(socket.fd()) else {
                     break;
                 };
                 any = true;
-                let refused = error
-                    .destination
-                    .filter(|_| error.errno == libc::ECONNREFUSED);
+                let refused = error.destination.filter(|_| error.errno == libc::ECONNREFUSED);
                 if let Some(peer) = refused.filter(|peer| !self.unreachable.contains(peer)) {
                     if self.unreachable.len() == MAX_UNREACHABLE {
                         self.unreachable.pop_front();
@@ -265,10 +249,7 @@ impl UdpBackend {
     /// Sends a burst datagram by datagram.
     fn send_one_by_one(&mut self, transmit: &Transmit<'_>) -> Result<(), (io::Error, Failure)> {
         let mut burst = Vec::with_capacity(transmit.len);
-        transmit
-            .slices
-            .iter()
-            .for_each(|slice| burst.extend_from_slice(slice));
+        transmit.slices.iter().for_each(|slice| burst.extend_from_slice(slice));
         for (index, datagram) in burst.chunks(transmit.segment_size).enumerate() {
             let slices = [io::IoSlice::new(datagram)];
             let lone = Transmit {
@@ -393,10 +374,7 @@ impl Backend for UdpBackend {
             self.max_batch()
         };
         let family_fits = transmit.destination.is_ipv4() == self.socket.local().is_ipv4();
-        if transmit.segment_size.min(transmit.len) > limit
-            || transmit.segment_size == 0
-            || !family_fits
-        {
+        if transmit.segment_size.min(transmit.len) > limit || transmit.segment_size == 0 || !family_fits {
             self.stats.dropped += 1;
             return Ok(Sent::Dropped);
         }
