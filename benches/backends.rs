@@ -1,8 +1,4 @@
 //! What moving datagrams costs, backend by backend: no protocol, both ends in one thread unless said otherwise.
-#![expect(
-    missing_docs,
-    reason = "macros of criterion make undocumented functions"
-)]
 
 use std::{hint::black_box, io::IoSlice, net::SocketAddr, time::Duration};
 

@@ -85,7 +85,8 @@ mod tests {
         assert_eq!(prng.below(0), 0);
         assert_eq!(prng.below(1), 0);
         assert_eq!(prng.range(5..5), 5);
-        assert_eq!(prng.range(5..1), 5);
+        let (start, end) = (5, 1);
+        assert_eq!(prng.range(start..end), 5);
         for _ in 0..1000 {
             assert!(prng.chance(1.0));
             assert!(!prng.chance(0.0));

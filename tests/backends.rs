@@ -2,6 +2,7 @@
 //!
 //! Nothing here sleeps to let something happen: datagrams over the loopback interface are in the receiver's socket
 //! when the send call returns, and everything else is awaited.
+#![cfg(feature = "loopback")]
 
 use std::{io, io::IoSlice, net::SocketAddr, time::Duration};
 

@@ -128,7 +128,7 @@ impl Outlet {
         let mailbox = Arc::clone(lock(&REGISTRY).get(&destination)?);
         let (bursts, bursts_end) = RingBuffer::new(BUFFERS);
         let (empties_end, empties) = RingBuffer::new(BUFFERS);
-        let loans = Pool::new(0, BUFFERS);
+        let loans = Pool::new(BUFFERS);
         let inlet = Inlet {
             source,
             bursts: bursts_end,

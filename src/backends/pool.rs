@@ -12,7 +12,6 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct Shared {
-    size: usize,
     /// Most buffers kept for reuse; more are given to the allocator.
     keep: usize,
     free: Mutex<Vec<Box<[u8]>>>,
@@ -52,20 +51,19 @@ impl Drop for Loan {
 }
 
 impl Pool {
-    /// Buffers of `size` octets each, of which at most `keep` unused ones are kept.
-    pub(crate) fn new(size: usize, keep: usize) -> Self {
+    /// Keeps at most `keep` unused buffers.
+    pub(crate) fn new(keep: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                size,
                 keep,
                 free: Mutex::new(Vec::new()),
             }),
         }
     }
 
-    /// A buffer; what it holds is anybody's guess.
+    /// A buffer of `size` octets, the same at each call; what it holds is anybody's guess.
     #[cfg(any(test, all(feature = "udp", target_os = "linux")))]
-    pub(crate) fn get(&self) -> Box<[u8]> {
+    pub(crate) fn get(&self, size: usize) -> Box<[u8]> {
         let reused = self
             .shared
             .free
@@ -73,7 +71,7 @@ impl Pool {
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
         // Zeroed pages come from the kernel as they are touched, so large buffers cost nothing in advance.
-        reused.unwrap_or_else(|| vec![0; self.shared.size].into_boxed_slice())
+        reused.unwrap_or_else(|| vec![0; size].into_boxed_slice())
     }
 
     /// The first `len` octets of `buffer`; it comes back when the last handle is dropped.
@@ -110,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_loan_comes_back_from_another_thread() {
-        let pool = Pool::new(16, 1);
-        let mut buffer = pool.get();
+        let pool = Pool::new(1);
+        let mut buffer = pool.get(16);
         buffer[..3].copy_from_slice(b"abc");
         let address = buffer.as_ptr();
         let bytes = pool.lend(buffer, 3);
@@ -122,14 +120,14 @@ mod tests {
             .join()
             .unwrap();
         assert_eq!(pool.free(), 1);
-        let again = pool.get();
+        let again = pool.get(16);
         assert_eq!(again.as_ptr(), address);
     }
 
     #[test]
     fn no_more_than_agreed_are_kept() {
-        let pool = Pool::new(16, 1);
-        let (a, b) = (pool.get(), pool.get());
+        let pool = Pool::new(1);
+        let (a, b) = (pool.get(16), pool.get(16));
         drop((pool.lend(a, 0), pool.lend(b, 16)));
         assert_eq!(pool.free(), 1);
     }

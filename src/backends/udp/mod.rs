@@ -114,7 +114,7 @@ impl UdpBackend {
             bulk: Bulk::default(),
             slots: Vec::new(),
             filled: 0,
-            pool: Pool::new(BUFFER, 2 * MAX_SLOTS),
+            pool: Pool::new(2 * MAX_SLOTS),
             scratch: Vec::with_capacity(COPY),
             destination: (addr, RawAddr::new(addr)),
             unreachable: VecDeque::new(),
@@ -326,7 +326,7 @@ impl UdpBackend {
         }
         for _ in 0..MAX_USELESS {
             let slot = &mut self.slots[self.filled];
-            let buffer = slot.buffer.get_or_insert_with(|| self.pool.get());
+            let buffer = slot.buffer.get_or_insert_with(|| self.pool.get(BUFFER));
             let mut from = RawAddr::empty();
             self.stats.receive_calls += 1;
             let result = if self.gro_on {
