@@ -350,11 +350,11 @@ impl Endpoint {
 
     /// Tries a peer that is down again, with a new session. Only a new incarnation of it will answer.
     pub fn reconnect(&mut self, peer: PeerId) {
-        if let Some(p) = self.peers.get_mut(peer.index()) {
-            if p.phase == Phase::Down {
-                p.phase = Phase::New;
-                self.down.remove(&peer.0);
-            }
+        if let Some(p) = self.peers.get_mut(peer.index())
+            && p.phase == Phase::Down
+        {
+            p.phase = Phase::New;
+            self.down.remove(&peer.0);
         }
     }
 

@@ -224,10 +224,10 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;
-        if let Some(stamp) = packet.timestamp() {
-            if stamp.value != 0 {
-                (receive.stamp, receive.stamp_at) = (stamp.value, now);
-            }
+        if let Some(stamp) = packet.timestamp()
+            && stamp.value != 0
+        {
+            (receive.stamp, receive.stamp_at) = (stamp.value, now);
         }
         let next = base.sequence.plus(1);
         let had_gap = receive.has_gap(state.expected);

@@ -154,7 +154,7 @@ fn split_run(run: &[u8], room: usize, bundle: bool) -> (usize, u32) {
     let mut rest = run;
     let mut count = 0;
     let mut len = 0;
-    while let Some(record) = records.next() {
+    for record in records {
         let size = wire::Record::header_len(record.match_bits) + record.data.len();
         if count > 0 && (len + size > room || !bundle) {
             break;

@@ -134,12 +134,15 @@ impl Endpoint {
             to: t,
             ..
         }) = send.queue.back_mut()
+            && *source == send.tail
+            && *end == at
+            && *next == message.message
+            && *f == from
+            && *t == to
         {
-            if *source == send.tail && *end == at && *next == message.message && *f == from && *t == to {
-                *end = send.tail_fill;
-                *next = next.plus(1);
-                return;
-            }
+            *end = send.tail_fill;
+            *next = next.plus(1);
+            return;
         }
         self.sources.retain(send.tail);
         send.queue.push_back(Queued::Run {

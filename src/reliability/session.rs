@@ -24,14 +24,14 @@ impl Endpoint {
     /// The peer of a packet that carries a token; counts a drop and gives `None` if there is none.
     #[inline]
     pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr) -> Option<u32> {
-        if let Some(index) = index_of(token) {
-            if let Some(peer) = self.peers.get(index as usize) {
-                if peer.local_token == token {
-                    return Some(index);
-                }
-                if peer.candidate.is_some() && successor(peer.local_token) == token {
-                    return Some(self.admit_candidate(index));
-                }
+        if let Some(index) = index_of(token)
+            && let Some(peer) = self.peers.get(index as usize)
+        {
+            if peer.local_token == token {
+                return Some(index);
+            }
+            if peer.candidate.is_some() && successor(peer.local_token) == token {
+                return Some(self.admit_candidate(index));
             }
         }
         self.count_drop(DropReason::UnknownSession);
