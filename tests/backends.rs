@@ -382,10 +382,7 @@ fn many_senders_reach_one_receiver() {
             })
             .collect();
         let got = receive(&mut hub, 400);
-        let senders: Vec<_> = senders
-            .into_iter()
-            .map(|sender| sender.join().unwrap())
-            .collect();
+        let senders: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
         for (id, sender) in senders.iter().enumerate() {
             let addr = sender.local_addr();
             let from: Vec<u8> = got

@@ -12,11 +12,11 @@ use hikyaku::{
 
 /// Counts what arrives, in place.
 #[derive(Default)]
-pub struct Count {
+pub(crate) struct Count {
     /// Octets of payload.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Packets.
-    pub packets: u64,
+    pub(crate) packets: u64,
     cost: u32,
 }
 
@@ -31,7 +31,7 @@ impl Sink for Count {
 }
 
 /// A sender and a receiver; each datagram is assembled with one copy and delivered in place.
-pub struct Pair {
+pub(crate) struct Pair {
     sender: Endpoint,
     receiver: Endpoint,
     to_receiver: PeerId,
@@ -42,12 +42,12 @@ pub struct Pair {
     now: u64,
     next: u32,
     /// What has arrived.
-    pub got: Count,
+    pub(crate) got: Count,
 }
 
 impl Pair {
     /// With a session that is open and a path MTU of `max_datagram` that is found.
-    pub fn new(config: &Config, max_datagram: usize) -> Self {
+    pub(crate) fn new(config: &Config, max_datagram: usize) -> Self {
         let limits = Limits {
             max_datagram,
             max_segments: 64,
@@ -83,7 +83,7 @@ impl Pair {
     }
 
     /// Sends `count` messages one way, acknowledgements included.
-    pub fn exchange(&mut self, payload: &Payload<'_>, count: u32) {
+    pub(crate) fn exchange(&mut self, payload: &Payload<'_>, count: u32) {
         let now = Instant::from_nanos(self.now);
         for _ in 0..count {
             let message = Outgoing {
@@ -128,7 +128,7 @@ impl Pair {
     }
 
     /// A shared payload of `len` octets.
-    pub fn shared(len: usize) -> Payload<'static> {
+    pub(crate) fn shared(len: usize) -> Payload<'static> {
         Payload::Shared(Bytes::from_static(&DATA[..len]))
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{
     congestion::Controller,
-    endpoint::Endpoint,
     flow::{Flow, Form, Queued, Record, Sender},
     peer::{PACKET_COST, Peer},
     source::Sources,
@@ -48,8 +47,14 @@ pub(super) fn exhausted(config: &Config, peer: &Peer, flow: &Flow, send: &Sender
 
 /// The packet that the flow may send now, if any: what was lost first, then what is queued.
 #[inline]
-pub(super) fn next_packet(config: &Config, sources: &Sources, peer: &Peer, flow: &Flow, send: &Sender) -> Option<Plan> {
-    let overhead = Endpoint::overhead(config, peer);
+pub(super) fn next_packet(
+    config: &Config,
+    sources: &Sources,
+    peer: &Peer,
+    flow: &Flow,
+    send: &Sender,
+    overhead: usize,
+) -> Option<Plan> {
     if send.lost_count > 0 {
         let seq = send.lost.first_set(send.una, flow.send_next)?;
         let record = *send.record(seq);
@@ -150,7 +155,7 @@ pub(super) fn next_packet(config: &Config, sources: &Sources, peer: &Peer, flow:
 /// How many octets and records from the front of a run fit a payload of `room` octets.
 #[inline]
 fn split_run(run: &[u8], room: usize, bundle: bool) -> (usize, u32) {
-    let mut records = Records::new(run);
+    let records = Records::new(run);
     let mut rest = run;
     let mut count = 0;
     let mut len = 0;

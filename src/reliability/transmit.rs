@@ -3,14 +3,15 @@
 use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
     endpoint::Endpoint,
-    flow::{Form, Queued},
-    peer::{PACKET_COST, Phase},
+    flow::{Flow, Form, Queued, Record, Sender},
+    peer::{PACKET_COST, Peer, Phase},
     plan::{Plan, exhausted, next_packet, take_from_queue},
-    source::NONE,
+    source::{NONE, Sources},
     timers::Timer,
 };
 use crate::{
     config::{Config, Recovery, WindowMode},
+    stats::Stats,
     time::Instant,
     wire::{Base, Builder, Credit, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, checksum::Crc32c},
 };
@@ -79,30 +80,66 @@ impl Endpoint {
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
         let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
         let max_batch = self.limits.max_batch;
+        let window = window_of(&self.limits, &self.config, 1);
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let peer = &mut self.peers[flow.peer as usize];
+        let mut lane = Lane {
+            config: &self.config,
+            now: self.now,
+            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            open: (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window)),
+            overhead: Self::overhead(&self.config, peer),
+            send: &mut active.send,
+            flow,
+            peer,
+            sources: &mut self.sources,
+            stats: &mut self.stats,
+        };
+        if lane.send.una == lane.flow.send_next {
+            lane.send.waiting_since = self.now - self.stalled.min(self.now);
+        }
+        let mut more = true;
         while burst.segments() < most {
-            let active = &mut self.actives[index as usize];
-            let flow = &self.flows[active.flow as usize];
-            let peer = &self.peers[flow.peer as usize];
-            let Some(plan) = next_packet(&self.config, &self.sources, peer, flow, &active.send) else {
-                self.note_blocked(index);
-                return false;
+            let Some(plan) = next_packet(
+                lane.config,
+                lane.sources,
+                lane.peer,
+                lane.flow,
+                lane.send,
+                lane.overhead,
+            ) else {
+                more = false;
+                break;
             };
             let size = plan.header + plan.payload;
-            let oversize = size > usize::from(peer.mtu);
+            let oversize = size > usize::from(lane.peer.mtu);
             if burst.segments() > 0 {
                 if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
-                    return true;
+                    break;
                 }
             } else if oversize {
                 burst.allow_fragmentation();
             }
             let last = size < burst.segment_size();
-            self.write_data(index, &plan, burst);
+            lane.write(&plan, burst);
             if last || oversize {
-                return true;
+                break;
             }
         }
-        true
+        if !more {
+            self.note_blocked(index);
+        }
+        if !burst.is_empty() {
+            self.acknowledged(index);
+            if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
+                let timeout = self.rto(index);
+                self.actives[index as usize]
+                    .deadlines
+                    .set(Timer::Rto, self.now + timeout);
+            }
+        }
+        more
     }
 
     /// There is something queued that must not go now: see that it is woken up.
@@ -123,128 +160,7 @@ impl Endpoint {
         }
     }
 
-    /// Writes one data packet and notes that it is in flight.
-    fn write_data(&mut self, index: u32, plan: &Plan, burst: &mut Burst) {
-        let now = self.now;
-        let active = &mut self.actives[index as usize];
-        let flow = &mut self.flows[active.flow as usize];
-        let peer = &mut self.peers[flow.peer as usize];
-        let record = &plan.record;
-        let mut record_now = *record;
-        record_now.sent_at = now;
-        if plan.resend {
-            self.stats.resends += 1;
-            active.send.lost.clear(plan.seq);
-            active.send.lost_count -= 1;
-            record_now.resends = record.resends.saturating_add(1);
-            *active.send.record_mut(plan.seq) = record_now;
-        } else {
-            if active.send.una == flow.send_next {
-                active.send.waiting_since = now - self.stalled.min(now);
-            }
-            take_from_queue(&mut active.send, plan, &mut self.sources);
-            active.send.push_record(plan.seq, record_now);
-            flow.send_next = plan.seq.plus(1);
-            peer.cost_sent = peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
-            self.stats.payload_sent += plan.payload as u64;
-            if plan.messages > 1 {
-                self.stats.messages_bundled += u64::from(plan.messages);
-            }
-        }
-        let send = &mut active.send;
-        send.bytes_in_flight += u32::from(record.len);
-        send.packets_in_flight += 1;
-        if self.config.window_mode == WindowMode::BurstThenWait
-            && flow.send_next.distance(send.una) >= self.config.window_packets.into()
-        {
-            send.waiting = true;
-        }
-        send.probe = false;
-        let ask = send.want_ack
-            || plan.resend
-            || record.form == Form::Goodbye
-            || (record.form == Form::Whole && send.queue.is_empty())
-            || exhausted(&self.config, peer, flow, send, record.len.into());
-        if send.queue.is_empty() {
-            send.want_ack = false;
-        }
-
-        let (kind, mut flags) = match record.form {
-            Form::Goodbye => (Kind::Goodbye, Flags::empty()),
-            Form::Bundle => (Kind::Data, Flags::BUNDLE),
-            Form::Single | Form::Whole => (Kind::Data, Flags::empty()),
-        };
-        flags.set(Flags::ACK_REQUEST, ask);
-        let base = Base {
-            kind,
-            channel: flow.channel,
-            source: record.from,
-            destination: record.to,
-            session: peer.remote_token,
-            sequence: plan.seq,
-            acknowledgement: flow.expected,
-            reply_queue: 0,
-            message: record.message,
-        };
-        let stamp = timestamp(now, &self.config, active.receive.stamp, active.receive.stamp_at);
-        let open = (!peer.confirmed).then(|| {
-            open_of(
-                &self.config,
-                &self.limits,
-                self.epoch,
-                peer.local_token,
-                window_of(&self.limits, &self.config, 1),
-            )
-        });
-        let start = burst.position();
-        let mut header = Builder::new(burst.header(), &base);
-        header.set(flags);
-        if let Some(bits) = plan.match_bits {
-            header.match_bits(bits);
-        }
-        if let Some(data) = plan.immediate {
-            header.immediate(data);
-        }
-        if let Some(fragment) = plan.fragment {
-            header.fragment(fragment);
-        }
-        let checksum = finish_extensions(&mut header, &self.config, stamp, None, open.as_ref());
-        let header_len = header.finish(plan.payload as u16);
-        debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
-        let skip = usize::from(record.len) - plan.payload;
-        let from = record.offset as usize + skip;
-        let payload: &[u8] = if record.source == NONE {
-            &[]
-        } else {
-            &self.sources.bytes(record.source)[from..from + plan.payload]
-        };
-        if let Some(at) = checksum {
-            let crc = Crc32c::new()
-                .update(burst.arena(start, start + header_len))
-                .update(payload)
-                .finish();
-            burst.patch(start + at, crc.to_be_bytes());
-        }
-        if payload.len() <= INLINE {
-            burst.push_inline(header_len, payload);
-        } else {
-            burst.push_reference(header_len, record.source, from as u32, payload.len() as u32);
-        }
-        self.stats.packets_sent += 1;
-        self.update_after_send(index);
-    }
-
-    /// Any packet carries the acknowledgement; a data packet wants one.
-    fn update_after_send(&mut self, index: u32) {
-        self.acknowledged(index);
-        if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
-            let timeout = self.rto(index);
-            self.actives[index as usize]
-                .deadlines
-                .set(Timer::Rto, self.now + timeout);
-        }
-    }
-
+    /// Whatever was sent carries the acknowledgement.
     fn acknowledged(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         active.last_use = self.now;
@@ -364,6 +280,126 @@ impl Endpoint {
         self.actives[active as usize].send.queue.push_back(Queued::Goodbye);
         self.update_busy(flow);
         self.mark_ready(active);
+    }
+}
+
+/// One flow while a burst of its packets is written: what is the same for all of them, and what they change.
+struct Lane<'a> {
+    config: &'a Config,
+    now: u64,
+    stamp: Option<Timestamp>,
+    open: Option<Open>,
+    overhead: usize,
+    send: &'a mut Sender,
+    flow: &'a mut Flow,
+    peer: &'a mut Peer,
+    sources: &'a mut Sources,
+    stats: &'a mut Stats,
+}
+
+impl Lane<'_> {
+    /// Writes one data packet and notes that it is in flight.
+    #[inline]
+    fn write(&mut self, plan: &Plan, burst: &mut Burst) {
+        self.launch(plan);
+        let record = &plan.record;
+        let send = &mut *self.send;
+        let ask = send.want_ack
+            || plan.resend
+            || record.form == Form::Goodbye
+            || (record.form == Form::Whole && send.queue.is_empty())
+            || exhausted(self.config, self.peer, self.flow, send, record.len.into());
+        if send.queue.is_empty() {
+            send.want_ack = false;
+        }
+        let (kind, mut flags) = match record.form {
+            Form::Goodbye => (Kind::Goodbye, Flags::empty()),
+            Form::Bundle => (Kind::Data, Flags::BUNDLE),
+            Form::Single | Form::Whole => (Kind::Data, Flags::empty()),
+        };
+        flags.set(Flags::ACK_REQUEST, ask);
+        let base = Base {
+            kind,
+            channel: self.flow.channel,
+            source: record.from,
+            destination: record.to,
+            session: self.peer.remote_token,
+            sequence: plan.seq,
+            acknowledgement: self.flow.expected,
+            reply_queue: 0,
+            message: record.message,
+        };
+        let start = burst.position();
+        let mut header = Builder::new(burst.header(), &base);
+        header.set(flags);
+        if let Some(bits) = plan.match_bits {
+            header.match_bits(bits);
+        }
+        if let Some(data) = plan.immediate {
+            header.immediate(data);
+        }
+        if let Some(fragment) = plan.fragment {
+            header.fragment(fragment);
+        }
+        let checksum = finish_extensions(&mut header, self.config, self.stamp, None, self.open.as_ref());
+        let header_len = header.finish(plan.payload as u16);
+        debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
+        let from = record.offset as usize + usize::from(record.len) - plan.payload;
+        let payload: &[u8] = if record.source == NONE {
+            &[]
+        } else {
+            &self.sources.bytes(record.source)[from..from + plan.payload]
+        };
+        if let Some(at) = checksum {
+            let crc = Crc32c::new()
+                .update(burst.arena(start, start + header_len))
+                .update(payload);
+            burst.patch(start + at, crc.finish().to_be_bytes());
+        }
+        if payload.len() <= INLINE {
+            burst.push_inline(header_len, payload);
+        } else {
+            burst.push_reference(header_len, record.source, from as u32, payload.len() as u32);
+        }
+        self.stats.packets_sent += 1;
+    }
+
+    /// Notes that the packet is in flight, for the first time or again.
+    #[inline]
+    fn launch(&mut self, plan: &Plan) {
+        let send = &mut *self.send;
+        let len = u32::from(plan.record.len);
+        if plan.resend {
+            self.stats.resends += 1;
+            send.lost.clear(plan.seq);
+            send.lost_count -= 1;
+            let record = send.record_mut(plan.seq);
+            record.sent_at = self.now;
+            record.resends = record.resends.saturating_add(1);
+        } else {
+            take_from_queue(send, plan, self.sources);
+            send.push_record(
+                plan.seq,
+                Record {
+                    sent_at: self.now,
+                    ..plan.record
+                },
+            );
+            self.flow.send_next = plan.seq.plus(1);
+            self.peer.cost_sent = self.peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
+            self.stats.payload_sent += plan.payload as u64;
+            if plan.messages > 1 {
+                self.stats.messages_bundled += u64::from(plan.messages);
+            }
+        }
+        send.bytes_in_flight += len;
+        send.packets_in_flight += 1;
+        send.probe = false;
+        if self.config.window_mode == WindowMode::BurstThenWait
+            && self.flow.send_next.distance(send.una) >= self.config.window_packets.into()
+        {
+            send.waiting = true;
+        }
     }
 }
 

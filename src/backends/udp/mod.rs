@@ -491,10 +491,7 @@ mod tests {
     #[test]
     fn refused_segmentation_is_made_up_for_and_remembered() {
         let any = "127.0.0.1:0".parse().unwrap();
-        let (mut a, mut b) = (
-            UdpBackend::bind(any).unwrap(),
-            UdpBackend::bind(any).unwrap(),
-        );
+        let (mut a, mut b) = (UdpBackend::bind(any).unwrap(), UdpBackend::bind(any).unwrap());
         if a.max_segments == 1 {
             eprintln!("skipped: no segmentation offload on this machine");
             return;
