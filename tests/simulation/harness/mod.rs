@@ -4,6 +4,7 @@ pub(crate) mod link;
 pub(crate) mod memory;
 pub(crate) mod model;
 pub(crate) mod node;
+pub(crate) mod ops;
 pub(crate) mod prng;
 pub(crate) mod seeds;
 pub(crate) mod stack;

@@ -67,9 +67,6 @@ impl Job {
         }
     }
 
-    pub(crate) const fn channel(self, channel: u8) -> Self {
-        Self { channel, ..self }
-    }
 }
 
 /// The reference model of a world.
