@@ -3,8 +3,7 @@
 use zerocopy::IntoBytes;
 
 use super::header::{
-    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp,
-    VERSION,
+    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp, VERSION,
 };
 
 /// Writes one header front to back into a buffer: the base, then extensions in their fixed order, then
@@ -39,20 +38,14 @@ impl<'a> Builder<'a> {
     /// Sets flags that announce no extension: [`Flags::BUNDLE`], [`Flags::ACK_REQUEST`], [`Flags::NACK`].
     #[inline]
     pub fn set(&mut self, flags: Flags) -> &mut Self {
-        debug_assert!(
-            flags.bits() & 0x1ff == 0,
-            "extension flags are set by their writers"
-        );
+        debug_assert!(flags.bits() & 0x1ff == 0, "extension flags are set by their writers");
         self.flags |= flags;
         self
     }
 
     #[inline]
     fn put<const N: usize>(&mut self, flag: Flags, octets: [u8; N]) {
-        debug_assert!(
-            self.flags.bits() & 0x1ff < flag.bits(),
-            "extensions out of order"
-        );
+        debug_assert!(self.flags.bits() & 0x1ff < flag.bits(), "extensions out of order");
         self.flags |= flag;
         self.buffer[self.len..self.len + N].copy_from_slice(&octets);
         self.len += N;

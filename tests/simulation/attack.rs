@@ -4,10 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use hikyaku::{
     DropReason, PeerError,
-    wire::{
-        ANY_PROCESSOR, Base, Builder, Credit, Fragment, Kind, MAX_HEADER_LEN, Open, Packet, Seq,
-        Timestamp,
-    },
+    wire::{ANY_PROCESSOR, Base, Builder, Credit, Fragment, Kind, MAX_HEADER_LEN, Open, Packet, Seq, Timestamp},
 };
 
 use crate::{
@@ -18,7 +15,10 @@ use crate::{
 const MS: Duration = Duration::from_millis(1);
 
 fn stranger(number: u32) -> SocketAddr {
-    SocketAddr::from(((0xc0a8_0000 | number >> 12).to_be_bytes(), 1_024 + (number & 0xfff) as u16))
+    SocketAddr::from((
+        (0xc0a8_0000 | number >> 12).to_be_bytes(),
+        1_024 + (number & 0xfff) as u16,
+    ))
 }
 
 /// A packet with a payload and whatever extensions `extend` adds.
@@ -66,9 +66,11 @@ fn valid_base(world: &mut World) -> Base {
     world.tap = Some(Vec::new());
     world.send(0, 1, Job::new(10));
     world.send(1, 0, Job::new(10));
-    world.run_idle(Duration::from_secs(1));
+    world.run_idle(Duration::from_secs(5));
     let captured = world.tap.take().unwrap_or_default();
-    let last = captured.iter().rfind(|captured| captured.from == 0 && session_of(&captured.octets) != 0);
+    let last = captured
+        .iter()
+        .rfind(|captured| captured.from == 0 && session_of(&captured.octets) != 0);
     let Some(packet) = last.and_then(|last| Packet::new_checked(&last.octets[..]).ok()) else {
         panic!("no packet of node 0 in a session");
     };
@@ -93,7 +95,7 @@ fn three(seed: u64, options: &NodeOptions) -> World {
         world.connect(a, b);
         world.send(a, b, Job::new(100));
     }
-    world.run_idle(Duration::from_secs(1));
+    world.run_idle(Duration::from_secs(5));
     world
 }
 
@@ -121,7 +123,14 @@ fn flood_of_strangers() {
             let octets = match rng.below(3) {
                 0 => open_packet(&mut rng),
                 1 => packet(&any_base(&mut rng), b"hello", |_| {}),
-                _ => packet(&Base { kind: Kind::Reset, ..any_base(&mut rng) }, b"", |_| {}),
+                _ => packet(
+                    &Base {
+                        kind: Kind::Reset,
+                        ..any_base(&mut rng)
+                    },
+                    b"",
+                    |_| {},
+                ),
             };
             world.inject(1, stranger(number), octets);
             if number % 50 == 0 {
@@ -221,11 +230,14 @@ fn forged_resets() {
         let mut world = three(seed, &NodeOptions::default());
         let address = world.nodes[0].address;
         for _ in 0..2_000 {
-            let base = Base { kind: Kind::Reset, ..any_base(&mut rng) };
+            let base = Base {
+                kind: Kind::Reset,
+                ..any_base(&mut rng)
+            };
             world.inject(1, address, packet(&base, b"", |_| {}));
         }
         world.send(1, 0, Job::new(100));
-        world.finish(Duration::from_secs(1));
+        world.finish(Duration::from_secs(5));
         assert_eq!(world.downs(1), []);
     });
 }
@@ -254,7 +266,10 @@ fn forged_opens_in_a_peers_name() {
 fn misaddressed() {
     let mut world = three(1, &NodeOptions::default());
     let base = valid_base(&mut world);
-    let wrong = Base { destination: 99_999, ..base };
+    let wrong = Base {
+        destination: 99_999,
+        ..base
+    };
     let address = world.nodes[0].address;
     world.inject(1, address, packet(&wrong, b"for somebody else", |_| {}));
     world.run_for(MS);
@@ -302,7 +317,13 @@ fn absurd_values_in_a_valid_session() {
         world.crash(0);
         let next = base.sequence;
         for round in 0..2_000 {
-            let octets = absurd(&mut rng, &Base { sequence: next.plus(round), ..base });
+            let octets = absurd(
+                &mut rng,
+                &Base {
+                    sequence: next.plus(round),
+                    ..base
+                },
+            );
             // What the attacker sends is no message of anybody's: it may only be dropped or end the session.
             world.inject(1, address, octets);
             if round % 100 == 0 {
@@ -332,21 +353,44 @@ fn absurd(rng: &mut Prng, base: &Base) -> Vec<u8> {
     let near = |rng: &mut Prng, seq: Seq| seq.plus(rng.skewed(4_000) as u32).minus(2_000);
     let base = Base {
         channel: rng.pick(&[0, 0, 1, 255]),
-        sequence: if rng.chance(500) { near(rng, base.sequence) } else { Seq(any(rng)) },
-        acknowledgement: if rng.chance(500) { near(rng, base.acknowledgement) } else { Seq(any(rng)) },
+        sequence: if rng.chance(500) {
+            near(rng, base.sequence)
+        } else {
+            Seq(any(rng))
+        },
+        acknowledgement: if rng.chance(500) {
+            near(rng, base.acknowledgement)
+        } else {
+            Seq(any(rng))
+        },
         // Never the next message, so that nothing of it is ever admitted.
         message: base.message.plus(1_000_000 + rng.below(1 << 30) as u32),
-        kind: rng.pick(&[Kind::Data, Kind::Data, Kind::Data, Kind::Ack, Kind::ProbeAck, Kind::Probe]),
+        kind: rng.pick(&[
+            Kind::Data,
+            Kind::Data,
+            Kind::Data,
+            Kind::Ack,
+            Kind::ProbeAck,
+            Kind::Probe,
+        ]),
         ..*base
     };
     let data = base.kind == Kind::Data;
     let (len, what) = (rng.skewed(1_400) as usize, rng.below(6));
     let total = rng.pick(&[len as u32, len as u32 + 1, 1 << 20, 1 << 30, u32::MAX]);
     let offset = rng.pick(&[0, 1, total.saturating_sub(len as u32)]);
-    let fragment = Fragment { offset: offset.min(total - len as u32), total };
+    let fragment = Fragment {
+        offset: offset.min(total - len as u32),
+        total,
+    };
     let (value, echo) = (any(rng), any(rng));
-    let credit = Credit { limit: any(rng), window: rng.pick(&[0, 1, u32::MAX]) };
-    let words: Vec<u64> = (0..rng.between(1, 16)).map(|_| rng.pick(&[0, u64::MAX, 1 << 63])).collect();
+    let credit = Credit {
+        limit: any(rng),
+        window: rng.pick(&[0, 1, u32::MAX]),
+    };
+    let words: Vec<u64> = (0..rng.between(1, 16))
+        .map(|_| rng.pick(&[0, u64::MAX, 1 << 63]))
+        .collect();
     packet(&base, if data { &[9; 1_400][..len] } else { &[] }, |builder| {
         if data && what != 0 {
             builder.fragment(fragment);
@@ -375,21 +419,31 @@ fn hoarding_fragments() {
         let base = valid_base(&mut world);
         let address = world.nodes[0].address;
         world.crash(0);
-        let fragment = Fragment { offset: 0, total: 1 << 20 };
+        let fragment = Fragment {
+            offset: 0,
+            total: 1 << 20,
+        };
         for round in 0..10_000u32 {
             let base = Base {
                 sequence: base.sequence.plus(round),
                 message: base.message.plus(1 + round),
                 ..base
             };
-            world.inject(1, address, packet(&base, &[1; 1_000], |builder| {
-                builder.fragment(fragment);
-            }));
+            world.inject(
+                1,
+                address,
+                packet(&base, &[1; 1_000], |builder| {
+                    builder.fragment(fragment);
+                }),
+            );
             world.run_for(Duration::from_micros(1));
         }
         bystander_is_unharmed(&mut world);
         let delivered = world.nodes[1].endpoint().stats().payload_received;
-        assert!(delivered <= 512 << 10, "{delivered} octets taken of a peer that may send 256 KiB");
+        assert!(
+            delivered <= 512 << 10,
+            "{delivered} octets taken of a peer that may send 256 KiB"
+        );
         world.run_idle(Duration::from_secs(60));
     });
 }
@@ -401,7 +455,11 @@ fn byte_soup() {
         let mut world = three(seed, &NodeOptions::default());
         for number in 0..5_000 {
             let octets: Vec<u8> = (0..rng.skewed(2_000)).map(|_| rng.next() as u8).collect();
-            let from = if rng.chance(500) { world.nodes[0].address } else { stranger(number) };
+            let from = if rng.chance(500) {
+                world.nodes[0].address
+            } else {
+                stranger(number)
+            };
             world.inject(1, from, octets);
             if rng.chance(5) {
                 world.inject(1, from, Vec::new());
@@ -424,11 +482,13 @@ fn wrong_strides() {
         let mut octets: Vec<u8> = (0..rng.below(3_000)).map(|_| rng.next() as u8).collect();
         let stride = rng.pick(&[0, 1, 31, 32, 33, 1_000, 65_535, usize::MAX]);
         let now = world.now;
-        world.nodes[1].stack_mut().handle_datagrams(now, address, &mut octets, stride);
+        world.nodes[1]
+            .stack_mut()
+            .handle_datagrams(now, address, &mut octets, stride);
     }
     world.touch(1);
     bystander_is_unharmed(&mut world);
-    world.finish(Duration::from_secs(1));
+    world.finish(Duration::from_secs(5));
 }
 
 /// Valid packets with a few bits changed, under checksums: all are dropped.
@@ -473,7 +533,11 @@ fn optimistic_acks() {
     world.pump(1);
     let before = world.nodes[1].endpoint().stats().dropped.of(DropReason::BadAck);
     for ahead in [100_000, 1 << 30, 1 << 31, u32::MAX - 5] {
-        let base = Base { kind: Kind::Ack, acknowledgement: base.acknowledgement.plus(ahead), ..base };
+        let base = Base {
+            kind: Kind::Ack,
+            acknowledgement: base.acknowledgement.plus(ahead),
+            ..base
+        };
         world.inject(1, address, packet(&base, b"", |_| {}));
     }
     world.run_for(MS);

@@ -18,7 +18,7 @@ fn holding(seed: u64, unexpected: u32) -> World {
     };
     let mut world = World::pair(seed, &options);
     world.send(0, 1, Job::new(10));
-    world.run_idle(Duration::from_secs(1));
+    world.run_idle(Duration::from_secs(5));
     world.nodes[1].options.app = App::Hold;
     world
 }

@@ -13,7 +13,7 @@ fn open(seed: u64, options: &NodeOptions) -> World {
     let mut world = World::pair(seed, options);
     world.send(0, 1, Job::new(8));
     world.send(1, 0, Job::new(8));
-    world.run_idle(Duration::from_secs(1));
+    world.run_idle(Duration::from_secs(5));
     world.network.reset_counts();
     world
 }
@@ -29,7 +29,7 @@ fn burst_of_small_messages_shares_datagrams() {
         for _ in 0..200 {
             world.send(0, 1, Job::new(16));
         }
-        world.finish(Duration::from_secs(1));
+        world.finish(Duration::from_secs(5));
         let data = world.network.counts(0, 1).data;
         // 200 records of 20 octets are 4,000.
         assert!(data <= 4, "{data} datagrams for 200 messages of 16 octets");
@@ -47,7 +47,7 @@ fn bundles_can_be_turned_off() {
         for _ in 0..200 {
             world.send(0, 1, Job::new(16));
         }
-        world.finish(Duration::from_secs(1));
+        world.finish(Duration::from_secs(5));
         assert_eq!(world.network.counts(0, 1).data, 200);
     });
 }
@@ -60,7 +60,7 @@ fn lone_message_is_not_delayed() {
             let start = world.now;
             world.send(0, 1, Job::new(100));
             world.run_for(Duration::from_micros(100 * round));
-            world.run_idle(Duration::from_secs(1));
+            world.run_idle(Duration::from_secs(5));
             let took = world.nodes[1].log.last().map(|last| last.0 - start);
             assert_eq!(took, Some(Duration::from_nanos(world.network.usual.delay)));
         }
@@ -76,7 +76,7 @@ fn second_message_does_not_wait_for_an_ack() {
         world.run_for(Duration::from_micros(5));
         let start = world.now;
         world.send(0, 1, Job::new(100));
-        world.finish(Duration::from_secs(1));
+        world.finish(Duration::from_secs(5));
         let took = world.nodes[1].log.last().map(|last| last.0 - start);
         assert_eq!(took, Some(Duration::from_nanos(world.network.usual.delay)));
     });
@@ -100,7 +100,7 @@ fn ping_pong_has_no_standalone_acks() {
                 world.run_for(Duration::from_micros(1));
             }
         }
-        world.finish(Duration::from_secs(1));
+        world.finish(Duration::from_secs(5));
         let (there, back) = (world.network.counts(0, 1), world.network.counts(1, 0));
         assert_eq!(there.data, rounds);
         assert_eq!(back.data, rounds);
@@ -156,7 +156,7 @@ fn one_ack_per_receive_burst() {
             let acks = world.network.counts(1, 0).acks_alone - before;
             assert!(acks <= 1, "{acks} acknowledgements for one receive burst");
         }
-        world.finish(Duration::from_secs(1));
+        world.finish(Duration::from_secs(5));
     });
 }
 
@@ -180,8 +180,11 @@ fn requested_acks_come_at_once() {
         world.nodes[0].stack_mut().request_acks(now);
         world.touch(0);
         world.run_for(Duration::from_micros(45));
-        assert!(world.nodes[0].endpoint().all_idle(), "not acknowledged within a round trip");
-        world.finish(Duration::from_secs(3));
+        assert!(
+            world.nodes[0].endpoint().all_idle(),
+            "not acknowledged within a round trip"
+        );
+        world.finish(Duration::from_secs(5));
     });
 }
 

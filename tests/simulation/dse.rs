@@ -24,7 +24,7 @@ fn open(seed: u64, options: &NodeOptions) -> World {
     let mut world = World::pair(seed, options);
     world.send(0, 1, Job::new(8));
     world.send(1, 0, Job::new(8));
-    world.run_idle(Duration::from_secs(1));
+    world.run_idle(Duration::from_secs(5));
     world.network.reset_counts();
     world
 }
@@ -45,7 +45,7 @@ fn worked_example() {
             world.connect(sender, 2);
             world.send(sender, 2, Job::new(8));
         }
-        world.run_idle(Duration::from_secs(1));
+        world.run_idle(Duration::from_secs(5));
         let before = world.nodes[2].log.len();
 
         // Catch what they send, before the network has it.
@@ -89,7 +89,7 @@ fn worked_example() {
             seen = log.len();
         }
         world.filter = None;
-        world.finish(Duration::from_secs(1));
+        world.finish(Duration::from_secs(5));
     }
 }
 
@@ -102,8 +102,12 @@ fn ten_packets_in_a_row() {
         world.pump(0);
         assert_eq!(world.network.counts(0, 1).data, 10, "{mode:?}: in the first burst");
         world.run_for(DELAY / 2);
-        assert_eq!(world.network.counts(0, 1).data, 10, "{mode:?}: before the acknowledgement");
-        world.finish(Duration::from_secs(1));
+        assert_eq!(
+            world.network.counts(0, 1).data,
+            10,
+            "{mode:?}: before the acknowledgement"
+        );
+        world.finish(Duration::from_secs(5));
         assert_eq!(world.network.counts(0, 1).data, 25, "{mode:?}: in all");
     }
 }
@@ -123,9 +127,13 @@ fn both_readings_of_the_window() {
         world.run_for(Duration::from_millis(3));
         let more = world.network.counts(0, 1).data - 10;
         let resent = world.nodes[0].endpoint().stats().resends;
-        assert_eq!(more - resent, expected, "{mode:?}: new packets after half is acknowledged");
+        assert_eq!(
+            more - resent,
+            expected,
+            "{mode:?}: new packets after half is acknowledged"
+        );
         world.filter = None;
-        world.finish(Duration::from_secs(2));
+        world.finish(Duration::from_secs(5));
     }
 }
 
@@ -140,9 +148,12 @@ fn nack_and_go_back_n() {
     }));
     let start = world.now;
     world.send(0, 1, Job::new(10 * 1_024).shared());
-    world.finish(Duration::from_secs(1));
+    world.finish(Duration::from_secs(5));
     let took = world.nodes[1].log.last().map_or(Duration::MAX, |last| last.0 - start);
-    assert!(took < Duration::from_millis(1), "without waiting for a timer, not {took:?}");
+    assert!(
+        took < Duration::from_millis(1),
+        "without waiting for a timer, not {took:?}"
+    );
     assert!(world.network.counts(1, 0).nacks >= 1, "a NACK was sent");
     // Packets 3 to 9 again: the receiver drops what is out of order.
     assert_eq!(world.network.counts(0, 1).data, 10 + 7);
@@ -159,9 +170,12 @@ fn timer() {
     }));
     let start = world.now;
     world.send(0, 1, Job::new(100));
-    world.finish(Duration::from_secs(1));
+    world.finish(Duration::from_secs(5));
     let took = world.nodes[1].log.last().map_or(Duration::MAX, |last| last.0 - start);
-    assert!(took >= Duration::from_millis(1) && took <= Duration::from_millis(30), "{took:?}");
+    assert!(
+        took >= Duration::from_millis(1) && took <= Duration::from_millis(30),
+        "{took:?}"
+    );
 }
 
 /// S4.4: acknowledgements ride on replies.
@@ -176,7 +190,7 @@ fn acknowledgements_ride_on_replies() {
     }
     assert_eq!(world.network.counts(1, 0).acks_alone, 0);
     assert_eq!(world.network.counts(0, 1).acks_alone, 0);
-    world.finish(Duration::from_secs(1));
+    world.finish(Duration::from_secs(5));
 }
 
 /// S4.5: several processors on one endpoint.

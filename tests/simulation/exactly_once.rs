@@ -16,7 +16,11 @@ pub(crate) fn config(change: impl FnOnce(&mut Config)) -> Config {
 /// A message of any kind.
 pub(crate) fn any_job(rng: &mut Prng, max_len: u64) -> Job {
     Job {
-        len: if rng.chance(50) { 0 } else { rng.skewed(max_len) as usize },
+        len: if rng.chance(50) {
+            0
+        } else {
+            rng.skewed(max_len) as usize
+        },
         channel: 0,
         shared: rng.chance(300),
         tag: rng.chance(300).then(|| rng.next()),
@@ -68,27 +72,39 @@ fn loss() {
 
 #[test]
 fn loss_in_runs() {
-    run("exactly_once::loss_in_runs", |_| {}, |link| {
-        link.loss = 20;
-        link.loss_run = 900;
-    });
+    run(
+        "exactly_once::loss_in_runs",
+        |_| {},
+        |link| {
+            link.loss = 20;
+            link.loss_run = 900;
+        },
+    );
 }
 
 #[test]
 fn reordering() {
-    run("exactly_once::reordering", |_| {}, |link| {
-        link.reorder = 400;
-        link.hold_back = 3_000_000;
-        link.jitter = 50_000;
-    });
+    run(
+        "exactly_once::reordering",
+        |_| {},
+        |link| {
+            link.reorder = 400;
+            link.hold_back = 3_000_000;
+            link.jitter = 50_000;
+        },
+    );
 }
 
 #[test]
 fn duplication() {
-    run("exactly_once::duplication", |_| {}, |link| {
-        link.duplicate = 500;
-        link.jitter = 500_000;
-    });
+    run(
+        "exactly_once::duplication",
+        |_| {},
+        |link| {
+            link.duplicate = 500;
+            link.jitter = 500_000;
+        },
+    );
 }
 
 #[test]
@@ -107,10 +123,14 @@ fn truncation() {
 
 #[test]
 fn several_paths() {
-    run("exactly_once::several_paths", |_| {}, |link| {
-        link.paths = vec![0, 30_000, 200_000, 1_000_000];
-        link.loss = 20;
-    });
+    run(
+        "exactly_once::several_paths",
+        |_| {},
+        |link| {
+            link.paths = vec![0, 30_000, 200_000, 1_000_000];
+            link.loss = 20;
+        },
+    );
 }
 
 #[test]
@@ -124,10 +144,14 @@ fn long_delay_against_small_time_outs() {
 
 #[test]
 fn overflowing_queue() {
-    run("exactly_once::overflowing_queue", |_| {}, |link| {
-        link.rate = 12_500_000;
-        link.queue = 20_000;
-    });
+    run(
+        "exactly_once::overflowing_queue",
+        |_| {},
+        |link| {
+            link.rate = 12_500_000;
+            link.queue = 20_000;
+        },
+    );
 }
 
 #[test]
@@ -142,7 +166,9 @@ fn backend_that_keeps_references() {
         options.limits.holds_references = true;
         options.hold = 20_000_000;
     };
-    run("exactly_once::backend_that_keeps_references", hold, |link| link.loss = 100);
+    run("exactly_once::backend_that_keeps_references", hold, |link| {
+        link.loss = 100
+    });
 }
 
 #[test]
@@ -190,7 +216,7 @@ fn tail_loss() {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &NodeOptions::default());
         world.send(0, 1, Job::new(8));
-        world.run_idle(Duration::from_secs(1));
+        world.run_idle(Duration::from_secs(5));
         // The last packets of a burst are lost, once: nothing newer tells of it.
         let (mut count, keep) = (0, rng.between(0, 9));
         world.filter = Some(Box::new(move |from, _, packet| {
@@ -233,7 +259,11 @@ fn small_windows() {
         let options = NodeOptions {
             config: config(|config| {
                 config.window_packets = 1 + (seed % 5) as u16;
-                config.recovery = if seed % 2 == 0 { Recovery::GoBackN } else { Recovery::SelectiveRepeat };
+                config.recovery = if seed % 2 == 0 {
+                    Recovery::GoBackN
+                } else {
+                    Recovery::SelectiveRepeat
+                };
                 config.max_payload = 64;
                 config.bundle = false;
             }),

@@ -81,7 +81,10 @@ fn shrinks_in_mid_transfer() {
         world.finish(Duration::from_secs(60));
         assert_eq!(world.downs(0), []);
         let took = world.nodes[1].log.last().map_or(start, |last| last.0) - start;
-        assert!(took < Duration::from_secs(3), "recovered from the black hole after {took:?}");
+        assert!(
+            took < Duration::from_secs(3),
+            "recovered from the black hole after {took:?}"
+        );
     });
 }
 

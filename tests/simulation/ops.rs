@@ -1,9 +1,6 @@
 //! A pair of endpoints driven by arbitrary operations; the body of a fuzz target as well as a test.
 
-use crate::harness::{
-    Prng, ops,
-    scenario,
-};
+use crate::harness::{Prng, ops, scenario};
 
 /// The fuzz target's body under random octets.
 #[test]

@@ -35,7 +35,11 @@ fn simultaneous_open() {
         for node in 0..2 {
             assert_eq!(world.downs(node), []);
             let stats = world.nodes[node].endpoint().stats();
-            assert_eq!((stats.sessions_opened, stats.resets_sent), (1, 0), "node {node}: {stats:?}");
+            assert_eq!(
+                (stats.sessions_opened, stats.resets_sent),
+                (1, 0),
+                "node {node}: {stats:?}"
+            );
         }
     });
 }
@@ -73,9 +77,7 @@ fn goodbye() {
         close(&mut world, 0, 1);
         world.run_idle(Duration::from_secs(30));
         assert_eq!(world.model.missing(), 0, "lost by closing");
-        let closed = |downs: Vec<(_, usize, PeerError)>| {
-            matches!(downs[..], [(_, _, PeerError::Closed)])
-        };
+        let closed = |downs: Vec<(_, usize, PeerError)>| matches!(downs[..], [(_, _, PeerError::Closed)]);
         assert!(closed(world.downs(0)), "{:?}", world.downs(0));
         assert!(closed(world.downs(1)), "{:?}", world.downs(1));
         assert_eq!(world.nodes[0].memory.outstanding(), 0);
@@ -109,7 +111,7 @@ fn last_acknowledgement_lost() {
     scenario("session::last_acknowledgement_lost", 4, |seed| {
         let mut world = World::pair(seed, &NodeOptions::default());
         world.send(0, 1, Job::new(100));
-        world.run_idle(Duration::from_secs(1));
+        world.run_idle(Duration::from_secs(5));
         world.network.cut_one_way(1, 0);
         close(&mut world, 0, 1);
         let start = world.now;

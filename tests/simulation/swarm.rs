@@ -14,7 +14,11 @@ fn duration(rng: &mut Prng, max_ns: u64) -> Duration {
 }
 
 fn draw_config(rng: &mut Prng, checksum: bool) -> Config {
-    let mut config = if rng.chance(150) { Config::dse() } else { Config::default() };
+    let mut config = if rng.chance(150) {
+        Config::dse()
+    } else {
+        Config::default()
+    };
     if rng.chance(500) {
         config.window_packets = rng.skewed(1_024) as u16;
     }
@@ -126,7 +130,11 @@ fn build(rng: &mut Prng, seed: u64) -> (World, Vec<(usize, usize)>) {
     let common = draw_options(rng, corrupt, processors);
     let mut world = World::new(seed);
     for _ in 0..nodes {
-        let options = if same { common.clone() } else { draw_options(rng, corrupt, processors) };
+        let options = if same {
+            common.clone()
+        } else {
+            draw_options(rng, corrupt, processors)
+        };
         note(format!("{options:?}"));
         world.add(options);
     }
@@ -179,7 +187,9 @@ fn run(seed: u64) -> Transcript {
     let max_len = rng.pick(&[64, 1_000, 10_000, 100_000]);
     let messages = rng.between(20, 300);
     let mut budget = 1_500_000u64;
-    note(format!("{channels} channels, {messages} messages of at most {max_len} octets"));
+    note(format!(
+        "{channels} channels, {messages} messages of at most {max_len} octets"
+    ));
     // Safety: anything may fail (for less than the time after which peers are given up).
     let calm = world.now + Duration::from_secs(2);
     for _ in 0..messages {

@@ -27,7 +27,7 @@ fn goodput(loss: u32, window: u32, congestion: Congestion, octets: usize) -> f64
     let link = &mut world.network.usual;
     (link.delay, link.rate, link.queue) = (50_000, RATE, 2 << 20);
     world.send(0, 1, Job::new(8));
-    world.run_idle(Duration::from_secs(1));
+    world.run_idle(Duration::from_secs(5));
     world.network.usual.loss = loss;
     let start = world.now;
     for _ in 0..octets / 100_000 {
@@ -41,7 +41,12 @@ fn goodput(loss: u32, window: u32, congestion: Congestion, octets: usize) -> f64
 #[test]
 fn link_is_filled() {
     let clean = goodput(0, 1 << 20, Congestion::Delay, 10_000_000);
-    assert!(clean > 0.8 * RATE as f64, "{:.0} MB/s of {:.0}", clean / 1e6, RATE as f64 / 1e6);
+    assert!(
+        clean > 0.8 * RATE as f64,
+        "{:.0} MB/s of {:.0}",
+        clean / 1e6,
+        RATE as f64 / 1e6
+    );
 }
 
 #[test]
@@ -62,7 +67,10 @@ fn one_percent_of_loss_costs_at_most_a_tenth() {
 fn table() {
     println!("MB/s over 10 Gb/s and 50 µs each way, by random loss");
     for congestion in [Congestion::Fixed, Congestion::Delay, Congestion::Aimd] {
-        println!("{congestion:?}\n{:>12} {:>8} {:>8} {:>8} {:>8}", "window KiB", "0 %", "1 %", "5 %", "10 %");
+        println!(
+            "{congestion:?}\n{:>12} {:>8} {:>8} {:>8} {:>8}",
+            "window KiB", "0 %", "1 %", "5 %", "10 %"
+        );
         for window in [16, 64, 256, 1_024, 4_096] {
             print!("{window:>12}");
             for loss in [0, 10, 50, 100] {

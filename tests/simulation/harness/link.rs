@@ -129,9 +129,7 @@ impl Network {
     /// The link from `from` to `to`, to be changed.
     pub(crate) fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
         let usual = &self.usual;
-        self.links
-            .entry((from, to))
-            .or_insert_with(|| usual.clone())
+        self.links.entry((from, to)).or_insert_with(|| usual.clone())
     }
 
     /// Nothing passes between the two in either direction.
@@ -152,9 +150,7 @@ impl Network {
     pub(crate) fn heal(&mut self) {
         self.cut.clear();
         self.usual = self.usual.healed();
-        self.links
-            .values_mut()
-            .for_each(|link| *link = link.healed());
+        self.links.values_mut().for_each(|link| *link = link.healed());
     }
 
     pub(crate) fn counts(&self, from: usize, to: usize) -> Counts {
@@ -255,7 +251,11 @@ fn spoil(rng: &mut Prng, link: &Link, octets: &[u8]) -> Vec<u8> {
     if rng.chance(link.corrupt) && !octets.is_empty() {
         for _ in 0..rng.between(1, 3) {
             // Half of the time in the header, where it hurts.
-            let within = if rng.chance(500) { octets.len().min(64) } else { octets.len() };
+            let within = if rng.chance(500) {
+                octets.len().min(64)
+            } else {
+                octets.len()
+            };
             octets[rng.below(within as u64) as usize] ^= 1 << rng.below(8);
         }
     }

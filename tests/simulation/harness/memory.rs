@@ -73,8 +73,7 @@ impl Memory {
         let block = Arc::new(Block::default());
         if !octets.is_empty() {
             let at = octets.as_ptr() as usize;
-            self.by_address
-                .insert(at, (octets.len(), Arc::clone(&block)));
+            self.by_address.insert(at, (octets.len(), Arc::clone(&block)));
         }
         self.all.push(Arc::clone(&block));
         let owner = Owner {

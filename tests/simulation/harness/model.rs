@@ -61,12 +61,8 @@ impl Job {
     }
 
     pub(crate) const fn shared(self) -> Self {
-        Self {
-            shared: true,
-            ..self
-        }
+        Self { shared: true, ..self }
     }
-
 }
 
 /// The reference model of a world.
@@ -160,10 +156,7 @@ impl Model {
             .zip(&message.data)
             .position(|(a, b)| a != b)
             .unwrap_or_else(|| expected.len().min(message.data.len()));
-        let claims = message
-            .data
-            .first_chunk()
-            .map(|octets| u64::from_be_bytes(*octets));
+        let claims = message.data.first_chunk().map(|octets| u64::from_be_bytes(*octets));
         format!(
             "{pair:?}: expected message {} ({} octets, tag {:?}, immediate {:?}), got {} octets (number {claims:?}, \
              tag {}, immediate {:?}), first difference at octet {differs}",
@@ -185,8 +178,8 @@ impl Model {
                 continue;
             }
             for entry in &mut stream.expected {
-                entry.excused |= entry.incarnation < incarnation
-                    || entry.incarnation == incarnation && entry.session <= session;
+                entry.excused |=
+                    entry.incarnation < incarnation || entry.incarnation == incarnation && entry.session <= session;
             }
         }
     }

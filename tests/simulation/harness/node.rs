@@ -8,7 +8,6 @@ use std::{
 
 use hikyaku::{
     Config, PeerError, SendError,
-    messaging::Messenger,
     reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
     time::Instant,
     wire::{Kind, Packet},
@@ -172,11 +171,7 @@ impl Node {
         self.incarnation += 1;
         self.peers.clear();
         self.peer_of.clear();
-        self.stack = Some(if self.options.bare {
-            Box::new(Bare::new(endpoint, &self.processors))
-        } else {
-            Box::new(Messenger::new(endpoint, &self.processors))
-        });
+        self.stack = Some(Box::new(Bare::new(endpoint, &self.processors)));
     }
 
     /// Ends the incarnation: everything it had is gone.
@@ -261,11 +256,7 @@ impl Node {
             let token = stack.send(now, peer, pair, job, Payload::Copy(&content))?;
             assert_eq!(token, None, "a token for a copied message");
         }
-        assert_eq!(
-            stack.endpoint().session(peer),
-            session,
-            "send changed the session"
-        );
+        assert_eq!(stack.endpoint().session(peer), session, "send changed the session");
         self.sent += 1;
         model.sent(pair, job, incarnation, session);
         Ok(())
@@ -324,8 +315,7 @@ impl Node {
                 last = next.len();
                 octets.extend_from_slice(&next);
             }
-            self.stack_mut()
-                .handle_datagrams(now, from, &mut octets, stride);
+            self.stack_mut().handle_datagrams(now, from, &mut octets, stride);
             self.check_bounds(from);
         }
     }
@@ -496,7 +486,8 @@ impl Node {
                 dont_fragment: burst.dont_fragment(),
             });
         }
-        if holds {
+        if burst.token() != 0 {
+            assert!(holds, "a token where no references are held");
             let old = self.held.insert(burst.token(), blocks);
             assert!(old.is_none(), "burst token {} was used twice", burst.token());
             output.held.push(burst.token());
@@ -528,7 +519,11 @@ impl Node {
             self.stack_mut().handle_timeout(now);
         }
         for round in 0.. {
-            assert!(round < MAX_ROUNDS, "node at {} is busy for ever at {now:?}", self.address);
+            assert!(
+                round < MAX_ROUNDS,
+                "node at {} is busy for ever at {now:?}",
+                self.address
+            );
             self.handle_inbox(now, rng);
             let mut emitted = self.take_events(now, &mut output);
             self.take_messages(now, model, all);

@@ -9,24 +9,60 @@ use super::{App, Job, NodeOptions, World};
 /// One step. Made from octets by [`read`], so that every input means something.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Send { from: usize, job: Job },
+    Send {
+        from: usize,
+        job: Job,
+    },
     Run(Duration),
-    Lose { per_mille: u32 },
-    Disorder { duplicate: u32, reorder: u32, hold_back: u64 },
-    Corrupt { per_mille: u32 },
-    Cut { from: usize },
+    Lose {
+        per_mille: u32,
+    },
+    Disorder {
+        duplicate: u32,
+        reorder: u32,
+        hold_back: u64,
+    },
+    Corrupt {
+        per_mille: u32,
+    },
+    Cut {
+        from: usize,
+    },
     Heal,
-    Stall { node: usize, time: Duration },
-    Hold { node: usize, hold: bool },
-    RequestAcks { node: usize },
-    Watch { node: usize, on: bool },
-    Close { node: usize },
-    Restart { node: usize },
-    ShrinkPath { mtu: usize },
+    Stall {
+        node: usize,
+        time: Duration,
+    },
+    Hold {
+        node: usize,
+        hold: bool,
+    },
+    RequestAcks {
+        node: usize,
+    },
+    Watch {
+        node: usize,
+        on: bool,
+    },
+    Close {
+        node: usize,
+    },
+    Restart {
+        node: usize,
+    },
+    ShrinkPath {
+        mtu: usize,
+    },
     /// Replays the n-th datagram from the end of what was sent.
-    Replay { back: usize, flip: Option<(usize, u8)> },
+    Replay {
+        back: usize,
+        flip: Option<(usize, u8)>,
+    },
     /// Octets out of nowhere.
-    Inject { node: usize, octets: Vec<u8> },
+    Inject {
+        node: usize,
+        octets: Vec<u8>,
+    },
 }
 
 /// Reads octets front to back; zeros after the end.
@@ -70,22 +106,37 @@ impl Reader<'_> {
                 }
             }
             10..=15 => Op::Run(Duration::from_micros(self.magnitude())),
-            16 => Op::Lose { per_mille: u32::from(self.octet()) },
+            16 => Op::Lose {
+                per_mille: u32::from(self.octet()),
+            },
             17 => Op::Disorder {
                 duplicate: u32::from(self.octet()),
                 reorder: u32::from(self.octet()),
                 hold_back: self.magnitude() * 1_000,
             },
-            18 => Op::Corrupt { per_mille: u32::from(self.octet()) / 2 },
+            18 => Op::Corrupt {
+                per_mille: u32::from(self.octet()) / 2,
+            },
             19 => Op::Cut { from: node },
             20 | 21 => Op::Heal,
-            22 => Op::Stall { node, time: Duration::from_micros(self.magnitude()) },
-            23 => Op::Hold { node, hold: code & 32 == 32 },
+            22 => Op::Stall {
+                node,
+                time: Duration::from_micros(self.magnitude()),
+            },
+            23 => Op::Hold {
+                node,
+                hold: code & 32 == 32,
+            },
             24 => Op::RequestAcks { node },
-            25 => Op::Watch { node, on: code & 32 == 32 },
+            25 => Op::Watch {
+                node,
+                on: code & 32 == 32,
+            },
             26 => Op::Close { node },
             27 => Op::Restart { node },
-            28 => Op::ShrinkPath { mtu: 1_472 + usize::from(self.half()) },
+            28 => Op::ShrinkPath {
+                mtu: 1_472 + usize::from(self.half()),
+            },
             29 | 30 => Op::Replay {
                 back: usize::from(self.octet()),
                 flip: (code & 32 == 32).then(|| (usize::from(self.half()), self.octet())),
@@ -94,13 +145,20 @@ impl Reader<'_> {
                 let len = usize::from(self.octet()).min(self.0.len());
                 let (octets, rest) = self.0.split_at(len);
                 self.0 = rest;
-                Op::Inject { node, octets: octets.to_vec() }
+                Op::Inject {
+                    node,
+                    octets: octets.to_vec(),
+                }
             }
         }
     }
 
     fn config(&mut self) -> Config {
-        let mut config = if self.octet() & 7 == 0 { Config::dse() } else { Config::default() };
+        let mut config = if self.octet() & 7 == 0 {
+            Config::dse()
+        } else {
+            Config::default()
+        };
         let flags = self.octet();
         config.checksum = true;
         config.timestamps = flags & 1 == 0;
@@ -130,7 +188,11 @@ fn read(octets: &[u8]) -> (NodeOptions, Vec<Op>) {
     let mut reader = Reader(octets);
     let config = reader.config();
     let flags = reader.octet();
-    let mut options = NodeOptions { config, bare: flags & 1 == 1, ..NodeOptions::default() };
+    let mut options = NodeOptions {
+        config,
+        bare: flags & 1 == 1,
+        ..NodeOptions::default()
+    };
     options.limits.holds_references = flags & 2 == 2;
     options.hold = 1_000_000;
     options.limits.max_datagram = if flags & 4 == 4 { 8_972 } else { 1_472 };
@@ -156,7 +218,11 @@ impl Run {
             Op::Send { from, job } => world.send(from, 1 - from, job),
             Op::Run(time) => world.run_for(time),
             Op::Lose { per_mille } => world.network.usual.loss = per_mille,
-            Op::Disorder { duplicate, reorder, hold_back } => {
+            Op::Disorder {
+                duplicate,
+                reorder,
+                hold_back,
+            } => {
                 let link = &mut world.network.usual;
                 (link.duplicate, link.reorder, link.hold_back) = (duplicate, reorder, hold_back);
             }
@@ -221,8 +287,13 @@ impl Run {
 /// Runs what the octets mean, heals the network, and checks that everything ends well. Panics if not.
 pub(crate) fn run(octets: &[u8]) {
     let (options, ops) = read(octets);
-    let seed = octets.iter().fold(octets.len() as u64, |seed, octet| seed.wrapping_mul(257) ^ u64::from(*octet));
-    let mut run = Run { world: World::pair(seed, &options), lasting: true };
+    let seed = octets.iter().fold(octets.len() as u64, |seed, octet| {
+        seed.wrapping_mul(257) ^ u64::from(*octet)
+    });
+    let mut run = Run {
+        world: World::pair(seed, &options),
+        lasting: true,
+    };
     run.world.tap = Some(Vec::new());
     for op in ops {
         run.apply(op);

@@ -1,23 +1,22 @@
-//! Random numbers that are the same everywhere and for ever (SplitMix64).
+//! Random numbers that are the same everywhere, and a hash of what they led to.
 
-/// A seeded generator.
+/// A seeded generator, in the units that the harness thinks in.
 #[derive(Clone, Debug)]
-pub(crate) struct Prng(u64);
+pub(crate) struct Prng(hikyaku::prng::Prng);
 
 impl Prng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(hikyaku::prng::Prng::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.next_u64()
     }
 
     /// From 0 to `n` − 1.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "a range has values");
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+        self.0.below(n)
     }
 
     /// From `min` to `max`, both included.

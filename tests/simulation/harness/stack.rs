@@ -7,10 +7,7 @@ use std::{
 
 use hikyaku::{
     AddPeerError, SendError,
-    messaging::{Messenger, SendOptions},
-    reliability::{
-        Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, SendToken, Sink, Verdict,
-    },
+    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, SendToken, Sink, Verdict},
     time::Instant,
     wire::{ANY_PROCESSOR, Packet, Seq},
 };
@@ -34,13 +31,7 @@ pub(crate) trait Stack {
     fn watch(&mut self, now: Instant, peer: PeerId, on: bool);
     fn close(&mut self, now: Instant, peer: PeerId);
     fn set_limits(&mut self, limits: Limits);
-    fn handle_datagrams(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        stride: usize,
-    );
+    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize);
     fn handle_timeout(&mut self, now: Instant);
     fn handle_unreachable(&mut self, now: Instant, address: SocketAddr);
     fn handle_released(&mut self, token: u64);
@@ -48,83 +39,6 @@ pub(crate) trait Stack {
     fn poll_timeout(&self) -> Option<Instant>;
     fn poll_event(&mut self) -> Option<Event>;
     fn gather(&self, burst: &Burst, each: &mut dyn FnMut(&[u8]));
-}
-
-impl Stack for Messenger {
-    fn endpoint(&self) -> &Endpoint {
-        self.endpoint()
-    }
-    fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
-        self.add_peer(address, processor)
-    }
-    fn send(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        pair: (u32, u32),
-        job: &Job,
-        payload: Payload<'_>,
-    ) -> Result<Option<SendToken>, SendError> {
-        let mut options = SendOptions::default();
-        options.source = Some(pair.0);
-        options.destination = Some(pair.1);
-        options.channel = job.channel;
-        options.tag = job.tag;
-        options.immediate = job.immediate;
-        self.send(now, peer, &options, payload)
-    }
-    fn receive(&mut self) -> Option<Arrived> {
-        let message = self.receive()?;
-        Some(Arrived {
-            source: message.source(),
-            destination: message.destination(),
-            tag: message.tag(),
-            immediate: message.immediate(),
-            data: message.data().to_vec(),
-        })
-    }
-    fn request_acks(&mut self, now: Instant) {
-        self.request_acks(now);
-    }
-    fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
-        self.watch(now, peer, on);
-    }
-    fn close(&mut self, now: Instant, peer: PeerId) {
-        self.close(now, peer);
-    }
-    fn set_limits(&mut self, limits: Limits) {
-        self.set_limits(limits);
-    }
-    fn handle_datagrams(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        stride: usize,
-    ) {
-        self.handle_datagrams(now, source, data, stride);
-    }
-    fn handle_timeout(&mut self, now: Instant) {
-        self.handle_timeout(now);
-    }
-    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.handle_unreachable(now, address);
-    }
-    fn handle_released(&mut self, token: u64) {
-        self.handle_released(token);
-    }
-    fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
-        self.poll_transmit(now, burst)
-    }
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.poll_timeout()
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        self.poll_event()
-    }
-    fn gather(&self, burst: &Burst, each: &mut dyn FnMut(&[u8])) {
-        self.gather(burst, each);
-    }
 }
 
 /// A message of which parts have come.
@@ -172,9 +86,15 @@ impl Sink for Assembly {
         };
         let key = (origin.peer, base.source, destination);
         let stream = self.streams.entry(key).or_default();
-        assert!(stream.session <= origin.session, "delivered from a session that has ended");
+        assert!(
+            stream.session <= origin.session,
+            "delivered from a session that has ended"
+        );
         if stream.session < origin.session {
-            *stream = Stream { session: origin.session, ..Stream::default() };
+            *stream = Stream {
+                session: origin.session,
+                ..Stream::default()
+            };
         }
         let mut records = packet.records().peekable();
         if records.peek().is_some() {
@@ -234,14 +154,7 @@ impl Stream {
         !old && self.pending.insert(number.0, partial).is_none()
     }
 
-    fn part(
-        &mut self,
-        number: Seq,
-        offset: u32,
-        total: u32,
-        packet: &Packet<&[u8]>,
-        cost: u32,
-    ) -> bool {
+    fn part(&mut self, number: Seq, offset: u32, total: u32, packet: &Packet<&[u8]>, cost: u32) -> bool {
         if number.before(Seq(self.next)) || total > 64 << 20 {
             return false;
         }
@@ -295,7 +208,10 @@ impl Bare {
     pub(crate) fn new(endpoint: Endpoint, processors: &[u32]) -> Self {
         Self {
             endpoint,
-            sink: Assembly { processors: processors.to_vec(), ..Assembly::default() },
+            sink: Assembly {
+                processors: processors.to_vec(),
+                ..Assembly::default()
+            },
             numbers: BTreeMap::new(),
             taken: None,
         }
@@ -351,13 +267,7 @@ impl Stack for Bare {
     fn set_limits(&mut self, limits: Limits) {
         self.endpoint.set_limits(limits);
     }
-    fn handle_datagrams(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        stride: usize,
-    ) {
+    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.endpoint
             .handle_datagrams(now, source, data, stride, &mut self.sink);
     }

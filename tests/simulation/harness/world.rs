@@ -28,8 +28,16 @@ const MAX_STEPS_AT_ONCE: u64 = 100_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    Arrive { node: usize, from: SocketAddr, octets: Vec<u8> },
-    Release { node: usize, incarnation: u32, token: u64 },
+    Arrive {
+        node: usize,
+        from: SocketAddr,
+        octets: Vec<u8>,
+    },
+    Release {
+        node: usize,
+        incarnation: u32,
+        token: u64,
+    },
 }
 
 /// Something that will happen. The number keeps the order of what happens at once.
@@ -185,7 +193,10 @@ impl World {
             if other == node {
                 continue;
             }
-            let (mine, theirs) = (self.nodes[node].processors.clone(), self.nodes[other].processors.clone());
+            let (mine, theirs) = (
+                self.nodes[node].processors.clone(),
+                self.nodes[other].processors.clone(),
+            );
             self.model.excuse(&mine, &theirs, u32::MAX, u32::MAX);
             self.model.excuse(&theirs, &mine, u32::MAX, u32::MAX);
         }
@@ -209,7 +220,11 @@ impl World {
 
     fn schedule(&mut self, at: Instant, what: What) {
         self.number += 1;
-        self.future.push(Reverse(Future { at, number: self.number, what }));
+        self.future.push(Reverse(Future {
+            at,
+            number: self.number,
+            what,
+        }));
     }
 
     fn next_instant(&self) -> Option<Instant> {
@@ -253,7 +268,11 @@ impl World {
                     self.touch(node);
                 }
             }
-            What::Release { node, incarnation, token } => {
+            What::Release {
+                node,
+                incarnation,
+                token,
+            } => {
                 if self.nodes[node].incarnation == incarnation && self.nodes[node].stack.is_some() {
                     self.nodes[node].release(token);
                     self.touch(node);
@@ -269,7 +288,11 @@ impl World {
         let nodes = &self.nodes;
         let own = node.processors.clone();
         let all = |other: usize| {
-            if other == number { own.clone() } else { nodes[other].processors.clone() }
+            if other == number {
+                own.clone()
+            } else {
+                nodes[other].processors.clone()
+            }
         };
         let output = node.pump(now, &mut self.rng, &mut self.model, &all);
         let deadline = node.stack().poll_timeout();
@@ -295,7 +318,14 @@ impl World {
             let hold = self.nodes[number].options.hold;
             let at = now.plus_nanos(self.rng.below(hold.max(1)));
             let incarnation = self.nodes[number].incarnation;
-            self.schedule(at, What::Release { node: number, incarnation, token });
+            self.schedule(
+                at,
+                What::Release {
+                    node: number,
+                    incarnation,
+                    token,
+                },
+            );
         }
         let from = self.nodes[number].address;
         for departure in output.departures {
@@ -315,16 +345,27 @@ impl World {
                 }
             }
             if let Some(tap) = &mut self.tap {
-                tap.push(Captured { from: number, to, octets: octets.clone() });
+                tap.push(Captured {
+                    from: number,
+                    to,
+                    octets: octets.clone(),
+                });
             }
             if !pass {
                 continue;
             }
             let mut arrivals = Vec::new();
             let (network, rng) = (&mut self.network, &mut self.rng);
-            network.carry(now, rng, (number, to), &octets, departure.dont_fragment, &mut |at, octets| {
-                arrivals.push((at, octets));
-            });
+            network.carry(
+                now,
+                rng,
+                (number, to),
+                &octets,
+                departure.dont_fragment,
+                &mut |at, octets| {
+                    arrivals.push((at, octets));
+                },
+            );
             for (at, octets) in arrivals {
                 self.schedule(at, What::Arrive { node: to, from, octets });
             }
@@ -344,7 +385,11 @@ impl World {
             base.message,
             packet.payload().len(),
             packet.flags(),
-            if packet.flags().contains(Flags::SACK) { format!(" sack {:x?}", packet.sack().collect::<Vec<_>>()) } else { String::new() },
+            if packet.flags().contains(Flags::SACK) {
+                format!(" sack {:x?}", packet.sack().collect::<Vec<_>>())
+            } else {
+                String::new()
+            },
             if pass { "" } else { " FILTERED" },
         );
     }
@@ -355,7 +400,11 @@ impl World {
         }
         let (peer, session, error) = match event {
             Event::Up { peer, .. } => {
-                if self.nodes[number].peers.get(peer.index()).is_none_or(|known| *known == usize::MAX) {
+                if self.nodes[number]
+                    .peers
+                    .get(peer.index())
+                    .is_none_or(|known| *known == usize::MAX)
+                {
                     self.meet(number, peer);
                 }
                 return;
@@ -366,7 +415,8 @@ impl World {
         self.transcript.number(0xd0 + u64::from(session));
         let other = self.nodes[number].peers[peer.index()];
         let (mine, theirs) = (&self.nodes[number], &self.nodes[other]);
-        self.model.excuse(&mine.processors, &theirs.processors, mine.incarnation, session);
+        self.model
+            .excuse(&mine.processors, &theirs.processors, mine.incarnation, session);
         // What the other side had sent before it noticed is lost too, but not what a new incarnation of it sends.
         let incarnation = match error {
             PeerError::Restarted => theirs.incarnation - 1,
@@ -377,7 +427,8 @@ impl World {
             (Some(stack), Some(&peer)) => stack.endpoint().session(peer),
             _ => u32::MAX,
         };
-        self.model.excuse(&theirs.processors, &mine.processors, incarnation, theirs_session);
+        self.model
+            .excuse(&theirs.processors, &mine.processors, incarnation, theirs_session);
     }
 
     /// A stranger has opened a session.
@@ -402,7 +453,10 @@ impl World {
         let until = self.now + limit;
         while self.step(until) {}
         if let Some(next) = self.next_instant() {
-            panic!("not idle after {limit:?}: something will happen at {next:?}\n{}", self.describe());
+            panic!(
+                "not idle after {limit:?}: something will happen at {next:?}\n{}",
+                self.describe()
+            );
         }
     }
 
@@ -421,10 +475,22 @@ impl World {
                 };
                 assert!(endpoint.is_idle(*peer), "node {number}: {peer} is not idle");
                 let left = (stats.unexpected, stats.in_flight, stats.packets_in_flight, stats.queued);
-                assert_eq!(left, (0, 0, 0, 0), "node {number}, {peer}: unexpected, in flight, packets in flight, queued");
+                assert_eq!(
+                    left,
+                    (0, 0, 0, 0),
+                    "node {number}, {peer}: unexpected, in flight, packets in flight, queued"
+                );
             }
-            assert_eq!(node.stack().poll_timeout(), None, "node {number} is idle but has a timer");
-            assert_eq!(node.incomplete(), 0, "node {number}: messages by reference never completed");
+            assert_eq!(
+                node.stack().poll_timeout(),
+                None,
+                "node {number} is idle but has a timer"
+            );
+            assert_eq!(
+                node.incomplete(),
+                0,
+                "node {number}: messages by reference never completed"
+            );
             assert_eq!(node.memory.outstanding(), 0, "node {number}: memory leaks");
             assert!(node.backlog.is_empty(), "node {number}: messages were never sent");
         }
@@ -439,12 +505,20 @@ impl World {
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("at {:?}, missing: {:?}\n", self.now, self.model.missing_by_pair());
         for (number, node) in self.nodes.iter().enumerate().take(8) {
-            text += &format!("node {number}: backlog {:?}, inbox {}", node.backlog.len(), node.inbox.len());
+            text += &format!(
+                "node {number}: backlog {:?}, inbox {}",
+                node.backlog.len(),
+                node.inbox.len()
+            );
             let Some(stack) = &node.stack else {
                 text += ", crashed\n";
                 continue;
             };
-            text += &format!(", deadline {:?}\n  {:?}\n", stack.poll_timeout(), stack.endpoint().stats());
+            text += &format!(
+                ", deadline {:?}\n  {:?}\n",
+                stack.poll_timeout(),
+                stack.endpoint().stats()
+            );
             for (peer_node, peer) in node.peer_of.iter().take(8) {
                 text += &format!("  to node {peer_node}: {:?}\n", stack.endpoint().peer_stats(*peer));
             }
