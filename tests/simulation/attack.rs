@@ -9,7 +9,7 @@ use hikyaku::{
 
 use crate::{
     exactly_once::{config, traffic},
-    harness::{Job, NodeOptions, Prng, World, scenario},
+    harness::{App, Job, NodeOptions, Prng, World, scenario},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -78,6 +78,7 @@ fn valid_base(world: &mut World) -> Base {
     if base.kind.is_sequenced() {
         base.sequence = base.sequence.plus(1);
     }
+    base.kind = Kind::Data;
     base
 }
 
@@ -184,6 +185,7 @@ fn flood_of_allowed_strangers() {
             ..NodeOptions::default()
         };
         let mut world = three(seed, &options);
+        world.model.ignore_strangers();
         for number in 0..5_000 {
             world.inject(1, stranger(number), open_packet(&mut rng));
             if number % 50 == 0 {
@@ -551,12 +553,16 @@ fn optimistic_acks() {
 #[test]
 fn ten_thousand_peers() {
     let mut world = World::new(1);
-    let server = world.add(NodeOptions {
-        app: crate::harness::App::Echo,
+    let options = NodeOptions {
+        config: config(|config| config.path_mtu_discovery = false),
         ..NodeOptions::default()
+    };
+    let server = world.add(NodeOptions {
+        app: App::Echo,
+        ..options.clone()
     });
     for _ in 0..10_000 {
-        let client = world.add(NodeOptions::default());
+        let client = world.add(options.clone());
         world.connect(client, server);
         world.send(client, server, Job::new(100));
     }

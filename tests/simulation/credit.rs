@@ -32,8 +32,8 @@ fn take(world: &mut World) {
 fn exhaustion_and_recovery() {
     scenario("credit::exhaustion_and_recovery", 4, |seed| {
         let mut world = holding(seed, 64 << 10);
-        for _ in 0..100 {
-            world.send(0, 1, Job::new(10_000).shared());
+        for _ in 0..1_000 {
+            world.send(0, 1, Job::new(1_000).shared());
         }
         world.run_for(Duration::from_secs(20));
         let held = world.peer_stats(1, 0).unexpected;

@@ -192,10 +192,12 @@ fn requested_acks_come_at_once() {
 #[test]
 fn nothing_is_resent_without_loss() {
     scenario("discipline::nothing_is_resent_without_loss", 6, |seed| {
-        let mut world = open(seed, &NodeOptions::default());
+        let mut world = World::pair(seed, &NodeOptions::default());
         world.network.usual.rate = 1_250_000_000;
         world.network.usual.queue = 16 << 20;
         world.network.usual.delay = 1_000 * 4u64.pow(seed as u32 % 6);
+        world.send(0, 1, Job::new(8));
+        world.run_idle(Duration::from_secs(5));
         for burst in 0..50 {
             for _ in 0..10 {
                 world.send(0, 1, Job::new(1 << (burst % 16)));

@@ -23,6 +23,7 @@ fn simultaneous_open() {
     scenario("session::simultaneous_open", 10, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &options(rng.chance(500)));
+        world.min_len = 8;
         world.network.usual.jitter = rng.below(100_000);
         world.network.usual.loss = rng.pick(&[0, 0, 300]);
         for _ in 0..rng.between(1, 20) {
@@ -68,6 +69,7 @@ fn goodbye() {
     scenario("session::goodbye", 8, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &options(rng.chance(500)));
+        world.min_len = 8;
         world.network.usual.loss = rng.pick(&[0, 200]);
         traffic(&mut world, &mut rng, 50, 20_000);
         world.run_idle(Duration::from_secs(20));
@@ -128,6 +130,7 @@ fn receiver_restarts() {
     scenario("session::receiver_restarts", 8, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &options(rng.chance(500)));
+        world.min_len = 8;
         world.network.usual.jitter = rng.below(200_000);
         traffic(&mut world, &mut rng, 50, 20_000);
         world.crash(1);
@@ -152,6 +155,7 @@ fn sender_restarts() {
     scenario("session::sender_restarts", 8, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &options(rng.chance(500)));
+        world.min_len = 8;
         world.network.usual.jitter = rng.below(200_000);
         traffic(&mut world, &mut rng, 50, 20_000);
         world.crash(0);
@@ -175,13 +179,15 @@ fn restarts_again_and_again() {
     scenario("session::restarts_again_and_again", 8, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &options(rng.chance(500)));
+        world.min_len = 8;
         world.network.usual.loss = rng.pick(&[0, 100]);
         world.network.usual.jitter = rng.below(500_000);
         for _ in 0..10 {
             traffic(&mut world, &mut rng, 10, 20_000);
             let node = rng.below(2) as usize;
             world.crash(node);
-            world.run_for(Duration::from_nanos(rng.skewed(10_000_000)));
+            // Nobody starts faster than what is under way arrives.
+            world.run_for(MS + Duration::from_nanos(rng.skewed(10_000_000)));
             world.restart(node);
         }
         world.network.heal();
@@ -204,6 +210,7 @@ fn old_session_replayed_after_restart() {
     scenario("session::old_session_replayed_after_restart", 8, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &options(rng.chance(500)));
+        world.min_len = 8;
         world.tap = Some(Vec::new());
         traffic(&mut world, &mut rng, 60, 20_000);
         world.run_idle(Duration::from_secs(10));
@@ -238,6 +245,7 @@ fn session_replayed_in_itself() {
     scenario("session::session_replayed_in_itself", 8, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &options(rng.chance(500)));
+        world.min_len = 8;
         world.tap = Some(Vec::new());
         traffic(&mut world, &mut rng, 60, 20_000);
         world.run_for(2 * MS);

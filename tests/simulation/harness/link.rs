@@ -161,7 +161,8 @@ impl Network {
         self.counts.clear();
     }
 
-    fn count(&mut self, way: (usize, usize), packet: &Packet<&[u8]>, len: usize) {
+    /// Notes that a packet has left, whatever becomes of it.
+    pub(crate) fn count(&mut self, way: (usize, usize), packet: &Packet<&[u8]>, len: usize) {
         let counts = self.counts.entry(way).or_default();
         counts.datagrams += 1;
         counts.octets += len as u64;
@@ -188,9 +189,6 @@ impl Network {
         dont_fragment: bool,
         arrive: &mut dyn FnMut(Instant, Vec<u8>),
     ) {
-        if let Ok(packet) = Packet::new_checked(octets) {
-            self.count(way, &packet, octets.len());
-        }
         if self.try_carry(now, rng, way, octets, dont_fragment, arrive).is_none() {
             self.counts.entry(way).or_default().lost += 1;
         }

@@ -56,6 +56,9 @@ impl Stack for Messenger {
     fn close(&mut self, now: Instant, peer: PeerId) {
         self.close(now, peer);
     }
+    fn reconnect(&mut self, peer: PeerId) {
+        self.reconnect(peer);
+    }
     fn set_limits(&mut self, limits: Limits) {
         self.set_limits(limits);
     }

@@ -295,6 +295,7 @@ pub(crate) fn run(octets: &[u8]) {
         lasting: true,
     };
     run.world.tap = Some(Vec::new());
+    run.world.min_len = 8;
     for op in ops {
         run.apply(op);
     }

@@ -30,6 +30,7 @@ pub(crate) trait Stack {
     fn request_acks(&mut self, now: Instant);
     fn watch(&mut self, now: Instant, peer: PeerId, on: bool);
     fn close(&mut self, now: Instant, peer: PeerId);
+    fn reconnect(&mut self, peer: PeerId);
     fn set_limits(&mut self, limits: Limits);
     fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize);
     fn handle_timeout(&mut self, now: Instant);
@@ -49,7 +50,6 @@ struct Partial {
     missing: usize,
     tag: Option<u64>,
     immediate: Option<u64>,
-    cost: u32,
 }
 
 /// Messages from one processor to another in one session.
@@ -74,6 +74,8 @@ struct Assembly {
     processors: Vec<u32>,
     streams: BTreeMap<(PeerId, u32, u32), Stream>,
     ready: VecDeque<Whole>,
+    /// Credit of what can not be received yet: this sink has all the room it wants for that.
+    waiting: VecDeque<(PeerId, u32, u32)>,
 }
 
 impl Sink for Assembly {
@@ -98,30 +100,31 @@ impl Sink for Assembly {
         }
         let mut records = packet.records().peekable();
         if records.peek().is_some() {
-            let mut cost = origin.cost;
             for (i, record) in records.enumerate() {
-                let partial = Partial::whole(record.data, record.match_bits, None, cost);
-                cost = 0;
+                let partial = Partial::whole(record.data, record.match_bits, None);
                 if !stream.take(base.message.plus(i as u32), partial) {
                     return Verdict::Impossible;
                 }
             }
         } else if let Some(fragment) = packet.fragment() {
-            if !stream.part(base.message, fragment.offset, fragment.total, &packet, origin.cost) {
+            if !stream.part(base.message, fragment.offset, fragment.total, &packet) {
                 return Verdict::Impossible;
             }
         } else {
             let (tag, immediate) = (packet.match_bits(), packet.immediate());
-            let partial = Partial::whole(packet.payload(), tag, immediate, origin.cost);
+            let partial = Partial::whole(packet.payload(), tag, immediate);
             if !stream.take(base.message, partial) {
                 return Verdict::Impossible;
             }
         }
+        // The credit goes back with the first message that the packet makes whole, or at once if there is none.
+        let mut cost = origin.cost;
         while let Some(message) = stream.finish() {
+            let cost = std::mem::take(&mut cost);
             self.ready.push_back(Whole {
                 peer: origin.peer,
                 session: origin.session,
-                cost: message.cost,
+                cost,
                 message: Arrived {
                     source: base.source,
                     destination,
@@ -131,19 +134,21 @@ impl Sink for Assembly {
                 },
             });
         }
+        if cost > 0 {
+            self.waiting.push_back((origin.peer, origin.session, cost));
+        }
         Verdict::Taken
     }
 }
 
 impl Partial {
-    fn whole(data: &[u8], tag: Option<u64>, immediate: Option<u64>, cost: u32) -> Self {
+    fn whole(data: &[u8], tag: Option<u64>, immediate: Option<u64>) -> Self {
         Self {
             data: data.to_vec(),
             parts: BTreeMap::new(),
             missing: 0,
             tag,
             immediate,
-            cost,
         }
     }
 }
@@ -154,7 +159,7 @@ impl Stream {
         !old && self.pending.insert(number.0, partial).is_none()
     }
 
-    fn part(&mut self, number: Seq, offset: u32, total: u32, packet: &Packet<&[u8]>, cost: u32) -> bool {
+    fn part(&mut self, number: Seq, offset: u32, total: u32, packet: &Packet<&[u8]>) -> bool {
         if number.before(Seq(self.next)) || total > 64 << 20 {
             return false;
         }
@@ -165,7 +170,6 @@ impl Stream {
             missing: total as usize,
             tag: None,
             immediate: None,
-            cost: 0,
         });
         let end = offset + payload.len() as u32;
         let before = partial.parts.range(..=offset).next_back();
@@ -180,7 +184,6 @@ impl Stream {
         partial.data[offset as usize..end as usize].copy_from_slice(payload);
         partial.parts.insert(offset, payload.len() as u32);
         partial.missing -= payload.len();
-        partial.cost += cost;
         partial.tag = partial.tag.or(packet.match_bits());
         partial.immediate = partial.immediate.or(packet.immediate());
         true
@@ -264,12 +267,18 @@ impl Stack for Bare {
     fn close(&mut self, now: Instant, peer: PeerId) {
         self.endpoint.close(now, peer);
     }
+    fn reconnect(&mut self, peer: PeerId) {
+        self.endpoint.reconnect(peer);
+    }
     fn set_limits(&mut self, limits: Limits) {
         self.endpoint.set_limits(limits);
     }
     fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.endpoint
             .handle_datagrams(now, source, data, stride, &mut self.sink);
+        for (peer, session, cost) in self.sink.waiting.drain(..) {
+            self.endpoint.release(peer, session, cost);
+        }
     }
     fn handle_timeout(&mut self, now: Instant) {
         self.endpoint.handle_timeout(now);

@@ -69,12 +69,15 @@ pub(crate) struct World {
     /// Keeps a copy of everything that is sent, if it is there.
     pub(crate) tap: Option<Vec<Captured>>,
     pub(crate) filter: Option<Filter>,
+    /// Messages of 8 octets and more are told from each other where some may get lost.
+    pub(crate) min_len: usize,
     /// Chance per mille that a node falls into a stall when it has been pumped, and the longest stall in ns.
     pub(crate) stalls: (u32, u64),
     future: BinaryHeap<Reverse<Future>>,
     number: u64,
     wakes: BTreeSet<(Instant, usize)>,
     by_address: BTreeMap<SocketAddr, usize>,
+    processors: Vec<Vec<u32>>,
     steps: u64,
     steps_at_once: u64,
     trace: bool,
@@ -92,11 +95,13 @@ impl World {
             transcript: Transcript::new(),
             tap: None,
             filter: None,
+            min_len: 0,
             stalls: (0, 0),
             future: BinaryHeap::new(),
             number: 0,
             wakes: BTreeSet::new(),
             by_address: BTreeMap::new(),
+            processors: Vec::new(),
             steps: 0,
             steps_at_once: 0,
             trace: std::env::var_os("HIKYAKU_SIM_TRACE").is_some(),
@@ -117,6 +122,7 @@ impl World {
         let mut node = Node::new(number, options);
         node.start(&mut self.rng);
         self.by_address.insert(node.address, number);
+        self.processors.push(node.processors.clone());
         self.nodes.push(node);
         number
     }
@@ -150,7 +156,8 @@ impl World {
     }
 
     /// Queues a message; it is sent as soon as there is room, when the world goes on.
-    pub(crate) fn send(&mut self, from: usize, to: usize, job: Job) {
+    pub(crate) fn send(&mut self, from: usize, to: usize, mut job: Job) {
+        job.len = job.len.max(self.min_len);
         self.nodes[from].backlog.entry(to).or_default().push_back(job);
         self.touch(from);
     }
@@ -284,20 +291,10 @@ impl World {
     /// Runs one node at this instant.
     pub(crate) fn pump(&mut self, number: usize) {
         let now = self.now;
-        let mut node = std::mem::replace(&mut self.nodes[number], Node::new(0, NodeOptions::default()));
-        let nodes = &self.nodes;
-        let own = node.processors.clone();
-        let all = |other: usize| {
-            if other == number {
-                own.clone()
-            } else {
-                nodes[other].processors.clone()
-            }
-        };
-        let output = node.pump(now, &mut self.rng, &mut self.model, &all);
+        let node = &mut self.nodes[number];
+        let output = node.pump(now, &mut self.rng, &mut self.model, &self.processors);
         let deadline = node.stack().poll_timeout();
         let slack = node.options.slack;
-        self.nodes[number] = node;
         self.dispose(number, output);
         if self.stalls.0 > 0 && self.rng.chance(self.stalls.0) {
             let time = self.rng.below(self.stalls.1.max(1));
@@ -337,6 +334,7 @@ impl World {
             let octets = departure.octets;
             let mut pass = true;
             if let Ok(packet) = Packet::new_checked(&octets[..]) {
+                self.network.count((number, to), &packet, octets.len());
                 if let Some(filter) = &mut self.filter {
                     pass = filter(number, to, &packet);
                 }
@@ -412,6 +410,11 @@ impl World {
             Event::Down { peer, session, error } => (peer, session, error),
             _ => return,
         };
+        if error == PeerError::Reset {
+            // It has restarted, or will: try again.
+            self.nodes[number].stack_mut().reconnect(peer);
+            self.touch(number);
+        }
         self.transcript.number(0xd0 + u64::from(session));
         let other = self.nodes[number].peers[peer.index()];
         let (mine, theirs) = (&self.nodes[number], &self.nodes[other]);
