@@ -61,7 +61,13 @@ impl Endpoint {
                 let p = &self.peers[peer as usize];
                 let session = p.candidate.as_ref().map_or(0, |candidate| candidate.open.token);
                 let window = window_of(&self.limits, &self.config, 1);
-                let open = open_of(&self.config, &self.limits, self.epoch, successor(p.local_token), window);
+                // If the old session has ended in the meantime, its successor's token is ours already.
+                let token = if p.remote_token == 0 {
+                    p.local_token
+                } else {
+                    successor(p.local_token)
+                };
+                let open = open_of(&self.config, &self.limits, self.epoch, token, window);
                 let base = self.control_base(Kind::Ack, session, p.processor, 0);
                 self.write_plain(&base, Some(&open), 0, burst);
             }

@@ -241,7 +241,20 @@ impl Endpoint {
 
     /// What the backend can do has changed.
     pub fn set_limits(&mut self, limits: Limits) {
+        let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
+        let shrunk = limits.max_datagram < self.limits.max_datagram;
         self.limits = limits;
+        if !shrunk {
+            return;
+        }
+        for peer in &mut self.peers {
+            peer.mtu = peer.mtu.min(most);
+        }
+        for index in 0..self.actives.len() {
+            if let Some(step) = self.actives[index].probe.limit(most) {
+                self.on_mtu_step(index as u32, step);
+            }
+        }
     }
 
     /// Adds a peer. Costs nothing until something is sent to it or comes from it.

@@ -30,7 +30,8 @@ impl Endpoint {
             if peer.local_token == token {
                 return Some(index);
             }
-            if peer.candidate.is_some() && successor(peer.local_token) == token {
+            let challenged = peer.candidate.is_some() && peer.remote_token != 0;
+            if challenged && successor(peer.local_token) == token {
                 return Some(self.admit_candidate(index));
             }
         }
@@ -53,6 +54,7 @@ impl Endpoint {
     fn begin_session(&mut self, peer: u32, open: &Open) {
         self.down.remove(&peer);
         let p = &mut self.peers[peer as usize];
+        p.candidate = None;
         if p.phase == Phase::Down {
             p.phase = Phase::New;
         }
@@ -130,7 +132,18 @@ impl Endpoint {
         let open = packet.open();
         let p = &mut self.peers[peer as usize];
         if p.remote_token == 0 {
-            let Some(open) = open.filter(|open| open.token != 0 && open.epoch != 0) else {
+            // The session may have ended between our challenge and its echo: then the echo is of the token that is
+            // now ours, and the candidate says the rest.
+            let candidate = p
+                .candidate
+                .as_ref()
+                .filter(|_| with_token)
+                .map(|candidate| candidate.open);
+            let open = open.filter(|open| open.token != 0 && open.epoch != 0);
+            let Some(open) = open.or(candidate) else {
+                let address = p.address;
+                self.count_drop(DropReason::UnknownSession);
+                self.answer_reset(address, 0, packet.session());
                 return false;
             };
             if p.remote_epoch == open.epoch {
@@ -226,7 +239,10 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         let session = p.session;
         let blocked = p.blocked;
+        // A challenge to a new incarnation has named the token that becomes ours now: it can still be echoed.
+        let candidate = p.candidate.take();
         p.reset(Phase::Down, mtu);
+        p.candidate = candidate;
         if error != PeerError::Closed {
             self.stats.peers_lost += 1;
         }
