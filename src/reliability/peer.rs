@@ -150,7 +150,10 @@ impl Peer {
         self.remote_token = open.token;
         self.remote_epoch = open.epoch;
         self.ack_delay = open.ack_delay;
-        self.max_datagram = open.max_datagram.max(512);
+        // A packet larger than all the credit that the peer ever gives could never be sent.
+        let most = u16::try_from(open.credit.limit.saturating_sub(PACKET_COST)).unwrap_or(u16::MAX);
+        self.max_datagram = open.max_datagram.min(most).max(512);
+        self.mtu = self.mtu.min(self.max_datagram);
         self.cost_limit = open.credit.limit;
         self.window = open.credit.window;
         self.split_ports = open.port != 0;

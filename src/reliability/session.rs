@@ -261,20 +261,21 @@ impl Endpoint {
     fn abandon(&mut self, flow: u32) {
         let index = self.flows[flow as usize].active;
         if index != NONE {
+            if self.actives[index as usize].send.shared_messages > 0 {
+                self.sources.forget_tokens(flow);
+            }
             let next = self.flows[flow as usize].send_next;
             let mut seq = self.actives[index as usize].send.una;
             while seq.before(next) {
                 let send = &self.actives[index as usize].send;
                 let source = send.record(seq).source;
                 if source != NONE && !send.sacked.get(seq) {
-                    self.sources.forget_token(source);
                     self.sources.release(source);
                 }
                 seq = seq.plus(1);
             }
             while let Some(queued) = self.actives[index as usize].send.queue.pop_front() {
                 if let Queued::Run { source, .. } | Queued::Whole { source, .. } = queued {
-                    self.sources.forget_token(source);
                     self.sources.release(source);
                 }
             }

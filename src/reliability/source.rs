@@ -164,9 +164,12 @@ impl Sources {
         }
     }
 
-    /// Nobody waits for its completion any more.
-    pub(crate) fn forget_token(&mut self, id: SourceId) {
-        self.slots[id as usize].token = None;
+    /// Nobody waits any more for the completion of what this flow has sent, be it queued, in flight, or acknowledged
+    /// and still with the backend.
+    pub(crate) fn forget_tokens(&mut self, flow: u32) {
+        for source in self.slots.iter_mut().filter(|source| source.flow == flow) {
+            source.token = None;
+        }
     }
 
     fn free(&mut self, id: SourceId) -> Freed {
