@@ -4,10 +4,13 @@
 //! the stop-watch; they agree over a control channel. [`rounds`] is the method, one module a benchmark says what is
 //! done and printed.
 
+mod bandwidth;
 mod baseline;
 mod control;
+mod dse;
 mod environment;
 mod hikyaku;
+mod incast;
 mod json;
 mod latency;
 mod link;
@@ -15,12 +18,15 @@ mod listen;
 mod output;
 mod pin;
 mod plot;
+mod rate;
 mod rounds;
 mod session;
 pub(crate) mod settings;
 mod setup;
 pub(crate) mod size;
+mod sockets;
 mod stats;
+mod streaming;
 mod table;
 mod worker;
 
@@ -41,6 +47,10 @@ pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
     }
     match benchmark {
         Bench::Latency(common) => latency::run(common),
+        Bench::Bandwidth(common) => bandwidth::run(common),
+        Bench::Rate(common) => rate::run(common),
+        Bench::Incast(incast) => incast::run(incast),
+        Bench::Dse(common) => dse::run(common),
         _ => Err(Failure::usage("not yet")),
     }
 }
