@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure speed, side by side with what the kernel offers
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// The other end of a benchmark; started by `bench`, not by people
     #[command(hide = true)]
     BenchWorker {
@@ -175,7 +175,14 @@ pub(crate) struct Common {
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// What is measured: transport
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "transport", value_name = "LEVEL", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "transport",
+        value_name = "LEVEL",
+        hide_possible_values = true
+    )]
     pub level: Vec<Level>,
     /// Processes in all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=257))]
@@ -193,7 +200,13 @@ pub(crate) struct Common {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
     /// What to compare with
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp,udp", value_name = "LIST")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "tcp,udp",
+        value_name = "LIST"
+    )]
     pub vs: Vec<Opponent>,
     /// Octets of an IP packet, e.g. 1500 for datagrams of 1472 octets [default: the interface's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_536))]
@@ -237,9 +250,17 @@ mod tests {
         let line = "hikyaku bench latency --backend udp --level transport --np 2 --wait block --sizes 8,2048,64K,1M \
                     --iterations 10 --rounds 3 --vs tcp,udp --mtu 1500 --format json --connect host";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
-        let Command::Bench(Bench::Latency(common)) = cli.command else { panic!("not latency") };
+        let Command::Bench(bench) = cli.command else {
+            panic!("not a benchmark")
+        };
+        let Bench::Latency(common) = *bench else {
+            panic!("not latency")
+        };
         assert_eq!(common.sizes, [8, 2048, 65_536, 1 << 20]);
         assert_eq!(common.vs, [Opponent::Tcp, Opponent::Udp]);
-        assert_eq!((common.wait, common.mtu, common.format), (Some(Wait::Block), Some(1500), Format::Json));
+        assert_eq!(
+            (common.wait, common.mtu, common.format),
+            (Some(Wait::Block), Some(1500), Format::Json)
+        );
     }
 }

@@ -24,7 +24,11 @@ pub(crate) fn pause(duration: Duration) {
 
 /// Processor time (user and system) in nanoseconds that this process has used, or only this thread of it.
 pub(crate) fn cpu_time(thread_only: bool) -> u64 {
-    let who = if thread_only { UsageWho::RUSAGE_THREAD } else { UsageWho::RUSAGE_SELF };
+    let who = if thread_only {
+        UsageWho::RUSAGE_THREAD
+    } else {
+        UsageWho::RUSAGE_SELF
+    };
     getrusage(who).map_or(0, |usage| {
         let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
         u64::try_from(micros).unwrap_or(0) * 1000

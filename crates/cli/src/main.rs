@@ -1,5 +1,6 @@
 //! The `hikyaku` command: benchmarks and tools.
 
+mod allocation;
 mod args;
 mod bench;
 mod clock;

@@ -29,6 +29,15 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
 
 fn job(common: &Common, size: usize) -> Job {
     let window = (WINDOW_OCTETS / size).clamp(2, WINDOW);
-    let count = common.iterations.map_or_else(|| (ROUND / (size * window)).clamp(2, 50), |count| count as usize);
-    Job { operation: Operation::Stream, size, warmup: (count / 10).max(1), count, window, spokes: 1 }
+    let count = common
+        .iterations
+        .map_or_else(|| (ROUND / (size * window)).clamp(2, 50), |count| count as usize);
+    Job {
+        operation: Operation::Stream,
+        size,
+        warmup: (count / 10).max(1),
+        count,
+        window,
+        spokes: 1,
+    }
 }

@@ -171,20 +171,31 @@ impl Channel {
         let mut line = Vec::new();
         io::Read::take(&mut self.reader, MAX_LINE).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other end has closed the control connection"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the other end has closed the control connection",
+            ));
         }
         serde_json::from_slice(&line).map_err(|error| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("not a message of hikyaku's control channel: {error}"))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("not a message of hikyaku's control channel: {error}"),
+            )
         })
     }
 
     /// Says hello and checks the answer. `key`: what we say; gives what the other end is.
     pub(crate) fn greet(&mut self, key: &str) -> Result<Hello, Failure> {
-        self.limit(Some(Duration::from_secs(5))).map_err(|error| Failure::run(error.to_string()))?;
+        self.limit(Some(Duration::from_secs(5)))
+            .map_err(|error| Failure::run(error.to_string()))?;
         let hello = self
             .send(&Hello::ours(key))
             .and_then(|()| self.receive::<Hello>())
-            .map_err(|error| Failure::run(format!("no hikyaku at the other end of the control connection: {error}")))?;
+            .map_err(|error| {
+                Failure::run(format!(
+                    "no hikyaku at the other end of the control connection: {error}"
+                ))
+            })?;
         self.limit(None).map_err(|error| Failure::run(error.to_string()))?;
         hello.check()?;
         Ok(hello)
@@ -198,7 +209,10 @@ mod tests {
     #[test]
     fn another_version_is_refused() {
         assert!(Hello::ours("").check().is_ok());
-        let other = Hello { hikyaku: "99.0.0".into(), ..Hello::ours("") };
+        let other = Hello {
+            hikyaku: "99.0.0".into(),
+            ..Hello::ours("")
+        };
         let failure = other.check().unwrap_err();
         assert_eq!(failure.code(), 2);
         assert!(failure.to_string().contains("versions differ"));

@@ -28,10 +28,17 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     if common.np.is_some() {
         return Err(Failure::usage("--np: bench dse has 2 and 3 processes"));
     }
-    let common = &Common { rounds: common.rounds.or(Some(ROUNDS)), ..common.clone() };
+    let common = &Common {
+        rounds: common.rounds.or(Some(ROUNDS)),
+        ..common.clone()
+    };
     let most = if common.connect.is_some() { 1 } else { 2 };
     let mut setup = Setup::new(common, &dse_kinds(common), most)?;
-    let sizes = if common.sizes.is_empty() { SIZES.to_vec() } else { common.sizes.clone() };
+    let sizes = if common.sizes.is_empty() {
+        SIZES.to_vec()
+    } else {
+        common.sizes.clone()
+    };
     let steps = 2 * most * sizes.len() * setup.rounds * setup.entries.len();
     let mut progress = Progress::new(common.progress, steps);
     let messages = common.iterations.map_or(MESSAGES, |count| count as usize);
@@ -40,14 +47,22 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
         for spokes in 1..=most {
             for &size in &sizes {
                 let job = job(operation, size, messages, spokes);
-                results.push(interleave(&mut setup.session, &setup.entries, &job, setup.rounds, &mut progress)?);
+                results.push(interleave(
+                    &mut setup.session,
+                    &setup.entries,
+                    &job,
+                    setup.rounds,
+                    &mut progress,
+                )?);
             }
         }
     }
     drop(progress);
     let counts = sockets::count_all()?;
-    let mut rows: Vec<Row> =
-        results.iter().flat_map(|all| all.iter().filter_map(|series| row(series, all))).collect();
+    let mut rows: Vec<Row> = results
+        .iter()
+        .flat_map(|all| all.iter().filter_map(|series| row(series, all)))
+        .collect();
     rows.extend(counts.iter().map(|count| Row {
         transport: count.name.into(),
         pattern: Some("sockets"),
@@ -55,15 +70,38 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
         sockets: Some(count.sockets),
         ..Row::default()
     }));
-    let document = Document { benchmark: "dse", rows, environment: Some(setup.environment.clone()) };
-    emit(common, &document, &[table(&setup, &results, messages), sockets::table(&counts)], None)
+    let document = Document {
+        benchmark: "dse",
+        rows,
+        environment: Some(setup.environment.clone()),
+    };
+    emit(
+        common,
+        &document,
+        &[table(&setup, &results, messages), sockets::table(&counts)],
+        None,
+    )
 }
 
 /// One burst of all messages, or as many ping-pongs.
 const fn job(operation: Operation, size: usize, messages: usize, spokes: usize) -> Job {
     match operation {
-        Operation::Stream => Job { operation, size, warmup: 0, count: 1, window: messages, spokes },
-        Operation::PingPong => Job { operation, size, warmup: 0, count: messages, window: 1, spokes },
+        Operation::Stream => Job {
+            operation,
+            size,
+            warmup: 0,
+            count: 1,
+            window: messages,
+            spokes,
+        },
+        Operation::PingPong => Job {
+            operation,
+            size,
+            warmup: 0,
+            count: messages,
+            window: 1,
+            spokes,
+        },
     }
 }
 
@@ -104,8 +142,9 @@ fn row(series: &Series, all: &[Series]) -> Option<Row> {
 }
 
 fn table(setup: &Setup, results: &[Vec<Series>], messages: usize) -> Table {
-    let mut comments =
-        vec![format!("hikyaku dse: {messages} messages of each sender, as one burst one way, and as ping-pongs")];
+    let mut comments = vec![format!(
+        "hikyaku dse: {messages} messages of each sender, as one burst one way, and as ping-pongs"
+    )];
     comments.extend(setup.environment.lines());
     comments.push(format!(
         "{} rounds; wall: time of the whole, ms; snd, rcv: processor time per message of the senders and of the \
@@ -113,10 +152,17 @@ fn table(setup: &Setup, results: &[Vec<Series>], messages: usize) -> Table {
         setup.rounds
     ));
     let mut groups = vec![Group::new("", &["what", "senders", "Size"])];
-    groups.extend(setup.entries.iter().map(|entry| Group::new(&entry.name, &["wall", "snd", "rcv"])));
+    groups.extend(
+        setup
+            .entries
+            .iter()
+            .map(|entry| Group::new(&entry.name, &["wall", "snd", "rcv"])),
+    );
     let mut table = Table::new(comments, groups);
     for all in results {
-        let Some(job) = all.first().map(|series| series.job) else { continue };
+        let Some(job) = all.first().map(|series| series.job) else {
+            continue;
+        };
         let mut cells = vec![pattern(&job).to_owned(), job.spokes.to_string(), size::text(job.size)];
         for series in all {
             cells.extend([number(wall(series)), number(sender(series)), number(receiver(series))]);

@@ -8,7 +8,9 @@ use serde::Serialize;
 /// Model name of the processor.
 pub(crate) fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
@@ -16,7 +18,13 @@ pub(crate) fn cpu_model() -> String {
 pub(crate) fn kernel() -> String {
     uname().map_or_else(
         |_| "unknown".into(),
-        |name| format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()),
+        |name| {
+            format!(
+                "{} {}",
+                name.sysname().to_string_lossy(),
+                name.release().to_string_lossy()
+            )
+        },
     )
 }
 
@@ -29,7 +37,11 @@ pub(crate) fn interface_mtu(address: IpAddr) -> Option<usize> {
         })
     };
     let interface = getifaddrs().ok()?.find(has)?;
-    fs::read_to_string(format!("/sys/class/net/{}/mtu", interface.interface_name)).ok()?.trim().parse().ok()
+    fs::read_to_string(format!("/sys/class/net/{}/mtu", interface.interface_name))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Largest UDP payload that a packet of this size carries.

@@ -117,7 +117,11 @@ mod tests {
             ratio: BTreeMap::from([("tcp".into(), 0.5)]),
             ..Row::default()
         };
-        let document = Document { benchmark: "latency", rows: vec![row], environment: None };
+        let document = Document {
+            benchmark: "latency",
+            rows: vec![row],
+            environment: None,
+        };
         let expected = serde_json::json!({"benchmark": "latency", "rows": [{
             "transport": "hikyaku/udp", "level": "transport", "size": 2048, "p50_us": 2.5, "p99_us": 4.0,
             "ratio": {"tcp": 0.5}}]});

@@ -26,27 +26,56 @@ const LARGEST_BURST: usize = 1 << 20;
 pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     check(common, Some(2))?;
     let mut setup = Setup::new(common, &kinds(common, false), 1)?;
-    let sizes = if common.sizes.is_empty() { SIZES.to_vec() } else { common.sizes.clone() };
+    let sizes = if common.sizes.is_empty() {
+        SIZES.to_vec()
+    } else {
+        common.sizes.clone()
+    };
     let mut progress = Progress::new(common.progress, sizes.len() * setup.rounds * setup.entries.len());
     let mut results = Vec::new();
     for &size in &sizes {
         let job = job(common, size);
-        let able: Vec<Entry> = setup.entries.iter().filter(|entry| takes(entry, size, common.mtu)).cloned().collect();
-        results.push((size, interleave(&mut setup.session, &able, &job, setup.rounds, &mut progress)?));
+        let able: Vec<Entry> = setup
+            .entries
+            .iter()
+            .filter(|entry| takes(entry, size, common.mtu))
+            .cloned()
+            .collect();
+        results.push((
+            size,
+            interleave(&mut setup.session, &able, &job, setup.rounds, &mut progress)?,
+        ));
     }
     drop(progress);
     let names: Vec<&Entry> = setup.entries.iter().collect();
     let document = Document {
         benchmark: "latency",
-        rows: results.iter().flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all))).collect(),
+        rows: results
+            .iter()
+            .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
+            .collect(),
         environment: Some(setup.environment.clone()),
     };
-    emit(common, &document, &[table(&setup, &names, &results)], Some(&figure(&names, &results)))
+    emit(
+        common,
+        &document,
+        &[table(&setup, &names, &results)],
+        Some(&figure(&names, &results)),
+    )
 }
 
 fn job(common: &Common, size: usize) -> Job {
-    let count = common.iterations.map_or_else(|| (ROUND / size).clamp(10, 1000), |count| count as usize);
-    Job { operation: Operation::PingPong, size, warmup: (count / 10).max(5), count, window: 1, spokes: 1 }
+    let count = common
+        .iterations
+        .map_or_else(|| (ROUND / size).clamp(10, 1000), |count| count as usize);
+    Job {
+        operation: Operation::PingPong,
+        size,
+        warmup: (count / 10).max(5),
+        count,
+        window: 1,
+        spokes: 1,
+    }
 }
 
 /// Bare UDP has no messages larger than a datagram, unless datagrams are small on purpose.
@@ -100,9 +129,16 @@ fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) ->
     let others: Vec<&&Entry> = entries.iter().filter(|entry| !entry.ours).collect();
     let ours = entries.iter().find(|entry| entry.ours);
     let mut groups = vec![Group::new("", &["Size"])];
-    groups.extend(entries.iter().map(|entry| Group::new(&entry.name, &["p50", "p99", "cpu"])));
+    groups.extend(
+        entries
+            .iter()
+            .map(|entry| Group::new(&entry.name, &["p50", "p99", "cpu"])),
+    );
     if ours.is_some() && !others.is_empty() {
-        groups.push(Group::new("ratio to", &others.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>()));
+        groups.push(Group::new(
+            "ratio to",
+            &others.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
+        ));
     }
     let mut table = Table::new(comments, groups);
     for (size, all) in results {
@@ -114,7 +150,9 @@ fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) ->
         }
         if let Some(ours) = ours.and_then(|entry| find(&entry.name)) {
             for other in &others {
-                cells.push(number(find(&other.name).and_then(|other| ours.ratio(other, |round| round.time))));
+                cells.push(number(
+                    find(&other.name).and_then(|other| ours.ratio(other, |round| round.time)),
+                ));
             }
         }
         table.row(cells);
@@ -128,7 +166,10 @@ fn figure(entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Figure {
             let series = all.iter().find(|series| series.name == entry.name)?;
             Some((*size, one_way(series).0?))
         };
-        Line { name: entry.name.clone(), points: results.iter().filter_map(point).collect() }
+        Line {
+            name: entry.name.clone(),
+            points: results.iter().filter_map(point).collect(),
+        }
     };
     Figure {
         title: "One-way latency between two processes (median)".into(),

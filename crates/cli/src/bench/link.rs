@@ -80,7 +80,10 @@ pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &
 }
 
 fn missing(kind: &Kind) -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, format!("this build does not have {}", kind.name()))
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!("this build does not have {}", kind.name()),
+    )
 }
 
 /// The hub's part of one round.
@@ -94,10 +97,15 @@ pub(crate) fn serve(hub: &mut dyn Hub, job: &Job) -> io::Result<()> {
 
 /// Fills a message with octets that differ from place to place.
 pub(crate) fn pattern(size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8)).collect()
+    (0..size)
+        .map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8))
+        .collect()
 }
 
 /// The error for data that does not come.
 pub(crate) fn timed_out(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("nothing came within {} s ({what})", PATIENCE.as_secs()))
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("nothing came within {} s ({what})", PATIENCE.as_secs()),
+    )
 }

@@ -7,6 +7,7 @@
 mod bandwidth;
 mod baseline;
 mod control;
+mod core;
 mod dse;
 mod environment;
 mod hikyaku;
@@ -16,6 +17,7 @@ mod latency;
 mod link;
 mod listen;
 mod output;
+mod peers;
 mod pin;
 mod plot;
 mod rate;
@@ -51,7 +53,8 @@ pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
         Bench::Rate(common) => rate::run(common),
         Bench::Incast(incast) => incast::run(incast),
         Bench::Dse(common) => dse::run(common),
-        _ => Err(Failure::usage("not yet")),
+        Bench::Core(common) => core::run(common),
+        Bench::Peers(peers) => peers::run(peers),
     }
 }
 
@@ -70,9 +73,9 @@ pub(crate) fn work(address: &str, key: &str) -> Result<(), Failure> {
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let stream = TcpStream::connect(address)
         .map_err(|error| Failure::usage(format!("bench-worker: can not reach a driver at {address}: {error}")))?;
-    worker::run(stream, key).or_else(|failure| match failure {
+    worker::run(stream, key).map_err(|failure| match failure {
         // The driver says what happened; twice is once too often.
-        Failure::Run(_) => Err(Failure::run("the worker ends: its driver has gone")),
-        other => Err(other),
+        Failure::Run(_) => Failure::run("the worker ends: its driver has gone"),
+        other => other,
     })
 }

@@ -2,18 +2,19 @@
 
 use std::io::{self, Write};
 
-use super::{
-    json::Document,
-    plot::Figure,
-    table::Table,
-};
+use super::{json::Document, plot::Figure, table::Table};
 use crate::{
     args::{Common, Format},
     failure::{Failure, While},
 };
 
 /// Prints the one form that was asked for, and draws.
-pub(crate) fn emit(common: &Common, document: &Document, tables: &[Table], figure: Option<&Figure>) -> Result<(), Failure> {
+pub(crate) fn emit(
+    common: &Common,
+    document: &Document,
+    tables: &[Table],
+    figure: Option<&Figure>,
+) -> Result<(), Failure> {
     let mut text = match common.format {
         Format::Json => serde_json::to_string(document).map_err(|error| Failure::run(error.to_string()))?,
         Format::Text => tables.iter().map(Table::render).collect::<Vec<_>>().join("\n"),

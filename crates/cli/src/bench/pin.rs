@@ -12,8 +12,12 @@ use nix::{
 pub(crate) fn places() -> Vec<usize> {
     static PLACES: OnceLock<Vec<usize>> = OnceLock::new();
     let find = || {
-        let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
-        let allowed: Vec<usize> = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect();
+        let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
+            return Vec::new();
+        };
+        let allowed: Vec<usize> = (0..CpuSet::count())
+            .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+            .collect();
         order(&allowed, core_of)
     };
     PLACES.get_or_init(find).clone()

@@ -59,8 +59,13 @@ impl Figure {
             return Err("nothing was measured".into());
         };
         let mut svg = String::new();
-        draw(self, &mut svg, (least as f64 / 1.5, most as f64 * 1.5), (low / 1.6, high * 1.6))
-            .map_err(|error| error.to_string())?;
+        draw(
+            self,
+            &mut svg,
+            (least as f64 / 1.5, most as f64 * 1.5),
+            (low / 1.6, high * 1.6),
+        )
+        .map_err(|error| error.to_string())?;
         Ok(svg)
     }
 }
@@ -122,15 +127,28 @@ mod tests {
 
     #[test]
     fn a_figure_has_its_names() {
-        let line = Line { name: "hikyaku/udp".into(), points: vec![(8, 2.5), (65_536, 9.0)] };
-        let figure = Figure { title: "Latency".into(), across: "B".into(), up: "µs".into(), lines: vec![line] };
+        let line = Line {
+            name: "hikyaku/udp".into(),
+            points: vec![(8, 2.5), (65_536, 9.0)],
+        };
+        let figure = Figure {
+            title: "Latency".into(),
+            across: "B".into(),
+            up: "µs".into(),
+            lines: vec![line],
+        };
         let svg = figure.svg().unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("hikyaku/udp") && svg.contains("Latency"));
     }
 
     #[test]
     fn nothing_measured_is_an_error() {
-        let figure = Figure { title: String::new(), across: String::new(), up: String::new(), lines: Vec::new() };
+        let figure = Figure {
+            title: String::new(),
+            across: String::new(),
+            up: String::new(),
+            lines: Vec::new(),
+        };
         assert!(figure.svg().is_err());
     }
 }

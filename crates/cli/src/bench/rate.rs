@@ -25,5 +25,12 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
 
 fn job(common: &Common, size: usize) -> Job {
     let count = common.iterations.map_or(20, |count| count as usize);
-    Job { operation: Operation::Stream, size, warmup: (count / 10).max(1), count, window: BURST, spokes: 1 }
+    Job {
+        operation: Operation::Stream,
+        size,
+        warmup: (count / 10).max(1),
+        count,
+        window: BURST,
+        spokes: 1,
+    }
 }

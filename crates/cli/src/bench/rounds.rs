@@ -27,7 +27,7 @@ pub(crate) struct Round {
     pub spoke_cpu: f64,
     /// Processor time per message of the hub, ns.
     pub hub_cpu: f64,
-    /// Wall time of the measured part, ns.
+    /// Wall time of the measured part (with several spokes: of all), ns.
     pub wall: f64,
 }
 
@@ -54,7 +54,13 @@ impl Series {
 
     /// Median of the rounds' ratios of one figure.
     pub(crate) fn ratio(&self, other: &Self, figure: impl Fn(&Round) -> f64) -> Option<f64> {
-        let values = |series: &Self| series.rounds.iter().map(|round| round.as_ref().map(&figure)).collect::<Vec<_>>();
+        let values = |series: &Self| {
+            series
+                .rounds
+                .iter()
+                .map(|round| round.as_ref().map(&figure))
+                .collect::<Vec<_>>()
+        };
         ratio(&values(self), &values(other))
     }
 
@@ -110,7 +116,9 @@ pub(crate) fn interleave(
             let outcome = session.run(entry.link, job)?;
             series.rounds.push(figures(job, &outcome));
             if !outcome.lost() {
-                series.samples.extend(outcome.reports.iter().flat_map(|report| &report.samples));
+                series
+                    .samples
+                    .extend(outcome.reports.iter().flat_map(|report| &report.samples));
             }
         }
     }
@@ -122,17 +130,25 @@ fn figures(job: &Job, outcome: &Outcome) -> Option<Round> {
     if outcome.lost() {
         return None;
     }
-    let samples: Vec<u64> = outcome.reports.iter().flat_map(|report| report.samples.iter().copied()).collect();
-    let wall = outcome.reports.iter().map(|report| report.wall).max()? as f64;
+    let samples: Vec<u64> = outcome
+        .reports
+        .iter()
+        .flat_map(|report| report.samples.iter().copied())
+        .collect();
     let per_operation = match job.operation {
         Operation::PingPong => 2,
         Operation::Stream => job.window,
     };
     let messages = (job.count * job.spokes * per_operation) as f64;
     let all_messages = (job.operations() * job.spokes * per_operation) as f64;
+    // Several spokes are not in step, so only the hub sees the time of all, and its warm-up counts too.
+    let (wall, moved) = match &outcome.reports[..] {
+        [report] => (report.wall as f64, messages),
+        _ => (outcome.hub_wall as f64, all_messages),
+    };
     Some(Round {
         time: percentile(&samples, 50.0)? as f64,
-        messages_per_s: messages / wall * 1e9,
+        messages_per_s: moved / wall * 1e9,
         spoke_cpu: outcome.reports.iter().map(|report| report.cpu).sum::<u64>() as f64 / messages,
         hub_cpu: outcome.hub_cpu as f64 / all_messages,
         wall,
@@ -150,10 +166,15 @@ pub(crate) struct Progress {
 impl Progress {
     /// `asked`: also when standard error is not a terminal.
     pub(crate) fn new(asked: bool, total: usize) -> Self {
-        Self { shown: asked || io::stderr().is_terminal(), done: 0, total: total.max(1) }
+        Self {
+            shown: asked || io::stderr().is_terminal(),
+            done: 0,
+            total: total.max(1),
+        }
     }
 
-    fn step(&mut self, name: &str, size: usize) {
+    /// One more step is begun.
+    pub(crate) fn step(&mut self, name: &str, size: usize) {
         self.done += 1;
         if self.shown {
             let percent = 100 * self.done.min(self.total) / self.total;
@@ -178,21 +199,47 @@ mod tests {
 
     fn outcome(samples: Vec<u64>) -> Outcome {
         let wall = samples.iter().sum();
-        let report = Report { samples, wall, cpu: 300, lost: false };
-        Outcome { reports: vec![report], hub_cpu: 600 }
+        let report = Report {
+            samples,
+            wall,
+            cpu: 300,
+            lost: false,
+        };
+        Outcome {
+            reports: vec![report],
+            hub_cpu: 600,
+            hub_wall: 0,
+        }
     }
 
     #[test]
     fn figures_of_a_round() {
-        let job = Job { operation: Operation::PingPong, size: 8, warmup: 3, count: 3, window: 1, spokes: 1 };
+        let job = Job {
+            operation: Operation::PingPong,
+            size: 8,
+            warmup: 3,
+            count: 3,
+            window: 1,
+            spokes: 1,
+        };
         let round = figures(&job, &outcome(vec![100, 200, 300])).unwrap();
-        assert_eq!((round.time, round.spoke_cpu, round.hub_cpu, round.wall), (200.0, 50.0, 50.0, 600.0));
+        assert_eq!(
+            (round.time, round.spoke_cpu, round.hub_cpu, round.wall),
+            (200.0, 50.0, 50.0, 600.0)
+        );
         assert!((round.messages_per_s - 1e7).abs() < 1.0);
     }
 
     #[test]
     fn a_lossy_round_is_void() {
-        let job = Job { operation: Operation::PingPong, size: 8, warmup: 0, count: 3, window: 1, spokes: 1 };
+        let job = Job {
+            operation: Operation::PingPong,
+            size: 8,
+            warmup: 0,
+            count: 3,
+            window: 1,
+            spokes: 1,
+        };
         let mut outcome = outcome(vec![1, 2, 3]);
         outcome.reports[0].lost = true;
         assert_eq!(figures(&job, &outcome), None);

@@ -15,7 +15,10 @@ use super::{
     settings::{Job, Kind, Report, Settings},
     worker,
 };
-use crate::{clock, failure::{Failure, While}};
+use crate::{
+    clock,
+    failure::{Failure, While},
+};
 
 /// A worker that says nothing for so long is given up; longer than any transport's own patience.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -85,7 +88,11 @@ impl Worker {
     fn died(&mut self, error: &io::Error) -> Failure {
         let process = self.hello.process;
         clock::pause(Duration::from_millis(50));
-        match self.process.as_mut().and_then(|guard| guard.0.try_wait().ok().flatten()) {
+        match self
+            .process
+            .as_mut()
+            .and_then(|guard| guard.0.try_wait().ok().flatten())
+        {
             Some(status) => Failure::run(format!("worker process {process} has died ({status})")),
             None => Failure::run(format!("lost the worker (process {process}): {error}")),
         }
@@ -99,6 +106,8 @@ pub(crate) struct Outcome {
     pub reports: Vec<Report>,
     /// Processor time of the hub, warm-up included.
     pub hub_cpu: u64,
+    /// Wall time of the hub, warm-up included.
+    pub hub_wall: u64,
 }
 
 impl Outcome {
@@ -125,8 +134,16 @@ impl Session {
             Ends::Host(addresses) => vec![connect(addresses)?],
             Ends::Processes | Ends::Threads => start_local(count, *ends == Ends::Threads)?,
         };
-        let cpu = places.first().filter(|_| places.len() > 1).and_then(|&cpu| pin::pin(cpu));
-        let local = workers[0].channel.stream().local_addr().or_fail("control connection")?.ip();
+        let cpu = places
+            .first()
+            .filter(|_| places.len() > 1)
+            .and_then(|&cpu| pin::pin(cpu));
+        let local = workers[0]
+            .channel
+            .stream()
+            .local_addr()
+            .or_fail("control connection")?
+            .ip();
         for (index, worker) in workers.iter_mut().enumerate() {
             // Another host chooses itself; here the driver sits on the first place, and the workers share the others.
             let others = places.len().max(2) - 1;
@@ -138,7 +155,13 @@ impl Session {
                 worker.cpu = cpu;
             }
         }
-        Ok(Self { workers, hubs: Vec::new(), local, threads: *ends == Ends::Threads, cpu })
+        Ok(Self {
+            workers,
+            hubs: Vec::new(),
+            local,
+            threads: *ends == Ends::Threads,
+            cpu,
+        })
     }
 
     /// Our address towards the workers.
@@ -148,12 +171,16 @@ impl Session {
 
     /// CPUs of the driver and the workers.
     pub(crate) fn pinning(&self) -> Vec<Option<usize>> {
-        std::iter::once(self.cpu).chain(self.workers.iter().map(|worker| worker.cpu)).collect()
+        std::iter::once(self.cpu)
+            .chain(self.workers.iter().map(|worker| worker.cpu))
+            .collect()
     }
 
     /// Processes of the driver and the workers.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        std::iter::once(std::process::id()).chain(self.workers.iter().map(|worker| worker.hello.process)).collect()
+        std::iter::once(std::process::id())
+            .chain(self.workers.iter().map(|worker| worker.hello.process))
+            .collect()
     }
 
     /// Who is at the other end.
@@ -168,8 +195,14 @@ impl Session {
         let link = self.hubs.len();
         let offer = hub.offer().or_fail(&what)?;
         for worker in &mut self.workers {
-            worker.ask(&Command::Open { kind: kind.clone(), settings: settings.clone(), hub: offer.clone() })?;
-            let Answer::Opened { offer } = worker.answer()? else { return Err(confused()) };
+            worker.ask(&Command::Open {
+                kind: kind.clone(),
+                settings: settings.clone(),
+                hub: offer.clone(),
+            })?;
+            let Answer::Opened { offer } = worker.answer()? else {
+                return Err(confused());
+            };
             hub.join(&offer).or_fail(&what)?;
             worker.ask(&Command::Ready { link })?;
             worker.answer()?;
@@ -185,12 +218,19 @@ impl Session {
             worker.ask(&Command::Run { link, job: *job })?;
         }
         let (kind, hub) = &mut self.hubs[link];
-        let before = clock::cpu_time(self.threads);
+        let (start, cpu) = (clock::now(), clock::cpu_time(self.threads));
         let served = link::serve(hub.as_mut(), job);
-        let mut outcome = Outcome { hub_cpu: clock::cpu_time(self.threads) - before, ..Outcome::default() };
+        let hub_cpu = clock::cpu_time(self.threads) - cpu;
+        let mut outcome = Outcome {
+            reports: Vec::new(),
+            hub_cpu,
+            hub_wall: clock::now() - start,
+        };
         // A worker's own story first: that its process has died says more than that nothing came.
         for worker in workers.iter_mut() {
-            let Answer::Done { report } = worker.answer()? else { return Err(confused()) };
+            let Answer::Done { report } = worker.answer()? else {
+                return Err(confused());
+            };
             outcome.reports.push(report);
         }
         match served {
@@ -229,12 +269,19 @@ fn connect(addresses: &[SocketAddr]) -> Result<Worker, Failure> {
             Ok(stream) => {
                 let mut channel = Channel::new(stream).or_fail("control connection")?;
                 let hello = channel.greet("")?;
-                return Ok(Worker { channel, hello, cpu: None, process: None });
+                return Ok(Worker {
+                    channel,
+                    hello,
+                    cpu: None,
+                    process: None,
+                });
             }
             Err(error) => last = format!("{address}: {error}"),
         }
     }
-    Err(Failure::usage(format!("can not connect to {last} (is `hikyaku bench … --listen` running there?)")))
+    Err(Failure::usage(format!(
+        "can not connect to {last} (is `hikyaku bench … --listen` running there?)"
+    )))
 }
 
 /// Starts workers on this machine and waits until all have reported.
@@ -242,7 +289,9 @@ fn start_local(count: usize, threads: bool) -> Result<Vec<Worker>, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_fail("control socket")?;
     listener.set_nonblocking(true).or_fail("control socket")?;
     let address = listener.local_addr().or_fail("control socket")?;
-    (0..count).map(|index| start_one(&listener, address, index, threads)).collect()
+    (0..count)
+        .map(|index| start_one(&listener, address, index, threads))
+        .collect()
 }
 
 fn start_one(listener: &TcpListener, address: SocketAddr, index: usize, threads: bool) -> Result<Worker, Failure> {
@@ -251,7 +300,10 @@ fn start_one(listener: &TcpListener, address: SocketAddr, index: usize, threads:
     if threads {
         let key = key.clone();
         let body = move || TcpStream::connect(address).map(|stream| worker::run(stream, &key));
-        std::thread::Builder::new().name("worker".into()).spawn(body).or_fail("starting a worker")?;
+        std::thread::Builder::new()
+            .name("worker".into())
+            .spawn(body)
+            .or_fail("starting a worker")?;
     } else {
         let program = env::current_exe().or_fail("finding this program")?;
         let mut command = Process::new(program);
@@ -266,10 +318,15 @@ fn start_one(listener: &TcpListener, address: SocketAddr, index: usize, threads:
                 stream.set_nonblocking(false).or_fail("control socket")?;
                 let mut channel = Channel::new(stream).or_fail("control socket")?;
                 // A stranger on this port is sent away; the worker is still to come.
-                if let Ok(hello) = channel.greet("") {
-                    if hello.key == key {
-                        return Ok(Worker { channel, hello, cpu: None, process });
-                    }
+                if let Ok(hello) = channel.greet("")
+                    && hello.key == key
+                {
+                    return Ok(Worker {
+                        channel,
+                        hello,
+                        cpu: None,
+                        process,
+                    });
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => clock::pause(Duration::from_millis(1)),

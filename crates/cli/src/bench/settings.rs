@@ -67,8 +67,14 @@ impl Kind {
     /// Name as in tables and JSON.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Hikyaku { backend, preset: Preset::Default } => format!("hikyaku/{backend}"),
-            Self::Hikyaku { backend, preset: Preset::Dse } => format!("hikyaku/{backend}/dse"),
+            Self::Hikyaku {
+                backend,
+                preset: Preset::Default,
+            } => format!("hikyaku/{backend}"),
+            Self::Hikyaku {
+                backend,
+                preset: Preset::Dse,
+            } => format!("hikyaku/{backend}/dse"),
             Self::Tcp => "tcp".into(),
             Self::TcpBatched => "tcp/batched".into(),
             Self::Udp => "udp".into(),

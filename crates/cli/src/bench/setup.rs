@@ -29,13 +29,14 @@ pub(crate) struct Setup {
     pub environment: Environment,
     /// Rounds.
     pub rounds: usize,
-    /// What both ends agreed on.
-    pub settings: Settings,
 }
 
 /// What is compared, from the options: this library, then the others.
 pub(crate) fn kinds(common: &Common, batched_tcp: bool) -> Vec<Kind> {
-    let mut kinds = vec![Kind::Hikyaku { backend: common.backend.clone(), preset: common.config }];
+    let mut kinds = vec![Kind::Hikyaku {
+        backend: common.backend.clone(),
+        preset: common.config,
+    }];
     for opponent in &common.vs {
         match opponent {
             Opponent::Tcp => {
@@ -63,31 +64,56 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
     match common.backend.as_str() {
         "udp" | "loopback" => {}
         "dpdk" => {
-            return Err(Failure::usage("this build has no backend `dpdk` (build with `--features dpdk`)"));
+            return Err(Failure::usage(
+                "this build has no backend `dpdk` (build with `--features dpdk`)",
+            ));
         }
-        other => return Err(Failure::usage(format!("there is no backend `{other}`; there are: udp, loopback"))),
+        other => {
+            return Err(Failure::usage(format!(
+                "there is no backend `{other}`; there are: udp, loopback"
+            )));
+        }
     }
     if common.device.is_some() {
-        return Err(Failure::usage(format!("--device is for the backend dpdk; `{}` has no devices", common.backend)));
+        return Err(Failure::usage(format!(
+            "--device is for the backend dpdk; `{}` has no devices",
+            common.backend
+        )));
     }
     if common.level.contains(&Level::Mpi) {
-        return Err(Failure::usage("--level mpi: this build has no MPI layer; use --level transport"));
+        return Err(Failure::usage(
+            "--level mpi: this build has no MPI layer; use --level transport",
+        ));
     }
-    if let (Some(np), Some(fixed)) = (common.np, fixed_np) {
-        if np != fixed {
-            return Err(Failure::usage(format!("--np {np}: this benchmark has exactly {fixed} processes")));
-        }
+    if let (Some(np), Some(fixed)) = (common.np, fixed_np)
+        && np != fixed
+    {
+        return Err(Failure::usage(format!(
+            "--np {np}: this benchmark has exactly {fixed} processes"
+        )));
     }
-    if !cfg!(feature = "peers") && common.vs.iter().any(|one| matches!(one, Opponent::Kcp | Opponent::Quinn)) {
-        return Err(Failure::usage("--vs kcp and quinn need a build with `--features peers`"));
+    if !cfg!(feature = "peers")
+        && common
+            .vs
+            .iter()
+            .any(|one| matches!(one, Opponent::Kcp | Opponent::Quinn))
+    {
+        return Err(Failure::usage(
+            "--vs kcp and quinn need a build with `--features peers`",
+        ));
     }
     if common.backend == "loopback" && common.connect.is_some() {
-        return Err(Failure::usage("--backend loopback stays inside one process; --connect needs udp"));
+        return Err(Failure::usage(
+            "--backend loopback stays inside one process; --connect needs udp",
+        ));
     }
-    if let Some(file) = &common.plot {
-        if file.extension().is_none_or(|extension| extension != "svg") {
-            return Err(Failure::usage(format!("--plot {}: the name must end in .svg", file.display())));
-        }
+    if let Some(file) = &common.plot
+        && file.extension().is_none_or(|extension| extension != "svg")
+    {
+        return Err(Failure::usage(format!(
+            "--plot {}: the name must end in .svg",
+            file.display()
+        )));
     }
     Ok(())
 }
@@ -126,11 +152,18 @@ impl Setup {
         let mut entries = Vec::new();
         for kind in kinds {
             if kind.is_ours() && !hikyaku::AVAILABLE {
-                eprintln!("hikyaku bench: {} is not in this build; measuring the others", kind.name());
+                eprintln!(
+                    "hikyaku bench: {} is not in this build; measuring the others",
+                    kind.name()
+                );
                 continue;
             }
             let link = session.open(kind, &settings)?;
-            entries.push(Entry { link, name: kind.name(), ours: kind.is_ours() });
+            entries.push(Entry {
+                link,
+                name: kind.name(),
+                ours: kind.is_ours(),
+            });
         }
         if entries.is_empty() {
             return Err(Failure::usage("nothing to measure"));
@@ -138,19 +171,33 @@ impl Setup {
         let rounds = common.rounds.unwrap_or(ROUNDS) as usize;
         let environment = environment(&session, &ends, mtu, &settings, rounds);
         announce(&session, &ends);
-        Ok(Self { session, entries, environment, rounds, settings })
+        Ok(Self {
+            session,
+            entries,
+            environment,
+            rounds,
+        })
     }
 }
 
 /// The kinds of `bench dse`.
 pub(crate) fn dse_kinds(common: &Common) -> Vec<Kind> {
-    let ours = |preset| Kind::Hikyaku { backend: common.backend.clone(), preset };
+    let ours = |preset| Kind::Hikyaku {
+        backend: common.backend.clone(),
+        preset,
+    };
     vec![ours(Preset::Dse), ours(Preset::Default), Kind::Tcp]
 }
 
 fn environment(session: &Session, ends: &Ends, mtu: usize, settings: &Settings, rounds: usize) -> Environment {
     let (here, there) = (super::control::Hello::ours(""), session.other());
-    let both = |here: String, there: &str| if here == there { here } else { format!("{here} and {there}") };
+    let both = |here: String, there: &str| {
+        if here == there {
+            here
+        } else {
+            format!("{here} and {there}")
+        }
+    };
     Environment {
         cpu: both(here.cpu, &there.cpu),
         kernel: both(here.kernel, &there.kernel),
@@ -185,7 +232,9 @@ fn announce(session: &Session, ends: &Ends) {
 /// Finds the addresses of `host`, `host:port` or `[v6]:port`.
 pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>, Failure> {
     let with_port = text.rsplit_once(':').is_some_and(|(host, port)| {
-        !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()) && (!host.contains(':') || host.ends_with(']'))
+        !port.is_empty()
+            && port.bytes().all(|digit| digit.is_ascii_digit())
+            && (!host.contains(':') || host.ends_with(']'))
     });
     let found = if with_port {
         text.to_socket_addrs()

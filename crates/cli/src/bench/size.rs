@@ -11,8 +11,9 @@ pub(crate) fn parse(text: &str) -> Result<usize, String> {
         Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
         _ => (text, 1),
     };
-    let number: usize =
-        digits.parse().map_err(|_| format!("`{text}` is not a size; write octets such as 8, 2048, 64K or 1M"))?;
+    let number: usize = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is not a size; write octets such as 8, 2048, 64K or 1M"))?;
     match number.checked_mul(factor) {
         Some(0) => Err("a message has at least 1 octet".into()),
         Some(size) if size <= LARGEST => Ok(size),
@@ -58,6 +59,9 @@ mod tests {
         for size in [1, 1023, 1024, 2048, 65_536, 65_537, 1 << 20, (1 << 20) + 1024] {
             assert_eq!(parse(&text(size)), Ok(size));
         }
-        assert_eq!((text(2048), text(65_536), text(4 << 20)), ("2048".into(), "64K".into(), "4M".into()));
+        assert_eq!(
+            (text(2048), text(65_536), text(4 << 20)),
+            ("2048".into(), "64K".into(), "4M".into())
+        );
     }
 }

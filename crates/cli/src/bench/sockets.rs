@@ -28,7 +28,9 @@ pub(crate) struct Count {
 pub(crate) fn count_all() -> Result<Vec<Count>, Failure> {
     raise_limit();
     let count = |name, sockets: io::Result<usize>| {
-        sockets.or_fail(&format!("opening the sockets of {name}")).map(|sockets| Count { name, sockets })
+        sockets
+            .or_fail(&format!("opening the sockets of {name}"))
+            .map(|sockets| Count { name, sockets })
     };
     Ok(vec![
         count("one UDP socket a processor", counted(|| udp(PROCESSORS)))?,
@@ -65,10 +67,10 @@ fn mesh(processors: usize) -> io::Result<Vec<TcpStream>> {
 
 /// Asks for as many descriptors as the system allows.
 fn raise_limit() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        if soft < hard {
-            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-        }
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

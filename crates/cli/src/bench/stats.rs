@@ -25,7 +25,10 @@ pub(crate) fn percentile(samples: &[u64], percent: f64) -> Option<u64> {
 
 /// Median of the rounds' ratios: only rounds in which both were measured count.
 pub(crate) fn ratio(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<f64> {
-    let both = ours.iter().zip(theirs).filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?));
+    let both = ours
+        .iter()
+        .zip(theirs)
+        .filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?));
     median(&both.filter(|ratio| ratio.is_finite()).collect::<Vec<_>>())
 }
 
@@ -57,7 +60,10 @@ mod tests {
         let ours = [Some(1.0), Some(2.0), Some(10.0), Some(20.0)];
         let theirs = [Some(2.0), Some(4.0), Some(20.0), Some(40.0)];
         assert_eq!(ratio(&ours, &theirs), Some(0.5));
-        assert_eq!(ratio(&[Some(1.0), None, Some(3.0)], &[Some(1.0), Some(9.0), None]), Some(1.0));
+        assert_eq!(
+            ratio(&[Some(1.0), None, Some(3.0)], &[Some(1.0), Some(9.0), None]),
+            Some(1.0)
+        );
         assert_eq!(ratio(&[None], &[Some(1.0)]), None);
     }
 }

@@ -35,21 +35,36 @@ impl Streaming {
     /// Measures and prints.
     pub(crate) fn run(&self, common: &Common, kinds: &[Kind]) -> Result<(), Failure> {
         let mut setup = Setup::new(common, kinds, 1)?;
-        let sizes = if common.sizes.is_empty() { self.sizes.to_vec() } else { common.sizes.clone() };
+        let sizes = if common.sizes.is_empty() {
+            self.sizes.to_vec()
+        } else {
+            common.sizes.clone()
+        };
         let mut progress = Progress::new(common.progress, sizes.len() * setup.rounds * setup.entries.len());
         let mut results = Vec::new();
         for &size in &sizes {
             let job = (self.job)(common, size);
-            results.push((size, interleave(&mut setup.session, &setup.entries, &job, setup.rounds, &mut progress)?));
+            results.push((
+                size,
+                interleave(&mut setup.session, &setup.entries, &job, setup.rounds, &mut progress)?,
+            ));
         }
         drop(progress);
         let document = Document {
             benchmark: self.benchmark,
-            rows: results.iter().flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all))).collect(),
+            rows: results
+                .iter()
+                .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
+                .collect(),
             environment: Some(setup.environment.clone()),
         };
         let table = self.table(&setup, &results);
-        emit(common, &document, &[table], Some(&self.figure(&setup.entries, &results)))
+        emit(
+            common,
+            &document,
+            &[table],
+            Some(&self.figure(&setup.entries, &results)),
+        )
     }
 
     fn table(&self, setup: &Setup, results: &[Sized]) -> Table {
@@ -65,9 +80,16 @@ impl Streaming {
         let others: Vec<&Entry> = entries.iter().filter(|entry| !entry.ours).collect();
         let ours = entries.iter().find(|entry| entry.ours);
         let mut groups = vec![Group::new("", &["Size"])];
-        groups.extend(entries.iter().map(|entry| Group::new(&entry.name, &["MB/s", "msg/s", "cpu"])));
+        groups.extend(
+            entries
+                .iter()
+                .map(|entry| Group::new(&entry.name, &["MB/s", "msg/s", "cpu"])),
+        );
         if ours.is_some() && !others.is_empty() {
-            groups.push(Group::new("ratio to", &others.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>()));
+            groups.push(Group::new(
+                "ratio to",
+                &others.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
+            ));
         }
         let mut table = Table::new(comments, groups);
         for (size, all) in results {
@@ -90,10 +112,12 @@ impl Streaming {
     fn figure(&self, entries: &[Entry], results: &[Sized]) -> Figure {
         let value = if self.messages { rate } else { bandwidth };
         let line = |entry: &Entry| {
-            let point = |(size, all): &Sized| {
-                Some((*size, value(all.iter().find(|series| series.name == entry.name)?)?))
-            };
-            Line { name: entry.name.clone(), points: results.iter().filter_map(point).collect() }
+            let point =
+                |(size, all): &Sized| Some((*size, value(all.iter().find(|series| series.name == entry.name)?)?));
+            Line {
+                name: entry.name.clone(),
+                points: results.iter().filter_map(point).collect(),
+            }
         };
         Figure {
             title: self.title.into(),
@@ -124,7 +148,10 @@ pub(crate) fn ratios(series: &Series, all: &[Series]) -> BTreeMap<String, f64> {
     let others = all.iter().filter(|other| series.ours && !other.ours);
     others
         .filter_map(|other| {
-            Some((other.name.clone(), digits(series.ratio(other, |round| round.messages_per_s)?)))
+            Some((
+                other.name.clone(),
+                digits(series.ratio(other, |round| round.messages_per_s)?),
+            ))
         })
         .collect()
 }

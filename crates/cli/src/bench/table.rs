@@ -12,7 +12,10 @@ pub(crate) struct Group {
 impl Group {
     /// A heading with its columns.
     pub(crate) fn new(title: impl Into<String>, columns: &[&str]) -> Self {
-        Self { title: title.into(), columns: columns.iter().map(ToString::to_string).collect() }
+        Self {
+            title: title.into(),
+            columns: columns.iter().map(ToString::to_string).collect(),
+        }
     }
 }
 
@@ -27,7 +30,11 @@ pub(crate) struct Table {
 impl Table {
     /// A table without rows.
     pub(crate) fn new(comments: Vec<String>, groups: Vec<Group>) -> Self {
-        Self { comments, groups, rows: Vec::new() }
+        Self {
+            comments,
+            groups,
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row: one cell for each column of each group.
@@ -67,7 +74,12 @@ impl Table {
             }
             let _ = writeln!(text, "{}", line.trim_end());
         }
-        self.line(&mut text, "#", &widths, &columns.iter().map(|column| (*column).clone()).collect::<Vec<_>>());
+        self.line(
+            &mut text,
+            "#",
+            &widths,
+            &columns.iter().map(|column| (*column).clone()).collect::<Vec<_>>(),
+        );
         for row in &self.rows {
             self.line(&mut text, " ", &widths, row);
         }
@@ -110,7 +122,11 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let groups = vec![Group::new("", &["Size"]), Group::new("tcp", &["p50", "p99"]), Group::new("ratio to", &["x"])];
+        let groups = vec![
+            Group::new("", &["Size"]),
+            Group::new("tcp", &["p50", "p99"]),
+            Group::new("ratio to", &["x"]),
+        ];
         let mut table = Table::new(vec!["hikyaku latency".into()], groups);
         table.row(["8", "3.50", "10.25", "0.5"].map(String::from).to_vec());
         table.row(["1048576", "178", "-", "-"].map(String::from).to_vec());
@@ -126,8 +142,14 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!([number(None), number(Some(1.234)), number(Some(123.45)), number(Some(12345.6))], [
-            "-", "1.23", "123.5", "12346"
-        ]);
+        assert_eq!(
+            [
+                number(None),
+                number(Some(1.234)),
+                number(Some(123.45)),
+                number(Some(12345.6))
+            ],
+            ["-", "1.23", "123.5", "12346"]
+        );
     }
 }

@@ -8,7 +8,10 @@ use super::{
     pin,
     settings::{Job, Operation, Report},
 };
-use crate::{clock, failure::{Failure, While}};
+use crate::{
+    clock,
+    failure::{Failure, While},
+};
 
 /// Serves one driver until it says goodbye or goes.
 pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
@@ -29,7 +32,9 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
             Command::Bye => return Ok(()),
             Command::Pin { cpu } => {
                 let cpu = cpu.or_else(|| pin::places().first().copied());
-                Ok(Answer::Pinned { cpu: cpu.and_then(pin::pin) })
+                Ok(Answer::Pinned {
+                    cpu: cpu.and_then(pin::pin),
+                })
             }
             Command::Open { kind, settings, hub } => open_spoke(&kind, &settings, local, &hub).and_then(|link| {
                 let offer = link.offer()?;
@@ -43,7 +48,9 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
                 measure(link.as_mut(), &job, *threads).map(|report| Answer::Done { report })
             }
         };
-        let answer = answer.unwrap_or_else(|error| Answer::Failed { message: error.to_string() });
+        let answer = answer.unwrap_or_else(|error| Answer::Failed {
+            message: error.to_string(),
+        });
         channel.send(&answer).or_fail("control connection")?;
     }
 }
@@ -51,7 +58,10 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
 /// Does one round and takes the time of each operation.
 fn measure(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> {
     match rounds(link, job, threads) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(Report { lost: true, ..Report::default() }),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(Report {
+            lost: true,
+            ..Report::default()
+        }),
         other => other,
     }
 }
@@ -61,7 +71,10 @@ fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> 
     for _ in 0..job.warmup {
         operate(link, job, &message, true)?;
     }
-    let mut report = Report { samples: Vec::with_capacity(job.count), ..Report::default() };
+    let mut report = Report {
+        samples: Vec::with_capacity(job.count),
+        ..Report::default()
+    };
     let cpu = clock::cpu_time(threads);
     let start = clock::now();
     let mut before = start;

@@ -58,7 +58,11 @@ impl Layout {
     pub(crate) fn new(message: usize, datagram: usize) -> Self {
         let payload = message.min(datagram - HEADER);
         let batch = (MAX_BATCH / (payload + HEADER)).clamp(1, MAX_SEGMENTS);
-        Self { message, payload, batch }
+        Self {
+            message,
+            payload,
+            batch,
+        }
     }
 
     /// Datagrams that `messages` messages need.
@@ -116,7 +120,13 @@ impl Sender {
             slices.push(IoSlice::new(&self.copied));
         }
         wait.until(|attempt| {
-            sendmsg_addr(socket, &to, &slices, &mut SendAncillaryBuffer::default(), attempt.send())
+            sendmsg_addr(
+                socket,
+                &to,
+                &slices,
+                &mut SendAncillaryBuffer::default(),
+                attempt.send(),
+            )
         })?;
         Ok(end - first)
     }
@@ -155,7 +165,9 @@ impl Assembly {
     /// `TimedOut` if a datagram of the previous run is missing.
     pub(crate) fn place(&mut self, layout: &Layout, data: &[u8], run_datagrams: usize) -> io::Result<()> {
         for datagram in data.chunks(layout.payload + HEADER) {
-            let Some((run, index)) = parse_header(datagram) else { continue };
+            let Some((run, index)) = parse_header(datagram) else {
+                continue;
+            };
             if run != self.run {
                 if self.received != 0 && self.received != run_datagrams {
                     return Err(timed_out("a datagram was lost"));
@@ -211,7 +223,9 @@ mod tests {
         assembly.prepare(&layout);
         let total = layout.datagrams(3);
         for index in (0..total).rev() {
-            assembly.place(&layout, &datagram(&layout, &message, index, 3), total).unwrap();
+            assembly
+                .place(&layout, &datagram(&layout, &message, index, 3), total)
+                .unwrap();
         }
         assert_eq!(assembly.received, total);
         assert_eq!(assembly.message, message);
@@ -222,9 +236,14 @@ mod tests {
         let layout = Layout::new(5000, 1472);
         let mut assembly = Assembly::default();
         assembly.prepare(&layout);
-        assembly.place(&layout, &datagram(&layout, &pattern(5000), 0, 1), 4).unwrap();
+        assembly
+            .place(&layout, &datagram(&layout, &pattern(5000), 0, 1), 4)
+            .unwrap();
         let mut next = datagram(&layout, &pattern(5000), 0, 1);
         next[3] = 8;
-        assert_eq!(assembly.place(&layout, &next, 4).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            assembly.place(&layout, &next, 4).unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
     }
 }

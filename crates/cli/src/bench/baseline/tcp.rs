@@ -68,7 +68,12 @@ impl TcpHub {
     /// Listens on a port that the system chooses.
     pub(crate) fn open(settings: &Settings, local: IpAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::new(local, 0))?;
-        Ok(Self { listener, lanes: Vec::new(), wait: settings.wait, batch: vec![0; BATCH] })
+        Ok(Self {
+            listener,
+            lanes: Vec::new(),
+            wait: settings.wait,
+            batch: vec![0; BATCH],
+        })
     }
 
     fn prepare(&mut self, size: usize, spokes: usize) {
@@ -80,18 +85,26 @@ impl TcpHub {
 
     /// Waits until one of several connections has data: one non-blocking call, or sleeps in `poll`.
     fn next_ready(&self, spokes: usize, after: usize) -> io::Result<usize> {
-        let mut fds: Vec<_> =
-            self.lanes[..spokes].iter().map(|lane| PollFd::new(&lane.stream, PollFlags::IN)).collect();
+        let mut fds: Vec<_> = self.lanes[..spokes]
+            .iter()
+            .map(|lane| PollFd::new(&lane.stream, PollFlags::IN))
+            .collect();
         self.wait.until(|attempt| {
             let limit = match attempt {
                 Attempt::Now => Timespec::default(),
-                Attempt::Sleep => Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 },
+                Attempt::Sleep => Timespec {
+                    tv_sec: PATIENCE.as_secs() as i64,
+                    tv_nsec: 0,
+                },
             };
             if poll(&mut fds, Some(&limit))? == 0 {
                 return Err(Errno::AGAIN);
             }
             let ready = |index: &usize| !fds[*index].revents().is_empty();
-            (0..spokes).map(|step| (after + step) % spokes).find(ready).ok_or(Errno::AGAIN)
+            (0..spokes)
+                .map(|step| (after + step) % spokes)
+                .find(ready)
+                .ok_or(Errno::AGAIN)
         })
     }
 
@@ -125,7 +138,10 @@ impl TcpHub {
 
 impl Hub for TcpHub {
     fn offer(&self) -> io::Result<Offer> {
-        Ok(Offer { addresses: vec![self.listener.local_addr()?], extra: Vec::new() })
+        Ok(Offer {
+            addresses: vec![self.listener.local_addr()?],
+            extra: Vec::new(),
+        })
     }
 
     fn join(&mut self, spoke: &Offer) -> io::Result<()> {
@@ -135,7 +151,12 @@ impl Hub for TcpHub {
             if spoke.addresses.contains(&from) {
                 stream.set_nodelay(true)?;
                 limit_stream(&stream)?;
-                self.lanes.push(Lane { stream, message: Vec::new(), filled: 0, run: 0 });
+                self.lanes.push(Lane {
+                    stream,
+                    message: Vec::new(),
+                    filled: 0,
+                    run: 0,
+                });
                 return Ok(());
             }
         }
@@ -194,13 +215,22 @@ impl TcpSpoke {
         let stream = TcpStream::connect(&hub.addresses[..])?;
         stream.set_nodelay(true)?;
         limit_stream(&stream)?;
-        Ok(Self { stream, wait: settings.wait, batched, echo: Vec::new(), batch: Vec::with_capacity(BATCH) })
+        Ok(Self {
+            stream,
+            wait: settings.wait,
+            batched,
+            echo: Vec::new(),
+            batch: Vec::with_capacity(BATCH),
+        })
     }
 }
 
 impl Spoke for TcpSpoke {
     fn offer(&self) -> io::Result<Offer> {
-        Ok(Offer { addresses: vec![self.stream.local_addr()?], extra: Vec::new() })
+        Ok(Offer {
+            addresses: vec![self.stream.local_addr()?],
+            extra: Vec::new(),
+        })
     }
 
     fn ping(&mut self, message: &[u8]) -> io::Result<&[u8]> {

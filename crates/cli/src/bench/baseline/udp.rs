@@ -40,12 +40,26 @@ impl Sockets {
     fn open(settings: &Settings, local: IpAddr) -> io::Result<Self> {
         let any = SocketAddr::new(local, 0);
         let (plain, bulk) = (open_socket(any, false)?, open_socket(any, true)?);
-        let plain_limit = if settings.datagram_forced { settings.datagram } else { MAX_BATCH };
-        Ok(Self { plain, bulk, wait: settings.wait, datagram: settings.datagram, plain_limit, layout: None })
+        let plain_limit = if settings.datagram_forced {
+            settings.datagram
+        } else {
+            MAX_BATCH
+        };
+        Ok(Self {
+            plain,
+            bulk,
+            wait: settings.wait,
+            datagram: settings.datagram,
+            plain_limit,
+            layout: None,
+        })
     }
 
     fn offer(&self) -> io::Result<Offer> {
-        Ok(Offer { addresses: vec![self.plain.local_addr()?, self.bulk.local_addr()?], extra: Vec::new() })
+        Ok(Offer {
+            addresses: vec![self.plain.local_addr()?, self.bulk.local_addr()?],
+            extra: Vec::new(),
+        })
     }
 
     /// How messages of this size travel; switches offload when the size changes.
@@ -61,7 +75,9 @@ impl Sockets {
     }
 
     fn send_plain(&self, to: SocketAddr, message: &[u8]) -> io::Result<()> {
-        self.wait.until(|attempt| sendto(&self.plain, message, attempt.send(), &to)).map(drop)
+        self.wait
+            .until(|attempt| sendto(&self.plain, message, attempt.send(), &to))
+            .map(drop)
     }
 
     fn receive_from(&self, socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
@@ -88,7 +104,9 @@ impl Sockets {
 
 fn receive_once(socket: &UdpSocket, buffer: &mut [u8], attempt: Attempt) -> rustix::io::Result<(usize, SocketAddr)> {
     let (_, got, from) = recvfrom(socket, buffer, attempt.receive())?;
-    let from = from.and_then(|from| from.try_into().ok()).ok_or(rustix::io::Errno::AFNOSUPPORT)?;
+    let from = from
+        .and_then(|from| from.try_into().ok())
+        .ok_or(rustix::io::Errno::AFNOSUPPORT)?;
     Ok((got, from))
 }
 
@@ -113,7 +131,12 @@ impl UdpHub {
     /// Binds the sockets to ports that the system chooses.
     pub(crate) fn open(settings: &Settings, local: IpAddr) -> io::Result<Self> {
         let sockets = Sockets::open(settings, local)?;
-        Ok(Self { sockets, lanes: Vec::new(), sender: Sender::default(), buffer: vec![0; RECEIVE] })
+        Ok(Self {
+            sockets,
+            lanes: Vec::new(),
+            sender: Sender::default(),
+            buffer: vec![0; RECEIVE],
+        })
     }
 
     fn lane(&self, from: SocketAddr) -> Option<usize> {
@@ -151,7 +174,10 @@ impl UdpHub {
         let lane = &mut self.lanes[index];
         lane.unacknowledged = 0;
         let ack = header(lane.assembly.run, lane.assembly.received as u32);
-        self.sockets.wait.until(|attempt| sendto(&self.sockets.bulk, &ack, attempt.send(), &lane.bulk)).map(drop)
+        self.sockets
+            .wait
+            .until(|attempt| sendto(&self.sockets.bulk, &ack, attempt.send(), &lane.bulk))
+            .map(drop)
     }
 }
 
@@ -161,8 +187,15 @@ impl Hub for UdpHub {
     }
 
     fn join(&mut self, spoke: &Offer) -> io::Result<()> {
-        let [plain, bulk] = spoke.addresses[..] else { return Err(io::ErrorKind::InvalidData.into()) };
-        self.lanes.push(Lane { plain, bulk, assembly: Assembly::default(), unacknowledged: 0 });
+        let [plain, bulk] = spoke.addresses[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        self.lanes.push(Lane {
+            plain,
+            bulk,
+            assembly: Assembly::default(),
+            unacknowledged: 0,
+        });
         Ok(())
     }
 
@@ -201,7 +234,11 @@ impl Hub for UdpHub {
                 first = false;
                 let Some(index) = self.lane(got.1) else { continue };
                 let lane = &mut self.lanes[index];
-                let before = if lane.assembly.received == whole { 0 } else { lane.assembly.received };
+                let before = if lane.assembly.received == whole {
+                    0
+                } else {
+                    lane.assembly.received
+                };
                 lane.assembly.place(&layout, &self.buffer[..got.0], whole)?;
                 lane.unacknowledged += lane.assembly.received.saturating_sub(before);
                 let complete = lane.assembly.received == whole;
@@ -247,7 +284,9 @@ pub(crate) struct UdpSpoke {
 impl UdpSpoke {
     /// Binds the sockets to ports that the system chooses.
     pub(crate) fn open(settings: &Settings, local: IpAddr, hub: &Offer) -> io::Result<Self> {
-        let [hub_plain, hub_bulk] = hub.addresses[..] else { return Err(io::ErrorKind::InvalidData.into()) };
+        let [hub_plain, hub_bulk] = hub.addresses[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
         Ok(Self {
             sockets: Sockets::open(settings, local)?,
             hub_plain,
@@ -264,7 +303,8 @@ impl UdpSpoke {
         let layout = self.sockets.layout(message.len());
         let whole = layout.datagrams(1);
         self.echo.prepare(&layout);
-        self.sockets.send_segments(&mut self.sender, self.hub_bulk, message, self.run)?;
+        self.sockets
+            .send_segments(&mut self.sender, self.hub_bulk, message, self.run)?;
         while self.echo.received < whole {
             let (got, _) = self.sockets.receive_from(&self.sockets.bulk, &mut self.buffer)?;
             self.echo.place(&layout, &self.buffer[..got], whole)?;
@@ -297,7 +337,10 @@ impl Spoke for UdpSpoke {
             let room = limit.saturating_sub(next - acknowledged);
             if next < total && room >= wanted.min(total - next) {
                 let to = (&self.sockets.bulk, self.hub_bulk, self.sockets.wait);
-                let batch = Layout { batch: wanted, ..layout };
+                let batch = Layout {
+                    batch: wanted,
+                    ..layout
+                };
                 next += self.sender.send_batch(to, &batch, message, self.run, (next, window))?;
                 continue;
             }

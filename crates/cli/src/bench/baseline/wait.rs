@@ -73,7 +73,11 @@ impl Wait {
                 }
             }
         }
-        if self == Self::Adaptive { sleep(attempt) } else { Err(timed_out("spinning")) }
+        if self == Self::Adaptive {
+            sleep(attempt)
+        } else {
+            Err(timed_out("spinning"))
+        }
     }
 }
 
