@@ -5,6 +5,8 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
+#[cfg(feature = "peers")]
+use super::baseline::{kcp, quinn};
 use super::{
     baseline::{tcp, udp},
     hikyaku,
@@ -21,6 +23,11 @@ pub(crate) trait Hub {
 
     /// Takes in the next spoke, which has just been opened towards [`Hub::offer`].
     fn join(&mut self, spoke: &Offer) -> io::Result<()>;
+
+    /// Called once the spoke that joined last has been told to get [`Spoke::ready`]; the spoke may be waiting for it.
+    fn joined(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Sends back `count` messages of `size` octets to whomever they came from, the first `spokes` spokes being
     /// the senders.
@@ -41,7 +48,7 @@ pub(crate) trait Spoke {
     /// Where the hub reaches it.
     fn offer(&self) -> io::Result<Offer>;
 
-    /// Called once when the hub has taken this spoke in.
+    /// Called once when the hub has taken this spoke in; the hub is in [`Hub::joined`] at the same time.
     fn ready(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -64,6 +71,11 @@ pub(crate) fn open_hub(kind: &Kind, settings: &Settings, local: IpAddr) -> io::R
         Kind::Tcp | Kind::TcpBatched => Box::new(tcp::TcpHub::open(settings, local)?),
         Kind::Udp => Box::new(udp::UdpHub::open(settings, local)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_hub(backend, *preset, settings, local)?,
+        #[cfg(feature = "peers")]
+        Kind::Kcp => Box::new(kcp::KcpHub::open(settings, local)?),
+        #[cfg(feature = "peers")]
+        Kind::Quinn => Box::new(quinn::QuinnHub::open(local)?),
+        #[cfg(not(feature = "peers"))]
         Kind::Kcp | Kind::Quinn => return Err(missing(kind)),
     })
 }
@@ -75,10 +87,16 @@ pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &
         Kind::TcpBatched => Box::new(tcp::TcpSpoke::open(settings, hub, true)?),
         Kind::Udp => Box::new(udp::UdpSpoke::open(settings, local, hub)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_spoke(backend, *preset, settings, local, hub)?,
+        #[cfg(feature = "peers")]
+        Kind::Kcp => Box::new(kcp::KcpSpoke::open(settings, local, hub)?),
+        #[cfg(feature = "peers")]
+        Kind::Quinn => Box::new(quinn::QuinnSpoke::open(local, hub)?),
+        #[cfg(not(feature = "peers"))]
         Kind::Kcp | Kind::Quinn => return Err(missing(kind)),
     })
 }
 
+#[cfg(not(feature = "peers"))]
 fn missing(kind: &Kind) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,

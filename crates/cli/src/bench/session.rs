@@ -20,8 +20,8 @@ use crate::{
     failure::{Failure, While},
 };
 
-/// A worker that says nothing for so long is given up; longer than any transport's own patience.
-const SILENCE: Duration = Duration::from_secs(60);
+/// A worker that says nothing for so long after the hub has done its part is given up; longer than any transport's own patience.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// How the workers come to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +205,9 @@ impl Session {
             };
             hub.join(&offer).or_fail(&what)?;
             worker.ask(&Command::Ready { link })?;
+            let joined = hub.joined();
             worker.answer()?;
+            joined.or_fail(&what)?;
         }
         self.hubs.push((kind.clone(), hub));
         Ok(link)
