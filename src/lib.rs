@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod backends;
 mod config;
 mod error;
+pub mod messaging;
 pub mod reliability;
 mod stats;
 pub mod time;
