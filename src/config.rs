@@ -90,7 +90,7 @@ pub struct Config {
     pub open_timeout: Duration,
     /// How often a watched idle peer is asked for a sign of life. 1 ms to 1 hour; default 1 s.
     pub keepalive: Duration,
-    /// Octets that one peer may have sent and the application not yet taken. 4 KiB to 1 GiB; default 8 MiB.
+    /// Octets that one peer may have sent and the application not yet taken. 64 KiB to 1 GiB; default 8 MiB.
     pub unexpected_bytes: u32,
     /// Largest message that is accepted, octets. 1 to 4 GiB − 1; default 1 GiB.
     pub max_message: u32,

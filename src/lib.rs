@@ -9,6 +9,7 @@ mod error;
 pub mod messaging;
 pub mod reliability;
 mod stats;
+pub mod prng;
 pub mod time;
 pub mod wire;
 

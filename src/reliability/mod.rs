@@ -4,6 +4,23 @@
 //! An [`Endpoint`] is one socket with all its peers. It does no IO, reads no clock and draws no random numbers:
 //! datagrams and the time are handed in, bursts to transmit are polled out.
 
+mod addresses;
+mod bits;
+mod burst;
+pub mod congestion;
+mod endpoint;
+mod flow;
+mod input;
+mod mtu;
+mod peer;
+mod recovery;
+mod rtt;
+mod session;
+mod source;
+mod timeout;
+mod timers;
+mod transmit;
+
 use core::fmt;
 
 use bytes::Bytes;
@@ -12,6 +29,9 @@ use crate::{
     error::PeerError,
     wire::{Packet, Seq},
 };
+
+pub use burst::Burst;
+pub use endpoint::Endpoint;
 
 /// A peer of an endpoint: one remote endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,3 +183,6 @@ pub struct Limits {
     /// UDP port to answer to if it is not the source port of our datagrams, else 0.
     pub receive_port: u16,
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ use super::header::{
 /// [`finish`](Self::finish).
 ///
 /// # Panics
-/// Extensions out of order, and a buffer shorter than the header ([`super::MAX_HEADER_LEN`] always suffices), are
-/// caller's errors and panic.
+/// A buffer shorter than the header ([`super::MAX_HEADER_LEN`] always suffices) is a caller's error and panics; so are
+/// extensions out of order or twice, which panic in builds with debug assertions and otherwise give what is no packet.
 #[derive(Debug)]
 pub struct Builder<'a> {
     buffer: &'a mut [u8],
@@ -40,7 +40,7 @@ impl<'a> Builder<'a> {
     #[inline]
     pub fn set(&mut self, flags: Flags) -> &mut Self {
         debug_assert!(
-            flags.bits() & 0x1ff == 0,
+            Flags::MARKS.contains(flags),
             "extension flags are set by their writers"
         );
         self.flags |= flags;
@@ -50,7 +50,7 @@ impl<'a> Builder<'a> {
     #[inline]
     fn put<const N: usize>(&mut self, flag: Flags, octets: [u8; N]) {
         debug_assert!(
-            self.flags.bits() & 0x1ff < flag.bits(),
+            (self.flags & Flags::EXTENSIONS).bits() < flag.bits(),
             "extensions out of order"
         );
         self.flags |= flag;
@@ -126,6 +126,9 @@ impl<'a> Builder<'a> {
 
     /// Adds a selective acknowledgement of `words` (1 to [`MAX_SACK_WORDS`]): bit `i` of word `w` says that sequence
     /// number `acknowledgement + 1 + 64 w + i` has arrived. (`acknowledgement` itself has not, by definition.)
+    ///
+    /// # Panics
+    /// If there are no words, or too many.
     pub fn sack(&mut self, words: &[u64]) -> &mut Self {
         assert!(
             (1..=MAX_SACK_WORDS).contains(&words.len()),
@@ -154,6 +157,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes the base for a payload of `payload_len` octets and gives the length of the header.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than a base header.
     #[inline]
     pub fn finish(self, payload_len: u16) -> usize {
         let base = &self.base;

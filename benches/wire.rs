@@ -1,0 +1,2 @@
+//! What headers, bundles and checksums cost.
+fn main() {}
