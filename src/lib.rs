@@ -7,10 +7,14 @@ pub mod backends;
 mod config;
 mod error;
 pub mod messaging;
+#[cfg(feature = "std")]
+pub mod progress;
 pub mod reliability;
 mod stats;
 pub mod prng;
 pub mod time;
+#[cfg(feature = "std")]
+pub mod transport;
 pub mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};

@@ -52,6 +52,9 @@ pub struct SendOptions {
     pub tag: Option<u64>,
     /// Immediate data to carry.
     pub immediate: Option<u64>,
+    /// More is to come at once: nothing needs to be transmitted yet. For who drives the messenger; it makes no
+    /// difference to the message.
+    pub more: bool,
 }
 
 /// An endpoint that keeps messages in order. See the module's documentation.
@@ -75,8 +78,9 @@ impl Messenger {
     /// Messages for `processors` over `endpoint`. The first is who sends unless another is named; if there is none,
     /// that is processor 0.
     #[must_use]
-    pub fn new(endpoint: Endpoint, processors: &[u32]) -> Self {
+    pub fn new(mut endpoint: Endpoint, processors: &[u32]) -> Self {
         let inbox = Inbox::new(endpoint.config(), processors);
+        endpoint.set_processor(inbox.processor());
         Self {
             endpoint,
             inbox,
@@ -172,6 +176,11 @@ impl Messenger {
     pub fn close(&mut self, now: Instant, peer: PeerId) {
         self.finish();
         self.endpoint.close(now, peer);
+    }
+
+    /// Tries a peer that is down again, with a new session.
+    pub fn reconnect(&mut self, peer: PeerId) {
+        self.endpoint.reconnect(peer);
     }
 
     /// The backend can do something else now.
