@@ -93,9 +93,7 @@ fn burst(c: &mut Criterion) {
             let can = a.capabilities();
             let segments = can.max_segments.min(64).min(can.max_batch / segment);
             let (to, data) = (b.local_addr(), vec![7; segment]);
-            let parts: Vec<&[u8]> = (0..segments)
-                .flat_map(|_| [&data[..40], &data[40..]])
-                .collect();
+            let parts: Vec<&[u8]> = (0..segments).flat_map(|_| [&data[..40], &data[40..]]).collect();
             group.throughput(Throughput::Elements(segments as u64));
             group.bench_function(BenchmarkId::new(name, segment), |bench| {
                 bench.iter(|| {
@@ -127,11 +125,7 @@ fn wrappers(c: &mut Criterion) {
     }
     let mut writer = pcapng::Writer::new(std::io::sink()).unwrap();
     group.bench_function("pcapng", |bench| {
-        bench.iter(|| {
-            writer
-                .datagram(NOW, to, to, black_box(&[7; 1024]), None)
-                .unwrap()
-        });
+        bench.iter(|| writer.datagram(NOW, to, to, black_box(&[7; 1024]), None).unwrap());
     });
 }
 

@@ -45,14 +45,8 @@ const VARIANTS: [&str; 11] = [
 ];
 
 enum End {
-    Bare {
-        socket: UdpSocket,
-        variant: usize,
-    },
-    Backend {
-        backend: Box<UdpBackend>,
-        variant: usize,
-    },
+    Bare { socket: UdpSocket, variant: usize },
+    Backend { backend: Box<UdpBackend>, variant: usize },
 }
 
 impl End {
@@ -205,10 +199,7 @@ impl End {
                     };
                     if n > 0 {
                         let ip = std::net::Ipv4Addr::from(from.sin_addr.s_addr.to_ne_bytes());
-                        return (
-                            buffer[0],
-                            SocketAddr::from((ip, u16::from_be(from.sin_port))),
-                        );
+                        return (buffer[0], SocketAddr::from((ip, u16::from_be(from.sin_port))));
                     }
                 }
                 Self::Backend { backend, .. } => {
@@ -226,9 +217,7 @@ impl End {
 }
 
 fn raw_addr(addr: SocketAddr) -> libc::sockaddr_in {
-    let SocketAddr::V4(addr) = addr else {
-        unreachable!()
-    };
+    let SocketAddr::V4(addr) = addr else { unreachable!() };
     libc::sockaddr_in {
         sin_family: libc::AF_INET as _,
         sin_port: addr.port().to_be(),
@@ -293,11 +282,7 @@ fn main() {
     let mut commands = child.stdin.take().unwrap();
     // Unbuffered would do too; a line is all there ever is.
     // SAFETY: the descriptor is the child's standard output, given up here.
-    let answers = unsafe {
-        OwnedFd::from_raw_fd(std::os::fd::IntoRawFd::into_raw_fd(
-            child.stdout.take().unwrap(),
-        ))
-    };
+    let answers = unsafe { OwnedFd::from_raw_fd(std::os::fd::IntoRawFd::into_raw_fd(child.stdout.take().unwrap())) };
     let mut answers = BufReader::new(std::fs::File::from(answers)).lines();
 
     let (mut scratch, mut buffer) = (Vec::new(), vec![0; 65536]);

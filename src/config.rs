@@ -35,7 +35,6 @@ pub enum Congestion {
 ///
 /// Every field has a default, a unit and a valid range, which [`Config::validate`] checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Config {
     /// Largest datagram ever sent, octets of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and
     /// the path lower it.
@@ -191,12 +190,7 @@ impl Config {
                 max: Value::Number(max),
             })
         }
-        fn time(
-            name: &'static str,
-            value: Duration,
-            min: Duration,
-            max: Duration,
-        ) -> Result<(), ConfigError> {
+        fn time(name: &'static str, value: Duration, min: Duration, max: Duration) -> Result<(), ConfigError> {
             if (min..=max).contains(&value) {
                 return Ok(());
             }
@@ -236,12 +230,7 @@ impl Config {
             Duration::from_micros(1),
             Duration::from_secs(1),
         )?;
-        time(
-            "ack_delay",
-            self.ack_delay,
-            Duration::ZERO,
-            Duration::from_millis(100),
-        )?;
+        time("ack_delay", self.ack_delay, Duration::ZERO, Duration::from_millis(100))?;
         number("ack_bytes", self.ack_bytes.into(), 1, 16 << 20)?;
         time("initial_rto", self.initial_rto, MS, Duration::from_secs(10))?;
         time(
@@ -250,42 +239,17 @@ impl Config {
             Duration::from_micros(10),
             Duration::from_secs(10),
         )?;
-        time(
-            "max_rto",
-            self.max_rto,
-            self.min_rto,
-            Duration::from_secs(60),
-        )?;
+        time("max_rto", self.max_rto, self.min_rto, Duration::from_secs(60))?;
         number("retry_limit", self.retry_limit.into(), 1, 1_000)?;
         time("death_timeout", self.death_timeout, MS, HOUR)?;
         time("open_timeout", self.open_timeout, MS, HOUR)?;
         time("keepalive", self.keepalive, MS, HOUR)?;
-        number(
-            "unexpected_bytes",
-            self.unexpected_bytes.into(),
-            4 << 10,
-            1 << 30,
-        )?;
+        number("unexpected_bytes", self.unexpected_bytes.into(), 4 << 10, 1 << 30)?;
         number("max_message", self.max_message.into(), 1, u32::MAX.into())?;
-        number(
-            "send_queue_bytes",
-            self.send_queue_bytes.into(),
-            4 << 10,
-            1 << 30,
-        )?;
-        number(
-            "send_queue_messages",
-            self.send_queue_messages.into(),
-            1,
-            1 << 20,
-        )?;
+        number("send_queue_bytes", self.send_queue_bytes.into(), 4 << 10, 1 << 30)?;
+        number("send_queue_messages", self.send_queue_messages.into(), 1, 1 << 20)?;
         number("max_peers", self.max_peers.into(), 1, MAX_PEERS.into())?;
-        number(
-            "resets_per_second",
-            self.resets_per_second.into(),
-            0,
-            1_000_000,
-        )
+        number("resets_per_second", self.resets_per_second.into(), 0, 1_000_000)
     }
 }
 

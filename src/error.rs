@@ -2,7 +2,7 @@
 
 use core::{fmt, time::Duration};
 
-use crate::reliability::PeerId;
+use crate::id::PeerId;
 
 /// Why `add_peer` refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +17,7 @@ pub enum AddPeerError {
 impl fmt::Display for AddPeerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMany(max) => write!(
-                f,
-                "can not add a peer: there are {max} already (setting `max_peers`)"
-            ),
+            Self::TooMany(max) => write!(f, "can not add a peer: there are {max} already (setting `max_peers`)"),
             Self::Exists(peer) => write!(f, "can not add a peer: {peer} has this address already"),
         }
     }
@@ -62,10 +59,7 @@ impl fmt::Display for SendError {
                 write!(f, "can not send {len} octets: {max} are the most")
             }
             Self::UnknownPeer(peer) => write!(f, "can not send: no {peer} was added"),
-            Self::Closed(peer) => write!(
-                f,
-                "can not send to {peer}: this side has closed the session"
-            ),
+            Self::Closed(peer) => write!(f, "can not send to {peer}: this side has closed the session"),
             Self::Peer(peer, error) => write!(f, "can not send to {peer}: {error}"),
         }
     }
@@ -107,15 +101,10 @@ impl fmt::Display for PeerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TimedOut { resends, silence } => {
-                write!(
-                    f,
-                    "no answer to {resends} resends in {silence:?}: dead or unreachable"
-                )
+                write!(f, "no answer to {resends} resends in {silence:?}: dead or unreachable")
             }
             Self::Refused => f.write_str("nobody listens at its address (connection refused)"),
-            Self::Reset => {
-                f.write_str("it does not know our session: restarted, or it has given us up")
-            }
+            Self::Reset => f.write_str("it does not know our session: restarted, or it has given us up"),
             Self::Restarted => f.write_str("it has restarted"),
             Self::Closed => f.write_str("it has closed the session"),
             Self::Misbehaved => f.write_str("it broke the protocol"),

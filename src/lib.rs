@@ -6,12 +6,13 @@ extern crate alloc;
 pub mod backends;
 mod config;
 mod error;
+mod id;
 pub mod messaging;
+pub mod prng;
 #[cfg(feature = "std")]
 pub mod progress;
 pub mod reliability;
 mod stats;
-pub mod prng;
 pub mod time;
 #[cfg(feature = "std")]
 pub mod transport;
@@ -19,4 +20,5 @@ pub mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};
 pub use error::{AddPeerError, DropReason, PeerError, SendError};
+pub use id::{PeerId, SendToken};
 pub use stats::{Dropped, PeerStats, Stats};

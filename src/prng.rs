@@ -72,9 +72,7 @@ mod tests {
     #[test]
     fn the_published_sequence() {
         // Of the reference implementation of xoshiro256** with state 1, 2, 3, 4.
-        let mut prng = Prng {
-            state: [1, 2, 3, 4],
-        };
+        let mut prng = Prng { state: [1, 2, 3, 4] };
         let got: [u64; 4] = core::array::from_fn(|_| prng.next_u64());
         assert_eq!(got, [11_520, 0, 1_509_978_240, 1_215_971_899_390_074_240]);
     }

@@ -79,12 +79,7 @@ impl Sub for Instant {
 
 impl fmt::Debug for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09}s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 
@@ -96,9 +91,6 @@ mod tests {
     fn arithmetic_saturates() {
         assert_eq!(Instant::FAR_FUTURE + Duration::MAX, Instant::FAR_FUTURE);
         assert_eq!(Instant::ZERO - Instant::FAR_FUTURE, Duration::ZERO);
-        assert_eq!(
-            Instant::from_nanos(5).nanos_since(Instant::from_nanos(2)),
-            3
-        );
+        assert_eq!(Instant::from_nanos(5).nanos_since(Instant::from_nanos(2)), 3);
     }
 }

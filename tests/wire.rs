@@ -10,9 +10,8 @@ mod vectors;
 use std::collections::BTreeSet;
 
 use hikyaku::wire::{
-    ANY_PROCESSOR, Base, Builder, Credit, Error, Flags, Fragment, Header, Kind, MAX_HEADER_LEN,
-    MAX_SACK_WORDS, Open, Packet, Placement, Record, Records, Sack, Seq, Timestamp, checksum,
-    pretty::Pretty,
+    ANY_PROCESSOR, Base, Builder, Credit, Error, Flags, Fragment, Header, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open,
+    Packet, Placement, Record, Records, Sack, Seq, Timestamp, checksum, pretty::Pretty,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -45,11 +44,7 @@ fn vectors_say_what_their_lines_say() {
         corpus::keep(&vector.octets);
         match (Packet::new_checked(&vector.octets[..]), &vector.error) {
             (Ok(packet), None) => {
-                assert_eq!(
-                    vectors::fields(&vector.octets, &packet),
-                    vector.fields,
-                    "{name}"
-                );
+                assert_eq!(vectors::fields(&vector.octets, &packet), vector.fields, "{name}");
             }
             (Err(error), Some(expected)) => assert_eq!(&format!("{error:?}"), expected, "{name}"),
             (result, expected) => panic!("{name}: {result:?}, and not {expected:?}"),
@@ -128,11 +123,7 @@ fn any_bit_flipped() {
                 continue;
             };
             if packet.checksum().is_some() && vector.name != "data-checksum-wrong" {
-                assert!(
-                    !checksum::verify(&packet, &octets),
-                    "{} bit {bit}",
-                    vector.name
-                );
+                assert!(!checksum::verify(&packet, &octets), "{} bit {bit}", vector.name);
             }
         }
     }
@@ -141,19 +132,17 @@ fn any_bit_flipped() {
 // Headers.
 
 fn open() -> impl Strategy<Value = Open> {
-    (any::<[u32; 2]>(), any::<[u32; 5]>(), any::<[u16; 2]>()).prop_map(|(epoch, words, halves)| {
-        Open {
-            epoch: u64::from(epoch[0]) << 32 | u64::from(epoch[1]),
-            token: words[0],
-            features: words[1],
-            credit: Credit {
-                limit: words[2],
-                window: words[3],
-            },
-            ack_delay: words[4],
-            max_datagram: halves[0],
-            port: halves[1],
-        }
+    (any::<[u32; 2]>(), any::<[u32; 5]>(), any::<[u16; 2]>()).prop_map(|(epoch, words, halves)| Open {
+        epoch: u64::from(epoch[0]) << 32 | u64::from(epoch[1]),
+        token: words[0],
+        features: words[1],
+        credit: Credit {
+            limit: words[2],
+            window: words[3],
+        },
+        ack_delay: words[4],
+        max_datagram: halves[0],
+        port: halves[1],
     })
 }
 
@@ -169,14 +158,8 @@ fn any_base() -> impl Strategy<Value = Base> {
         Kind::ProbeAck,
     ]);
     let destination = prop_oneof![any::<u32>(), Just(ANY_PROCESSOR)];
-    (
-        kind,
-        any::<u8>(),
-        any::<[u32; 5]>(),
-        destination,
-        any::<u16>(),
-    )
-        .prop_map(|(kind, channel, words, destination, reply_queue)| Base {
+    (kind, any::<u8>(), any::<[u32; 5]>(), destination, any::<u16>()).prop_map(
+        |(kind, channel, words, destination, reply_queue)| Base {
             kind,
             channel,
             source: words[0],
@@ -186,7 +169,8 @@ fn any_base() -> impl Strategy<Value = Base> {
             acknowledgement: Seq(words[3]),
             reply_queue,
             message: Seq(words[4]),
-        })
+        },
+    )
 }
 
 /// A header of whatever its type allows, and a payload.
@@ -205,26 +189,22 @@ fn any_header() -> impl Strategy<Value = (Header, Vec<u8>)> {
         vec(any::<u64>(), 0..=MAX_SACK_WORDS),
     );
     let payload = vec(any::<u8>(), 0..100);
-    (any_base(), any::<u16>(), of_data, of_any, payload).prop_map(
-        |(base, flags, of_data, of_any, payload)| {
-            let header = Header {
-                flags: Flags::from_bits_truncate(flags) & Flags::MARKS,
-                match_bits: of_data.0,
-                immediate: of_data.1,
-                fragment: of_data.2.map(|[offset, total]| Fragment { offset, total }),
-                placement: of_data
-                    .3
-                    .map(|(landing, offset)| Placement { landing, offset }),
-                timestamp: of_any.0.map(|[value, echo]| Timestamp { value, echo }),
-                credit: of_any.1.map(|[limit, window]| Credit { limit, window }),
-                checksum: of_any.2,
-                open: of_any.3,
-                sack: Sack::from_words(&of_any.4).unwrap(),
-                ..Header::new(base)
-            };
-            (header, payload)
-        },
-    )
+    (any_base(), any::<u16>(), of_data, of_any, payload).prop_map(|(base, flags, of_data, of_any, payload)| {
+        let header = Header {
+            flags: Flags::from_bits_truncate(flags) & Flags::MARKS,
+            match_bits: of_data.0,
+            immediate: of_data.1,
+            fragment: of_data.2.map(|[offset, total]| Fragment { offset, total }),
+            placement: of_data.3.map(|(landing, offset)| Placement { landing, offset }),
+            timestamp: of_any.0.map(|[value, echo]| Timestamp { value, echo }),
+            credit: of_any.1.map(|[limit, window]| Credit { limit, window }),
+            checksum: of_any.2,
+            open: of_any.3,
+            sack: Sack::from_words(&of_any.4).unwrap(),
+            ..Header::new(base)
+        };
+        (header, payload)
+    })
 }
 
 /// Changes what has no meaning, so that it is a packet.
@@ -283,9 +263,9 @@ fn datagram(header: &Header, payload: &[u8]) -> Vec<u8> {
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        failure_persistence: Some(Box::new(
-            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
-        )),
+        failure_persistence: Some(Box::new(proptest::test_runner::FileFailurePersistence::WithSource(
+            "regressions",
+        ))),
         ..ProptestConfig::with_cases(1000)
     }
 }
@@ -335,28 +315,16 @@ fn longest_header_is_as_long_as_promised() {
     let mut header = Header::new(base(Kind::Data));
     header.match_bits = Some(1);
     header.immediate = Some(2);
-    header.fragment = Some(Fragment {
-        offset: 3,
-        total: 4,
-    });
-    header.placement = Some(Placement {
-        landing: 5,
-        offset: 6,
-    });
+    header.fragment = Some(Fragment { offset: 3, total: 4 });
+    header.placement = Some(Placement { landing: 5, offset: 6 });
     header.timestamp = Some(Timestamp { value: 7, echo: 8 });
-    header.credit = Some(Credit {
-        limit: 9,
-        window: 10,
-    });
+    header.credit = Some(Credit { limit: 9, window: 10 });
     header.checksum = Some(11);
     header.open = Some(Open {
         epoch: 12,
         token: 13,
         features: 14,
-        credit: Credit {
-            limit: 15,
-            window: 16,
-        },
+        credit: Credit { limit: 15, window: 16 },
         ack_delay: 17,
         max_datagram: 18,
         port: 19,
@@ -453,12 +421,7 @@ fn checksum_of_a_gather_list() {
 
 #[test]
 fn records_as_written() {
-    let written = [
-        (None, &b"one"[..]),
-        (Some(!0), &[0; 300]),
-        (Some(0), b""),
-        (None, b""),
-    ];
+    let written = [(None, &b"one"[..]), (Some(!0), &[0; 300]), (Some(0), b""), (None, b"")];
     let octets = bundle(&written);
     let read: Vec<_> = Records::new(&octets)
         .map(|record| (record.match_bits, record.data))

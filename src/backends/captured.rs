@@ -32,14 +32,7 @@ struct Tape<W> {
 
 impl<W: Write> Tape<W> {
     /// Writes `data` as datagrams of `stride` octets, the last one shorter.
-    fn burst(
-        &mut self,
-        now: Instant,
-        path: [SocketAddr; 2],
-        data: &[u8],
-        stride: usize,
-        comment: Option<&str>,
-    ) {
+    fn burst(&mut self, now: Instant, path: [SocketAddr; 2], data: &[u8], stride: usize, comment: Option<&str>) {
         let Ok(writer) = &mut self.writer else { return };
         for datagram in data.chunks(stride.max(1)) {
             if let Err(error) = writer.datagram(now, path[0], path[1], datagram, comment) {
@@ -123,8 +116,7 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
             Sent::Dropped => Some("dropped before it was sent"),
         };
         // One too large for the interface may be too large for UDP, and was never a datagram.
-        let written =
-            sent == Sent::All || transmit.segment_size <= self.inner.capabilities().max_datagram;
+        let written = sent == Sent::All || transmit.segment_size <= self.inner.capabilities().max_datagram;
         if written && self.tape.writer.is_ok() {
             self.scratch.clear();
             transmit
@@ -147,13 +139,8 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
         let local = self.inner.local_addr();
         for index in 0..filled {
             let received = self.inner.received(index);
-            self.tape.burst(
-                now,
-                [received.source, local],
-                received.data,
-                received.stride,
-                None,
-            );
+            self.tape
+                .burst(now, [received.source, local], received.data, received.stride, None);
         }
         Ok(filled)
     }
@@ -210,18 +197,12 @@ mod tests {
     fn both_directions_are_captured_datagram_by_datagram() {
         let mut backend = Captured::new(Script::default(), Vec::new()).unwrap();
         let now = Instant::from_nanos;
-        assert_eq!(
-            send(&mut backend, now(1), 2, b"abcde", 0).unwrap(),
-            Sent::All
-        );
+        assert_eq!(send(&mut backend, now(1), 2, b"abcde", 0).unwrap(), Sent::All);
         backend.inner.incoming.push_back((b"123456789".to_vec(), 4));
         assert_eq!(backend.receive(now(2), 8).unwrap(), 1);
         assert_eq!(backend.receive(now(3), 8).unwrap(), 0);
         backend.inner.busy = true;
-        assert_eq!(
-            send(&mut backend, now(4), 2, b"busy", 0).unwrap(),
-            Sent::Busy
-        );
+        assert_eq!(send(&mut backend, now(4), 2, b"busy", 0).unwrap(), Sent::Busy);
         assert_eq!(backend.datagrams(), 6);
         let (script, file) = backend.finish();
         assert_eq!(script.sent.len(), 3);
@@ -259,10 +240,7 @@ mod tests {
 
     impl Write for Full {
         fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(data.len())
-                .ok_or(io::ErrorKind::StorageFull)?;
+            self.0 = self.0.checked_sub(data.len()).ok_or(io::ErrorKind::StorageFull)?;
             Ok(data.len())
         }
 
@@ -275,10 +253,7 @@ mod tests {
     fn a_write_error_ends_the_capture_and_not_the_traffic() {
         let mut backend = Captured::new(Script::default(), Full(300)).unwrap();
         for _ in 0..10 {
-            assert_eq!(
-                send(&mut backend, Instant::ZERO, 50, &[7; 100], 0).unwrap(),
-                Sent::All
-            );
+            assert_eq!(send(&mut backend, Instant::ZERO, 50, &[7; 100], 0).unwrap(), Sent::All);
             backend.inner.incoming.push_back((vec![8; 100], 50));
             assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 1);
             assert_eq!(backend.received(0).data, [8; 100]);

@@ -124,13 +124,7 @@ impl Impairments {
 
     /// Nothing can happen to a datagram.
     fn harmless(&self) -> bool {
-        let probabilities = [
-            self.loss,
-            self.duplicate,
-            self.reorder,
-            self.corrupt,
-            self.truncate,
-        ];
+        let probabilities = [self.loss, self.duplicate, self.reorder, self.corrupt, self.truncate];
         probabilities == [0.0; 5] && self.rate.is_none() && *self.delay.end() == Duration::ZERO
     }
 }
@@ -264,11 +258,7 @@ impl<B: Backend> Impaired<B> {
     /// Sends what is due.
     fn release(&mut self, now: Instant) -> io::Result<()> {
         self.now = self.now.max(now);
-        while let Some(entry) = self
-            .queue
-            .first_entry()
-            .filter(|entry| entry.key().0 <= self.now)
-        {
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let datagram = entry.get();
             let len = datagram.data.len();
             let token = self.number;
@@ -289,12 +279,7 @@ impl<B: Backend> Impaired<B> {
             self.queued -= len;
             let datagram = entry.remove();
             if self.inner.capabilities().holds_references {
-                self.lent.insert(
-                    token,
-                    Lent::Ours {
-                        _data: datagram.data,
-                    },
-                );
+                self.lent.insert(token, Lent::Ours { _data: datagram.data });
             }
         }
         Ok(())
@@ -364,13 +349,11 @@ impl<B: Backend> Impaired<B> {
         let Some(rate) = self.impairments.rate else {
             return Some(self.now);
         };
-        let backlog =
-            u128::from(self.link_free.nanos_since(self.now)) * u128::from(rate) / 1_000_000_000;
+        let backlog = u128::from(self.link_free.nanos_since(self.now)) * u128::from(rate) / 1_000_000_000;
         if backlog + len as u128 > self.impairments.queue_limit as u128 {
             return None;
         }
-        let takes =
-            (len as u128 * 1_000_000_000 / u128::from(rate)).min(u128::from(u64::MAX)) as u64;
+        let takes = (len as u128 * 1_000_000_000 / u128::from(rate)).min(u128::from(u64::MAX)) as u64;
         self.link_free = self.link_free.max(self.now).plus_nanos(takes);
         Some(self.link_free)
     }
@@ -404,9 +387,7 @@ impl<B: Backend> Backend for Impaired<B> {
         let holds_references = self.inner.capabilities().holds_references;
         if self.impairments.harmless() && self.queue.is_empty() {
             let token = self.number;
-            let sent = self
-                .inner
-                .transmit(self.now, &Transmit { token, ..*transmit })?;
+            let sent = self.inner.transmit(self.now, &Transmit { token, ..*transmit })?;
             self.stats.datagrams += if sent == Sent::Busy {
                 0
             } else {
@@ -430,16 +411,9 @@ impl<B: Backend> Backend for Impaired<B> {
             return self.inner.transmit(self.now, transmit);
         }
         let mut burst = Vec::with_capacity(transmit.len);
-        transmit
-            .slices
-            .iter()
-            .for_each(|slice| burst.extend_from_slice(slice));
+        transmit.slices.iter().for_each(|slice| burst.extend_from_slice(slice));
         for datagram in burst.chunks(transmit.segment_size) {
-            self.suffer(
-                transmit.destination,
-                transmit.dont_fragment,
-                datagram.to_vec(),
-            );
+            self.suffer(transmit.destination, transmit.dont_fragment, datagram.to_vec());
         }
         if holds_references {
             self.copied.push(transmit.token);
@@ -527,13 +501,8 @@ mod tests {
     fn run(impairments: Impairments, seed: u64, count: u64) -> Impaired<Script> {
         let mut backend = impaired(impairments, seed);
         for burst in 0..count / 4 {
-            let data: Vec<u8> = (burst * 4..burst * 4 + 4)
-                .flat_map(u64::to_be_bytes)
-                .collect();
-            assert_eq!(
-                send(&mut backend, at(burst), 8, &data, 0).unwrap(),
-                Sent::All
-            );
+            let data: Vec<u8> = (burst * 4..burst * 4 + 4).flat_map(u64::to_be_bytes).collect();
+            assert_eq!(send(&mut backend, at(burst), 8, &data, 0).unwrap(), Sent::All);
         }
         backend.receive(Instant::FAR_FUTURE, 1).unwrap();
         assert_eq!((backend.held(), backend.queued), (0, 0));
@@ -552,22 +521,14 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let refused = |impairments: Impairments| {
-            Impaired::new(Script::default(), impairments, 0).unwrap_err()
-        };
+        let refused = |impairments: Impairments| Impaired::new(Script::default(), impairments, 0).unwrap_err();
         for value in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             let error = refused(Impairments {
                 reorder: value,
                 ..Impairments::default()
             });
             assert!(
-                matches!(
-                    error,
-                    ImpairmentError::Probability {
-                        name: "reorder",
-                        ..
-                    }
-                ),
+                matches!(error, ImpairmentError::Probability { name: "reorder", .. }),
                 "{error}"
             );
         }
@@ -613,11 +574,7 @@ mod tests {
             rate: Some(100_000),
             ..Impairments::default()
         };
-        let (a, b, c) = (
-            run(all.clone(), 5, 4000),
-            run(all.clone(), 5, 4000),
-            run(all, 6, 4000),
-        );
+        let (a, b, c) = (run(all.clone(), 5, 4000), run(all.clone(), 5, 4000), run(all, 6, 4000));
         assert_eq!(a.inner.sent, b.inner.sent);
         assert_eq!(a.impairment_stats(), b.impairment_stats());
         assert_ne!(a.inner.sent, c.inner.sent);
@@ -629,10 +586,7 @@ mod tests {
             ("corrupted", stats.corrupted),
             ("truncated", stats.truncated),
         ] {
-            assert!(
-                (300..500).contains(&count),
-                "{what}: {count} of 4000 at 10 %"
-            );
+            assert!((300..500).contains(&count), "{what}: {count} of 4000 at 10 %");
         }
         let arrived = stats.datagrams - stats.lost - stats.overflowed + stats.duplicated;
         assert_eq!(arrived, a.inner.sent.len() as u64);
@@ -663,9 +617,7 @@ mod tests {
         ));
         assert_eq!(
             doubled,
-            (0..40)
-                .flat_map(|number| [number, number])
-                .collect::<Vec<u64>>()
+            (0..40).flat_map(|number| [number, number]).collect::<Vec<u64>>()
         );
     }
 
@@ -691,12 +643,7 @@ mod tests {
             1,
             400,
         );
-        let mut lens: Vec<usize> = truncated
-            .inner
-            .sent
-            .iter()
-            .map(|(_, data)| data.len())
-            .collect();
+        let mut lens: Vec<usize> = truncated.inner.sent.iter().map(|(_, data)| data.len()).collect();
         lens.sort_unstable();
         lens.dedup();
         assert_eq!(lens, [1, 2, 3, 4, 5, 6, 7]);
@@ -734,22 +681,13 @@ mod tests {
         assert!(backend.inner.sent.is_empty());
         // A wait is cut short, and its end is not the caller's timeout.
         assert_eq!(backend.wait(None).unwrap(), Wake::Readable);
-        assert_eq!(
-            backend.wait(Some(Duration::from_nanos(1))).unwrap(),
-            Wake::TimedOut
-        );
+        assert_eq!(backend.wait(Some(Duration::from_nanos(1))).unwrap(), Wake::TimedOut);
         assert_eq!(
             backend.inner.waits,
-            [
-                Some(Duration::from_millis(1)),
-                Some(Duration::from_nanos(1))
-            ]
+            [Some(Duration::from_millis(1)), Some(Duration::from_nanos(1))]
         );
         backend.receive(at(15), 1).unwrap();
-        assert_eq!(
-            backend.inner.sent,
-            [(at(15), b"aa".to_vec()), (at(15), b"bb".to_vec())]
-        );
+        assert_eq!(backend.inner.sent, [(at(15), b"aa".to_vec()), (at(15), b"bb".to_vec())]);
         assert_eq!(backend.next_deadline(), None);
     }
 
@@ -784,10 +722,7 @@ mod tests {
         for _ in 0..100 {
             send(&mut backend, at(0), 100, &[0; 300], 0).unwrap();
         }
-        assert_eq!(
-            (backend.held(), backend.impairment_stats().overflowed),
-            (10, 290)
-        );
+        assert_eq!((backend.held(), backend.impairment_stats().overflowed), (10, 290));
     }
 
     #[test]
@@ -806,10 +741,7 @@ mod tests {
         backend.inner.busy = false;
         assert_eq!(send(&mut backend, at(1), 1, b"b", 0).unwrap(), Sent::All);
         backend.receive(at(2), 1).unwrap();
-        assert_eq!(
-            backend.inner.sent,
-            [(at(1), b"a".to_vec()), (at(2), b"b".to_vec())]
-        );
+        assert_eq!(backend.inner.sent, [(at(1), b"a".to_vec()), (at(2), b"b".to_vec())]);
         assert!(backend.stats().busy >= 1);
     }
 
@@ -851,10 +783,7 @@ mod tests {
             1,
         );
         let data = vec![0; Script::MAX_DATAGRAM + 1];
-        assert_eq!(
-            send(&mut backend, at(0), data.len(), &data, 0).unwrap(),
-            Sent::Dropped
-        );
+        assert_eq!(send(&mut backend, at(0), data.len(), &data, 0).unwrap(), Sent::Dropped);
         assert_eq!(backend.stats().dropped, 1);
     }
 }

@@ -42,6 +42,9 @@ const FIRST_FREE_PORT: u16 = 49_152;
 /// Who is reachable in this process.
 static REGISTRY: Mutex<BTreeMap<SocketAddr, Arc<Mailbox>>> = Mutex::new(BTreeMap::new());
 
+/// How many ports have been handed out: they take turns, so that a newcomer is not taken for one who has just left.
+static HANDED_OUT: AtomicUsize = AtomicUsize::new(0);
+
 /// Nothing here panics while it holds a lock, so a poisoned one is as good as any.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -223,8 +226,10 @@ impl LoopbackBackend {
         let mailbox = Arc::new(Mailbox::default());
         let mut registry = lock(&REGISTRY);
         if addr.port() == 0 {
-            let free = (FIRST_FREE_PORT..=u16::MAX).find(|&port| {
-                addr.set_port(port);
+            let ports = usize::from(u16::MAX - FIRST_FREE_PORT) + 1;
+            let free = (0..ports).find(|_| {
+                let turn = HANDED_OUT.fetch_add(1, Ordering::Relaxed) % ports;
+                addr.set_port(FIRST_FREE_PORT + turn as u16);
                 !registry.contains_key(&addr)
             });
             free.ok_or(io::ErrorKind::AddrInUse)?;
@@ -366,11 +371,7 @@ impl Backend for LoopbackBackend {
         }
         debug_assert_eq!(at, len, "a transmit's length is the sum of its slices");
         // There are no more buffers than places in the ring, so it can not be full.
-        let pushed = outlet.bursts.push(Burst {
-            buffer,
-            len,
-            stride,
-        });
+        let pushed = outlet.bursts.push(Burst { buffer, len, stride });
         debug_assert!(pushed.is_ok(), "more buffers than places in the ring");
         outlet.mailbox.wake();
         self.stats.transmit_calls += 1;
@@ -400,11 +401,7 @@ impl Backend for LoopbackBackend {
                 self.filled.push((index, Some(burst)));
             }
         }
-        self.turn = if self.turn + 1 < inlets {
-            self.turn + 1
-        } else {
-            0
-        };
+        self.turn = if self.turn + 1 < inlets { self.turn + 1 } else { 0 };
         Ok(self.filled.len())
     }
 
@@ -441,12 +438,7 @@ impl Backend for LoopbackBackend {
         let mut wake = Wake::Readable;
         if !self.anything() {
             match timeout {
-                None => drop(
-                    self.mailbox
-                        .bell
-                        .wait(bed)
-                        .unwrap_or_else(PoisonError::into_inner),
-                ),
+                None => drop(self.mailbox.bell.wait(bed).unwrap_or_else(PoisonError::into_inner)),
                 Some(timeout) => {
                     let slept = self.mailbox.bell.wait_timeout(bed, timeout);
                     let (bed, result) = slept.unwrap_or_else(PoisonError::into_inner);
@@ -476,10 +468,7 @@ impl Drop for LoopbackBackend {
         self.mailbox.closed.store(true, Ordering::Release);
         // Senders hold the mailbox, so what has come in since must not hold on to them in turn.
         lock(&self.mailbox.arrivals).clear();
-        for Outlet {
-            mailbox, bursts, ..
-        } in self.outlets.drain(..)
-        {
+        for Outlet { mailbox, bursts, .. } in self.outlets.drain(..) {
             drop(bursts);
             mailbox.generation.fetch_add(1, Ordering::Release);
         }

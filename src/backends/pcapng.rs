@@ -76,9 +76,7 @@ impl<W: Write> Writer<W> {
         data: &[u8],
         comment: Option<&str>,
     ) -> io::Result<()> {
-        if data.len() > LARGEST
-            || comment.is_some_and(|comment| comment.len() > usize::from(u16::MAX))
-        {
+        if data.len() > LARGEST || comment.is_some_and(|comment| comment.len() > usize::from(u16::MAX)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let time = self.epoch.saturating_add(now.as_nanos());
@@ -300,10 +298,7 @@ pub(crate) mod tests {
             let body = &file[8..len - 4];
             match kind {
                 0x0a0d_0d0a => {
-                    assert_eq!(
-                        (u32_at(body, 0), u16_at(body, 4), u16_at(body, 6)),
-                        (0x1a2b_3c4d, 1, 0)
-                    );
+                    assert_eq!((u32_at(body, 0), u16_at(body, 4), u16_at(body, 6)), (0x1a2b_3c4d, 1, 0));
                     assert_eq!(options(&body[16..])[0].0, 4);
                 }
                 1 => {
@@ -316,9 +311,7 @@ pub(crate) mod tests {
                     let (source, destination, data) = parse_packet(&body[20..20 + captured]);
                     let comment = options(&body[20 + captured.next_multiple_of(4)..])
                         .into_iter()
-                        .find_map(|(code, text)| {
-                            (code == 1).then(|| String::from_utf8(text).unwrap())
-                        });
+                        .find_map(|(code, text)| (code == 1).then(|| String::from_utf8(text).unwrap()));
                     let nanos = (u32_at(body, 4) as u64) << 32 | u32_at(body, 8) as u64;
                     packets.push(Packet {
                         nanos,
@@ -342,10 +335,7 @@ pub(crate) mod tests {
         let mut expected = Vec::new();
         let mut writer = Writer::new(Vec::new()).unwrap();
         writer.set_epoch(1_800_000_000_000_000_000);
-        let pairs = [
-            ("127.0.0.1:1", "10.1.2.3:65535"),
-            ("[::1]:4791", "[fd00::ff]:9"),
-        ];
+        let pairs = [("127.0.0.1:1", "10.1.2.3:65535"), ("[::1]:4791", "[fd00::ff]:9")];
         for (source, destination) in pairs {
             for (at, len) in [0, 1, 2, 3, 4, 1471, 65_507].into_iter().enumerate() {
                 let packet = Packet {
@@ -401,10 +391,7 @@ pub(crate) mod tests {
     fn the_first_packet_octet_by_octet() {
         let mut writer = Writer::new(Vec::new()).unwrap();
         let before = writer.to.len();
-        let (source, destination) = (
-            "192.0.2.1:4791".parse().unwrap(),
-            "192.0.2.2:4792".parse().unwrap(),
-        );
+        let (source, destination) = ("192.0.2.1:4791".parse().unwrap(), "192.0.2.2:4792".parse().unwrap());
         writer
             .datagram(
                 Instant::from_nanos(0x1_0000_0002),

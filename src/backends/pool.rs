@@ -36,9 +36,7 @@ struct Loan {
 
 impl AsRef<[u8]> for Loan {
     fn as_ref(&self) -> &[u8] {
-        self.buffer
-            .as_ref()
-            .map_or(&[], |buffer| &buffer[..self.len])
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer[..self.len])
     }
 }
 
@@ -64,12 +62,7 @@ impl Pool {
     /// A buffer of `size` octets, the same at each call; what it holds is anybody's guess.
     #[cfg(any(test, all(feature = "udp", target_os = "linux")))]
     pub(crate) fn get(&self, size: usize) -> Box<[u8]> {
-        let reused = self
-            .shared
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let reused = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // Zeroed pages come from the kernel as they are touched, so large buffers cost nothing in advance.
         reused.unwrap_or_else(|| vec![0; size].into_boxed_slice())
     }
@@ -116,9 +109,7 @@ mod tests {
         let part = bytes.slice(1..);
         drop(bytes);
         assert_eq!(pool.free(), 0);
-        std::thread::spawn(move || assert_eq!(&part[..], b"bc"))
-            .join()
-            .unwrap();
+        std::thread::spawn(move || assert_eq!(&part[..], b"bc")).join().unwrap();
         assert_eq!(pool.free(), 1);
         let again = pool.get(16);
         assert_eq!(again.as_ptr(), address);

@@ -60,10 +60,7 @@ impl fmt::Display for BindError {
                     "the backend {name} is not in this build; it takes the feature {feature:?}"
                 )
             }
-            Self::Io { name, addr, source } => write!(
-                f,
-                "the backend {name} can not be opened at {addr}: {source}"
-            ),
+            Self::Io { name, addr, source } => write!(f, "the backend {name} can not be opened at {addr}: {source}"),
         }
     }
 }
@@ -140,21 +137,11 @@ pub fn available() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// See [`BindError`].
-pub fn bind(
-    name: &str,
-    addr: SocketAddr,
-    options: &BindOptions,
-) -> Result<Box<dyn Backend>, BindError> {
+pub fn bind(name: &str, addr: SocketAddr, options: &BindOptions) -> Result<Box<dyn Backend>, BindError> {
     let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
-        return Err(BindError::Unknown {
-            name: name.to_owned(),
-        });
+        return Err(BindError::Unknown { name: name.to_owned() });
     };
-    let Known {
-        name,
-        feature,
-        open,
-    } = *known;
+    let Known { name, feature, open } = *known;
     let Some(open) = open else {
         return Err(BindError::Disabled { name, feature });
     };
@@ -179,9 +166,7 @@ mod tests {
                         (known.name, 1000)
                     );
                     assert!(available().any(|name| name == known.name));
-                    let error = bind(known.name, backend.local_addr(), &options)
-                        .err()
-                        .unwrap();
+                    let error = bind(known.name, backend.local_addr(), &options).err().unwrap();
                     assert!(matches!(error, BindError::Io { .. }), "{error}");
                 }
                 Err(error) => {
@@ -194,17 +179,10 @@ mod tests {
 
     #[test]
     fn an_unknown_name_lists_those_there_are() {
-        let error = bind(
-            "pigeon",
-            "127.0.0.1:0".parse().unwrap(),
-            &BindOptions::default(),
-        )
-        .err()
-        .unwrap();
+        let error = bind("pigeon", "127.0.0.1:0".parse().unwrap(), &BindOptions::default())
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("pigeon"));
-        assert!(
-            available().all(|name| error.to_string().contains(name)),
-            "{error}"
-        );
+        assert!(available().all(|name| error.to_string().contains(name)), "{error}");
     }
 }

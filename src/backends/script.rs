@@ -66,11 +66,7 @@ impl Backend for Script {
             self.stats.dropped += 1;
             return Ok(Sent::Dropped);
         }
-        let data: Vec<u8> = transmit
-            .slices
-            .iter()
-            .flat_map(|slice| slice.to_vec())
-            .collect();
+        let data: Vec<u8> = transmit.slices.iter().flat_map(|slice| slice.to_vec()).collect();
         self.sent.extend(
             data.chunks(transmit.segment_size)
                 .map(|datagram| (now, datagram.to_vec())),
@@ -86,11 +82,7 @@ impl Backend for Script {
     }
 
     fn receive(&mut self, _now: Instant, budget: usize) -> io::Result<usize> {
-        self.current = if budget > 0 {
-            self.incoming.pop_front()
-        } else {
-            None
-        };
+        self.current = if budget > 0 { self.incoming.pop_front() } else { None };
         Ok(self.current.iter().count())
     }
 

@@ -23,9 +23,7 @@ impl Addresses {
 
     pub(crate) fn get(&self, peers: &[Peer], address: SocketAddr) -> Option<u32> {
         self.table
-            .find(self.hash(address), |&index| {
-                peers[index as usize].address == address
-            })
+            .find(self.hash(address), |&index| peers[index as usize].address == address)
             .copied()
     }
 
@@ -59,8 +57,5 @@ fn mix(key: u64, address: SocketAddr) -> u64 {
         let wide = u128::from(state ^ word) * u128::from(key | 1 << 63);
         (wide >> 64) as u64 ^ wide as u64
     };
-    round(
-        round(round(key.rotate_left(32), high), low),
-        u64::from(address.port()),
-    )
+    round(round(round(key.rotate_left(32), high), low), u64::from(address.port()))
 }

@@ -81,14 +81,8 @@ mod tests {
         for n in [0, 3, 70, 1_023] {
             bits.set(base.plus(n));
         }
-        assert_eq!(
-            bits.first_set(base.plus(1), base.plus(1_024)),
-            Some(base.plus(3))
-        );
-        assert_eq!(
-            bits.first_set(base.plus(4), base.plus(1_024)),
-            Some(base.plus(70))
-        );
+        assert_eq!(bits.first_set(base.plus(1), base.plus(1_024)), Some(base.plus(3)));
+        assert_eq!(bits.first_set(base.plus(4), base.plus(1_024)), Some(base.plus(70)));
         assert_eq!(bits.first_set(base.plus(71), base.plus(1_023)), None);
         assert_eq!(bits.first_clear(base, base.plus(9)), Some(base.plus(1)));
         assert_eq!(bits.word_at(base) & 0b1001, 0b1001);

@@ -133,19 +133,9 @@ impl Burst {
 
     /// The next `header_len` octets of the arena are a header; the payload stays where it is.
     #[inline]
-    pub(crate) fn push_reference(
-        &mut self,
-        header_len: usize,
-        source: SourceId,
-        offset: u32,
-        len: u32,
-    ) {
+    pub(crate) fn push_reference(&mut self, header_len: usize, source: SourceId, offset: u32, len: u32) {
         self.push_arena(header_len);
-        self.pieces.push(Piece {
-            source,
-            offset,
-            len,
-        });
+        self.pieces.push(Piece { source, offset, len });
         self.count(header_len + len as usize);
     }
 
@@ -170,9 +160,7 @@ impl Burst {
         let offset = self.used as u32;
         self.used += len;
         match self.pieces.last_mut() {
-            Some(last) if last.source == NONE && last.offset + last.len == offset => {
-                last.len += len as u32
-            }
+            Some(last) if last.source == NONE && last.offset + last.len == offset => last.len += len as u32,
             _ => self.pieces.push(Piece {
                 source: NONE,
                 offset,
@@ -199,11 +187,7 @@ impl Burst {
     }
 
     #[inline]
-    pub(crate) fn each<'a>(
-        &'a self,
-        bytes: impl Fn(SourceId) -> &'a [u8],
-        mut each: impl FnMut(&'a [u8]),
-    ) {
+    pub(crate) fn each<'a>(&'a self, bytes: impl Fn(SourceId) -> &'a [u8], mut each: impl FnMut(&'a [u8])) {
         for piece in &self.pieces {
             let from = match piece.source {
                 NONE => &self.arena[..],

@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use crate::{config::Config, time::nanos};
+use crate::{
+    config::{Config, Congestion},
+    time::nanos,
+};
 
 /// What a controller is told about acknowledged data.
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +77,7 @@ impl Controller for Aimd {
         let gain = if self.slow_start {
             acked.bytes
         } else {
-            (u64::from(self.step) * u64::from(acked.bytes) / u64::from(self.window.max(1))).max(1)
-                as u32
+            (u64::from(self.step) * u64::from(acked.bytes) / u64::from(self.window.max(1))).max(1) as u32
         };
         self.window = self.window.saturating_add(gain).min(self.max);
     }
@@ -116,13 +118,11 @@ impl Controller for Delay {
         if excess <= self.target {
             self.losses = self.losses.saturating_sub(1);
             if acked.limited {
-                let gain = u64::from(self.step) * 4 * u64::from(acked.bytes)
-                    / u64::from(self.window.max(1));
+                let gain = u64::from(self.step) * 4 * u64::from(acked.bytes) / u64::from(self.window.max(1));
                 self.window = self.window.saturating_add(gain.max(1) as u32).min(self.max);
             }
         } else if acked.now >= self.next_decrease {
-            let cut = u64::from(self.window) * 4 / 10 * u64::from(excess - self.target)
-                / u64::from(excess);
+            let cut = u64::from(self.window) * 4 / 10 * u64::from(excess - self.target) / u64::from(excess);
             self.window = self.window.saturating_sub(cut as u32).max(4 * self.step);
             self.next_decrease = acked.now + u64::from(acked.rtt);
         }
@@ -155,14 +155,14 @@ impl AnyController {
     pub(crate) fn new(config: &Config, step: u32) -> Self {
         let max = config.window_bytes;
         match config.congestion {
-            crate::Congestion::Fixed => Self::Fixed(Fixed { window: max }),
-            crate::Congestion::Aimd => Self::Aimd(Aimd {
+            Congestion::Fixed => Self::Fixed(Fixed { window: max }),
+            Congestion::Aimd => Self::Aimd(Aimd {
                 window: max.min(16 * step),
                 max,
                 step,
                 slow_start: true,
             }),
-            crate::Congestion::Delay => Self::Delay(Delay {
+            Congestion::Delay => Self::Delay(Delay {
                 window: max.min((512 << 10).max(4 * step)),
                 max,
                 step,
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn aimd_halves_on_loss_and_starts_anew_after_time_out() {
         let config = Config {
-            congestion: crate::Congestion::Aimd,
+            congestion: Congestion::Aimd,
             ..Config::default()
         };
         let mut c = AnyController::new(&config, 1_400);

@@ -2,12 +2,7 @@
 
 use core::net::SocketAddr;
 
-use super::{
-    Origin, PeerId, Sink, Verdict,
-    endpoint::{Control, Endpoint},
-    peer::PACKET_COST,
-    timers::Timer,
-};
+use super::{Origin, PeerId, Sink, Verdict, control::Control, endpoint::Endpoint, peer::PACKET_COST, timers::Timer};
 use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
@@ -39,12 +34,7 @@ impl Endpoint {
 
     /// Takes in one packet. An error is why it is dropped; `Ok` also stands for drops that are counted already.
     #[inline]
-    fn handle_packet<S: Sink>(
-        &mut self,
-        source: SocketAddr,
-        octets: &[u8],
-        sink: &mut S,
-    ) -> Result<(), DropReason> {
+    fn handle_packet<S: Sink>(&mut self, source: SocketAddr, octets: &[u8], sink: &mut S) -> Result<(), DropReason> {
         let packet = Packet::new_checked(octets).map_err(|_: wire::Error| DropReason::Malformed)?;
         let flags = packet.flags();
         if flags.contains(Flags::CHECKSUM) {
@@ -66,8 +56,7 @@ impl Endpoint {
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        if (!p.confirmed || p.remote_token == 0) && !self.confirm(peer, &packet, base.session != 0)
-        {
+        if (!p.confirmed || p.remote_token == 0) && !self.confirm(peer, &packet, base.session != 0) {
             return Ok(());
         }
         let active_now = self.active_now();
@@ -76,9 +65,7 @@ impl Endpoint {
             self.handle_credit(peer, &packet);
         }
         match base.kind {
-            Kind::Data | Kind::Goodbye | Kind::Ack => {
-                self.handle_flow(peer, source, &packet, &base, flags, sink)
-            }
+            Kind::Data | Kind::Goodbye | Kind::Ack => self.handle_flow(peer, source, &packet, &base, flags, sink),
             Kind::Probe => {
                 self.push_control(Control::ProbeAck {
                     peer,
@@ -109,14 +96,8 @@ impl Endpoint {
     fn handle_probe_answer(&mut self, peer: u32, number: u32) -> Result<(), DropReason> {
         let flow = self.find_flow(peer, 0).ok_or(DropReason::Unsolicited)?;
         let index = self.flows[flow as usize].active;
-        let active = self
-            .actives
-            .get_mut(index as usize)
-            .ok_or(DropReason::Unsolicited)?;
-        let (size, step) = active
-            .probe
-            .on_answer(number)
-            .ok_or(DropReason::Unsolicited)?;
+        let active = self.actives.get_mut(index as usize).ok_or(DropReason::Unsolicited)?;
+        let (size, step) = active.probe.on_answer(number).ok_or(DropReason::Unsolicited)?;
         active.deadlines.stop(Timer::Mtu);
         self.peers[peer as usize].mtu = size;
         self.on_mtu_step(index, step);
@@ -199,11 +180,7 @@ impl Endpoint {
         let cost = len + PACKET_COST;
         if base.kind == Kind::Data {
             let p = &self.peers[peer as usize];
-            if p.cost_received
-                .wrapping_add(cost)
-                .wrapping_sub(p.limit_told) as i32
-                > 0
-            {
+            if p.cost_received.wrapping_add(cost).wrapping_sub(p.limit_told) as i32 > 0 {
                 let told = p.cost_released.wrapping_add(self.config.unexpected_bytes);
                 if p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
                     return Err(DropReason::BeyondCredit);
@@ -242,22 +219,15 @@ impl Endpoint {
 
     /// Notes that a new packet has arrived, and when it is to be acknowledged.
     #[inline]
-    fn note_arrival(
-        &mut self,
-        index: u32,
-        base: &Base,
-        flags: Flags,
-        len: u32,
-        packet: &Packet<&[u8]>,
-    ) {
+    fn note_arrival(&mut self, index: u32, base: &Base, flags: Flags, len: u32, packet: &Packet<&[u8]>) {
         let now = self.now;
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;
-        if let Some(stamp) = packet.timestamp() {
-            if stamp.value != 0 {
-                (receive.stamp, receive.stamp_at) = (stamp.value, now);
-            }
+        if let Some(stamp) = packet.timestamp()
+            && stamp.value != 0
+        {
+            (receive.stamp, receive.stamp_at) = (stamp.value, now);
         }
         let next = base.sequence.plus(1);
         let had_gap = receive.has_gap(state.expected);
@@ -277,10 +247,7 @@ impl Endpoint {
         }
         receive.unacked_bytes += len;
         receive.unacked_packets += 1;
-        let window = self
-            .config
-            .window_bytes
-            .min((self.limits.receive_buffer / 2) as u32);
+        let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
         let at_once = flags.contains(Flags::ACK_REQUEST)
             || had_gap
             || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
@@ -301,10 +268,7 @@ impl Endpoint {
         if had_gap && !active.receive.has_gap(expected) {
             active.deadlines.stop(Timer::Nack);
             active.receive.nacked = None;
-        } else if had_gap
-            && active.receive.nacked != Some(expected)
-            && !active.deadlines.is_set(Timer::Nack)
-        {
+        } else if had_gap && active.receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
             self.await_gap(index);
         }
     }
@@ -334,9 +298,7 @@ impl Endpoint {
         if self.times.reordering == 0 {
             self.ask_for_gap(index);
         } else if !active.deadlines.is_set(Timer::Nack) {
-            active
-                .deadlines
-                .set(Timer::Nack, self.now + self.times.reordering);
+            active.deadlines.set(Timer::Nack, self.now + self.times.reordering);
             self.reschedule(index);
         }
     }

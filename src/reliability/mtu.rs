@@ -50,6 +50,14 @@ impl Search {
         }
     }
 
+    /// Nothing larger than `most` can be sent any more: a search that goes beyond begins again below.
+    pub(crate) fn limit(&mut self, most: u16) -> Option<Step> {
+        if !self.running() || self.high <= most {
+            return None;
+        }
+        Some(self.start(self.low.min(most), most))
+    }
+
     fn finish(&mut self) -> Step {
         self.size = 0;
         self.due = false;

@@ -1,10 +1,11 @@
 //! The sending side's view of acknowledgements: what has arrived, what is lost, how long a round trip takes.
 
 use super::{
+    Event, PeerId,
     congestion::{Acked, Controller},
     endpoint::Endpoint,
     flow::Form,
-    source::NONE,
+    source::{Freed, NONE},
     timers::{NEVER, Timer},
 };
 use crate::{
@@ -19,13 +20,7 @@ const DUPLICATE_THRESHOLD: u32 = 3;
 impl Endpoint {
     /// Takes in the acknowledgement that every packet carries. `false`: it is impossible, and the packet with it.
     #[inline]
-    pub(super) fn handle_ack(
-        &mut self,
-        flow: u32,
-        packet: &Packet<&[u8]>,
-        ack: Seq,
-        flags: Flags,
-    ) -> bool {
+    pub(super) fn handle_ack(&mut self, flow: u32, packet: &Packet<&[u8]>, ack: Seq, flags: Flags) -> bool {
         let state = &self.flows[flow as usize];
         if state.active == NONE || self.actives[state.active as usize].send.una == state.send_next {
             return !ack.after(state.send_next);
@@ -39,8 +34,7 @@ impl Endpoint {
             return true;
         }
         let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
-        let was_limited = send.bytes_in_flight
-            + 2 * u32::from(u16::MAX).min(send.bytes_in_flight / 4 + 1_472)
+        let was_limited = send.bytes_in_flight + 2 * u32::from(u16::MAX).min(send.bytes_in_flight / 4 + 1_472)
             >= send.congestion.window()
             || !send.queue.is_empty();
         let (mut bytes, newest) = self.release_up_to(index, ack);
@@ -101,7 +95,7 @@ impl Endpoint {
     }
 
     /// The packet has arrived: it is not in flight or lost any more, and needs its source no more. Tells whether
-    /// copied memory became free.
+    /// there is more room in the send queue.
     #[inline]
     fn deliver_record(&mut self, index: u32, seq: Seq) -> bool {
         let send = &mut self.actives[index as usize].send;
@@ -123,17 +117,23 @@ impl Endpoint {
         if copied {
             send.copied_bytes -= u32::from(record.len);
         }
-        let freed = self.sources.release(record.source);
-        self.on_freed(freed);
+        if let Freed::Shared(_, Some(token)) = self.sources.release(record.source) {
+            let active = &mut self.actives[index as usize];
+            active.send.shared_messages -= 1;
+            let peer = self.flows[active.flow as usize].peer;
+            self.events.push_back(Event::Sent {
+                peer: PeerId(peer),
+                token,
+            });
+            return true;
+        }
         copied
     }
 
     fn note_writable(&mut self, index: u32) {
         let active = &self.actives[index as usize];
         let peer = self.flows[active.flow as usize].peer;
-        if self.peers[peer as usize].blocked
-            && active.send.copied_bytes <= self.config.send_queue_bytes / 2
-        {
+        if self.peers[peer as usize].blocked && active.send.copied_bytes <= self.config.send_queue_bytes / 2 {
             self.tell_writable(peer);
         }
     }
@@ -208,9 +208,7 @@ impl Endpoint {
         active.deadlines.stop(Timer::Rto);
         if send.una != flow.send_next {
             let timeout = self.rto(index);
-            self.actives[index as usize]
-                .deadlines
-                .set(Timer::Rto, now + timeout);
+            self.actives[index as usize].deadlines.set(Timer::Rto, now + timeout);
         }
     }
 
@@ -309,14 +307,10 @@ impl Endpoint {
         let flow = active.flow;
         let send = &active.send;
         if send.una == self.flows[flow as usize].send_next {
-            if self.peers[self.flows[flow as usize].peer as usize].phase
-                == super::peer::Phase::Goodbye
+            if self.peers[self.flows[flow as usize].peer as usize].phase == super::peer::Phase::Goodbye
                 && send.queue.is_empty()
             {
-                self.end_session(
-                    self.flows[flow as usize].peer,
-                    crate::error::PeerError::Closed,
-                );
+                self.end_session(self.flows[flow as usize].peer, crate::error::PeerError::Closed);
                 return;
             }
             let deadlines = &mut self.actives[index as usize].deadlines;

@@ -47,16 +47,10 @@ mod tests {
         let mut rtt = Rtt::default();
         assert_eq!(rtt.timeout(10, 1, 0), 10);
         rtt.sample(80_000);
-        assert_eq!(
-            (rtt.smoothed, rtt.variance, rtt.min),
-            (80_000, 40_000, 80_000)
-        );
+        assert_eq!((rtt.smoothed, rtt.variance, rtt.min), (80_000, 40_000, 80_000));
         assert_eq!(rtt.timeout(10, 1, 5), 80_000 + 160_000 + 5);
         rtt.sample(40_000);
-        assert_eq!(
-            (rtt.smoothed, rtt.variance, rtt.min),
-            (75_000, 40_000, 40_000)
-        );
+        assert_eq!((rtt.smoothed, rtt.variance, rtt.min), (75_000, 40_000, 40_000));
     }
 
     #[test]

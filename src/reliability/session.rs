@@ -9,7 +9,8 @@ use core::net::SocketAddr;
 
 use super::{
     Event, PeerId,
-    endpoint::{Control, Endpoint, MAX_CONTROL},
+    control::{Control, MAX_CONTROL},
+    endpoint::Endpoint,
     flow::Queued,
     peer::{Candidate, Phase, index_of, successor},
     source::NONE,
@@ -23,14 +24,15 @@ impl Endpoint {
     /// The peer of a packet that carries a token; counts a drop and gives `None` if there is none.
     #[inline]
     pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr) -> Option<u32> {
-        if let Some(index) = index_of(token) {
-            if let Some(peer) = self.peers.get(index as usize) {
-                if peer.local_token == token {
-                    return Some(index);
-                }
-                if peer.candidate.is_some() && successor(peer.local_token) == token {
-                    return Some(self.admit_candidate(index));
-                }
+        if let Some(index) = index_of(token)
+            && let Some(peer) = self.peers.get(index as usize)
+        {
+            if peer.local_token == token {
+                return Some(index);
+            }
+            let challenged = peer.candidate.is_some() && peer.remote_token != 0;
+            if challenged && successor(peer.local_token) == token {
+                return Some(self.admit_candidate(index));
             }
         }
         self.count_drop(DropReason::UnknownSession);
@@ -52,6 +54,7 @@ impl Endpoint {
     fn begin_session(&mut self, peer: u32, open: &Open) {
         self.down.remove(&peer);
         let p = &mut self.peers[peer as usize];
+        p.candidate = None;
         if p.phase == Phase::Down {
             p.phase = Phase::New;
         }
@@ -75,15 +78,8 @@ impl Endpoint {
 
     /// The peer of a packet without a token, which must open a session.
     #[cold]
-    pub(super) fn open_session(
-        &mut self,
-        source: SocketAddr,
-        packet: &Packet<&[u8]>,
-    ) -> Option<u32> {
-        let Some(open) = packet
-            .open()
-            .filter(|open| open.token != 0 && open.epoch != 0)
-        else {
+    pub(super) fn open_session(&mut self, source: SocketAddr, packet: &Packet<&[u8]>) -> Option<u32> {
+        let Some(open) = packet.open().filter(|open| open.token != 0 && open.epoch != 0) else {
             self.count_drop(DropReason::UnknownSession);
             return None;
         };
@@ -136,7 +132,18 @@ impl Endpoint {
         let open = packet.open();
         let p = &mut self.peers[peer as usize];
         if p.remote_token == 0 {
-            let Some(open) = open.filter(|open| open.token != 0 && open.epoch != 0) else {
+            // The session may have ended between our challenge and its echo: then the echo is of the token that is
+            // now ours, and the candidate says the rest.
+            let candidate = p
+                .candidate
+                .as_ref()
+                .filter(|_| with_token)
+                .map(|candidate| candidate.open);
+            let open = open.filter(|open| open.token != 0 && open.epoch != 0);
+            let Some(open) = open.or(candidate) else {
+                let address = p.address;
+                self.count_drop(DropReason::UnknownSession);
+                self.answer_reset(address, 0, packet.session());
                 return false;
             };
             if p.remote_epoch == open.epoch {
@@ -232,7 +239,10 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         let session = p.session;
         let blocked = p.blocked;
+        // A challenge to a new incarnation has named the token that becomes ours now: it can still be echoed.
+        let candidate = p.candidate.take();
         p.reset(Phase::Down, mtu);
+        p.candidate = candidate;
         if error != PeerError::Closed {
             self.stats.peers_lost += 1;
         }
@@ -243,8 +253,7 @@ impl Endpoint {
             error,
         });
         if blocked {
-            self.events
-                .push_back(Event::Writable { peer: PeerId(peer) });
+            self.events.push_back(Event::Writable { peer: PeerId(peer) });
         }
     }
 
@@ -287,11 +296,7 @@ impl Endpoint {
         }
         if *count < self.config.resets_per_second {
             *count += 1;
-            self.push_control(Control::Reset {
-                to,
-                session,
-                quoted,
-            });
+            self.push_control(Control::Reset { to, session, quoted });
         }
     }
 

@@ -67,13 +67,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    fn insert(
-        &mut self,
-        data: Data,
-        whole: Whole,
-        token: Option<SendToken>,
-        flow: u32,
-    ) -> SourceId {
+    fn insert(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
         let source = Source {
             data,
             references: 1,
@@ -97,9 +91,7 @@ impl Sources {
         } else {
             (&mut self.small, SMALL)
         };
-        let block = pool
-            .pop()
-            .unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        let block = pool.pop().unwrap_or_else(|| vec![0; size].into_boxed_slice());
         self.insert(Data::Block(block), whole, None, NONE)
     }
 
@@ -107,13 +99,7 @@ impl Sources {
     pub(crate) const MAX_BLOCK: usize = LARGE;
 
     /// Shared memory with one reference.
-    pub(crate) fn shared(
-        &mut self,
-        data: Bytes,
-        whole: Whole,
-        token: Option<SendToken>,
-        flow: u32,
-    ) -> SourceId {
+    pub(crate) fn shared(&mut self, data: Bytes, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
         self.insert(Data::Shared(data), whole, token, flow)
     }
 

@@ -35,18 +35,12 @@ impl Sink for Got {
                 self.messages.push((n, record.data.to_vec()));
             }
         } else if let Some(fragment) = packet.fragment() {
-            let place = self
-                .partial
-                .iter()
-                .position(|(n, ..)| *n == number)
-                .unwrap_or_else(|| {
-                    self.partial
-                        .push((number, vec![0; fragment.total as usize], 0));
-                    self.partial.len() - 1
-                });
+            let place = self.partial.iter().position(|(n, ..)| *n == number).unwrap_or_else(|| {
+                self.partial.push((number, vec![0; fragment.total as usize], 0));
+                self.partial.len() - 1
+            });
             let (_, data, have) = &mut self.partial[place];
-            data[fragment.offset as usize..][..packet.payload().len()]
-                .copy_from_slice(packet.payload());
+            data[fragment.offset as usize..][..packet.payload().len()].copy_from_slice(packet.payload());
             *have += packet.payload().len();
             if *have == data.len() {
                 let (n, data, _) = self.partial.remove(place);
@@ -103,8 +97,7 @@ impl Pair {
                     for datagram in bytes.chunks(burst.segment_size()) {
                         self.datagrams += 1;
                         if self.datagrams % self.drop_every != 0 {
-                            self.wire
-                                .push_back((1 - n, datagram.to_vec(), datagram.len()));
+                            self.wire.push_back((1 - n, datagram.to_vec(), datagram.len()));
                         }
                     }
                 }
@@ -113,19 +106,10 @@ impl Pair {
                 self.now += 1_000;
                 let from = self.ends[1 - to].1;
                 let end = &mut self.ends[to];
-                end.0.handle_datagrams(
-                    Instant::from_nanos(self.now),
-                    from,
-                    &mut bytes,
-                    stride,
-                    &mut end.2,
-                );
+                end.0
+                    .handle_datagrams(Instant::from_nanos(self.now), from, &mut bytes, stride, &mut end.2);
             } else {
-                let next = self
-                    .ends
-                    .iter()
-                    .filter_map(|end| end.0.poll_timeout())
-                    .min();
+                let next = self.ends.iter().filter_map(|end| end.0.poll_timeout()).min();
                 let Some(next) = next else { return };
                 self.now = self.now.max(next.as_nanos());
                 for end in &mut self.ends {
@@ -150,17 +134,12 @@ impl Pair {
             immediate: None,
         };
         let now = Instant::from_nanos(self.now);
-        self.ends[from]
-            .0
-            .send(now, peer, 0, &message, payload)
-            .unwrap();
+        self.ends[from].0.send(now, peer, 0, &message, payload).unwrap();
     }
 }
 
 fn data(n: u32, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i as u32).wrapping_mul(n + 7) as u8)
-        .collect()
+    (0..len).map(|i| (i as u32).wrapping_mul(n + 7) as u8).collect()
 }
 
 fn exchange(config: &Config, drop_every: usize) -> Pair {

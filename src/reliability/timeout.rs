@@ -46,9 +46,7 @@ impl Endpoint {
 
     fn expire(&mut self, index: u32) {
         let now = self.now;
-        let due = |endpoint: &mut Self, timer: Timer| {
-            endpoint.actives[index as usize].deadlines.take(timer, now)
-        };
+        let due = |endpoint: &mut Self, timer: Timer| endpoint.actives[index as usize].deadlines.take(timer, now);
         if due(self, Timer::Ack) {
             self.actives[index as usize].receive.ack_now = true;
             self.mark_ready(index);
@@ -100,9 +98,7 @@ impl Endpoint {
         let timeout = self.rto(index);
         let active = &mut self.actives[index as usize];
         if next > active_now {
-            active
-                .deadlines
-                .set(Timer::Keepalive, self.now + (next - active_now));
+            active.deadlines.set(Timer::Keepalive, self.now + (next - active_now));
             return;
         }
         // Silent for long: ask, and go on asking until there is an answer or the peer is dead.
@@ -111,9 +107,7 @@ impl Endpoint {
             active.send.waiting_since = active_now;
             active.deadlines.set(Timer::Persist, self.now + timeout);
         }
-        active
-            .deadlines
-            .set(Timer::Keepalive, self.now + self.times.keepalive);
+        active.deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
         self.mark_ready(index);
     }
 
@@ -193,11 +187,7 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let peer = self.flows[active.flow as usize].peer;
         let p = &self.peers[peer as usize];
-        let limit = if p.confirmed {
-            self.times.death
-        } else {
-            self.times.open
-        };
+        let limit = if p.confirmed { self.times.death } else { self.times.open };
         let silence = self
             .active_now()
             .saturating_sub(p.last_heard.max(active.send.waiting_since));
@@ -248,9 +238,7 @@ impl Endpoint {
         if low > target {
             p.mtu = target;
         }
-        let step = self.actives[index as usize]
-            .probe
-            .start(low.min(target), target);
+        let step = self.actives[index as usize].probe.start(low.min(target), target);
         self.on_mtu_step(index, step);
     }
 

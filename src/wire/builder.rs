@@ -3,8 +3,7 @@
 use zerocopy::IntoBytes;
 
 use super::header::{
-    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp,
-    VERSION,
+    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp, VERSION,
 };
 
 /// Writes one header front to back into a buffer: the base, then extensions in their fixed order, then
@@ -39,10 +38,7 @@ impl<'a> Builder<'a> {
     /// Sets flags that announce no extension: [`Flags::BUNDLE`], [`Flags::ACK_REQUEST`], [`Flags::NACK`].
     #[inline]
     pub fn set(&mut self, flags: Flags) -> &mut Self {
-        debug_assert!(
-            Flags::MARKS.contains(flags),
-            "extension flags are set by their writers"
-        );
+        debug_assert!(Flags::MARKS.contains(flags), "extension flags are set by their writers");
         self.flags |= flags;
         self
     }

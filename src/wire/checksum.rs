@@ -59,8 +59,7 @@ use append_by_table as append;
 /// Sixteen octets a step, from tables of 16 KiB.
 #[cfg(any(test, not(feature = "std")))]
 fn append_by_table(crc: u32, octets: &[u8]) -> u32 {
-    static TABLES: crc::Crc<u32, crc::Table<16>> =
-        crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
+    static TABLES: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
     // The digest starts from a register that is neither reflected nor inverted.
     let mut digest = TABLES.digest_with_initial((!crc).reverse_bits());
     digest.update(octets);
@@ -168,11 +167,7 @@ mod tests {
             let (head, tail) = octets.split_at(len * 3 / 7);
             let expected = append_by_bit(0, octets);
             assert_eq!(append(append(0, head), tail), expected, "{len}");
-            assert_eq!(
-                append_by_table(append_by_table(0, head), tail),
-                expected,
-                "{len}"
-            );
+            assert_eq!(append_by_table(append_by_table(0, head), tail), expected, "{len}");
         }
     }
 }

@@ -13,8 +13,7 @@ pub const VERSION: u8 = 1;
 /// Octets of the base header, which every packet begins with.
 pub const BASE_LEN: usize = 32;
 /// Octets of the longest header: the base and every extension, the largest selective acknowledgement included.
-pub const MAX_HEADER_LEN: usize =
-    BASE_LEN + 8 + 8 + 8 + 16 + 8 + 8 + 8 + 32 + 8 + 8 * MAX_SACK_WORDS;
+pub const MAX_HEADER_LEN: usize = BASE_LEN + 8 + 8 + 8 + 16 + 8 + 8 + 8 + 32 + 8 + 8 * MAX_SACK_WORDS;
 /// Most 64-bit words of a selective-acknowledgement bitmap: it covers this × 64 packets.
 pub const MAX_SACK_WORDS: usize = 16;
 /// Destination processor "whoever listens here", for who knows an address and no number yet.

@@ -233,8 +233,8 @@ mod value;
 
 pub use builder::Builder;
 pub use header::{
-    ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS,
-    Open, Placement, Timestamp, VERSION,
+    ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open, Placement,
+    Timestamp, VERSION,
 };
 pub use packet::{Error, Packet};
 pub use record::{RECORD_LEN, Record, Records};

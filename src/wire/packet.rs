@@ -5,8 +5,7 @@ use zerocopy::FromBytes;
 use super::{
     Seq,
     header::{
-        BASE_LEN, Base, Credit, Flags, Fragment, Kind, MAX_SACK_WORDS, Open, Placement, RawBase,
-        Timestamp, VERSION,
+        BASE_LEN, Base, Credit, Flags, Fragment, Kind, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp, VERSION,
     },
     record::Records,
 };
@@ -58,15 +57,10 @@ impl core::fmt::Display for Error {
             Self::Flags(bits) => write!(f, "unknown flags {bits:#06x}"),
             Self::Reserved => f.write_str("reserved octets are not zero"),
             Self::Trailing { excess } => write!(f, "{excess} octets after the payload"),
-            Self::SackWords(n) => write!(
-                f,
-                "acknowledgement bitmap of {n} words (1 to {MAX_SACK_WORDS})"
-            ),
+            Self::SackWords(n) => write!(f, "acknowledgement bitmap of {n} words (1 to {MAX_SACK_WORDS})"),
             Self::Fragment => f.write_str("fragment does not lie inside its message"),
             Self::Bundle => f.write_str("records do not fill the bundle"),
-            Self::Unexpected => {
-                f.write_str("payload or extension that this kind of packet can not carry")
-            }
+            Self::Unexpected => f.write_str("payload or extension that this kind of packet can not carry"),
             Self::Checksum => f.write_str("checksum does not match"),
         }
     }
@@ -119,10 +113,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         let octets = self.buffer.as_ref();
         let have = octets.len();
         if have < BASE_LEN {
-            return Err(Error::Truncated {
-                need: BASE_LEN,
-                have,
-            });
+            return Err(Error::Truncated { need: BASE_LEN, have });
         }
         let raw = self.raw();
         if raw.version_kind >> 4 != VERSION {
@@ -150,9 +141,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             return Err(Error::Truncated { need, have });
         }
         if have > need {
-            return Err(Error::Trailing {
-                excess: have - need,
-            });
+            return Err(Error::Trailing { excess: have - need });
         }
         self.check_meaning(kind, flags, payload_len)
     }
@@ -196,8 +185,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     fn check_data(&self, flags: Flags, payload_len: usize) -> Result<(), Error> {
         if let Some(fragment) = self.fragment() {
             let end = u64::from(fragment.offset) + payload_len as u64;
-            if end > u64::from(fragment.total) || payload_len == 0 || flags.contains(Flags::BUNDLE)
-            {
+            if end > u64::from(fragment.total) || payload_len == 0 || flags.contains(Flags::BUNDLE) {
                 return Err(Error::Fragment);
             }
         }
@@ -335,8 +323,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[must_use]
     #[inline]
     pub fn credit(&self) -> Option<Credit> {
-        self.pair(Flags::CREDIT)
-            .map(|(limit, window)| Credit { limit, window })
+        self.pair(Flags::CREDIT).map(|(limit, window)| Credit { limit, window })
     }
 
     /// The checksum field as it stands.
@@ -362,9 +349,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             return None;
         }
         let octets: [u8; 32] = self.field(Flags::OPEN);
-        let word = |at: usize| {
-            u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
-        };
+        let word = |at: usize| u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
         let half = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
         Some(Open {
             epoch: u64::from(word(0)) << 32 | u64::from(word(4)),

@@ -33,12 +33,7 @@ impl fmt::Display for Pretty<'_> {
             Ok(packet) => packet,
             Err(error) => return write!(f, "malformed, {} octets: {error}", self.0.len()),
         };
-        write!(
-            f,
-            "{} len {}",
-            Header::parse(&packet),
-            packet.payload().len()
-        )?;
+        write!(f, "{} len {}", Header::parse(&packet), packet.payload().len())?;
         for (i, record) in packet.records().enumerate() {
             f.write_str(if i == 0 { " records " } else { "," })?;
             if i == RECORDS_SHOWN {

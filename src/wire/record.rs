@@ -37,8 +37,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn emit_header(buffer: &mut [u8], match_bits: Option<u64>, len: u16) -> usize {
         buffer[..2].copy_from_slice(&len.to_be_bytes());
-        buffer[2..4]
-            .copy_from_slice(&(if match_bits.is_some() { HAS_MATCH } else { 0 }).to_be_bytes());
+        buffer[2..4].copy_from_slice(&(if match_bits.is_some() { HAS_MATCH } else { 0 }).to_be_bytes());
         let Some(bits) = match_bits else {
             return RECORD_LEN;
         };

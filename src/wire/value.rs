@@ -4,10 +4,7 @@ use core::{fmt, ops::Deref};
 
 use super::{
     Builder, Packet,
-    header::{
-        ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement,
-        Timestamp,
-    },
+    header::{ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, Timestamp},
 };
 
 /// The words of a selective acknowledgement, see [`Builder::sack`]; none means that the packet has no such extension.

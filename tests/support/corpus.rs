@@ -5,8 +5,7 @@
 
 use std::{fs, path::PathBuf, sync::LazyLock};
 
-static FOLDER: LazyLock<Option<PathBuf>> =
-    LazyLock::new(|| std::env::var_os("HIKYAKU_FUZZ_CORPUS").map(PathBuf::from));
+static FOLDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| std::env::var_os("HIKYAKU_FUZZ_CORPUS").map(PathBuf::from));
 
 /// Fuzz targets whose input is a datagram.
 const TARGETS: [&str; 2] = ["header", "packet"];
@@ -17,11 +16,9 @@ pub(crate) fn keep(octets: &[u8]) {
         return;
     };
     // FNV-1a.
-    let hash = octets
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &octet| {
-            (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3)
-        });
+    let hash = octets.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &octet| {
+        (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3)
+    });
     for target in TARGETS {
         let folder = folder.join(target);
         fs::create_dir_all(&folder).unwrap();

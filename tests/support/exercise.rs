@@ -1,8 +1,6 @@
 //! What must hold for any octets. The fuzz targets are these functions too.
 
-use hikyaku::wire::{
-    Error, Header, MAX_HEADER_LEN, Packet, Record, Records, checksum, pretty::Pretty,
-};
+use hikyaku::wire::{Error, Header, MAX_HEADER_LEN, Packet, Record, Records, checksum, pretty::Pretty};
 
 /// Octets that are a packet say the same when they are read and written again.
 pub(crate) fn header(octets: &[u8]) {

@@ -39,11 +39,7 @@ impl Bulk {
         if datagrams > 1 || self.run > 1 {
             self.score = (self.score + 1).min(MOST);
         }
-        if self.score >= ON {
-            Advice::On
-        } else {
-            Advice::Keep
-        }
+        if self.score >= ON { Advice::On } else { Advice::Keep }
     }
 
     /// A call found nothing, or the caller slept.
@@ -55,11 +51,7 @@ impl Bulk {
             return Advice::Keep;
         }
         self.score = self.score.saturating_sub(1);
-        if self.score == 0 {
-            Advice::Off
-        } else {
-            Advice::Keep
-        }
+        if self.score == 0 { Advice::Off } else { Advice::Keep }
     }
 
     /// Another call will probably find something.

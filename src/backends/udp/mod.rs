@@ -174,29 +174,18 @@ impl UdpBackend {
         self.stats.transmit_calls += 1;
         let sent = match transmit.slices {
             [one] if segment.is_none() => sys::send_to(fd, to, one)?,
-            slices if segment.is_some() && slices.len() <= MAX_SLICES => {
-                sys::send_gather(fd, to, slices, segment)?
-            }
-            slices if transmit.len > COPY && slices.len() <= MAX_SLICES => {
-                sys::send_gather(fd, to, slices, None)?
-            }
+            slices if segment.is_some() && slices.len() <= MAX_SLICES => sys::send_gather(fd, to, slices, segment)?,
+            slices if transmit.len > COPY && slices.len() <= MAX_SLICES => sys::send_gather(fd, to, slices, None)?,
             slices => {
                 self.scratch.clear();
-                slices
-                    .iter()
-                    .for_each(|slice| self.scratch.extend_from_slice(slice));
+                slices.iter().for_each(|slice| self.scratch.extend_from_slice(slice));
                 match segment {
                     None => sys::send_to(fd, to, &self.scratch)?,
-                    segment => {
-                        sys::send_gather(fd, to, &[io::IoSlice::new(&self.scratch)], segment)?
-                    }
+                    segment => sys::send_gather(fd, to, &[io::IoSlice::new(&self.scratch)], segment)?,
                 }
             }
         };
-        debug_assert_eq!(
-            sent, transmit.len,
-            "a transmit's length is the sum of its slices"
-        );
+        debug_assert_eq!(sent, transmit.len, "a transmit's length is the sum of its slices");
         self.stats.datagrams_sent += transmit.segments() as u64;
         self.stats.bytes_sent += sent as u64;
         Ok(())
@@ -239,18 +228,13 @@ impl UdpBackend {
     /// Empties the error queues, remembering who is unreachable. Was there anything?
     fn drain_errors(&mut self) -> bool {
         let mut any = false;
-        for socket in [Some(&self.socket), self.sender.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for socket in [Some(&self.socket), self.sender.as_ref()].into_iter().flatten() {
             for _ in 0..MAX_USELESS {
                 let Ok(error) = sys::receive_error(socket.fd()) else {
                     break;
                 };
                 any = true;
-                let refused = error
-                    .destination
-                    .filter(|_| error.errno == libc::ECONNREFUSED);
+                let refused = error.destination.filter(|_| error.errno == libc::ECONNREFUSED);
                 if let Some(peer) = refused.filter(|peer| !self.unreachable.contains(peer)) {
                     if self.unreachable.len() == MAX_UNREACHABLE {
                         self.unreachable.pop_front();
@@ -265,10 +249,7 @@ impl UdpBackend {
     /// Sends a burst datagram by datagram.
     fn send_one_by_one(&mut self, transmit: &Transmit<'_>) -> Result<(), (io::Error, Failure)> {
         let mut burst = Vec::with_capacity(transmit.len);
-        transmit
-            .slices
-            .iter()
-            .for_each(|slice| burst.extend_from_slice(slice));
+        transmit.slices.iter().for_each(|slice| burst.extend_from_slice(slice));
         for (index, datagram) in burst.chunks(transmit.segment_size).enumerate() {
             let slices = [io::IoSlice::new(datagram)];
             let lone = Transmit {
@@ -393,10 +374,7 @@ impl Backend for UdpBackend {
             self.max_batch()
         };
         let family_fits = transmit.destination.is_ipv4() == self.socket.local().is_ipv4();
-        if transmit.segment_size.min(transmit.len) > limit
-            || transmit.segment_size == 0
-            || !family_fits
-        {
+        if transmit.segment_size.min(transmit.len) > limit || transmit.segment_size == 0 || !family_fits {
             self.stats.dropped += 1;
             return Ok(Sent::Dropped);
         }
@@ -501,5 +479,48 @@ impl std::fmt::Debug for UdpBackend {
         f.debug_struct("UdpBackend")
             .field("local", &self.socket.local())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::*;
+
+    #[test]
+    fn refused_segmentation_is_made_up_for_and_remembered() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (mut a, mut b) = (UdpBackend::bind(any).unwrap(), UdpBackend::bind(any).unwrap());
+        if a.max_segments == 1 {
+            eprintln!("skipped: no segmentation offload on this machine");
+            return;
+        }
+        // The kernel refuses to segment what shall carry no checksum.
+        sys::set_option(a.socket.fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        let data: Vec<u8> = (0..=255).collect();
+        let slices = [IoSlice::new(&data[..7]), IoSlice::new(&data[7..])];
+        let transmit = Transmit {
+            destination: b.local_addr(),
+            segment_size: 100,
+            len: 256,
+            slices: &slices,
+            dont_fragment: true,
+            token: 0,
+        };
+        for _ in 0..2 {
+            assert_eq!(a.transmit(Instant::ZERO, &transmit).unwrap(), Sent::All);
+            let mut got = Vec::new();
+            while got.len() < 3 {
+                b.wait(None).unwrap();
+                for index in 0..b.receive(Instant::ZERO, 8).unwrap() {
+                    let received = b.received(index);
+                    got.extend(received.data.chunks(received.stride).map(<[u8]>::to_vec));
+                }
+            }
+            assert_eq!(got, data.chunks(100).collect::<Vec<_>>());
+            assert_eq!(a.capabilities().max_segments, 1);
+        }
+        assert_eq!(a.stats().segmentation_refused, 1);
     }
 }

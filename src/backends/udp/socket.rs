@@ -166,8 +166,7 @@ impl UdpSocket {
 
 fn set_buffer(fd: BorrowedFd<'_>, force: i32, polite: i32, size: usize) -> io::Result<()> {
     let size = size.clamp(1, 1 << 30) as libc::c_int;
-    sys::set_option(fd, libc::SOL_SOCKET, force, size)
-        .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, polite, size))
+    sys::set_option(fd, libc::SOL_SOCKET, force, size).or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, polite, size))
 }
 
 /// MTU of the interface that owns `ip`; for a wildcard the smallest of those that lead out.
@@ -195,12 +194,8 @@ fn interface_mtu(fd: BorrowedFd<'_>, ip: IpAddr) -> Option<usize> {
 
 fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {
     match (a, b, mask) {
-        (IpAddr::V4(a), IpAddr::V4(b), IpAddr::V4(mask)) => {
-            (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b), IpAddr::V6(mask)) => {
-            (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0
-        }
+        (IpAddr::V4(a), IpAddr::V4(b), IpAddr::V4(mask)) => (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0,
+        (IpAddr::V6(a), IpAddr::V6(b), IpAddr::V6(mask)) => (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0,
         _ => false,
     }
 }
@@ -212,23 +207,14 @@ mod tests {
     #[test]
     fn networks() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert!(same_network(
-            ip("127.0.0.1"),
-            ip("127.3.2.1"),
-            ip("255.0.0.0")
-        ));
-        assert!(!same_network(
-            ip("127.0.0.1"),
-            ip("128.0.0.1"),
-            ip("255.0.0.0")
-        ));
+        assert!(same_network(ip("127.0.0.1"), ip("127.3.2.1"), ip("255.0.0.0")));
+        assert!(!same_network(ip("127.0.0.1"), ip("128.0.0.1"), ip("255.0.0.0")));
         assert!(!same_network(ip("::1"), ip("127.0.0.1"), ip("255.0.0.0")));
     }
 
     #[test]
     fn any_loopback_address_has_the_loopback_interface() {
-        let socket =
-            UdpSocket::bind("127.0.0.2:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let socket = UdpSocket::bind("127.0.0.2:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let lo = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         assert_eq!(socket.interface_payload(), lo.interface_payload());
     }

@@ -88,10 +88,7 @@ impl RawAddr {
                 libc::AF_INET6 => {
                     let ip = Ipv6Addr::from(self.v6.sin6_addr.s6_addr);
                     let port = u16::from_be(self.v6.sin6_port);
-                    Some(
-                        SocketAddrV6::new(ip, port, self.v6.sin6_flowinfo, self.v6.sin6_scope_id)
-                            .into(),
-                    )
+                    Some(SocketAddrV6::new(ip, port, self.v6.sin6_flowinfo, self.v6.sin6_scope_id).into())
                 }
                 _ => None,
             }
@@ -149,9 +146,7 @@ pub(super) fn send_gather(
             (*header).cmsg_level = libc::SOL_UDP;
             (*header).cmsg_type = libc::UDP_SEGMENT;
             (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
-            libc::CMSG_DATA(header)
-                .cast::<u16>()
-                .write_unaligned(segment);
+            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
         }
     }
     // SAFETY: everything `message` points to outlives the call, and sendmsg only reads it.
@@ -159,11 +154,7 @@ pub(super) fn send_gather(
 }
 
 /// Receives one datagram. The cheapest call there is; not for sockets on which `UDP_GRO` is on.
-pub(super) fn receive_from(
-    fd: BorrowedFd<'_>,
-    buffer: &mut [u8],
-    from: &mut RawAddr,
-) -> io::Result<usize> {
+pub(super) fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8], from: &mut RawAddr) -> io::Result<usize> {
     let mut len = size_of::<RawAddr>() as socklen_t;
     // SAFETY: `buffer` and `from` may be written for their lengths during the call; any octets make a `RawAddr`.
     check(unsafe {
@@ -262,14 +253,8 @@ fn receive_message(
         let mut header = libc::CMSG_FIRSTHDR(&message);
         while let Some(found) = header.as_ref() {
             let data = libc::CMSG_DATA(found);
-            let len = found
-                .cmsg_len
-                .saturating_sub(data.offset_from(header.cast()) as usize);
-            control_message(
-                found.cmsg_level,
-                found.cmsg_type,
-                std::slice::from_raw_parts(data, len),
-            );
+            let len = found.cmsg_len.saturating_sub(data.offset_from(header.cast()) as usize);
+            control_message(found.cmsg_level, found.cmsg_type, std::slice::from_raw_parts(data, len));
             header = libc::CMSG_NXTHDR(&message, header);
         }
     }
@@ -323,23 +308,10 @@ pub(super) fn poll(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<
 }
 
 /// Sets an integer option.
-pub(super) fn set_option(
-    fd: BorrowedFd<'_>,
-    level: c_int,
-    name: c_int,
-    value: c_int,
-) -> io::Result<()> {
+pub(super) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let len = size_of::<c_int>() as socklen_t;
     // SAFETY: `value` is valid for `len` octets during the call.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(&value).cast(),
-            len,
-        )
-    };
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), len) };
     check(result as isize).map(drop)
 }
 
@@ -430,11 +402,7 @@ fn mtu_of(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<usize> {
     // SAFETY: all octets zero is an `ifreq`.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     let room = request.ifr_name.len() - 1;
-    for (to, &from) in request
-        .ifr_name
-        .iter_mut()
-        .zip(name.to_bytes().iter().take(room))
-    {
+    for (to, &from) in request.ifr_name.iter_mut().zip(name.to_bytes().iter().take(room)) {
         *to = from as libc::c_char;
     }
     // SAFETY: SIOCGIFMTU reads the name, which ends with a zero, and writes the MTU into the union.
@@ -450,12 +418,7 @@ mod tests {
 
     #[test]
     fn addresses_round_trip() {
-        for text in [
-            "127.0.0.1:1",
-            "255.254.253.252:65535",
-            "[::1]:4791",
-            "[fe80::1:2%7]:9",
-        ] {
+        for text in ["127.0.0.1:1", "255.254.253.252:65535", "[::1]:4791", "[fe80::1:2%7]:9"] {
             let addr: SocketAddr = text.parse().unwrap();
             assert_eq!(RawAddr::new(addr).get(), Some(addr));
         }
