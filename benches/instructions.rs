@@ -9,7 +9,10 @@
 
 use std::hint::black_box;
 
-use hikyaku::time::Instant;
+use hikyaku::{Config, Congestion, reliability::Payload, time::Instant};
+
+mod support;
+use support::Pair;
 
 /// Work that is prepared and not yet done.
 type Work = Box<dyn FnMut() -> u64>;
@@ -17,7 +20,29 @@ type Work = Box<dyn FnMut() -> u64>;
 /// Name, and what prepares it.
 type Case = (&'static str, fn() -> Work);
 
-const CASES: &[Case] = &[("time_arithmetic_x1000", time_arithmetic)];
+const CASES: &[Case] = &[
+    ("time_arithmetic_x1000", time_arithmetic),
+    ("core_1k_by_reference_x1600", || core(&Pair::shared(1_024), 8_972)),
+    ("core_1k_copied_x1600", || core(&Payload::Copy(&[3; 1_024]), 8_972)),
+    ("core_64b_bundled_x1600", || core(&Payload::Copy(&[3; 64]), 8_972)),
+    ("core_64k_fragmented_x1600", || core(&Pair::shared(65_536), 1_472)),
+];
+
+/// Messages one way in windows of 16, both ends and the acknowledgements included.
+fn core(payload: &Payload<'static>, max_datagram: usize) -> Work {
+    let config = Config {
+        congestion: Congestion::Fixed,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(&config, max_datagram);
+    let payload = payload.clone();
+    Box::new(move || {
+        for _ in 0..100 {
+            pair.exchange(&payload, 16);
+        }
+        pair.got.bytes
+    })
+}
 
 /// Adding an interval to an instant and taking the difference, 1000 times.
 fn time_arithmetic() -> Work {

@@ -35,7 +35,6 @@ pub enum Congestion {
 ///
 /// Every field has a default, a unit and a valid range, which [`Config::validate`] checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Config {
     /// Largest datagram ever sent, octets of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and
     /// the path lower it.

@@ -2,7 +2,7 @@
 
 use core::{fmt, time::Duration};
 
-use crate::reliability::PeerId;
+use crate::id::PeerId;
 
 /// Why `add_peer` refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

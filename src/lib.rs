@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod backends;
 mod config;
 mod error;
+mod id;
 pub mod prng;
 pub mod reliability;
 mod stats;
@@ -14,4 +15,5 @@ pub mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};
 pub use error::{AddPeerError, DropReason, PeerError, SendError};
+pub use id::{PeerId, SendToken};
 pub use stats::{Dropped, PeerStats, Stats};

@@ -42,6 +42,9 @@ const FIRST_FREE_PORT: u16 = 49_152;
 /// Who is reachable in this process.
 static REGISTRY: Mutex<BTreeMap<SocketAddr, Arc<Mailbox>>> = Mutex::new(BTreeMap::new());
 
+/// How many ports have been handed out: they take turns, so that a newcomer is not taken for one who has just left.
+static HANDED_OUT: AtomicUsize = AtomicUsize::new(0);
+
 /// Nothing here panics while it holds a lock, so a poisoned one is as good as any.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -223,8 +226,10 @@ impl LoopbackBackend {
         let mailbox = Arc::new(Mailbox::default());
         let mut registry = lock(&REGISTRY);
         if addr.port() == 0 {
-            let free = (FIRST_FREE_PORT..=u16::MAX).find(|&port| {
-                addr.set_port(port);
+            let ports = usize::from(u16::MAX - FIRST_FREE_PORT) + 1;
+            let free = (0..ports).find(|_| {
+                let turn = HANDED_OUT.fetch_add(1, Ordering::Relaxed) % ports;
+                addr.set_port(FIRST_FREE_PORT + turn as u16);
                 !registry.contains_key(&addr)
             });
             free.ok_or(io::ErrorKind::AddrInUse)?;

@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use crate::{config::Config, time::nanos};
+use crate::{
+    config::{Config, Congestion},
+    time::nanos,
+};
 
 /// What a controller is told about acknowledged data.
 #[derive(Clone, Copy, Debug)]
@@ -152,14 +155,14 @@ impl AnyController {
     pub(crate) fn new(config: &Config, step: u32) -> Self {
         let max = config.window_bytes;
         match config.congestion {
-            crate::Congestion::Fixed => Self::Fixed(Fixed { window: max }),
-            crate::Congestion::Aimd => Self::Aimd(Aimd {
+            Congestion::Fixed => Self::Fixed(Fixed { window: max }),
+            Congestion::Aimd => Self::Aimd(Aimd {
                 window: max.min(16 * step),
                 max,
                 step,
                 slow_start: true,
             }),
-            crate::Congestion::Delay => Self::Delay(Delay {
+            Congestion::Delay => Self::Delay(Delay {
                 window: max.min((512 << 10).max(4 * step)),
                 max,
                 step,
@@ -242,7 +245,7 @@ mod tests {
     #[test]
     fn aimd_halves_on_loss_and_starts_anew_after_time_out() {
         let config = Config {
-            congestion: crate::Congestion::Aimd,
+            congestion: Congestion::Aimd,
             ..Config::default()
         };
         let mut c = AnyController::new(&config, 1_400);

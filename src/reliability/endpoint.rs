@@ -8,51 +8,25 @@ use alloc::{
 };
 use core::net::SocketAddr;
 
-use bytes::Bytes;
-
 use super::{
-    Event, Limits, Outgoing, Payload, PeerId, SendToken,
+    Event, Limits, PeerId,
     addresses::Addresses,
     burst::Burst,
-    congestion::AnyController,
-    flow::{Active, Flow, Queued, Receiver, Sender},
-    mtu::Search,
+    control::Control,
+    flow::{Active, Flow, Sender},
     peer::{Peer, Phase, token},
-    source::{Freed, NONE, SourceId, Sources, Whole},
-    timers::{Deadlines, Heap, Timer},
+    source::{Freed, NONE, SourceId, Sources},
+    timers::{Heap, Timer},
 };
 use crate::{
     config::{Config, ConfigError},
-    error::{AddPeerError, PeerError, SendError},
+    error::{AddPeerError, PeerError},
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
-    wire::{BASE_LEN, Record, Seq},
 };
 
 /// How long a flow keeps its active part after its last use, ns.
-const IDLE: u64 = 1_000_000_000;
-/// Packets of control that wait to be sent; more are forgotten (their cause will come again).
-pub(super) const MAX_CONTROL: usize = 256;
-
-/// A packet that belongs to no flow.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Control {
-    /// "I do not know this session."
-    Reset { to: SocketAddr, session: u32, quoted: u32 },
-    /// "Echo this token, then I believe that you live there."
-    Challenge { peer: u32, to: SocketAddr },
-    /// A path MTU probe has arrived.
-    ProbeAck { peer: u32, number: u32 },
-    /// The goodbye has arrived; the session is gone already.
-    LastAck {
-        to: SocketAddr,
-        session: u32,
-        channel: u8,
-        sequence: Seq,
-        acknowledgement: Seq,
-    },
-}
-
+pub(super) const IDLE: u64 = 1_000_000_000;
 /// Settings in the form in which the data path needs them, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -83,7 +57,7 @@ pub struct Endpoint {
     pub(super) limits: Limits,
     pub(super) epoch: u64,
     pub(super) processor: u32,
-    random: u64,
+    pub(super) random: u64,
     pub(super) now: u64,
     /// Time that this side did not run, ns: it does not count against peers.
     pub(super) stalled: u64,
@@ -92,8 +66,8 @@ pub struct Endpoint {
     pub(super) down: BTreeMap<u32, PeerError>,
     pub(super) flows: Vec<Flow>,
     pub(super) actives: Vec<Active>,
-    free_actives: Vec<u32>,
-    free_flows: Vec<u32>,
+    pub(super) free_actives: Vec<u32>,
+    pub(super) free_flows: Vec<u32>,
     pub(super) sources: Sources,
     pub(super) ready: VecDeque<u32>,
     pub(super) heap: Heap,
@@ -101,8 +75,8 @@ pub struct Endpoint {
     pub(super) control: VecDeque<Control>,
     held: Vec<Vec<SourceId>>,
     free_held: Vec<u32>,
-    next_token: u64,
-    busy: usize,
+    pub(super) next_token: u64,
+    pub(super) busy: usize,
     pub(super) resets_in_second: (u64, u32),
     pub(super) stats: Stats,
 }
@@ -312,176 +286,6 @@ impl Endpoint {
         Some(index)
     }
 
-    /// Queues a message for `peer`; [`poll_transmit`](Self::poll_transmit) sends it. Gives a token for a payload by
-    /// reference: [`Event::Sent`] tells when its memory is free.
-    ///
-    /// # Errors
-    /// The queue is full, the message too large, or the peer gone: nothing was taken.
-    pub fn send(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        channel: u8,
-        message: &Outgoing,
-        payload: Payload<'_>,
-    ) -> Result<Option<SendToken>, SendError> {
-        self.advance(now);
-        self.may_send(peer)?;
-        if payload.len() as u64 > u64::from(u32::MAX) {
-            return Err(SendError::MessageTooLarge {
-                len: payload.len() as u64,
-                max: u32::MAX.into(),
-            });
-        }
-        let flow = self.flow_for(peer.0, channel);
-        let active = self.activate(flow);
-        let send = &mut self.actives[active as usize].send;
-        let full = match &payload {
-            Payload::Copy(data) => {
-                send.copied_bytes > 0 && send.copied_bytes as usize + data.len() > self.config.send_queue_bytes as usize
-            }
-            Payload::Shared(_) => send.shared_messages >= self.config.send_queue_messages,
-        };
-        if full {
-            self.peers[peer.index()].blocked = true;
-            return Err(SendError::WouldBlock(peer));
-        }
-        let token = match payload {
-            Payload::Copy(data) => {
-                if message.immediate.is_none() && self.fits_record(peer.0, message, data.len()) {
-                    self.append_record(active, message, data);
-                } else {
-                    self.queue_copy(flow, active, message, data);
-                }
-                None
-            }
-            Payload::Shared(data) => {
-                self.next_token += 1;
-                let token = SendToken(self.next_token);
-                self.actives[active as usize].send.shared_messages += 1;
-                self.queue_whole(flow, active, message, data, Some(token));
-                Some(token)
-            }
-        };
-        self.update_busy(flow);
-        self.mark_ready(active);
-        Ok(token)
-    }
-
-    fn may_send(&self, peer: PeerId) -> Result<(), SendError> {
-        let Some(p) = self.peers.get(peer.index()) else {
-            return Err(SendError::UnknownPeer(peer));
-        };
-        match p.phase {
-            Phase::New | Phase::Open => Ok(()),
-            Phase::Closing | Phase::Goodbye => Err(SendError::Closed(peer)),
-            Phase::Down => {
-                let error = self.down.get(&peer.0).copied().unwrap_or(PeerError::Closed);
-                Err(SendError::Peer(peer, error))
-            }
-        }
-    }
-
-    /// Octets of every data packet's header to this peer that do not depend on the message.
-    #[inline]
-    pub(super) fn overhead(config: &Config, peer: &Peer) -> usize {
-        BASE_LEN
-            + if config.timestamps { 8 } else { 0 }
-            + if config.checksum { 8 } else { 0 }
-            + if peer.confirmed { 0 } else { 32 }
-    }
-
-    #[inline]
-    fn fits_record(&self, peer: u32, message: &Outgoing, len: usize) -> bool {
-        let peer = &self.peers[peer as usize];
-        let room = usize::from(peer.mtu) - Self::overhead(&self.config, peer);
-        len + Record::header_len(message.match_bits) <= room && len <= usize::from(self.config.max_payload)
-    }
-
-    /// Copies a small message behind those that wait already, in the form of a bundle's record.
-    #[inline]
-    fn append_record(&mut self, active: u32, message: &Outgoing, data: &[u8]) {
-        let send = &mut self.actives[active as usize].send;
-        let need = Record::header_len(message.match_bits) + data.len();
-        if send.tail != NONE && self.sources.is_sole(send.tail) {
-            send.tail_fill = 0;
-        }
-        if send.tail == NONE || send.tail_fill as usize + need > self.sources.bytes(send.tail).len() {
-            if send.tail != NONE {
-                self.sources.release(send.tail);
-            }
-            send.tail = self.sources.block(need, send.copied_bytes > 0, Whole::default());
-            send.tail_fill = 0;
-        }
-        let at = send.tail_fill;
-        let room = &mut self.sources.block_mut(send.tail)[at as usize..at as usize + need];
-        let header = Record::emit_header(room, message.match_bits, data.len() as u16);
-        room[header..].copy_from_slice(data);
-        send.tail_fill += need as u32;
-        send.copied_bytes += need as u32;
-        send.queued_bytes += need as u32;
-        let (from, to) = (message.source, message.destination);
-        if let Some(Queued::Run {
-            source,
-            end,
-            next,
-            from: f,
-            to: t,
-            ..
-        }) = send.queue.back_mut()
-        {
-            if *source == send.tail && *end == at && *next == message.message && *f == from && *t == to {
-                *end = send.tail_fill;
-                *next = next.plus(1);
-                return;
-            }
-        }
-        self.sources.retain(send.tail);
-        send.queue.push_back(Queued::Run {
-            source: send.tail,
-            at,
-            end: send.tail_fill,
-            message: message.message,
-            next: message.message.plus(1),
-            from,
-            to,
-        });
-    }
-
-    /// Copies a message that takes several packets.
-    fn queue_copy(&mut self, flow: u32, active: u32, message: &Outgoing, data: &[u8]) {
-        self.actives[active as usize].send.copied_bytes += data.len() as u32;
-        if data.len() > Sources::MAX_BLOCK {
-            self.queue_whole(flow, active, message, Bytes::copy_from_slice(data), None);
-            return;
-        }
-        let whole = whole_of(message, data.len(), true);
-        let source = self.sources.block(data.len(), false, whole);
-        self.sources.block_mut(source)[..data.len()].copy_from_slice(data);
-        self.push_whole(active, message, source, data.len());
-    }
-
-    fn queue_whole(&mut self, flow: u32, active: u32, message: &Outgoing, data: Bytes, token: Option<SendToken>) {
-        let len = data.len();
-        let source = self
-            .sources
-            .shared(data, whole_of(message, len, token.is_none()), token, flow);
-        self.push_whole(active, message, source, len);
-    }
-
-    fn push_whole(&mut self, active: u32, message: &Outgoing, source: SourceId, len: usize) {
-        let send = &mut self.actives[active as usize].send;
-        send.queued_bytes = send.queued_bytes.saturating_add(len as u32);
-        send.queue.push_back(Queued::Whole {
-            source,
-            at: 0,
-            len: len as u32,
-            message: message.message,
-            from: message.source,
-            to: message.destination,
-        });
-    }
-
     /// Gives credit back: `cost` octets ([`super::Origin::cost`]) of what came in `session` are free again.
     #[inline]
     pub fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
@@ -559,11 +363,11 @@ impl Endpoint {
 
     /// Tries a peer that is down again, with a new session. Only a new incarnation of it will answer.
     pub fn reconnect(&mut self, peer: PeerId) {
-        if let Some(p) = self.peers.get_mut(peer.index()) {
-            if p.phase == Phase::Down {
-                p.phase = Phase::New;
-                self.down.remove(&peer.0);
-            }
+        if let Some(p) = self.peers.get_mut(peer.index())
+            && p.phase == Phase::Down
+        {
+            p.phase = Phase::New;
+            self.down.remove(&peer.0);
         }
     }
 
@@ -676,205 +480,9 @@ impl Endpoint {
             .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
         most.min(self.config.safe_datagram)
     }
-
-    pub(super) fn flows_of(&self, peer: u32) -> impl Iterator<Item = u32> + '_ {
-        let mut flow = self.peers.get(peer as usize).map_or(NONE, |p| p.first_flow);
-        core::iter::from_fn(move || {
-            let this = flow;
-            flow = self.flows.get(this as usize)?.next;
-            Some(this)
-        })
-    }
-
-    #[inline]
-    pub(super) fn find_flow(&self, peer: u32, channel: u8) -> Option<u32> {
-        let mut index = self.peers.get(peer as usize)?.first_flow;
-        while let Some(flow) = self.flows.get(index as usize) {
-            if flow.channel == channel {
-                return Some(index);
-            }
-            index = flow.next;
-        }
-        None
-    }
-
-    /// The flow of a channel, made if need be. Channel 0 stays the first.
-    #[inline]
-    pub(super) fn flow_for(&mut self, peer: u32, channel: u8) -> u32 {
-        match self.find_flow(peer, channel) {
-            Some(flow) => flow,
-            None => self.new_flow(peer, channel),
-        }
-    }
-
-    #[cold]
-    fn new_flow(&mut self, peer: u32, channel: u8) -> u32 {
-        let mut flow = Flow::new(peer, channel);
-        let head = &mut self.peers[peer as usize].first_flow;
-        let index = self.free_flows.pop().unwrap_or(self.flows.len() as u32);
-        if channel == 0 || *head == NONE {
-            flow.next = *head;
-            *head = index;
-        } else {
-            let first = &mut self.flows[*head as usize];
-            flow.next = first.next;
-            first.next = index;
-        }
-        if (index as usize) < self.flows.len() {
-            self.flows[index as usize] = flow;
-        } else {
-            if self.flows.len() == self.flows.capacity() {
-                self.flows.reserve_exact(self.flows.len() / 8 + 8);
-            }
-            self.flows.push(flow);
-        }
-        index
-    }
-
-    /// Active parts that are not in use.
-    pub(super) fn free_count(&self) -> u32 {
-        self.free_actives.len() as u32
-    }
-
-    pub(super) fn free_flow(&mut self, flow: u32) {
-        self.free_flows.push(flow);
-    }
-
-    /// The active part of a flow, made if need be.
-    #[inline]
-    pub(super) fn activate(&mut self, flow: u32) -> u32 {
-        let active = self.flows[flow as usize].active;
-        let active = if active == NONE { self.new_active(flow) } else { active };
-        self.actives[active as usize].last_use = self.now;
-        active
-    }
-
-    #[cold]
-    fn new_active(&mut self, flow: u32) -> u32 {
-        let state = &mut self.flows[flow as usize];
-        let peer = &self.peers[state.peer as usize];
-        let congestion = AnyController::new(&self.config, peer.mtu.into());
-        let receive = Receiver {
-            end: state.expected,
-            ..Receiver::default()
-        };
-        let mut deadlines = Deadlines::new();
-        deadlines.set(Timer::Idle, self.now + IDLE);
-        if peer.watched && state.channel == 0 {
-            deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
-        }
-        let index = if let Some(index) = self.free_actives.pop() {
-            let active = &mut self.actives[index as usize];
-            active.send.restart(state.send_next, congestion);
-            (active.flow, active.receive, active.deadlines) = (flow, receive, deadlines);
-            (active.ready, active.busy, active.probe) = (false, false, Search::default());
-            index
-        } else {
-            self.actives.push(Active {
-                flow,
-                send: Sender::new(state.send_next, congestion),
-                receive,
-                deadlines,
-                last_use: self.now,
-                ready: false,
-                busy: false,
-                probe: Search::default(),
-            });
-            self.actives.len() as u32 - 1
-        };
-        self.flows[flow as usize].active = index;
-        self.reschedule(index);
-        index
-    }
-
-    /// Gives the active part of a flow back. Everything in it must have been released.
-    pub(super) fn deactivate(&mut self, flow: u32) {
-        let index = core::mem::replace(&mut self.flows[flow as usize].active, NONE);
-        let active = &mut self.actives[index as usize];
-        if active.send.tail != NONE {
-            self.sources.release(active.send.tail);
-            active.send.tail = NONE;
-        }
-        active.send.shrink();
-        active.flow = NONE;
-        active.ready = false;
-        active.deadlines = Deadlines::new();
-        self.free_actives.push(index);
-    }
-
-    /// Gives it back if nothing is going on; otherwise the idle timer starts again.
-    pub(super) fn rest(&mut self, index: u32) {
-        let active = &mut self.actives[index as usize];
-        let flow = &self.flows[active.flow as usize];
-        let quiet = self.now.saturating_sub(active.last_use) >= IDLE;
-        let peer = &self.peers[flow.peer as usize];
-        let owes = active.receive.ack_now || active.receive.unacked_packets > 0;
-        let gap = active.receive.has_gap(flow.expected);
-        if quiet && !is_busy(flow, &active.send) && !owes && !gap && !(peer.watched && flow.channel == 0) {
-            let flow = active.flow;
-            self.deactivate(flow);
-        } else {
-            active.deadlines.set(
-                Timer::Idle,
-                active.last_use.max(self.now - IDLE.min(self.now) + 1) + IDLE,
-            );
-            self.reschedule(index);
-        }
-    }
-
-    /// This flow may have something to transmit.
-    #[inline]
-    pub(super) fn mark_ready(&mut self, index: u32) {
-        let active = &mut self.actives[index as usize];
-        if !active.ready {
-            active.ready = true;
-            self.ready.push_back(index);
-        }
-    }
-
-    /// Makes sure that the heap has an entry for the earliest deadline.
-    #[inline]
-    pub(super) fn reschedule(&mut self, index: u32) {
-        let deadlines = &mut self.actives[index as usize].deadlines;
-        let earliest = deadlines.earliest();
-        if earliest < deadlines.scheduled {
-            deadlines.scheduled = earliest;
-            self.heap.push(earliest, index);
-        }
-    }
-
-    #[inline]
-    pub(super) fn update_busy(&mut self, flow: u32) {
-        let state = &self.flows[flow as usize];
-        let Some(active) = self.actives.get_mut(state.active as usize) else {
-            return;
-        };
-        let busy = is_busy(state, &active.send);
-        if busy != active.busy {
-            active.busy = busy;
-            if busy {
-                self.busy += 1;
-            } else {
-                self.busy -= 1;
-                let peer = state.peer;
-                if self.peers[peer as usize].phase == Phase::Closing {
-                    self.goodbye_if_drained(peer);
-                }
-            }
-        }
-    }
 }
 
 #[inline]
-fn is_busy(flow: &Flow, send: &Sender) -> bool {
+pub(super) fn is_busy(flow: &Flow, send: &Sender) -> bool {
     send.una != flow.send_next || !send.queue.is_empty() || send.shared_messages > 0
-}
-
-fn whole_of(message: &Outgoing, len: usize, copied: bool) -> Whole {
-    Whole {
-        len: len as u32,
-        match_bits: message.match_bits,
-        immediate: message.immediate,
-        copied,
-    }
 }

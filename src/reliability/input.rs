@@ -2,12 +2,7 @@
 
 use core::net::SocketAddr;
 
-use super::{
-    Origin, PeerId, Sink, Verdict,
-    endpoint::{Control, Endpoint},
-    peer::PACKET_COST,
-    timers::Timer,
-};
+use super::{Origin, PeerId, Sink, Verdict, control::Control, endpoint::Endpoint, peer::PACKET_COST, timers::Timer};
 use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
@@ -229,10 +224,10 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;
-        if let Some(stamp) = packet.timestamp() {
-            if stamp.value != 0 {
-                (receive.stamp, receive.stamp_at) = (stamp.value, now);
-            }
+        if let Some(stamp) = packet.timestamp()
+            && stamp.value != 0
+        {
+            (receive.stamp, receive.stamp_at) = (stamp.value, now);
         }
         let next = base.sequence.plus(1);
         let had_gap = receive.has_gap(state.expected);

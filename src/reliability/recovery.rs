@@ -1,10 +1,11 @@
 //! The sending side's view of acknowledgements: what has arrived, what is lost, how long a round trip takes.
 
 use super::{
+    Event, PeerId,
     congestion::{Acked, Controller},
     endpoint::Endpoint,
     flow::Form,
-    source::NONE,
+    source::{Freed, NONE},
     timers::{NEVER, Timer},
 };
 use crate::{
@@ -94,7 +95,7 @@ impl Endpoint {
     }
 
     /// The packet has arrived: it is not in flight or lost any more, and needs its source no more. Tells whether
-    /// copied memory became free.
+    /// there is more room in the send queue.
     #[inline]
     fn deliver_record(&mut self, index: u32, seq: Seq) -> bool {
         let send = &mut self.actives[index as usize].send;
@@ -116,8 +117,16 @@ impl Endpoint {
         if copied {
             send.copied_bytes -= u32::from(record.len);
         }
-        let freed = self.sources.release(record.source);
-        self.on_freed(freed);
+        if let Freed::Shared(_, Some(token)) = self.sources.release(record.source) {
+            let active = &mut self.actives[index as usize];
+            active.send.shared_messages -= 1;
+            let peer = self.flows[active.flow as usize].peer;
+            self.events.push_back(Event::Sent {
+                peer: PeerId(peer),
+                token,
+            });
+            return true;
+        }
         copied
     }
 

@@ -9,7 +9,8 @@ use core::net::SocketAddr;
 
 use super::{
     Event, PeerId,
-    endpoint::{Control, Endpoint, MAX_CONTROL},
+    control::{Control, MAX_CONTROL},
+    endpoint::Endpoint,
     flow::Queued,
     peer::{Candidate, Phase, index_of, successor},
     source::NONE,
@@ -23,15 +24,15 @@ impl Endpoint {
     /// The peer of a packet that carries a token; counts a drop and gives `None` if there is none.
     #[inline]
     pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr) -> Option<u32> {
-        if let Some(index) = index_of(token) {
-            if let Some(peer) = self.peers.get(index as usize) {
-                if peer.local_token == token {
-                    return Some(index);
-                }
-                let challenged = peer.candidate.is_some() && peer.remote_token != 0;
-                if challenged && successor(peer.local_token) == token {
-                    return Some(self.admit_candidate(index));
-                }
+        if let Some(index) = index_of(token)
+            && let Some(peer) = self.peers.get(index as usize)
+        {
+            if peer.local_token == token {
+                return Some(index);
+            }
+            let challenged = peer.candidate.is_some() && peer.remote_token != 0;
+            if challenged && successor(peer.local_token) == token {
+                return Some(self.admit_candidate(index));
             }
         }
         self.count_drop(DropReason::UnknownSession);

@@ -233,3 +233,11 @@ fn a_burst_shares_datagrams_and_a_goodbye_ends_the_session() {
         );
     }
 }
+
+#[test]
+fn resident_parts_are_small() {
+    use super::{flow::Flow, peer::Peer};
+    // 256 octets in all for an idle peer, tables' slack included (an eighth), and what messaging keeps.
+    let resident = size_of::<Peer>() + size_of::<Flow>();
+    assert!(resident <= 184, "{resident}");
+}

@@ -2,39 +2,22 @@
 
 use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
-    congestion::Controller,
-    endpoint::{Control, Endpoint},
+    endpoint::Endpoint,
     flow::{Flow, Form, Queued, Record, Sender},
-    peer::{PACKET_COST, Peer, Phase, successor},
+    peer::{PACKET_COST, Peer, Phase},
+    plan::{Plan, exhausted, next_packet, take_from_queue},
     source::{NONE, Sources},
     timers::Timer,
 };
 use crate::{
-    config::{Config, MAX_WINDOW_PACKETS, Recovery, WindowMode},
+    config::{Config, Recovery, WindowMode},
+    stats::Stats,
     time::Instant,
-    wire::{
-        self, Base, Builder, Credit, Flags, Fragment, Kind, MAX_SACK_WORDS, Open, Records, Seq, Timestamp,
-        checksum::Crc32c,
-    },
+    wire::{Base, Builder, Credit, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, checksum::Crc32c},
 };
 
 /// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
 const STAMP_AGE: u64 = 1_000_000_000;
-
-/// The next packet of a flow.
-struct Plan {
-    seq: Seq,
-    record: Record,
-    /// Octets of payload on the wire.
-    payload: usize,
-    header: usize,
-    fragment: Option<Fragment>,
-    match_bits: Option<u64>,
-    immediate: Option<u64>,
-    resend: bool,
-    /// Messages in it.
-    messages: u32,
-}
 
 impl Endpoint {
     /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
@@ -97,30 +80,66 @@ impl Endpoint {
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
         let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
         let max_batch = self.limits.max_batch;
+        let window = window_of(&self.limits, &self.config, 1);
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let peer = &mut self.peers[flow.peer as usize];
+        let mut lane = Lane {
+            config: &self.config,
+            now: self.now,
+            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            open: (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window)),
+            overhead: Self::overhead(&self.config, peer),
+            send: &mut active.send,
+            flow,
+            peer,
+            sources: &mut self.sources,
+            stats: &mut self.stats,
+        };
+        if lane.send.una == lane.flow.send_next {
+            lane.send.waiting_since = self.now - self.stalled.min(self.now);
+        }
+        let mut more = true;
         while burst.segments() < most {
-            let active = &mut self.actives[index as usize];
-            let flow = &self.flows[active.flow as usize];
-            let peer = &self.peers[flow.peer as usize];
-            let Some(plan) = next_packet(&self.config, &self.sources, peer, flow, &active.send) else {
-                self.note_blocked(index);
-                return false;
+            let Some(plan) = next_packet(
+                lane.config,
+                lane.sources,
+                lane.peer,
+                lane.flow,
+                lane.send,
+                lane.overhead,
+            ) else {
+                more = false;
+                break;
             };
             let size = plan.header + plan.payload;
-            let oversize = size > usize::from(peer.mtu);
+            let oversize = size > usize::from(lane.peer.mtu);
             if burst.segments() > 0 {
                 if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
-                    return true;
+                    break;
                 }
             } else if oversize {
                 burst.allow_fragmentation();
             }
             let last = size < burst.segment_size();
-            self.write_data(index, &plan, burst);
+            lane.write(&plan, burst);
             if last || oversize {
-                return true;
+                break;
             }
         }
-        true
+        if !more {
+            self.note_blocked(index);
+        }
+        if !burst.is_empty() {
+            self.acknowledged(index);
+            if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
+                let timeout = self.rto(index);
+                self.actives[index as usize]
+                    .deadlines
+                    .set(Timer::Rto, self.now + timeout);
+            }
+        }
+        more
     }
 
     /// There is something queued that must not go now: see that it is woken up.
@@ -141,128 +160,7 @@ impl Endpoint {
         }
     }
 
-    /// Writes one data packet and notes that it is in flight.
-    fn write_data(&mut self, index: u32, plan: &Plan, burst: &mut Burst) {
-        let now = self.now;
-        let active = &mut self.actives[index as usize];
-        let flow = &mut self.flows[active.flow as usize];
-        let peer = &mut self.peers[flow.peer as usize];
-        let record = &plan.record;
-        let mut record_now = *record;
-        record_now.sent_at = now;
-        if plan.resend {
-            self.stats.resends += 1;
-            active.send.lost.clear(plan.seq);
-            active.send.lost_count -= 1;
-            record_now.resends = record.resends.saturating_add(1);
-            *active.send.record_mut(plan.seq) = record_now;
-        } else {
-            if active.send.una == flow.send_next {
-                active.send.waiting_since = now - self.stalled.min(now);
-            }
-            take_from_queue(&mut active.send, plan, &mut self.sources);
-            active.send.push_record(plan.seq, record_now);
-            flow.send_next = plan.seq.plus(1);
-            peer.cost_sent = peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
-            self.stats.payload_sent += plan.payload as u64;
-            if plan.messages > 1 {
-                self.stats.messages_bundled += u64::from(plan.messages);
-            }
-        }
-        let send = &mut active.send;
-        send.bytes_in_flight += u32::from(record.len);
-        send.packets_in_flight += 1;
-        if self.config.window_mode == WindowMode::BurstThenWait
-            && flow.send_next.distance(send.una) >= self.config.window_packets.into()
-        {
-            send.waiting = true;
-        }
-        send.probe = false;
-        let ask = send.want_ack
-            || plan.resend
-            || record.form == Form::Goodbye
-            || (record.form == Form::Whole && send.queue.is_empty())
-            || exhausted(&self.config, peer, flow, send, record.len.into());
-        if send.queue.is_empty() {
-            send.want_ack = false;
-        }
-
-        let (kind, mut flags) = match record.form {
-            Form::Goodbye => (Kind::Goodbye, Flags::empty()),
-            Form::Bundle => (Kind::Data, Flags::BUNDLE),
-            Form::Single | Form::Whole => (Kind::Data, Flags::empty()),
-        };
-        flags.set(Flags::ACK_REQUEST, ask);
-        let base = Base {
-            kind,
-            channel: flow.channel,
-            source: record.from,
-            destination: record.to,
-            session: peer.remote_token,
-            sequence: plan.seq,
-            acknowledgement: flow.expected,
-            reply_queue: 0,
-            message: record.message,
-        };
-        let stamp = timestamp(now, &self.config, active.receive.stamp, active.receive.stamp_at);
-        let open = (!peer.confirmed).then(|| {
-            open_of(
-                &self.config,
-                &self.limits,
-                self.epoch,
-                peer.local_token,
-                window_of(&self.limits, &self.config, 1),
-            )
-        });
-        let start = burst.position();
-        let mut header = Builder::new(burst.header(), &base);
-        header.set(flags);
-        if let Some(bits) = plan.match_bits {
-            header.match_bits(bits);
-        }
-        if let Some(data) = plan.immediate {
-            header.immediate(data);
-        }
-        if let Some(fragment) = plan.fragment {
-            header.fragment(fragment);
-        }
-        let checksum = finish_extensions(&mut header, &self.config, stamp, None, open.as_ref());
-        let header_len = header.finish(plan.payload as u16);
-        debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
-        let skip = usize::from(record.len) - plan.payload;
-        let from = record.offset as usize + skip;
-        let payload: &[u8] = if record.source == NONE {
-            &[]
-        } else {
-            &self.sources.bytes(record.source)[from..from + plan.payload]
-        };
-        if let Some(at) = checksum {
-            let crc = Crc32c::new()
-                .update(burst.arena(start, start + header_len))
-                .update(payload)
-                .finish();
-            burst.patch(start + at, crc.to_be_bytes());
-        }
-        if payload.len() <= INLINE {
-            burst.push_inline(header_len, payload);
-        } else {
-            burst.push_reference(header_len, record.source, from as u32, payload.len() as u32);
-        }
-        self.stats.packets_sent += 1;
-        self.update_after_send(index);
-    }
-
-    /// Any packet carries the acknowledgement; a data packet wants one.
-    fn update_after_send(&mut self, index: u32) {
-        self.acknowledged(index);
-        if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
-            let timeout = self.rto(index);
-            self.actives[index as usize]
-                .deadlines
-                .set(Timer::Rto, self.now + timeout);
-        }
-    }
-
+    /// Whatever was sent carries the acknowledgement.
     fn acknowledged(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         active.last_use = self.now;
@@ -358,95 +256,6 @@ impl Endpoint {
         self.write_plain(&header, None, usize::from(size), burst);
     }
 
-    fn control_base(&self, kind: Kind, session: u32, destination: u32, message: u32) -> Base {
-        Base {
-            kind,
-            channel: 0,
-            source: self.processor,
-            destination,
-            session,
-            sequence: Seq(0),
-            acknowledgement: Seq(0),
-            reply_queue: 0,
-            message: Seq(message),
-        }
-    }
-
-    /// A packet of control.
-    fn write_control(&mut self, control: Control, burst: &mut Burst) {
-        match control {
-            Control::Reset { to, session, quoted } => {
-                burst.begin(to);
-                self.stats.resets_sent += 1;
-                let base = self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, quoted);
-                self.write_plain(&base, None, 0, burst);
-            }
-            Control::Challenge { peer, to } => {
-                burst.begin(to);
-                let p = &self.peers[peer as usize];
-                let session = p.candidate.as_ref().map_or(0, |candidate| candidate.open.token);
-                let window = window_of(&self.limits, &self.config, 1);
-                // If the old session has ended in the meantime, its successor's token is ours already.
-                let token = if p.remote_token == 0 {
-                    p.local_token
-                } else {
-                    successor(p.local_token)
-                };
-                let open = open_of(&self.config, &self.limits, self.epoch, token, window);
-                let base = self.control_base(Kind::Ack, session, p.processor, 0);
-                self.write_plain(&base, Some(&open), 0, burst);
-            }
-            Control::ProbeAck { peer, number } => {
-                let p = &self.peers[peer as usize];
-                burst.begin(p.address);
-                let base = self.control_base(Kind::ProbeAck, p.remote_token, p.processor, number);
-                self.write_plain(&base, None, 0, burst);
-            }
-            Control::LastAck {
-                to,
-                session,
-                channel,
-                sequence,
-                acknowledgement,
-            } => {
-                burst.begin(to);
-                let base = Base {
-                    channel,
-                    sequence,
-                    acknowledgement,
-                    ..self.control_base(Kind::Ack, session, wire::ANY_PROCESSOR, 0)
-                };
-                self.write_plain(&base, None, 0, burst);
-            }
-        }
-    }
-
-    /// A packet without a flow's extensions, padded with zeros to `size` octets.
-    fn write_plain(&mut self, base: &Base, open: Option<&Open>, size: usize, burst: &mut Burst) {
-        let start = burst.position();
-        let mut header = Builder::new(burst.header(), base);
-        let checksum = finish_extensions(&mut header, &self.config, None, None, open);
-        let header_len = header.header_len();
-        let padding = size.saturating_sub(header_len);
-        header.finish(padding as u16);
-        if let Some(at) = checksum {
-            let mut crc = Crc32c::new().update(burst.arena(start, start + header_len));
-            let mut left = padding;
-            while left > 0 {
-                let zeros = &[0; 256][..left.min(256)];
-                crc = crc.update(zeros);
-                left -= zeros.len();
-            }
-            burst.patch(start + at, crc.finish().to_be_bytes());
-        }
-        if padding > 0 {
-            burst.push_padding(header_len, padding)
-        } else {
-            burst.push_inline(header_len, &[])
-        }
-        self.stats.packets_sent += 1;
-    }
-
     /// Retransmission time-out of a flow with its back-off, ns.
     pub(super) fn rto(&self, index: u32) -> u64 {
         let active = &self.actives[index as usize];
@@ -474,8 +283,128 @@ impl Endpoint {
     }
 }
 
+/// One flow while a burst of its packets is written: what is the same for all of them, and what they change.
+struct Lane<'a> {
+    config: &'a Config,
+    now: u64,
+    stamp: Option<Timestamp>,
+    open: Option<Open>,
+    overhead: usize,
+    send: &'a mut Sender,
+    flow: &'a mut Flow,
+    peer: &'a mut Peer,
+    sources: &'a mut Sources,
+    stats: &'a mut Stats,
+}
+
+impl Lane<'_> {
+    /// Writes one data packet and notes that it is in flight.
+    #[inline]
+    fn write(&mut self, plan: &Plan, burst: &mut Burst) {
+        self.launch(plan);
+        let record = &plan.record;
+        let send = &mut *self.send;
+        let ask = send.want_ack
+            || plan.resend
+            || record.form == Form::Goodbye
+            || (record.form == Form::Whole && send.queue.is_empty())
+            || exhausted(self.config, self.peer, self.flow, send, record.len.into());
+        if send.queue.is_empty() {
+            send.want_ack = false;
+        }
+        let (kind, mut flags) = match record.form {
+            Form::Goodbye => (Kind::Goodbye, Flags::empty()),
+            Form::Bundle => (Kind::Data, Flags::BUNDLE),
+            Form::Single | Form::Whole => (Kind::Data, Flags::empty()),
+        };
+        flags.set(Flags::ACK_REQUEST, ask);
+        let base = Base {
+            kind,
+            channel: self.flow.channel,
+            source: record.from,
+            destination: record.to,
+            session: self.peer.remote_token,
+            sequence: plan.seq,
+            acknowledgement: self.flow.expected,
+            reply_queue: 0,
+            message: record.message,
+        };
+        let start = burst.position();
+        let mut header = Builder::new(burst.header(), &base);
+        header.set(flags);
+        if let Some(bits) = plan.match_bits {
+            header.match_bits(bits);
+        }
+        if let Some(data) = plan.immediate {
+            header.immediate(data);
+        }
+        if let Some(fragment) = plan.fragment {
+            header.fragment(fragment);
+        }
+        let checksum = finish_extensions(&mut header, self.config, self.stamp, None, self.open.as_ref());
+        let header_len = header.finish(plan.payload as u16);
+        debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
+        let from = record.offset as usize + usize::from(record.len) - plan.payload;
+        let payload: &[u8] = if record.source == NONE {
+            &[]
+        } else {
+            &self.sources.bytes(record.source)[from..from + plan.payload]
+        };
+        if let Some(at) = checksum {
+            let crc = Crc32c::new()
+                .update(burst.arena(start, start + header_len))
+                .update(payload);
+            burst.patch(start + at, crc.finish().to_be_bytes());
+        }
+        if payload.len() <= INLINE {
+            burst.push_inline(header_len, payload);
+        } else {
+            burst.push_reference(header_len, record.source, from as u32, payload.len() as u32);
+        }
+        self.stats.packets_sent += 1;
+    }
+
+    /// Notes that the packet is in flight, for the first time or again.
+    #[inline]
+    fn launch(&mut self, plan: &Plan) {
+        let send = &mut *self.send;
+        let len = u32::from(plan.record.len);
+        if plan.resend {
+            self.stats.resends += 1;
+            send.lost.clear(plan.seq);
+            send.lost_count -= 1;
+            let record = send.record_mut(plan.seq);
+            record.sent_at = self.now;
+            record.resends = record.resends.saturating_add(1);
+        } else {
+            take_from_queue(send, plan, self.sources);
+            send.push_record(
+                plan.seq,
+                Record {
+                    sent_at: self.now,
+                    ..plan.record
+                },
+            );
+            self.flow.send_next = plan.seq.plus(1);
+            self.peer.cost_sent = self.peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
+            self.stats.payload_sent += plan.payload as u64;
+            if plan.messages > 1 {
+                self.stats.messages_bundled += u64::from(plan.messages);
+            }
+        }
+        send.bytes_in_flight += len;
+        send.packets_in_flight += 1;
+        send.probe = false;
+        if self.config.window_mode == WindowMode::BurstThenWait
+            && self.flow.send_next.distance(send.una) >= self.config.window_packets.into()
+        {
+            send.waiting = true;
+        }
+    }
+}
+
 /// Writes the extensions that any packet may have; gives the offset of the checksum.
-fn finish_extensions(
+pub(super) fn finish_extensions(
     header: &mut Builder<'_>,
     config: &Config,
     stamp: Option<Timestamp>,
@@ -525,7 +454,7 @@ pub(super) fn window_of(limits: &super::Limits, config: &Config, inbound: u32) -
         .max(4 << 10)
 }
 
-fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token: u32, window: u32) -> Open {
+pub(super) fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token: u32, window: u32) -> Open {
     Open {
         epoch,
         token,
@@ -539,221 +468,5 @@ fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token: u32, wind
             .max_datagram
             .min(u16::try_from(limits.max_datagram).unwrap_or(u16::MAX)),
         port: limits.receive_port,
-    }
-}
-
-/// Room in the windows for another packet of `len` octets.
-#[inline]
-fn in_window(peer: &Peer, send: &Sender, len: usize) -> bool {
-    if send.packets_in_flight == 0 || send.probe {
-        return true;
-    }
-    // After two time-outs in a row a single packet has to prove that the path is alive.
-    send.timeouts < 2 && send.bytes_in_flight as usize + len <= send.congestion.window().min(peer.window) as usize
-}
-
-/// Another packet like the last one would not be allowed: its acknowledgement is what we wait for.
-#[inline]
-fn exhausted(config: &Config, peer: &Peer, flow: &Flow, send: &Sender, len: usize) -> bool {
-    !in_window(peer, send, len)
-        || send.waiting
-        || flow.send_next.distance(send.una) >= config.window_packets.into()
-        || peer.credit() < len as u32 + PACKET_COST
-}
-
-/// The packet that the flow may send now, if any: what was lost first, then what is queued.
-#[inline]
-fn next_packet(config: &Config, sources: &Sources, peer: &Peer, flow: &Flow, send: &Sender) -> Option<Plan> {
-    let overhead = Endpoint::overhead(config, peer);
-    if send.lost_count > 0 {
-        let seq = send.lost.first_set(send.una, flow.send_next)?;
-        let record = *send.record(seq);
-        if !in_window(peer, send, record.len.into()) {
-            return None;
-        }
-        return Some(plan_of(sources, overhead, seq, record, true, 1));
-    }
-    let queued = send.queue.front()?;
-    let in_flight = flow.send_next.distance(send.una);
-    if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
-        return None;
-    }
-    let room = usize::from(peer.mtu) - overhead;
-    let (record, messages) = match *queued {
-        Queued::Run {
-            source,
-            at,
-            end,
-            message,
-            from,
-            to,
-            ..
-        } => {
-            let room = room.min(config.max_payload.into());
-            let run = &sources.bytes(source)[at as usize..end as usize];
-            let (len, count) = split_run(run, room, config.bundle);
-            let form = if count == 1 { Form::Single } else { Form::Bundle };
-            (
-                Record {
-                    source,
-                    offset: at,
-                    len: len as u16,
-                    form,
-                    message,
-                    from,
-                    to,
-                    ..Record::EMPTY
-                },
-                count,
-            )
-        }
-        Queued::Whole {
-            source,
-            at,
-            len,
-            message,
-            from,
-            to,
-        } => {
-            let left = (len - at) as usize;
-            let whole = sources.whole(source);
-            let first = if at == 0 {
-                8 * (usize::from(whole.match_bits.is_some()) + usize::from(whole.immediate.is_some()))
-            } else {
-                0
-            };
-            let alone = (room - first).min(config.max_payload.into());
-            let most = if at == 0 && left <= alone {
-                alone
-            } else {
-                alone.min(room - first - 8)
-            };
-            let take = left.min(most) as u16;
-            (
-                Record {
-                    source,
-                    offset: at,
-                    len: take,
-                    form: Form::Whole,
-                    message,
-                    from,
-                    to,
-                    ..Record::EMPTY
-                },
-                1,
-            )
-        }
-        Queued::Goodbye => (
-            Record {
-                form: Form::Goodbye,
-                to: peer.processor,
-                ..Record::EMPTY
-            },
-            0,
-        ),
-    };
-    if !in_window(peer, send, record.len.into()) {
-        return None;
-    }
-    let plan = plan_of(sources, overhead, flow.send_next, record, false, messages);
-    if plan.payload as u32 + PACKET_COST > peer.credit() && record.form != Form::Goodbye {
-        return None;
-    }
-    Some(plan)
-}
-
-/// How many octets and records from the front of a run fit a payload of `room` octets.
-#[inline]
-fn split_run(run: &[u8], room: usize, bundle: bool) -> (usize, u32) {
-    let mut records = Records::new(run);
-    let mut rest = run;
-    let mut count = 0;
-    let mut len = 0;
-    while let Some(record) = records.next() {
-        let size = wire::Record::header_len(record.match_bits) + record.data.len();
-        if count > 0 && (len + size > room || !bundle) {
-            break;
-        }
-        len += size;
-        count += 1;
-        rest = &rest[size..];
-        if rest.is_empty() {
-            break;
-        }
-    }
-    (len, count)
-}
-
-/// What the header of `record` holds, and the packet's size.
-#[inline]
-fn plan_of(sources: &Sources, overhead: usize, seq: Seq, record: Record, resend: bool, messages: u32) -> Plan {
-    let mut plan = Plan {
-        seq,
-        record,
-        payload: record.len.into(),
-        header: overhead,
-        fragment: None,
-        match_bits: None,
-        immediate: None,
-        resend,
-        messages,
-    };
-    match record.form {
-        Form::Single => {
-            let bytes = &sources.bytes(record.source)[record.offset as usize..];
-            if let Ok((single, _)) = wire::Record::split(bytes) {
-                plan.match_bits = single.match_bits;
-                plan.payload = single.data.len();
-            }
-        }
-        Form::Whole => {
-            let whole = sources.whole(record.source);
-            if u32::from(record.len) != whole.len {
-                plan.fragment = Some(Fragment {
-                    offset: record.offset,
-                    total: whole.len,
-                });
-            }
-            if record.offset == 0 {
-                plan.match_bits = whole.match_bits;
-                plan.immediate = whole.immediate;
-            }
-        }
-        Form::Bundle | Form::Goodbye => {}
-    }
-    let extensions = [
-        plan.match_bits.is_some(),
-        plan.immediate.is_some(),
-        plan.fragment.is_some(),
-    ];
-    plan.header += 8 * extensions.into_iter().filter(|&present| present).count();
-    plan
-}
-
-/// The packet is sent for the first time: the queue moves on, and the packet refers to its source.
-#[inline]
-fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sources) {
-    let len = u32::from(plan.record.len);
-    send.queued_bytes = send.queued_bytes.saturating_sub(len);
-    let done = match send.queue.front_mut() {
-        Some(Queued::Run { at, end, message, .. }) => {
-            *at += len;
-            *message = message.plus(plan.messages);
-            at == end
-        }
-        Some(Queued::Whole { at, len: total, .. }) => {
-            *at += len;
-            at == total
-        }
-        Some(Queued::Goodbye) | None => {
-            send.queue.pop_front();
-            return;
-        }
-    };
-    // The last packet takes over the queue's own reference.
-    if done {
-        send.queue.pop_front();
-    } else {
-        sources.retain(plan.record.source);
     }
 }

@@ -10,8 +10,8 @@ use super::header::{
 /// [`finish`](Self::finish).
 ///
 /// # Panics
-/// Extensions out of order, and a buffer shorter than the header ([`super::MAX_HEADER_LEN`] always suffices), are
-/// caller's errors and panic.
+/// A buffer shorter than the header ([`super::MAX_HEADER_LEN`] always suffices) is a caller's error and panics; so are
+/// extensions out of order or twice, which panic in builds with debug assertions and otherwise give what is no packet.
 #[derive(Debug)]
 pub struct Builder<'a> {
     buffer: &'a mut [u8],
@@ -38,14 +38,17 @@ impl<'a> Builder<'a> {
     /// Sets flags that announce no extension: [`Flags::BUNDLE`], [`Flags::ACK_REQUEST`], [`Flags::NACK`].
     #[inline]
     pub fn set(&mut self, flags: Flags) -> &mut Self {
-        debug_assert!(flags.bits() & 0x1ff == 0, "extension flags are set by their writers");
+        debug_assert!(Flags::MARKS.contains(flags), "extension flags are set by their writers");
         self.flags |= flags;
         self
     }
 
     #[inline]
     fn put<const N: usize>(&mut self, flag: Flags, octets: [u8; N]) {
-        debug_assert!(self.flags.bits() & 0x1ff < flag.bits(), "extensions out of order");
+        debug_assert!(
+            (self.flags & Flags::EXTENSIONS).bits() < flag.bits(),
+            "extensions out of order"
+        );
         self.flags |= flag;
         self.buffer[self.len..self.len + N].copy_from_slice(&octets);
         self.len += N;
@@ -119,6 +122,9 @@ impl<'a> Builder<'a> {
 
     /// Adds a selective acknowledgement of `words` (1 to [`MAX_SACK_WORDS`]): bit `i` of word `w` says that sequence
     /// number `acknowledgement + 1 + 64 w + i` has arrived. (`acknowledgement` itself has not, by definition.)
+    ///
+    /// # Panics
+    /// If there are no words, or too many.
     pub fn sack(&mut self, words: &[u64]) -> &mut Self {
         assert!(
             (1..=MAX_SACK_WORDS).contains(&words.len()),
@@ -147,6 +153,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes the base for a payload of `payload_len` octets and gives the length of the header.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than a base header.
     #[inline]
     pub fn finish(self, payload_len: u16) -> usize {
         let base = &self.base;

@@ -55,6 +55,19 @@ impl Kind {
     pub const fn is_sequenced(self) -> bool {
         matches!(self, Self::Data | Self::Goodbye)
     }
+
+    /// A short lower-case name, as [`super::pretty`] prints it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Ack => "ack",
+            Self::Reset => "reset",
+            Self::Goodbye => "goodbye",
+            Self::Probe => "probe",
+            Self::ProbeAck => "probe-ack",
+        }
+    }
 }
 
 bitflags! {
@@ -83,9 +96,17 @@ bitflags! {
         const BUNDLE = 1 << 10;
         /// Acknowledge at once: the sender waits for it.
         const ACK_REQUEST = 1 << 11;
-        /// Negative acknowledgement: what the acknowledgement fields show as missing is wanted again, now (S4.3).
+        /// Negative acknowledgement: what the acknowledgement fields show as missing is wanted again, now.
         const NACK = 1 << 12;
     }
+}
+
+impl Flags {
+    /// The flags that announce an extension.
+    pub const EXTENSIONS: Self = Self::from_bits_retain(0x1ff);
+    /// The flags that announce none: [`BUNDLE`](Self::BUNDLE), [`ACK_REQUEST`](Self::ACK_REQUEST) and
+    /// [`NACK`](Self::NACK).
+    pub const MARKS: Self = Self::all().difference(Self::EXTENSIONS);
 }
 
 /// Base header as laid out on the wire.
@@ -124,7 +145,7 @@ pub struct Base {
     pub sequence: Seq,
     /// Cumulative acknowledgement: the next sequence number that is expected from the other side.
     pub acknowledgement: Seq,
-    /// Queue at which the sender wants the answer (S1.3); 0 where there is one queue.
+    /// Queue at which the sender wants the answer; 0 where there is one queue.
     pub reply_queue: u16,
     /// Message number in the ordered pair (source, destination); of a bundle, that of its first record.
     pub message: Seq,

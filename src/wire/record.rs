@@ -1,7 +1,7 @@
 //! Bundles: several small messages to one processor in one payload.
 //!
 //! A record is a 4-octet header (length u16, flags u16), match bits (8 octets) if flag bit 0 is set, and the
-//! message. Records stand back to back; the i-th is message number `message + i` of its pair of processors.
+//! message. Records stand back to back; the i-th, from 0, is message number `message + i` of its pair of processors.
 
 use super::packet::Error;
 
@@ -43,6 +43,29 @@ impl<'a> Record<'a> {
         };
         buffer[4..12].copy_from_slice(&bits.to_be_bytes());
         RECORD_LEN + 8
+    }
+
+    /// Octets that [`emit`](Self::emit) writes.
+    #[must_use]
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a record is never empty")]
+    pub const fn len(&self) -> usize {
+        Self::header_len(self.match_bits) + self.data.len()
+    }
+
+    /// Writes the record at the start of `buffer` and gives its length.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`len`](Self::len), or the data longer than 65,535 octets.
+    #[inline]
+    pub fn emit(&self, buffer: &mut [u8]) -> usize {
+        let Ok(data_len) = u16::try_from(self.data.len()) else {
+            panic!("a record of {} octets", self.data.len());
+        };
+        let at = Self::emit_header(buffer, self.match_bits, data_len);
+        let end = at + self.data.len();
+        buffer[at..end].copy_from_slice(self.data);
+        end
     }
 
     /// Splits the first record off `octets`.

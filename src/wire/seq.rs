@@ -29,6 +29,9 @@ impl Seq {
     }
 
     /// `self` comes before `other`.
+    ///
+    /// Of two numbers exactly 2^31 apart each comes before the other: RFC 1982 leaves that open, and no window is so
+    /// wide.
     #[must_use]
     pub const fn before(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0

@@ -481,3 +481,46 @@ impl std::fmt::Debug for UdpBackend {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::*;
+
+    #[test]
+    fn refused_segmentation_is_made_up_for_and_remembered() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (mut a, mut b) = (UdpBackend::bind(any).unwrap(), UdpBackend::bind(any).unwrap());
+        if a.max_segments == 1 {
+            eprintln!("skipped: no segmentation offload on this machine");
+            return;
+        }
+        // The kernel refuses to segment what shall carry no checksum.
+        sys::set_option(a.socket.fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        let data: Vec<u8> = (0..=255).collect();
+        let slices = [IoSlice::new(&data[..7]), IoSlice::new(&data[7..])];
+        let transmit = Transmit {
+            destination: b.local_addr(),
+            segment_size: 100,
+            len: 256,
+            slices: &slices,
+            dont_fragment: true,
+            token: 0,
+        };
+        for _ in 0..2 {
+            assert_eq!(a.transmit(Instant::ZERO, &transmit).unwrap(), Sent::All);
+            let mut got = Vec::new();
+            while got.len() < 3 {
+                b.wait(None).unwrap();
+                for index in 0..b.receive(Instant::ZERO, 8).unwrap() {
+                    let received = b.received(index);
+                    got.extend(received.data.chunks(received.stride).map(<[u8]>::to_vec));
+                }
+            }
+            assert_eq!(got, data.chunks(100).collect::<Vec<_>>());
+            assert_eq!(a.capabilities().max_segments, 1);
+        }
+        assert_eq!(a.stats().segmentation_refused, 1);
+    }
+}
