@@ -1,0 +1,80 @@
+//! The allocator of the command line: the system's, with a count of what is in use while somebody wants to know.
+#![expect(
+    unsafe_code,
+    reason = "an allocator is an unsafe trait; every call is passed on unchanged"
+)]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicBool, AtomicIsize, Ordering},
+};
+
+/// The system's allocator, counting.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+static IN_USE: AtomicIsize = AtomicIsize::new(0);
+
+/// Adds to the count, if it is wanted.
+fn count(octets: usize, sign: isize) {
+    if WANTED.load(Ordering::Relaxed) {
+        IN_USE.fetch_add(sign * octets.cast_signed(), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every method passes its arguments on to the system's allocator and gives back what that gives, so the
+// contract of `GlobalAlloc` holds because it holds there; counting touches atomics only and never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same there.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same there.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(layout.size(), -1);
+        // SAFETY: the caller keeps the contract of `dealloc`; the pointer came from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(layout.size(), -1);
+        count(size, 1);
+        // SAFETY: the caller keeps the contract of `realloc`; the pointer came from the system's allocator.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// Heap octets that stay in use after `make`, as long as its result lives; with the result.
+pub(crate) fn heap_of<T>(make: impl FnOnce() -> T) -> (T, isize) {
+    IN_USE.store(0, Ordering::Relaxed);
+    WANTED.store(true, Ordering::Relaxed);
+    let made = make();
+    WANTED.store(false, Ordering::Relaxed);
+    (made, IN_USE.load(Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_is_counted() {
+        // Other tests run at the same time and allocate too: only the large part is certain.
+        let (kept, octets) = heap_of(|| {
+            drop(vec![0_u8; 50 << 20]);
+            vec![1_u8; 10 << 20]
+        });
+        assert_eq!(kept.len(), 10 << 20);
+        assert!((9 << 20..40 << 20).contains(&octets), "{octets}");
+    }
+}

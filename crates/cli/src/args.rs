@@ -1,0 +1,266 @@
+//! The command line as people see it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::{
+    settings::{Preset, Wait},
+    size,
+};
+
+/// Reliable messages over plain datagrams: benchmarks and tools.
+#[derive(Debug, Parser)]
+#[command(name = "hikyaku", version, about, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The tools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure speed, side by side with what the kernel offers
+    #[command(subcommand)]
+    Bench(Box<Bench>),
+    /// The other end of a benchmark; started by `bench`, not by people
+    #[command(hide = true)]
+    BenchWorker {
+        /// Control socket of the driver.
+        address: String,
+        /// What to say to it.
+        key: String,
+    },
+}
+
+const LATENCY: &str = "\
+Examples:
+  hikyaku bench latency                                 both ends here, against TCP and bare UDP
+  hikyaku bench latency --sizes 8,2048 --mtu 1500       as over Ethernet: 1472-byte datagrams
+  hikyaku bench latency --wait block --vs tcp           both ends sleep in the kernel
+  hikyaku bench latency --format json --plot lat.svg    for programs, and for eyes
+  hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
+  hikyaku bench latency --connect first-host:7475
+
+Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is processor time per
+message of both ends together; all in microseconds. A ratio below 1 says that hikyaku is faster.";
+
+const BANDWIDTH: &str = "\
+Examples:
+  hikyaku bench bandwidth --sizes 2048,64K,1M           a window of messages, then a small reply
+  hikyaku bench bandwidth --mtu 1500 --vs udp           against the wall of a 1500-byte network
+
+MB are 10^6 bytes. Bare UDP copies each message to its place, keeps 292 KB in flight and sends nothing again; a round
+in which it loses something is void. A ratio above 1 says that hikyaku is faster.";
+
+const RATE: &str = "\
+Examples:
+  hikyaku bench rate                                    bursts of 64 B messages
+  hikyaku bench rate --sizes 8,64,256
+
+`tcp` makes one write a message, `tcp/batched` collects 64 KB first; bare UDP sends one datagram a message in batches
+(segmentation offload). A ratio above 1 says that hikyaku is faster.";
+
+const INCAST: &str = "\
+Examples:
+  hikyaku bench incast                                  1, 2, 4 and 8 senders to one receiver
+  hikyaku bench incast --senders 16 --sizes 64K
+  hikyaku bench incast --np 5                           4 senders
+
+Each sender sends a message, waits for a small reply, and so on; p99 is over those times. With more processes than
+cores they share cores, and the default wait is `adaptive`.";
+
+const DSE: &str = "\
+Examples:
+  hikyaku bench dse                                     10,000 one-way messages and ping-pongs, 1 and 2 senders
+  hikyaku bench dse --sizes 16,1024 --iterations 2000
+
+The experiments of the paper about the UDP protocol of DSE, on today's sockets: its protocol (`dse`), hikyaku's
+defaults and TCP, with wall time and the processor time of each side; and the sockets that 60 processors need.";
+
+const CORE: &str = "\
+Two endpoints in one thread, no socket: what the protocol itself costs. Options that concern sockets do nothing here.";
+
+const PEERS: &str = "\
+Memory that a peer needs while nothing is in flight, as heap counted by the allocator.";
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// One-way time of a message (half of a ping-pong)
+    #[command(after_help = LATENCY)]
+    Latency(Common),
+    /// Streaming in one direction
+    #[command(after_help = BANDWIDTH)]
+    Bandwidth(Common),
+    /// Small messages per second
+    #[command(after_help = RATE)]
+    Rate(Common),
+    /// Many senders, one receiver
+    #[command(after_help = INCAST)]
+    Incast(Incast),
+    /// The protocol alone: two endpoints in one thread
+    #[command(after_help = CORE)]
+    Core(Common),
+    /// The experiments of the DSE paper
+    #[command(after_help = DSE)]
+    Dse(Common),
+    /// Memory per idle peer
+    #[command(after_help = PEERS)]
+    Peers(Peers),
+}
+
+/// Options of `bench incast`.
+#[derive(Debug, Args)]
+pub(crate) struct Incast {
+    /// Numbers of senders, one row each [default: 1,2,4,8]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub senders: Vec<u32>,
+    /// The rest.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options of `bench peers`.
+#[derive(Debug, Args)]
+pub(crate) struct Peers {
+    /// Peers on one endpoint
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+    pub peers: u32,
+    /// The rest.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// What hikyaku is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Opponent {
+    /// Kernel TCP with `TCP_NODELAY`.
+    Tcp,
+    /// Bare UDP, which sends nothing again.
+    Udp,
+    /// KCP over UDP (needs the build feature `peers`).
+    Kcp,
+    /// QUIC over loopback (needs the build feature `peers`).
+    Quinn,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Messages of the transport.
+    Transport,
+    /// MPI's sends and receives.
+    Mpi,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table.
+    #[default]
+    Text,
+    /// One JSON object on standard output, nothing else.
+    Json,
+}
+
+/// Options that all benchmarks share.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Common {
+    /// How hikyaku's datagrams travel: udp, or loopback (both ends are threads of one process)
+    #[arg(long, default_value = "udp", value_name = "NAME")]
+    pub backend: String,
+    /// Device of the backend (dpdk)
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// What is measured: transport
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "transport",
+        value_name = "LEVEL",
+        hide_possible_values = true
+    )]
+    pub level: Vec<Level>,
+    /// Processes in all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=257))]
+    pub np: Option<u32>,
+    /// How both ends wait, hikyaku's and the others' [default: spin; incast with more processes than cores: adaptive]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub wait: Option<Wait>,
+    /// Message sizes in octets, with K (1024) or M (1024 K); each benchmark has defaults of its own
+    #[arg(long, value_delimiter = ',', value_parser = size::parse, value_name = "LIST")]
+    pub sizes: Vec<usize>,
+    /// Operations per round and transport: ping-pongs, windows, bursts [default: by size]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub iterations: Option<u32>,
+    /// Rounds in which all transports take turns; fewer than 20 are for trying out [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: Option<u32>,
+    /// What to compare with
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "tcp,udp",
+        value_name = "LIST"
+    )]
+    pub vs: Vec<Opponent>,
+    /// Octets of an IP packet, e.g. 1500 for datagrams of 1472 octets [default: the interface's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_536))]
+    pub mtu: Option<u32>,
+    /// Settings of hikyaku's protocol
+    #[arg(long, value_enum, default_value = "default", value_name = "PRESET")]
+    pub config: Preset,
+    /// How results are printed
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub format: Format,
+    /// Draw the figure into this file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    /// Be the answering host: wait here for one driver. Options of the measurement are the driver's
+    #[arg(long, value_name = "ADDR", conflicts_with = "connect")]
+    pub listen: Option<String>,
+    /// Drive a measurement against a host that runs `--listen`; without a port: 7475
+    #[arg(long, value_name = "ADDR")]
+    pub connect: Option<String>,
+    /// Write what passes through hikyaku's backend to this file
+    #[arg(long, value_name = "FILE.pcapng")]
+    pub capture: Option<PathBuf>,
+    /// Say how far it is even if standard error is not a terminal
+    #[arg(long)]
+    pub progress: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_the_contract() {
+        let line = "hikyaku bench latency --backend udp --level transport --np 2 --wait block --sizes 8,2048,64K,1M \
+                    --iterations 10 --rounds 3 --vs tcp,udp --mtu 1500 --format json --connect host";
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Bench(bench) = cli.command else {
+            panic!("not a benchmark")
+        };
+        let Bench::Latency(common) = *bench else {
+            panic!("not latency")
+        };
+        assert_eq!(common.sizes, [8, 2048, 65_536, 1 << 20]);
+        assert_eq!(common.vs, [Opponent::Tcp, Opponent::Udp]);
+        assert_eq!(
+            (common.wait, common.mtu, common.format),
+            (Some(Wait::Block), Some(1500), Format::Json)
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! `bench incast`: many senders, one receiver. Each sends a message, waits for a small reply, and so on.
+
+use super::{
+    json::{Document, Row, digits},
+    output::emit,
+    plot::{Figure, Line},
+    rounds::{Progress, Series, interleave},
+    settings::{Job, Operation},
+    setup::{Setup, check, kinds},
+    size,
+    streaming::{bandwidth, cpu, rate, ratios},
+    table::{Group, Table, number},
+};
+use crate::{args, failure::Failure};
+
+/// Octets that a round moves, if the number of messages is not given.
+const ROUND: usize = 8 << 20;
+
+/// Measures and prints.
+pub(crate) fn run(incast: &args::Incast) -> Result<(), Failure> {
+    let common = &incast.common;
+    check(common, None)?;
+    if common.connect.is_some() {
+        return Err(Failure::usage(
+            "bench incast: --connect reaches one sender only; leave it out",
+        ));
+    }
+    let senders: Vec<usize> = match (common.np, &incast.senders[..]) {
+        (Some(np), []) => vec![np as usize - 1],
+        (Some(_), _) => {
+            return Err(Failure::usage(
+                "--np and --senders say the same thing; give one of them",
+            ));
+        }
+        (None, []) => vec![1, 2, 4, 8],
+        (None, senders) => senders.iter().map(|&senders| senders as usize).collect(),
+    };
+    let most = senders.iter().copied().max().unwrap_or(1);
+    let mut setup = Setup::new(common, &kinds(common, false), most)?;
+    let sizes = if common.sizes.is_empty() {
+        vec![65_536]
+    } else {
+        common.sizes.clone()
+    };
+    let steps = sizes.len() * senders.len() * setup.rounds * setup.entries.len();
+    let mut progress = Progress::new(common.progress, steps);
+    let mut results = Vec::new();
+    for &size in &sizes {
+        for &senders in &senders {
+            let count = common
+                .iterations
+                .map_or_else(|| (ROUND / size / senders).clamp(5, 200), |count| count as usize);
+            let warmup = (count / 10).max(2);
+            let job = Job {
+                operation: Operation::Stream,
+                size,
+                warmup,
+                count,
+                window: 1,
+                spokes: senders,
+            };
+            results.push(interleave(
+                &mut setup.session,
+                &setup.entries,
+                &job,
+                setup.rounds,
+                &mut progress,
+            )?);
+        }
+    }
+    drop(progress);
+    let document = Document {
+        benchmark: "incast",
+        rows: results
+            .iter()
+            .flat_map(|all| all.iter().filter_map(|series| row(series, all)))
+            .collect(),
+        environment: Some(setup.environment.clone()),
+    };
+    emit(
+        common,
+        &document,
+        &[table(&setup, &results)],
+        Some(&figure(&setup, &results, sizes[0])),
+    )
+}
+
+fn p99(series: &Series) -> Option<f64> {
+    series.percentile(99.0).map(|nanos| nanos / 1000.0)
+}
+
+fn row(series: &Series, all: &[Series]) -> Option<Row> {
+    Some(Row {
+        transport: series.name.clone(),
+        level: Some("transport"),
+        size: Some(series.job.size),
+        senders: Some(series.job.spokes),
+        mb_per_s: Some(digits(bandwidth(series)?)),
+        messages_per_s: rate(series).map(digits),
+        p99_us: p99(series).map(digits),
+        cpu_us_per_message: cpu(series).map(digits),
+        lost_rounds: (series.lost() > 0).then(|| series.lost()),
+        ratio: ratios(series, all),
+        ..Row::default()
+    })
+}
+
+fn table(setup: &Setup, results: &[Vec<Series>]) -> Table {
+    let mut comments = vec!["hikyaku incast: each sender sends a message and waits for a small reply".to_owned()];
+    comments.extend(setup.environment.lines());
+    comments.push(format!(
+        "{} rounds; p99: from the send to the reply, µs; MB/s: all senders together",
+        setup.rounds
+    ));
+    let mut groups = vec![Group::new("", &["Size", "senders"])];
+    groups.extend(
+        setup
+            .entries
+            .iter()
+            .map(|entry| Group::new(&entry.name, &["MB/s", "p99", "cpu"])),
+    );
+    let others: Vec<&str> = setup
+        .entries
+        .iter()
+        .filter(|entry| !entry.ours)
+        .map(|entry| entry.name.as_str())
+        .collect();
+    if setup.entries.iter().any(|entry| entry.ours) && !others.is_empty() {
+        groups.push(Group::new("MB/s ratio to", &others));
+    }
+    let mut table = Table::new(comments, groups);
+    for all in results {
+        let Some(job) = all.first().map(|series| series.job) else {
+            continue;
+        };
+        let mut cells = vec![size::text(job.size), job.spokes.to_string()];
+        for series in all {
+            cells.extend([number(bandwidth(series)), number(p99(series)), number(cpu(series))]);
+        }
+        if let Some(ours) = all.iter().find(|series| series.ours) {
+            let ratios = ratios(ours, all);
+            cells.extend(others.iter().map(|&name| number(ratios.get(name).copied())));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn figure(setup: &Setup, results: &[Vec<Series>], size: usize) -> Figure {
+    let line = |name: &str| {
+        let ours = |series: &&Series| series.name == name && series.job.size == size;
+        let point = |series: &Series| Some((series.job.spokes, bandwidth(series)?));
+        Line {
+            name: name.into(),
+            points: results.iter().flatten().filter(ours).filter_map(point).collect(),
+        }
+    };
+    Figure {
+        title: format!("Incast: messages of {} from several senders", size::text(size)),
+        across: "senders".into(),
+        up: "MB/s, all senders together".into(),
+        lines: setup.entries.iter().map(|entry| line(&entry.name)).collect(),
+    }
+}

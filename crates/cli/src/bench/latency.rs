@@ -1,0 +1,180 @@
+//! `bench latency`: half of a ping-pong.
+
+use std::collections::BTreeMap;
+
+use super::{
+    baseline::segments::MAX_BATCH,
+    json::{Document, Row, digits},
+    output::emit,
+    plot::{Figure, Line},
+    rounds::{Entry, Progress, Series, interleave},
+    settings::{Job, Operation},
+    setup::{Setup, check, kinds},
+    size,
+    table::{Group, Table, number},
+};
+use crate::{args::Common, failure::Failure};
+
+/// Sizes if none are given.
+const SIZES: [usize; 6] = [8, 512, 2048, 8192, 65_536, 1 << 20];
+/// Octets that a round moves at most in each direction, if the number of ping-pongs is not given.
+const ROUND: usize = 8 << 20;
+/// Largest message that bare UDP can hope to move as a burst of datagrams that nobody paces.
+const LARGEST_BURST: usize = 1 << 20;
+
+/// Measures and prints.
+pub(crate) fn run(common: &Common) -> Result<(), Failure> {
+    check(common, Some(2))?;
+    let mut setup = Setup::new(common, &kinds(common, false), 1)?;
+    let sizes = if common.sizes.is_empty() {
+        SIZES.to_vec()
+    } else {
+        common.sizes.clone()
+    };
+    let mut progress = Progress::new(common.progress, sizes.len() * setup.rounds * setup.entries.len());
+    let mut results = Vec::new();
+    for &size in &sizes {
+        let job = job(common, size);
+        let able: Vec<Entry> = setup
+            .entries
+            .iter()
+            .filter(|entry| takes(entry, size, common.mtu))
+            .cloned()
+            .collect();
+        results.push((
+            size,
+            interleave(&mut setup.session, &able, &job, setup.rounds, &mut progress)?,
+        ));
+    }
+    drop(progress);
+    let names: Vec<&Entry> = setup.entries.iter().collect();
+    let document = Document {
+        benchmark: "latency",
+        rows: results
+            .iter()
+            .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
+            .collect(),
+        environment: Some(setup.environment.clone()),
+    };
+    emit(
+        common,
+        &document,
+        &[table(&setup, &names, &results)],
+        Some(&figure(&names, &results)),
+    )
+}
+
+fn job(common: &Common, size: usize) -> Job {
+    let count = common
+        .iterations
+        .map_or_else(|| (ROUND / size).clamp(10, 1000), |count| count as usize);
+    Job {
+        operation: Operation::PingPong,
+        size,
+        warmup: (count / 10).max(5),
+        count,
+        window: 1,
+        spokes: 1,
+    }
+}
+
+/// Bare UDP has no messages larger than a datagram, unless datagrams are small on purpose.
+fn takes(entry: &Entry, size: usize, mtu: Option<u32>) -> bool {
+    entry.name != "udp" || size <= if mtu.is_some() { LARGEST_BURST } else { MAX_BATCH }
+}
+
+fn micros(nanos: Option<f64>) -> Option<f64> {
+    nanos.map(|nanos| nanos / 1000.0)
+}
+
+fn one_way(series: &Series) -> (Option<f64>, Option<f64>, Option<f64>) {
+    (
+        micros(series.median(|round| round.time / 2.0)),
+        micros(series.percentile(99.0).map(|round_trip| round_trip / 2.0)),
+        micros(series.median(|round| round.spoke_cpu + round.hub_cpu)),
+    )
+}
+
+fn row(series: &Series, all: &[Series]) -> Option<Row> {
+    let (p50, p99, cpu) = one_way(series);
+    let mut ratio = BTreeMap::new();
+    if series.ours {
+        for other in all.iter().filter(|other| !other.ours) {
+            if let Some(value) = series.ratio(other, |round| round.time) {
+                ratio.insert(other.name.clone(), digits(value));
+            }
+        }
+    }
+    Some(Row {
+        transport: series.name.clone(),
+        level: Some("transport"),
+        size: Some(series.job.size),
+        p50_us: Some(digits(p50?)),
+        p99_us: p99.map(digits),
+        cpu_us_per_message: cpu.map(digits),
+        lost_rounds: (series.lost() > 0).then(|| series.lost()),
+        ratio,
+        ..Row::default()
+    })
+}
+
+fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Table {
+    let mut comments = vec!["hikyaku latency, one way (half a round trip), µs".to_owned()];
+    comments.extend(setup.environment.lines());
+    comments.push(format!(
+        "{} rounds in which the transports take turns; ratio: hikyaku's time / the other's, median of the rounds' ratios",
+        setup.rounds
+    ));
+    comments.push("cpu: processor time per message, both ends together".to_owned());
+    let others: Vec<&&Entry> = entries.iter().filter(|entry| !entry.ours).collect();
+    let ours = entries.iter().find(|entry| entry.ours);
+    let mut groups = vec![Group::new("", &["Size"])];
+    groups.extend(
+        entries
+            .iter()
+            .map(|entry| Group::new(&entry.name, &["p50", "p99", "cpu"])),
+    );
+    if ours.is_some() && !others.is_empty() {
+        groups.push(Group::new(
+            "ratio to",
+            &others.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
+        ));
+    }
+    let mut table = Table::new(comments, groups);
+    for (size, all) in results {
+        let find = |name: &str| all.iter().find(|series| series.name == name);
+        let mut cells = vec![size::text(*size)];
+        for entry in entries {
+            let (p50, p99, cpu) = find(&entry.name).map_or((None, None, None), one_way);
+            cells.extend([number(p50), number(p99), number(cpu)]);
+        }
+        if let Some(ours) = ours.and_then(|entry| find(&entry.name)) {
+            for other in &others {
+                cells.push(number(
+                    find(&other.name).and_then(|other| ours.ratio(other, |round| round.time)),
+                ));
+            }
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn figure(entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Figure {
+    let line = |entry: &&Entry| {
+        let point = |(size, all): &(usize, Vec<Series>)| {
+            let series = all.iter().find(|series| series.name == entry.name)?;
+            Some((*size, one_way(series).0?))
+        };
+        Line {
+            name: entry.name.clone(),
+            points: results.iter().filter_map(point).collect(),
+        }
+    };
+    Figure {
+        title: "One-way latency between two processes (median)".into(),
+        across: "message, octets".into(),
+        up: "µs".into(),
+        lines: entries.iter().map(line).collect(),
+    }
+}

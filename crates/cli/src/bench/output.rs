@@ -1,0 +1,36 @@
+//! Hands results out: table or JSON on standard output, figure into a file.
+
+use std::io::{self, Write};
+
+use super::{json::Document, plot::Figure, table::Table};
+use crate::{
+    args::{Common, Format},
+    failure::{Failure, While},
+};
+
+/// Prints the one form that was asked for, and draws.
+pub(crate) fn emit(
+    common: &Common,
+    document: &Document,
+    tables: &[Table],
+    figure: Option<&Figure>,
+) -> Result<(), Failure> {
+    let mut text = match common.format {
+        Format::Json => serde_json::to_string(document).map_err(|error| Failure::run(error.to_string()))?,
+        Format::Text => tables.iter().map(Table::render).collect::<Vec<_>>().join("\n"),
+    };
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // A reader that has seen enough is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other.or_fail("standard output")?,
+    }
+    match (&common.plot, figure) {
+        (Some(file), Some(figure)) => figure.draw(file),
+        (Some(_), None) => Err(Failure::usage("--plot: this benchmark has no figure")),
+        (None, _) => Ok(()),
+    }
+}

@@ -1,0 +1,162 @@
+//! What both ends of a measurement must agree on; travels over the control channel.
+
+use std::net::SocketAddr;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// How an end waits for data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Wait {
+    /// Asks again and again, never sleeps: least latency, one core each.
+    #[default]
+    Spin,
+    /// Sleeps in the kernel.
+    Block,
+    /// Spins for a moment, then sleeps.
+    Adaptive,
+}
+
+impl Wait {
+    /// Name as on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Block => "block",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
+/// Which set of protocol settings hikyaku runs with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Preset {
+    /// What a program gets that sets nothing.
+    #[default]
+    Default,
+    /// The protocol of the DSE paper: 10 packets of at most 1024 B in a row, go-back-N.
+    Dse,
+}
+
+/// One of the things that are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// This library.
+    Hikyaku {
+        /// Name of the backend.
+        backend: String,
+        /// Protocol settings.
+        preset: Preset,
+    },
+    /// Kernel TCP, one write a message.
+    Tcp,
+    /// Kernel TCP, small messages collected into writes of 64 KB.
+    TcpBatched,
+    /// Bare UDP: fast, and nobody looks after what is lost.
+    Udp,
+    /// The KCP protocol over UDP.
+    Kcp,
+    /// QUIC.
+    Quinn,
+}
+
+impl Kind {
+    /// Name as in tables and JSON.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Hikyaku {
+                backend,
+                preset: Preset::Default,
+            } => format!("hikyaku/{backend}"),
+            Self::Hikyaku {
+                backend,
+                preset: Preset::Dse,
+            } => format!("hikyaku/{backend}/dse"),
+            Self::Tcp => "tcp".into(),
+            Self::TcpBatched => "tcp/batched".into(),
+            Self::Udp => "udp".into(),
+            Self::Kcp => "kcp".into(),
+            Self::Quinn => "quinn".into(),
+        }
+    }
+
+    /// True for this library, false for what it is compared with.
+    pub(crate) const fn is_ours(&self) -> bool {
+        matches!(self, Self::Hikyaku { .. })
+    }
+}
+
+/// Settings of one link, the same at both ends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// How both ends wait.
+    pub wait: Wait,
+    /// Largest UDP payload of one datagram.
+    pub datagram: usize,
+    /// Whether `datagram` was asked for with `--mtu` (else it is what the interface takes).
+    pub datagram_forced: bool,
+    /// All ends are threads of one process.
+    pub threads: bool,
+    /// Write what passes through hikyaku's backend at the hub to this file.
+    pub capture: Option<String>,
+}
+
+/// Where one end can be reached, told to the other end.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// Addresses, in an order that the transport knows.
+    pub addresses: Vec<SocketAddr>,
+    /// Anything else that the transport must tell (a certificate).
+    #[serde(default)]
+    pub extra: Vec<u8>,
+}
+
+/// What to do in one round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Operation {
+    /// Send a message, wait for its echo.
+    PingPong,
+    /// Send `window` messages, wait for a small reply.
+    Stream,
+}
+
+/// One round of one transport at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// What is done.
+    pub operation: Operation,
+    /// Octets of a message.
+    pub size: usize,
+    /// Operations before the clock starts.
+    pub warmup: usize,
+    /// Operations measured.
+    pub count: usize,
+    /// Messages per operation (streams).
+    pub window: usize,
+    /// How many spokes take part.
+    pub spokes: usize,
+}
+
+impl Job {
+    /// Operations of one spoke, warm-up included.
+    pub(crate) const fn operations(&self) -> usize {
+        self.warmup + self.count
+    }
+}
+
+/// What a spoke has seen in one round.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Nanoseconds of every measured operation.
+    pub samples: Vec<u64>,
+    /// Wall time of all of them.
+    pub wall: u64,
+    /// Processor time of all of them.
+    pub cpu: u64,
+    /// Something was lost on a transport that does not send again: the round is void.
+    pub lost: bool,
+}

@@ -1,0 +1,281 @@
+//! Runs the command as people do: both ends on this machine, short, and looks at the form of what comes out.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hikyaku");
+
+fn command(line: &str) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(line.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn run(line: &str) -> Output {
+    command(line).output().expect("the command starts")
+}
+
+/// Runs and gives the one JSON object of standard output.
+fn json(line: &str) -> Value {
+    let output = run(line);
+    assert!(
+        output.status.success(),
+        "{line}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: not one JSON object ({error}): {text}"))
+}
+
+/// Rows of a transport.
+fn rows<'a>(document: &'a Value, transport: &str) -> Vec<&'a Value> {
+    let rows = document["rows"].as_array().expect("rows");
+    rows.iter().filter(|row| row["transport"] == transport).collect()
+}
+
+/// Runs, expects a refusal, and gives what it says.
+fn refused(line: &str) -> String {
+    let output = run(line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+    assert!(output.stdout.is_empty(), "{line} prints a result");
+    said
+}
+
+#[test]
+fn latency_has_the_form_of_the_contract() {
+    let document =
+        json("bench latency --sizes 8 --iterations 50 --rounds 3 --format json --vs tcp,udp --wait adaptive");
+    assert_eq!(document["benchmark"], "latency");
+    for transport in ["tcp", "udp"] {
+        let rows = rows(&document, transport);
+        assert_eq!(rows.len(), 1, "{document}");
+        assert_eq!((&rows[0]["size"], &rows[0]["level"]), (&8.into(), &"transport".into()));
+        let (p50, p99) = (
+            rows[0]["p50_us"].as_f64().expect("p50"),
+            rows[0]["p99_us"].as_f64().expect("p99"),
+        );
+        assert!(p50 > 0.0 && p99 > 0.0);
+    }
+    for row in rows(&document, "hikyaku/udp") {
+        assert!(row["ratio"]["tcp"].is_f64() && row["ratio"]["udp"].is_f64(), "{row}");
+    }
+    assert_eq!(document["environment"]["wait"], "adaptive");
+    assert_eq!(document["environment"]["rounds"], 3);
+}
+
+#[test]
+fn every_way_to_wait_works() {
+    for wait in ["spin", "block", "adaptive"] {
+        let document = json(&format!(
+            "bench latency --sizes 8,4000 --iterations 5 --rounds 2 --mtu 1500 --format json --wait {wait}"
+        ));
+        assert_eq!(
+            (rows(&document, "tcp").len(), rows(&document, "udp").len()),
+            (2, 2),
+            "{wait}: {document}"
+        );
+    }
+}
+
+#[test]
+fn bandwidth_and_rate_have_their_rows() {
+    let document = json("bench bandwidth --sizes 2048,1M --iterations 2 --rounds 2 --format json --wait adaptive");
+    for row in rows(&document, "tcp").into_iter().chain(rows(&document, "udp")) {
+        let (mb, messages) = (
+            row["mb_per_s"].as_f64().unwrap(),
+            row["messages_per_s"].as_f64().unwrap(),
+        );
+        let size = row["size"].as_f64().unwrap();
+        assert!((mb * 1e6 / (messages * size) - 1.0).abs() < 0.01, "{row}");
+    }
+    let document = json("bench rate --iterations 2 --rounds 2 --format json --wait adaptive");
+    for transport in ["tcp", "tcp/batched", "udp"] {
+        assert_eq!(rows(&document, transport).len(), 1, "{document}");
+    }
+}
+
+#[test]
+fn incast_has_a_row_for_each_number_of_senders() {
+    let document = json("bench incast --senders 1,3 --sizes 4K --iterations 5 --rounds 2 --format json");
+    for transport in ["tcp", "udp"] {
+        let senders: Vec<_> = rows(&document, transport)
+            .iter()
+            .map(|row| row["senders"].clone())
+            .collect();
+        assert_eq!(senders, [1, 3], "{document}");
+    }
+}
+
+#[test]
+fn dse_counts_sockets() {
+    let document = json("bench dse --sizes 16 --iterations 100 --rounds 1 --format json --wait adaptive");
+    let mesh = rows(&document, "tcp full mesh");
+    assert_eq!(mesh[0]["sockets"], 3540, "{document}");
+    assert_eq!(rows(&document, "tcp").len(), 4, "{document}");
+}
+
+#[test]
+fn a_figure_is_drawn() {
+    let file = std::env::temp_dir().join(format!("hikyaku-cli-{}.svg", std::process::id()));
+    json(&format!(
+        "bench latency --sizes 8,64 --iterations 5 --rounds 1 --format json --wait adaptive --plot {}",
+        file.display()
+    ));
+    let svg = std::fs::read_to_string(&file).expect("the figure is there");
+    std::fs::remove_file(&file).expect("and can be removed");
+    assert!(svg.starts_with("<svg") && svg.contains("tcp"));
+}
+
+#[test]
+fn text_has_columns() {
+    let output = run("bench latency --sizes 8 --iterations 5 --rounds 1 --wait adaptive");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for word in [
+        "# hikyaku latency, one way",
+        "MTU",
+        "CPU",
+        "wait: adaptive",
+        "p50",
+        "p99",
+        "tcp",
+        "udp",
+    ] {
+        assert!(text.contains(word), "`{word}` is missing in\n{text}");
+    }
+}
+
+#[test]
+fn wrong_input_is_refused_with_a_reason() {
+    for (line, reason) in [
+        ("bench latency --sizes 8Q", "64K"),
+        ("bench latency --sizes 0", "at least 1"),
+        ("bench latency --sizes 1024M", "at most 256M"),
+        ("bench latency --rounds 0", "rounds"),
+        ("bench latency --backend token-ring", "there are: udp, loopback"),
+        ("bench latency --backend dpdk", "--features dpdk"),
+        ("bench latency --level mpi", "MPI"),
+        ("bench latency --np 3", "exactly 2"),
+        ("bench latency --wait patiently", "adaptive"),
+        ("bench latency --mtu 70000", "65536"),
+        ("bench latency --plot figure.png", ".svg"),
+        ("bench latency --connect no.such.host.invalid:1", "can not resolve"),
+        ("bench latency --listen no.such.host.invalid:1", "can not resolve"),
+        ("bench latency --connect 127.0.0.1:1", "can not connect"),
+        ("bench latency --connect a --listen b", "cannot be used with"),
+        ("bench incast --senders 2 --np 3", "--np and --senders"),
+        ("bench", "Usage"),
+    ] {
+        let said = refused(line);
+        assert!(said.contains(reason), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_said_so() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let said = refused(&format!(
+        "bench latency --listen {}",
+        taken.local_addr().expect("its address")
+    ));
+    assert!(said.contains("in use"), "{said}");
+}
+
+#[test]
+fn versions_that_differ_are_refused() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = other.local_addr().expect("its address");
+    let answer = thread::spawn(move || {
+        let (mut stream, _) = other.accept().expect("the driver comes");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("its hello");
+        stream
+            .write_all(b"{\"hikyaku\":\"99.1.0\",\"protocol\":77}\n")
+            .expect("ours");
+        let _ = stream.read(&mut [0]);
+    });
+    let said = refused(&format!("bench latency --connect {address}"));
+    assert!(said.contains("versions differ") && said.contains("99.1.0"), "{said}");
+    answer.join().expect("the other end");
+}
+
+/// A listener that has said where it is.
+fn listener() -> (Child, String) {
+    let mut child = command("bench latency --listen 127.0.0.1:0")
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.take().expect("its standard error"));
+    said.read_line(&mut line).expect("where it listens");
+    thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    let address = line
+        .split_whitespace()
+        .find_map(|word| word.strip_suffix(';').filter(|word| word.contains(':')));
+    (
+        child,
+        address.unwrap_or_else(|| panic!("no address in {line}")).to_owned(),
+    )
+}
+
+#[test]
+fn two_hosts_work_like_one() {
+    let (mut child, address) = listener();
+    let document = json(&format!(
+        "bench latency --sizes 8 --iterations 10 --rounds 2 --format json --wait adaptive --connect {address}"
+    ));
+    assert_eq!(rows(&document, "tcp").len(), 1);
+    assert_eq!(document["environment"]["ends"], "hosts");
+    assert!(child.wait().expect("the listener ends").success());
+}
+
+#[test]
+fn a_stranger_does_not_stop_the_listener_from_saying_so() {
+    let (mut child, address) = listener();
+    let mut stream = TcpStream::connect(address).expect("the listener is there");
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
+    assert_eq!(child.wait().expect("the listener ends").code(), Some(1));
+}
+
+#[test]
+fn a_dead_worker_ends_the_measurement_with_a_reason() {
+    let line = "bench latency --sizes 8 --iterations 100000 --rounds 1000 --vs udp --wait adaptive";
+    let mut driver = command(line)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut said = BufReader::new(driver.stderr.take().expect("its standard error"));
+    let mut line = String::new();
+    while !line.contains("worker process") {
+        line.clear();
+        assert!(
+            said.read_line(&mut line).expect("it says who runs where") > 0,
+            "it ended early"
+        );
+    }
+    let worker = line
+        .split("worker process ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("a number");
+    thread::sleep(Duration::from_millis(50));
+    assert!(
+        Command::new("kill")
+            .args(["-9", worker])
+            .status()
+            .expect("kill")
+            .success()
+    );
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("its last words");
+    assert_eq!(driver.wait().expect("it ends").code(), Some(1));
+    assert!(rest.contains("has died"), "{rest}");
+}
