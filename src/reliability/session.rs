@@ -229,6 +229,8 @@ impl Endpoint {
         if self.peers[peer as usize].phase == Phase::Down {
             return;
         }
+        // First of all, so that flows that become idle by being given up do not start a goodbye.
+        self.peers[peer as usize].phase = Phase::Down;
         let mut flow = core::mem::replace(&mut self.peers[peer as usize].first_flow, NONE);
         while flow != NONE {
             let next = self.flows[flow as usize].next;
