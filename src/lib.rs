@@ -4,4 +4,16 @@ extern crate alloc;
 
 #[cfg(feature = "std")]
 pub mod backends;
+mod config;
+mod error;
+mod id;
+pub mod prng;
+pub mod reliability;
+mod stats;
 pub mod time;
+pub mod wire;
+
+pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};
+pub use error::{AddPeerError, DropReason, PeerError, SendError};
+pub use id::{PeerId, SendToken};
+pub use stats::{Dropped, PeerStats, Stats};

@@ -5,6 +5,19 @@
 //! time by name, and they stack: `Impaired` makes any of them bad on purpose, `Captured` writes what passes
 //! through any of them to a pcapng file.
 
+pub mod captured;
+pub mod impaired;
+#[cfg(feature = "loopback")]
+pub mod loopback;
+pub mod pcapng;
+#[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
+mod pool;
+mod registry;
+#[cfg(test)]
+mod script;
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod udp;
+
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
@@ -14,6 +27,11 @@ use std::{
 
 use bytes::Bytes;
 
+pub use self::{
+    captured::Captured,
+    impaired::{Impaired, Impairments},
+    registry::{BindError, BindOptions, available, bind},
+};
 use crate::time::Instant;
 
 /// What a backend can do, as data; may change at run time (GSO refused by the kernel), so ask again after an error.
@@ -82,7 +100,8 @@ pub enum Sent {
     /// Not taken: queues are full. Nothing of it was sent; try again after [`Backend::wait`] or later.
     Busy,
     /// Thrown away for a reason that sending again cures or the protocol handles (no buffers, no route, datagram
-    /// larger than the interface takes, segmentation refused); a statistic counts it.
+    /// larger than the interface takes, segmentation refused); a statistic counts it. When a burst had to go datagram
+    /// by datagram, some of it may have been sent.
     Dropped,
 }
 
@@ -188,4 +207,58 @@ pub trait Backend: Send {
 
     /// Counters since the start.
     fn stats(&self) -> BackendStats;
+}
+
+impl<B: Backend + ?Sized> Backend for Box<B> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        (**self).local_addr()
+    }
+
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        (**self).transmit(now, transmit)
+    }
+
+    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+        (**self).reclaim(free);
+    }
+
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        (**self).receive(now, budget)
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        (**self).received(index)
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        (**self).take(index)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        (**self).wait(timeout)
+    }
+
+    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
+        (**self).poll_unreachable()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).as_fd()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        (**self).next_deadline()
+    }
+
+    fn stats(&self) -> BackendStats {
+        (**self).stats()
+    }
 }

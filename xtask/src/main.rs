@@ -1,2 +1,65 @@
-//! x
-fn main() {}
+//! Build, test and measurement chores of hikyaku: `cargo xtask help`.
+//!
+//! A chore is a list of steps, each of which is a command that a person could type as well: what is printed for a
+//! failure is the command that repeats it. No dependencies, so that `cargo xtask` starts in a second.
+
+mod callgrind;
+mod check;
+mod ci;
+mod fuzz;
+mod no_std;
+mod setup;
+mod shell;
+mod soak;
+mod steps;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <chore>
+
+  setup                     install what `ci` needs: Debian packages (as root), cargo-deny, cargo-fuzz
+  check                     format, clippy over the feature matrix, docs, no_std, dependencies' licences
+  ci                        check, then every test that is too long, or needs root or a tool, for `cargo test`
+  netns                     tests between two network namespaces (root)
+  fuzz [TARGET [SECONDS]]   every fuzz target, or one, over its corpus and then for SECONDS (20)
+  callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
+  soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
+  no-std                    prove that the core builds without std
+  help                      this
+
+What a step lacks (root, a tool, a file) is said in one line, and the step is skipped.";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let chore = args.next().unwrap_or_else(|| "help".to_owned());
+    let args: Vec<String> = args.collect();
+    let mut steps = steps::Steps::default();
+    let outcome = match (chore.as_str(), args.as_slice()) {
+        ("setup", []) => setup::run(&mut steps),
+        ("check", []) => check::run(&mut steps),
+        ("ci", []) => ci::run(&mut steps),
+        ("netns", []) => ci::netns(&mut steps),
+        ("fuzz", [] | [_] | [_, _]) => fuzz::run(&mut steps, &args),
+        ("callgrind", []) => callgrind::run(&mut steps, false),
+        ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),
+        ("soak", [] | [_]) => soak::run(&args),
+        ("no-std", []) => no_std::run(&mut steps),
+        ("help" | "--help" | "-h", []) => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    steps.print_summary();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\nfailed: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Cases whose instructions `cargo xtask callgrind` counts and compares with `instructions.toml`.
+//!
+//! To add one: write a function that prepares everything and returns the closure to count, name it in [`CASES`], and
+//! run `cargo xtask callgrind --bless`. The closure should do the same thing often enough (at least 10,000
+//! instructions) that the call around it is nothing, and its result must depend on the work, or the compiler removes
+//! it. Nothing in it may depend on time, addresses or hash order.
+//!
+//! `cargo bench --bench instructions` only runs every case once, to see that it works.
+
+use std::hint::black_box;
+
+use hikyaku::{Config, Congestion, reliability::Payload, time::Instant};
+
+mod support;
+use support::Pair;
+
+/// Work that is prepared and not yet done.
+type Work = Box<dyn FnMut() -> u64>;
+
+/// Name, and what prepares it.
+type Case = (&'static str, fn() -> Work);
+
+const CASES: &[Case] = &[
+    ("time_arithmetic_x1000", time_arithmetic),
+    ("core_1k_by_reference_x1600", || core(&Pair::shared(1_024), 8_972)),
+    ("core_1k_copied_x1600", || core(&Payload::Copy(&[3; 1_024]), 8_972)),
+    ("core_64b_bundled_x1600", || core(&Payload::Copy(&[3; 64]), 8_972)),
+    ("core_64k_fragmented_x1600", || core(&Pair::shared(65_536), 1_472)),
+];
+
+/// Messages one way in windows of 16, both ends and the acknowledgements included.
+fn core(payload: &Payload<'static>, max_datagram: usize) -> Work {
+    let config = Config {
+        congestion: Congestion::Fixed,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(&config, max_datagram);
+    let payload = payload.clone();
+    Box::new(move || {
+        for _ in 0..100 {
+            pair.exchange(&payload, 16);
+        }
+        pair.got.bytes
+    })
+}
+
+/// Adding an interval to an instant and taking the difference, 1000 times.
+fn time_arithmetic() -> Work {
+    Box::new(|| {
+        let mut now = Instant::ZERO;
+        let mut sum = 0_u64;
+        for step_ns in 0..1000 {
+            let later = now.plus_nanos(black_box(step_ns));
+            sum = sum.wrapping_add(later.nanos_since(now));
+            now = later;
+        }
+        sum
+    })
+}
+
+/// What is counted. Valgrind finds it by its name, so it must stay a function.
+#[inline(never)]
+fn measured(work: &mut Work) -> u64 {
+    black_box(work())
+}
+
+fn main() {
+    // Cargo adds `--bench`.
+    let wanted = std::env::args().skip(1).find(|arg| arg != "--bench");
+    for (name, prepare) in CASES {
+        match wanted.as_deref() {
+            Some("--list") => println!("{name}"),
+            Some(wanted) if wanted != *name => {}
+            _ => {
+                black_box(measured(&mut prepare()));
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Two endpoints in one thread, no socket: the protocol's own cost.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hikyaku::{
+    Config, PeerId,
+    reliability::{Burst, Endpoint, Limits, Origin, Outgoing, Payload, Sink, Verdict},
+    time::Instant,
+    wire::{Packet, Seq},
+};
+
+/// Counts what arrives, in place.
+#[derive(Default)]
+pub(crate) struct Count {
+    /// Octets of payload.
+    pub(crate) bytes: u64,
+    /// Packets.
+    pub(crate) packets: u64,
+    cost: u32,
+}
+
+impl Sink for Count {
+    #[inline]
+    fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
+        self.bytes += packet.payload().len() as u64;
+        self.packets += 1;
+        self.cost += origin.cost;
+        Verdict::Taken
+    }
+}
+
+/// A sender and a receiver; each datagram is assembled with one copy and delivered in place.
+pub(crate) struct Pair {
+    sender: Endpoint,
+    receiver: Endpoint,
+    to_receiver: PeerId,
+    to_sender: PeerId,
+    addresses: [SocketAddr; 2],
+    burst: Burst,
+    wire: Vec<u8>,
+    now: u64,
+    next: u32,
+    /// What has arrived.
+    pub(crate) got: Count,
+}
+
+impl Pair {
+    /// With a session that is open and a path MTU of `max_datagram` that is found.
+    pub(crate) fn new(config: &Config, max_datagram: usize) -> Self {
+        let limits = Limits {
+            max_datagram,
+            max_segments: 64,
+            max_batch: 65_507,
+            receive_buffer: 8 << 20,
+            holds_references: false,
+            receive_port: 0,
+        };
+        let addresses = [
+            SocketAddr::from(([127, 0, 0, 1], 1)),
+            SocketAddr::from(([127, 0, 0, 1], 2)),
+        ];
+        let mut sender = Endpoint::new(config.clone(), limits, 1, 1).expect("valid settings");
+        let mut receiver = Endpoint::new(config.clone(), limits, 2, 2).expect("valid settings");
+        let to_receiver = sender.add_peer(addresses[1], 1).expect("a new peer");
+        let to_sender = receiver.add_peer(addresses[0], 0).expect("a new peer");
+        let mut pair = Self {
+            sender,
+            receiver,
+            to_receiver,
+            to_sender,
+            addresses,
+            burst: Burst::default(),
+            wire: Vec::with_capacity(1 << 16),
+            now: 1_000_000_000,
+            next: 0,
+            got: Count::default(),
+        };
+        for _ in 0..8 {
+            pair.exchange(&Payload::Copy(&[1; 8]), 1);
+        }
+        pair
+    }
+
+    /// Sends `count` messages one way, acknowledgements included.
+    pub(crate) fn exchange(&mut self, payload: &Payload<'_>, count: u32) {
+        let now = Instant::from_nanos(self.now);
+        for _ in 0..count {
+            let message = Outgoing {
+                source: 0,
+                destination: 1,
+                message: Seq(self.next),
+                match_bits: None,
+                immediate: None,
+            };
+            self.next = self.next.wrapping_add(1);
+            self.sender
+                .send(now, self.to_receiver, 0, &message, payload.clone())
+                .expect("room in the queue");
+        }
+        self.sender.request_acks(now);
+        while !self.sender.all_idle() {
+            self.now += 2_000;
+            carry(
+                &mut self.sender,
+                &mut self.receiver,
+                self.addresses[0],
+                self.now,
+                &mut self.burst,
+                &mut self.wire,
+                &mut self.got,
+            );
+            carry(
+                &mut self.receiver,
+                &mut self.sender,
+                self.addresses[1],
+                self.now,
+                &mut self.burst,
+                &mut self.wire,
+                &mut self.got,
+            );
+            let cost = std::mem::take(&mut self.got.cost);
+            let session = self.receiver.session(self.to_sender);
+            self.receiver.release(self.to_sender, session, cost);
+            while self.sender.poll_event().is_some() {}
+            while self.receiver.poll_event().is_some() {}
+        }
+    }
+
+    /// A shared payload of `len` octets.
+    pub(crate) fn shared(len: usize) -> Payload<'static> {
+        Payload::Shared(Bytes::from_static(&DATA[..len]))
+    }
+}
+
+static DATA: [u8; 65_536] = [7; 65_536];
+
+fn carry(
+    from: &mut Endpoint,
+    to: &mut Endpoint,
+    source: SocketAddr,
+    now: u64,
+    burst: &mut Burst,
+    wire: &mut Vec<u8>,
+    got: &mut Count,
+) {
+    let now = Instant::from_nanos(now);
+    while from.poll_transmit(now, burst) {
+        wire.clear();
+        from.gather(burst, |piece| wire.extend_from_slice(piece));
+        to.handle_datagrams(now, source, wire, burst.segment_size(), got);
+    }
+}

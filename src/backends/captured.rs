@@ -1,0 +1,271 @@
+//! A backend that writes what passes through it, in both directions, to a pcapng file.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    net::SocketAddr,
+    os::fd::BorrowedFd,
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake, pcapng::Writer};
+use crate::time::Instant;
+
+/// Captures the traffic of the backend `B` to `W`.
+///
+/// A failure to write ends the capture, never the traffic; [`error`](Self::error) tells. Only one burst is held in
+/// memory at a time. Stacked above an `Impaired`, the capture shows what was meant to be sent; below it, what was.
+pub struct Captured<B, W> {
+    inner: B,
+    tape: Tape<W>,
+    /// The burst being sent, in one piece.
+    scratch: Vec<u8>,
+}
+
+/// The writer as long as it works, then the reason why not.
+struct Tape<W> {
+    writer: Result<Writer<W>, io::Error>,
+    datagrams: u64,
+}
+
+impl<W: Write> Tape<W> {
+    /// Writes `data` as datagrams of `stride` octets, the last one shorter.
+    fn burst(&mut self, now: Instant, path: [SocketAddr; 2], data: &[u8], stride: usize, comment: Option<&str>) {
+        let Ok(writer) = &mut self.writer else { return };
+        for datagram in data.chunks(stride.max(1)) {
+            if let Err(error) = writer.datagram(now, path[0], path[1], datagram, comment) {
+                self.writer = Err(error);
+                return;
+            }
+            self.datagrams += 1;
+        }
+    }
+}
+
+impl<B: Backend, W: Write + Send> Captured<B, W> {
+    /// Captures the traffic of `inner` to `to` (buffer it if it is a file).
+    ///
+    /// # Errors
+    /// The file's header can not be written.
+    pub fn new(inner: B, to: W) -> io::Result<Self> {
+        Ok(Self::with_writer(inner, Writer::new(to)?))
+    }
+
+    /// The same with a writer that has been set up, for example with an epoch.
+    #[must_use]
+    pub fn with_writer(inner: B, writer: Writer<W>) -> Self {
+        Self {
+            inner,
+            tape: Tape {
+                writer: Ok(writer),
+                datagrams: 0,
+            },
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Why the capture ended early, if it did.
+    #[must_use]
+    pub fn error(&self) -> Option<&io::Error> {
+        self.tape.writer.as_ref().err()
+    }
+
+    /// Datagrams written.
+    #[must_use]
+    pub fn datagrams(&self) -> u64 {
+        self.tape.datagrams
+    }
+
+    /// The backend below.
+    #[must_use]
+    pub fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    /// Ends the capture. Gives back the backend, and what was written to, flushed, or else the failure that ended the
+    /// capture.
+    pub fn finish(self) -> (B, io::Result<W>) {
+        let written = self.tape.writer.and_then(|mut writer| {
+            writer.flush()?;
+            Ok(writer.into_inner())
+        });
+        (self.inner, written)
+    }
+}
+
+impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        let sent = self.inner.transmit(now, transmit)?;
+        let comment = match sent {
+            Sent::Busy => return Ok(sent),
+            Sent::All => None,
+            Sent::Dropped => Some("dropped before it was sent"),
+        };
+        // One too large for the interface may be too large for UDP, and was never a datagram.
+        let written = sent == Sent::All || transmit.segment_size <= self.inner.capabilities().max_datagram;
+        if written && self.tape.writer.is_ok() {
+            self.scratch.clear();
+            transmit
+                .slices
+                .iter()
+                .for_each(|slice| self.scratch.extend_from_slice(slice));
+            let path = [self.inner.local_addr(), transmit.destination];
+            self.tape
+                .burst(now, path, &self.scratch, transmit.segment_size, comment);
+        }
+        Ok(sent)
+    }
+
+    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+        self.inner.reclaim(free);
+    }
+
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        let filled = self.inner.receive(now, budget)?;
+        let local = self.inner.local_addr();
+        for index in 0..filled {
+            let received = self.inner.received(index);
+            self.tape
+                .burst(now, [received.source, local], received.data, received.stride, None);
+        }
+        Ok(filled)
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        self.inner.received(index)
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        self.inner.take(index)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.inner.wait(timeout)
+    }
+
+    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
+        self.inner.poll_unreachable()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.as_fd()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.inner.next_deadline()
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.inner.stats()
+    }
+}
+
+impl<B: fmt::Debug, W> fmt::Debug for Captured<B, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Captured")
+            .field("inner", &self.inner)
+            .field("error", &self.tape.writer.as_ref().err())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            pcapng::tests::parse,
+            script::{Script, send},
+        },
+        *,
+    };
+
+    #[test]
+    fn both_directions_are_captured_datagram_by_datagram() {
+        let mut backend = Captured::new(Script::default(), Vec::new()).unwrap();
+        let now = Instant::from_nanos;
+        assert_eq!(send(&mut backend, now(1), 2, b"abcde", 0).unwrap(), Sent::All);
+        backend.inner.incoming.push_back((b"123456789".to_vec(), 4));
+        assert_eq!(backend.receive(now(2), 8).unwrap(), 1);
+        assert_eq!(backend.receive(now(3), 8).unwrap(), 0);
+        backend.inner.busy = true;
+        assert_eq!(send(&mut backend, now(4), 2, b"busy", 0).unwrap(), Sent::Busy);
+        assert_eq!(backend.datagrams(), 6);
+        let (script, file) = backend.finish();
+        assert_eq!(script.sent.len(), 3);
+        let (local, peer) = (Script::local(), Script::peer());
+        let packets: Vec<_> = parse(&file.unwrap())
+            .into_iter()
+            .map(|packet| (packet.nanos, packet.source, packet.destination, packet.data))
+            .collect();
+        assert_eq!(
+            packets,
+            [
+                (1, local, peer, b"ab".to_vec()),
+                (1, local, peer, b"cd".to_vec()),
+                (1, local, peer, b"e".to_vec()),
+                (2, peer, local, b"1234".to_vec()),
+                (2, peer, local, b"5678".to_vec()),
+                (2, peer, local, b"9".to_vec()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_datagram_larger_than_udp_ends_nothing() {
+        let mut backend = Captured::new(Script::default(), Vec::new()).unwrap();
+        assert_eq!(
+            send(&mut backend, Instant::ZERO, 70_000, &[0; 70_000], 0).unwrap(),
+            Sent::Dropped
+        );
+        assert!(backend.error().is_none());
+        assert_eq!(backend.datagrams(), 0);
+    }
+
+    /// Fails once it is full.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(data.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(data.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_write_error_ends_the_capture_and_not_the_traffic() {
+        let mut backend = Captured::new(Script::default(), Full(300)).unwrap();
+        for _ in 0..10 {
+            assert_eq!(send(&mut backend, Instant::ZERO, 50, &[7; 100], 0).unwrap(), Sent::All);
+            backend.inner.incoming.push_back((vec![8; 100], 50));
+            assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 1);
+            assert_eq!(backend.received(0).data, [8; 100]);
+        }
+        assert_eq!(backend.error().unwrap().kind(), io::ErrorKind::StorageFull);
+        let (script, written) = backend.finish();
+        assert_eq!(script.sent.len(), 20);
+        assert!(written.is_err());
+    }
+
+    #[test]
+    fn no_room_for_the_header_is_told_at_once() {
+        assert!(Captured::new(Script::default(), Full(3)).is_err());
+    }
+}

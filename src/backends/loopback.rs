@@ -1,0 +1,484 @@
+//! The in-process backend: threads of one process, lock-free rings, no system call unless somebody sleeps.
+//!
+//! Each pair of sender and receiver has two rings: one carries filled buffers there, one brings the empty ones back.
+//! The number of buffers of a pair is fixed, so memory is bounded, the rings never fill, and a sender that finds no
+//! empty buffer knows that the receiver is behind: it drops, as a network does. An address is a key of a process-wide
+//! table; nothing is opened at the operating system.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake, pool::Pool};
+use crate::time::Instant;
+
+/// The buffer sizes, octets.
+const SIZES: [usize; 2] = [4 << 10, 64 << 10];
+/// Buffers of each size that a pair can have under way: 4 MiB each.
+const LIMITS: [usize; 2] = [1024, 64];
+/// All of them.
+const BUFFERS: usize = LIMITS[0] + LIMITS[1];
+/// Largest UDP payload over IPv4, so that nothing works here that can not work elsewhere.
+const LARGEST: usize = 65_507;
+/// Most datagrams in one burst.
+const MAX_SEGMENTS: usize = 256;
+/// Looks for something to receive before sleeping: a few microseconds.
+const SPINS: usize = 200;
+/// Most addresses remembered for [`Backend::poll_unreachable`].
+const MAX_UNREACHABLE: usize = 64;
+/// First of the ports that [`LoopbackBackend::bind`] hands out for port 0.
+const FIRST_FREE_PORT: u16 = 49_152;
+
+/// Who is reachable in this process.
+static REGISTRY: Mutex<BTreeMap<SocketAddr, Arc<Mailbox>>> = Mutex::new(BTreeMap::new());
+
+/// How many ports have been handed out: they take turns, so that a newcomer is not taken for one who has just left.
+static HANDED_OUT: AtomicUsize = AtomicUsize::new(0);
+
+/// Nothing here panics while it holds a lock, so a poisoned one is as good as any.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Settings of a [`LoopbackBackend`].
+#[derive(Clone, Debug)]
+pub struct LoopbackOptions {
+    /// Largest datagram in octets, 1 to 65,507 (the default); others are moved to the nearer end.
+    pub max_datagram: usize,
+    /// When the receiver is behind, answer [`Sent::Busy`] instead of dropping. Default false.
+    pub busy_when_full: bool,
+}
+
+impl Default for LoopbackOptions {
+    fn default() -> Self {
+        Self {
+            max_datagram: LARGEST,
+            busy_when_full: false,
+        }
+    }
+}
+
+/// What senders know of a receiver.
+#[derive(Debug, Default)]
+struct Mailbox {
+    /// The receiver is gone.
+    closed: AtomicBool,
+    /// Goes up when a sender comes or goes.
+    generation: AtomicUsize,
+    /// Senders that the receiver has not noticed yet.
+    arrivals: Mutex<Vec<Inlet>>,
+    /// The receiver sleeps on `bell`.
+    asleep: AtomicBool,
+    bed: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Mailbox {
+    /// Wakes the receiver if it sleeps; to be called after what it shall see has been made visible.
+    fn wake(&self) {
+        // Pairs with the fence in `wait`: either this sees that it sleeps, or it sees what there is to receive.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) {
+            drop(lock(&self.bed));
+            self.bell.notify_one();
+        }
+    }
+}
+
+/// A filled buffer.
+#[derive(Debug)]
+struct Burst {
+    buffer: Box<[u8]>,
+    len: usize,
+    stride: usize,
+}
+
+/// The receiver's end of a pair.
+#[derive(Debug)]
+struct Inlet {
+    source: SocketAddr,
+    bursts: Consumer<Burst>,
+    empties: Producer<Box<[u8]>>,
+    /// Where buffers come back that were taken out.
+    loans: Pool,
+}
+
+/// The sender's end of a pair.
+struct Outlet {
+    destination: SocketAddr,
+    mailbox: Arc<Mailbox>,
+    bursts: Producer<Burst>,
+    empties: Consumer<Box<[u8]>>,
+    loans: Pool,
+    /// Empty buffers by size, and how many there are in all, here or under way.
+    free: [Vec<Box<[u8]>>; 2],
+    made: [usize; 2],
+}
+
+impl Outlet {
+    /// Joins `source` to the receiver at `destination`, if there is one.
+    fn connect(source: SocketAddr, destination: SocketAddr) -> Option<Self> {
+        let mailbox = Arc::clone(lock(&REGISTRY).get(&destination)?);
+        let (bursts, bursts_end) = RingBuffer::new(BUFFERS);
+        let (empties_end, empties) = RingBuffer::new(BUFFERS);
+        let loans = Pool::new(BUFFERS);
+        let inlet = Inlet {
+            source,
+            bursts: bursts_end,
+            empties: empties_end,
+            loans: loans.clone(),
+        };
+        lock(&mailbox.arrivals).push(inlet);
+        mailbox.generation.fetch_add(1, Ordering::Release);
+        Some(Self {
+            destination,
+            mailbox,
+            bursts,
+            empties,
+            loans,
+            free: [vec![], vec![]],
+            made: [0; 2],
+        })
+    }
+
+    /// An empty buffer of at least `len` octets, unless the receiver is behind.
+    fn empty_buffer(&mut self, len: usize) -> Option<Box<[u8]>> {
+        let smallest = usize::from(len > SIZES[0]);
+        let Self {
+            empties,
+            loans,
+            free,
+            made,
+            ..
+        } = self;
+        if free[smallest..].iter().all(Vec::is_empty) {
+            while let Ok(buffer) = empties.pop() {
+                free[usize::from(buffer.len() > SIZES[0])].push(buffer);
+            }
+        }
+        if free[smallest..].iter().all(Vec::is_empty) {
+            loans.collect(|buffer| free[usize::from(buffer.len() > SIZES[0])].push(buffer));
+        }
+        // Latest first: it is the one still in the cache.
+        if let Some(buffer) = free[smallest..].iter_mut().find_map(Vec::pop) {
+            return Some(buffer);
+        }
+        let size = (smallest..SIZES.len()).find(|&size| made[size] < LIMITS[size])?;
+        made[size] += 1;
+        Some(vec![0; SIZES[size]].into_boxed_slice())
+    }
+}
+
+/// A [`Backend`] between the threads of one process. See the module's documentation.
+pub struct LoopbackBackend {
+    local: SocketAddr,
+    options: LoopbackOptions,
+    mailbox: Arc<Mailbox>,
+    inlets: Vec<Inlet>,
+    /// The mailbox's generation when `inlets` was right.
+    seen: usize,
+    /// Which inlet is asked first: they take turns.
+    turn: usize,
+    /// What the last receive gave, with the inlet each came through. `None` once taken.
+    filled: Vec<(usize, Option<Burst>)>,
+    outlets: Vec<Outlet>,
+    outlet_of: BTreeMap<SocketAddr, usize>,
+    /// The outlet used last.
+    last: usize,
+    unreachable: VecDeque<SocketAddr>,
+    stats: BackendStats,
+}
+
+impl LoopbackBackend {
+    /// Registers `addr` with the default options.
+    ///
+    /// # Errors
+    /// As [`bind_with`](Self::bind_with).
+    pub fn bind(addr: SocketAddr) -> io::Result<Self> {
+        Self::bind_with(addr, LoopbackOptions::default())
+    }
+
+    /// Registers `addr`; port 0 picks a free one, a wildcard becomes 127.0.0.1 or ::1. Any address will do: it need
+    /// not be one of this machine's.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`]: the address is registered already, or no port is free.
+    pub fn bind_with(mut addr: SocketAddr, mut options: LoopbackOptions) -> io::Result<Self> {
+        options.max_datagram = options.max_datagram.clamp(1, LARGEST);
+        if addr.ip().is_unspecified() {
+            let v4 = addr.is_ipv4();
+            addr.set_ip(if v4 {
+                IpAddr::V4(Ipv4Addr::LOCALHOST)
+            } else {
+                IpAddr::V6(Ipv6Addr::LOCALHOST)
+            });
+        }
+        let mailbox = Arc::new(Mailbox::default());
+        let mut registry = lock(&REGISTRY);
+        if addr.port() == 0 {
+            let ports = usize::from(u16::MAX - FIRST_FREE_PORT) + 1;
+            let free = (0..ports).find(|_| {
+                let turn = HANDED_OUT.fetch_add(1, Ordering::Relaxed) % ports;
+                addr.set_port(FIRST_FREE_PORT + turn as u16);
+                !registry.contains_key(&addr)
+            });
+            free.ok_or(io::ErrorKind::AddrInUse)?;
+        } else if registry.contains_key(&addr) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        registry.insert(addr, Arc::clone(&mailbox));
+        drop(registry);
+        Ok(Self {
+            local: addr,
+            options,
+            mailbox,
+            inlets: Vec::new(),
+            seen: 0,
+            turn: 0,
+            filled: Vec::new(),
+            outlets: Vec::new(),
+            outlet_of: BTreeMap::new(),
+            last: 0,
+            unreachable: VecDeque::new(),
+            stats: BackendStats::default(),
+        })
+    }
+
+    /// The index of the outlet to `destination`, if somebody is there.
+    fn outlet(&mut self, destination: SocketAddr) -> Option<usize> {
+        let fits = |outlet: &Outlet| outlet.destination == destination;
+        let index = if self.outlets.get(self.last).is_some_and(fits) {
+            Some(self.last)
+        } else {
+            self.outlet_of.get(&destination).copied()
+        };
+        if let Some(index) = index {
+            if !self.outlets[index].mailbox.closed.load(Ordering::Acquire) {
+                self.last = index;
+                return Some(index);
+            }
+            self.outlets.swap_remove(index);
+            self.outlet_of.remove(&destination);
+            if let Some(moved) = self.outlets.get(index) {
+                self.outlet_of.insert(moved.destination, index);
+            }
+        }
+        // Somebody else may have come to the same address.
+        self.outlets.push(Outlet::connect(self.local, destination)?);
+        self.last = self.outlets.len() - 1;
+        self.outlet_of.insert(destination, self.last);
+        Some(self.last)
+    }
+
+    /// Is there anything to receive, or to notice?
+    fn anything(&self) -> bool {
+        self.mailbox.generation.load(Ordering::Acquire) != self.seen
+            || self.inlets.iter().any(|inlet| !inlet.bursts.is_empty())
+    }
+
+    /// Lets in new senders and forgets those that are gone.
+    fn notice(&mut self) {
+        let generation = self.mailbox.generation.load(Ordering::Acquire);
+        if generation == self.seen {
+            return;
+        }
+        self.inlets.append(&mut lock(&self.mailbox.arrivals));
+        let mut leftovers = false;
+        self.inlets.retain(|inlet| {
+            // In this order: what it sent before it went must be seen.
+            let gone = inlet.bursts.is_abandoned();
+            fence(Ordering::Acquire);
+            let empty = inlet.bursts.is_empty();
+            leftovers |= gone && !empty;
+            !(gone && empty)
+        });
+        if !leftovers {
+            self.seen = generation;
+        }
+    }
+
+    fn dropped(&mut self) -> Sent {
+        self.stats.dropped += 1;
+        Sent::Dropped
+    }
+}
+
+impl Backend for LoopbackBackend {
+    fn name(&self) -> &'static str {
+        "loopback"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_datagram: self.options.max_datagram,
+            max_segments: MAX_SEGMENTS,
+            max_batch: SIZES[1],
+            receive_buffer: SIZES[1] * LIMITS[1],
+            checksummed: true,
+            holds_references: false,
+        }
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn transmit(&mut self, _now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        let len = transmit.len;
+        if len == 0 {
+            return Ok(Sent::All);
+        }
+        let limit = if transmit.dont_fragment {
+            self.options.max_datagram
+        } else {
+            LARGEST
+        };
+        let stride = transmit.segment_size.min(len);
+        if stride == 0 || stride > limit || len > SIZES[1] {
+            return Ok(self.dropped());
+        }
+        let Some(index) = self.outlet(transmit.destination) else {
+            if !self.unreachable.contains(&transmit.destination) {
+                if self.unreachable.len() == MAX_UNREACHABLE {
+                    self.unreachable.pop_front();
+                }
+                self.unreachable.push_back(transmit.destination);
+            }
+            return Ok(self.dropped());
+        };
+        let outlet = &mut self.outlets[index];
+        let Some(mut buffer) = outlet.empty_buffer(len) else {
+            if self.options.busy_when_full {
+                self.stats.busy += 1;
+                return Ok(Sent::Busy);
+            }
+            return Ok(self.dropped());
+        };
+        let mut at = 0;
+        for slice in transmit.slices {
+            buffer[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
+        }
+        debug_assert_eq!(at, len, "a transmit's length is the sum of its slices");
+        // There are no more buffers than places in the ring, so it can not be full.
+        let pushed = outlet.bursts.push(Burst { buffer, len, stride });
+        debug_assert!(pushed.is_ok(), "more buffers than places in the ring");
+        outlet.mailbox.wake();
+        self.stats.transmit_calls += 1;
+        self.stats.datagrams_sent += transmit.segments() as u64;
+        self.stats.bytes_sent += len as u64;
+        Ok(Sent::All)
+    }
+
+    fn receive(&mut self, _now: Instant, budget: usize) -> io::Result<usize> {
+        for (index, burst) in self.filled.drain(..) {
+            if let Some(Burst { buffer, .. }) = burst {
+                // As above: it can not be full. (And if the sender is gone, so may the buffer be.)
+                let _ = self.inlets[index].empties.push(buffer);
+            }
+        }
+        self.notice();
+        self.stats.receive_calls += 1;
+        let inlets = self.inlets.len();
+        for step in 0..inlets {
+            let index = (self.turn + step) % inlets;
+            while self.filled.len() < budget {
+                let Ok(burst) = self.inlets[index].bursts.pop() else {
+                    break;
+                };
+                self.stats.datagrams_received += burst.len.div_ceil(burst.stride) as u64;
+                self.stats.bytes_received += burst.len as u64;
+                self.filled.push((index, Some(burst)));
+            }
+        }
+        self.turn = if self.turn + 1 < inlets { self.turn + 1 } else { 0 };
+        Ok(self.filled.len())
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        let (inlet, burst) = &mut self.filled[index];
+        let burst = burst.as_mut().expect("the buffer has been taken");
+        Received {
+            source: self.inlets[*inlet].source,
+            stride: burst.stride,
+            data: &mut burst.buffer[..burst.len],
+        }
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        let (inlet, burst) = &mut self.filled[index];
+        let burst = burst.take().expect("the buffer has been taken");
+        self.inlets[*inlet].loans.lend(burst.buffer, burst.len)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        for _ in 0..SPINS {
+            if self.anything() {
+                return Ok(Wake::Readable);
+            }
+            std::hint::spin_loop();
+        }
+        if timeout == Some(Duration::ZERO) {
+            return Ok(Wake::TimedOut);
+        }
+        let bed = lock(&self.mailbox.bed);
+        self.mailbox.asleep.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `wake`.
+        fence(Ordering::SeqCst);
+        let mut wake = Wake::Readable;
+        if !self.anything() {
+            match timeout {
+                None => drop(self.mailbox.bell.wait(bed).unwrap_or_else(PoisonError::into_inner)),
+                Some(timeout) => {
+                    let slept = self.mailbox.bell.wait_timeout(bed, timeout);
+                    let (bed, result) = slept.unwrap_or_else(PoisonError::into_inner);
+                    drop(bed);
+                    if result.timed_out() && !self.anything() {
+                        wake = Wake::TimedOut;
+                    }
+                }
+            }
+        }
+        self.mailbox.asleep.store(false, Ordering::Relaxed);
+        Ok(wake)
+    }
+
+    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
+        self.unreachable.pop_front()
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.stats
+    }
+}
+
+impl Drop for LoopbackBackend {
+    fn drop(&mut self) {
+        lock(&REGISTRY).remove(&self.local);
+        self.mailbox.closed.store(true, Ordering::Release);
+        // Senders hold the mailbox, so what has come in since must not hold on to them in turn.
+        lock(&self.mailbox.arrivals).clear();
+        for Outlet { mailbox, bursts, .. } in self.outlets.drain(..) {
+            drop(bursts);
+            mailbox.generation.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl fmt::Debug for LoopbackBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopbackBackend")
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}

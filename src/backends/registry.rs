@@ -1,0 +1,188 @@
+//! Backends by name.
+
+use std::{error::Error, fmt, io, net::SocketAddr};
+
+use super::Backend;
+
+/// Settings that make sense for several backends; one that does not know a setting ignores it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct BindOptions {
+    /// Largest datagram in octets, at least 1; never more than the backend can. `None`: what it can.
+    pub max_datagram: Option<usize>,
+    /// Octets of the system's receive buffer to ask for. `None`: the backend's default.
+    pub receive_buffer: Option<usize>,
+    /// Octets of the system's send buffer to ask for. `None`: the backend's default.
+    pub send_buffer: Option<usize>,
+}
+
+/// Why there is no backend.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BindError {
+    /// No backend has this name.
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// This build does not have the backend.
+    Disabled {
+        /// Its name.
+        name: &'static str,
+        /// The feature of this crate that has it.
+        feature: &'static str,
+    },
+    /// It could not be opened.
+    Io {
+        /// Its name.
+        name: &'static str,
+        /// At which address.
+        addr: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name } => {
+                let available: Vec<&str> = available().collect();
+                write!(
+                    f,
+                    "there is no backend {name:?}; this build has: {}",
+                    available.join(", ")
+                )
+            }
+            Self::Disabled { name, feature } => {
+                write!(
+                    f,
+                    "the backend {name} is not in this build; it takes the feature {feature:?}"
+                )
+            }
+            Self::Io { name, addr, source } => write!(f, "the backend {name} can not be opened at {addr}: {source}"),
+        }
+    }
+}
+
+impl Error for BindError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Unknown { .. } | Self::Disabled { .. } => None,
+        }
+    }
+}
+
+type Open = fn(SocketAddr, &BindOptions) -> io::Result<Box<dyn Backend>>;
+
+/// A row of the table.
+struct Known {
+    name: &'static str,
+    feature: &'static str,
+    /// `None`: not in this build.
+    open: Option<Open>,
+}
+
+/// Every backend there is. The feature `udp` has one on Linux only.
+const KNOWN: [Known; 2] = [
+    Known {
+        name: "loopback",
+        feature: "loopback",
+        #[cfg(feature = "loopback")]
+        open: Some(|addr, options| {
+            use super::loopback::{LoopbackBackend, LoopbackOptions};
+            let defaults = LoopbackOptions::default();
+            let max_datagram = options.max_datagram.unwrap_or(defaults.max_datagram);
+            Ok(Box::new(LoopbackBackend::bind_with(
+                addr,
+                LoopbackOptions {
+                    max_datagram,
+                    ..defaults
+                },
+            )?))
+        }),
+        #[cfg(not(feature = "loopback"))]
+        open: None,
+    },
+    Known {
+        name: "udp",
+        feature: "udp",
+        #[cfg(all(feature = "udp", target_os = "linux"))]
+        open: Some(|addr, options| {
+            use super::udp::{UdpBackend, UdpOptions};
+            let defaults = UdpOptions::default();
+            let options = UdpOptions {
+                max_datagram: options.max_datagram,
+                receive_buffer: options.receive_buffer.unwrap_or(defaults.receive_buffer),
+                send_buffer: options.send_buffer.unwrap_or(defaults.send_buffer),
+                ..defaults
+            };
+            Ok(Box::new(UdpBackend::bind_with(addr, &options)?))
+        }),
+        #[cfg(not(all(feature = "udp", target_os = "linux")))]
+        open: None,
+    },
+];
+
+/// The names of the backends in this build.
+pub fn available() -> impl Iterator<Item = &'static str> {
+    KNOWN
+        .iter()
+        .filter(|known| known.open.is_some())
+        .map(|known| known.name)
+}
+
+/// Opens the backend called `name` at `addr`; port 0 picks a free one.
+///
+/// # Errors
+/// See [`BindError`].
+pub fn bind(name: &str, addr: SocketAddr, options: &BindOptions) -> Result<Box<dyn Backend>, BindError> {
+    let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
+        return Err(BindError::Unknown { name: name.to_owned() });
+    };
+    let Known { name, feature, open } = *known;
+    let Some(open) = open else {
+        return Err(BindError::Disabled { name, feature });
+    };
+    open(addr, options).map_err(|source| BindError::Io { name, addr, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_opens_or_says_what_it_takes() {
+        for known in KNOWN {
+            let options = BindOptions {
+                max_datagram: Some(1000),
+                ..BindOptions::default()
+            };
+            match bind(known.name, "127.0.0.1:0".parse().unwrap(), &options) {
+                Ok(backend) => {
+                    assert_eq!(
+                        (backend.name(), backend.capabilities().max_datagram),
+                        (known.name, 1000)
+                    );
+                    assert!(available().any(|name| name == known.name));
+                    let error = bind(known.name, backend.local_addr(), &options).err().unwrap();
+                    assert!(matches!(error, BindError::Io { .. }), "{error}");
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains(known.feature), "{error}");
+                    assert!(available().all(|name| name != known.name));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_those_there_are() {
+        let error = bind("pigeon", "127.0.0.1:0".parse().unwrap(), &BindOptions::default())
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("pigeon"));
+        assert!(available().all(|name| error.to_string().contains(name)), "{error}");
+    }
+}

@@ -1,0 +1,133 @@
+//! A backend for tests of wrappers: remembers what is sent, gives what it is told to give.
+
+use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
+use crate::time::Instant;
+
+/// Sends to itself what it has been scripted to.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// What was sent, with the time.
+    pub(crate) sent: Vec<(Instant, Vec<u8>)>,
+    /// Answers [`Sent::Busy`].
+    pub(crate) busy: bool,
+    /// Keeps references and gives the tokens back at `reclaim`.
+    pub(crate) holds_references: bool,
+    pub(crate) tokens: Vec<u64>,
+    /// What is to be received: data and stride.
+    pub(crate) incoming: VecDeque<(Vec<u8>, usize)>,
+    current: Option<(Vec<u8>, usize)>,
+    /// The timeouts of `wait`.
+    pub(crate) waits: Vec<Option<Duration>>,
+    stats: BackendStats,
+}
+
+impl Script {
+    pub(crate) const MAX_DATAGRAM: usize = 2000;
+
+    pub(crate) fn local() -> SocketAddr {
+        "192.0.2.1:7000".parse().unwrap()
+    }
+
+    pub(crate) fn peer() -> SocketAddr {
+        "192.0.2.2:7001".parse().unwrap()
+    }
+}
+
+impl Backend for Script {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_datagram: Self::MAX_DATAGRAM,
+            max_segments: 64,
+            max_batch: 65_507,
+            receive_buffer: 1 << 20,
+            checksummed: true,
+            holds_references: self.holds_references,
+        }
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        Self::local()
+    }
+
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        if self.busy {
+            self.stats.busy += 1;
+            return Ok(Sent::Busy);
+        }
+        if transmit.segment_size > Self::MAX_DATAGRAM {
+            self.stats.dropped += 1;
+            return Ok(Sent::Dropped);
+        }
+        let data: Vec<u8> = transmit.slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        self.sent.extend(
+            data.chunks(transmit.segment_size)
+                .map(|datagram| (now, datagram.to_vec())),
+        );
+        if self.holds_references {
+            self.tokens.push(transmit.token);
+        }
+        Ok(Sent::All)
+    }
+
+    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+        self.tokens.drain(..).for_each(free);
+    }
+
+    fn receive(&mut self, _now: Instant, budget: usize) -> io::Result<usize> {
+        self.current = if budget > 0 { self.incoming.pop_front() } else { None };
+        Ok(self.current.iter().count())
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        assert_eq!(index, 0);
+        let (data, stride) = self.current.as_mut().unwrap();
+        Received {
+            source: Self::peer(),
+            stride: *stride,
+            data,
+        }
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        assert_eq!(index, 0);
+        self.current.take().unwrap().0.into()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.waits.push(timeout);
+        Ok(Wake::TimedOut)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.stats
+    }
+}
+
+/// A burst of `data` to [`Script::peer`].
+pub(crate) fn send(
+    backend: &mut dyn Backend,
+    now: Instant,
+    segment_size: usize,
+    data: &[u8],
+    token: u64,
+) -> io::Result<Sent> {
+    let (head, tail) = data.split_at(data.len() / 3);
+    let slices = [io::IoSlice::new(head), io::IoSlice::new(tail)];
+    let transmit = Transmit {
+        destination: Script::peer(),
+        segment_size,
+        len: data.len(),
+        slices: &slices,
+        dont_fragment: true,
+        token,
+    };
+    backend.transmit(now, &transmit)
+}

@@ -1,0 +1,221 @@
+//! Sockets: how they are made, their options, and the MTU behind them.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::sys;
+
+/// When to have the kernel hand over several datagrams of one source at once (generic receive offload).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gro {
+    /// Never.
+    Off,
+    /// While there is bulk: a lone datagram costs a few per cent more with GRO on.
+    #[default]
+    Adaptive,
+    /// Always.
+    On,
+}
+
+/// Settings of a [`UdpBackend`](super::UdpBackend).
+#[derive(Clone, Debug)]
+pub struct UdpOptions {
+    /// Octets asked for the kernel's receive buffer, 1 to 2^30. The kernel may give less (`net.core.rmem_max`) unless
+    /// the process may exceed that (CAP_NET_ADMIN);
+    /// [`Capabilities::receive_buffer`](crate::backends::Capabilities::receive_buffer) says what it gave. Default
+    /// 4 MiB.
+    pub receive_buffer: usize,
+    /// Octets asked for the kernel's send buffer, 1 to 2^30. Default 4 MiB.
+    pub send_buffer: usize,
+    /// Send bursts by segmentation offload where the kernel can. Default true.
+    pub gso: bool,
+    /// Receive bursts by receive offload where the kernel can. Default [`Gro::Adaptive`].
+    pub gro: Gro,
+    /// Largest datagram in octets (UDP payload) instead of what the interface takes: to play a smaller MTU over the
+    /// loopback interface (1472 for Ethernet's 1500). Values above what the interface takes are lowered to that.
+    pub max_datagram: Option<usize>,
+    /// Send from a second socket with a port of its own, so that one socket only sends and one only receives.
+    /// Others then see datagrams come from a port at which nobody receives. Default false.
+    pub separate_send_socket: bool,
+}
+
+impl Default for UdpOptions {
+    fn default() -> Self {
+        Self {
+            receive_buffer: 4 << 20,
+            send_buffer: 4 << 20,
+            gso: true,
+            gro: Gro::default(),
+            max_datagram: None,
+            separate_send_socket: false,
+        }
+    }
+}
+
+/// Octets of IP and UDP header.
+pub(super) fn headers(addr: SocketAddr) -> usize {
+    if addr.is_ipv4() { 20 + 8 } else { 40 + 8 }
+}
+
+/// Largest UDP payload that one datagram, or one burst by segmentation offload, can have.
+pub(super) fn largest_payload(addr: SocketAddr) -> usize {
+    // IPv4 counts its own header in its 16-bit length. IPv6 does not, but the kernel's path for bursts does.
+    usize::from(u16::MAX) - headers(addr)
+}
+
+/// A bound, non-blocking socket.
+#[derive(Debug)]
+pub(super) struct UdpSocket {
+    socket: Socket,
+    local: SocketAddr,
+}
+
+impl UdpSocket {
+    pub(super) fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        if addr.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        set_buffer(
+            socket.as_fd(),
+            libc::SO_RCVBUFFORCE,
+            libc::SO_RCVBUF,
+            options.receive_buffer,
+        )?;
+        set_buffer(
+            socket.as_fd(),
+            libc::SO_SNDBUFFORCE,
+            libc::SO_SNDBUF,
+            options.send_buffer,
+        )?;
+        socket.bind(&addr.into())?;
+        let local = socket
+            .local_addr()?
+            .as_socket()
+            .ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let this = Self { socket, local };
+        this.set_dont_fragment(true)?;
+        // So that "port unreachable" says which peer.
+        let (level, name) = if addr.is_ipv4() {
+            (libc::SOL_IP, libc::IP_RECVERR)
+        } else {
+            (libc::SOL_IPV6, libc::IPV6_RECVERR)
+        };
+        sys::set_option(this.fd(), level, name, 1)?;
+        Ok(this)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(super) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Forbids or allows fragmentation.
+    pub(super) fn set_dont_fragment(&self, forbid: bool) -> io::Result<()> {
+        // "Probe": set the bit, and do not believe the kernel's cached path MTU. The protocol finds its own.
+        if self.local.is_ipv4() {
+            let value = if forbid {
+                libc::IP_PMTUDISC_PROBE
+            } else {
+                libc::IP_PMTUDISC_DONT
+            };
+            sys::set_option(self.fd(), libc::SOL_IP, libc::IP_MTU_DISCOVER, value)
+        } else {
+            let value = if forbid {
+                libc::IPV6_PMTUDISC_PROBE
+            } else {
+                libc::IPV6_PMTUDISC_DONT
+            };
+            sys::set_option(self.fd(), libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, value)
+        }
+    }
+
+    /// Turns receive offload on or off.
+    pub(super) fn set_gro(&self, on: bool) -> io::Result<()> {
+        sys::set_option(self.fd(), libc::SOL_UDP, libc::UDP_GRO, on.into())
+    }
+
+    /// Does the kernel know segmentation offload?
+    pub(super) fn knows_gso(&self) -> bool {
+        sys::get_option(self.fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+    }
+
+    /// Octets of the receive buffer that the kernel gave.
+    pub(super) fn receive_buffer(&self) -> usize {
+        // It reports twice what was asked for: its own bookkeeping comes out of the same account.
+        let doubled = sys::get_option(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
+        usize::try_from(doubled).unwrap_or(0) / 2
+    }
+
+    /// Largest UDP payload that the interface behind the local address takes without fragmentation.
+    pub(super) fn interface_payload(&self) -> usize {
+        let mtu = interface_mtu(self.fd(), self.local.ip()).unwrap_or(1500);
+        mtu.saturating_sub(headers(self.local))
+            .clamp(1, largest_payload(self.local))
+    }
+}
+
+fn set_buffer(fd: BorrowedFd<'_>, force: i32, polite: i32, size: usize) -> io::Result<()> {
+    let size = size.clamp(1, 1 << 30) as libc::c_int;
+    sys::set_option(fd, libc::SOL_SOCKET, force, size).or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, polite, size))
+}
+
+/// MTU of the interface that owns `ip`; for a wildcard the smallest of those that lead out.
+fn interface_mtu(fd: BorrowedFd<'_>, ip: IpAddr) -> Option<usize> {
+    let interfaces = sys::interfaces(fd).ok()?;
+    let up = || interfaces.iter().filter(|interface| interface.up);
+    if ip.is_unspecified() {
+        let out = up()
+            .filter(|interface| !interface.loopback)
+            .map(|interface| interface.mtu)
+            .min();
+        return out.or_else(|| up().map(|interface| interface.mtu).min());
+    }
+    let owner = up().find(|interface| interface.addr == ip);
+    // All of 127.0.0.0/8 is local, though only one address is listed.
+    let network = || {
+        up().find(|interface| {
+            interface
+                .mask
+                .is_some_and(|mask| same_network(interface.addr, ip, mask))
+        })
+    };
+    owner.or_else(network).map(|interface| interface.mtu)
+}
+
+fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {
+    match (a, b, mask) {
+        (IpAddr::V4(a), IpAddr::V4(b), IpAddr::V4(mask)) => (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0,
+        (IpAddr::V6(a), IpAddr::V6(b), IpAddr::V6(mask)) => (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(same_network(ip("127.0.0.1"), ip("127.3.2.1"), ip("255.0.0.0")));
+        assert!(!same_network(ip("127.0.0.1"), ip("128.0.0.1"), ip("255.0.0.0")));
+        assert!(!same_network(ip("::1"), ip("127.0.0.1"), ip("255.0.0.0")));
+    }
+
+    #[test]
+    fn any_loopback_address_has_the_loopback_interface() {
+        let socket = UdpSocket::bind("127.0.0.2:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let lo = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        assert_eq!(socket.interface_payload(), lo.interface_payload());
+    }
+}

@@ -1,0 +1,427 @@
+//! The system calls of the UDP backend: everything here that is `unsafe`, behind safe functions.
+#![expect(
+    unsafe_code,
+    reason = "sendmsg and recvmsg with control messages have no safe wrapper that takes gather lists"
+)]
+
+use std::{
+    ffi::CStr,
+    io::{self, IoSlice},
+    mem,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr,
+    time::Duration,
+};
+
+use libc::{c_int, c_void, socklen_t};
+
+/// A socket address as the kernel wants it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) union RawAddr {
+    family: libc::sa_family_t,
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl RawAddr {
+    /// Nothing yet; for the kernel to fill in.
+    pub(super) const fn empty() -> Self {
+        // SAFETY: all octets zero is a value of each member (they are integers and arrays of integers).
+        unsafe { mem::zeroed() }
+    }
+
+    /// The same address for the kernel.
+    pub(super) fn new(addr: SocketAddr) -> Self {
+        let mut raw = Self::empty();
+        match addr {
+            SocketAddr::V4(v4) => {
+                raw.v4 = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: libc::in_addr {
+                        s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                    },
+                    sin_zero: [0; 8],
+                }
+            }
+            SocketAddr::V6(v6) => {
+                raw.v6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: libc::in6_addr {
+                        s6_addr: v6.ip().octets(),
+                    },
+                    sin6_scope_id: v6.scope_id(),
+                }
+            }
+        }
+        raw
+    }
+
+    fn len(&self) -> socklen_t {
+        let len = if self.is_v6() {
+            size_of::<libc::sockaddr_in6>()
+        } else {
+            size_of::<libc::sockaddr_in>()
+        };
+        len as socklen_t
+    }
+
+    fn is_v6(&self) -> bool {
+        // SAFETY: every constructor initialises all octets, and the family comes first in both.
+        c_int::from(unsafe { self.family }) == libc::AF_INET6
+    }
+
+    /// The address in Rust's form; `None` if the kernel filled in no IP address.
+    pub(super) fn get(&self) -> Option<SocketAddr> {
+        // SAFETY: every constructor initialises all octets, each pattern of octets is valid, and the family says
+        // which member it is.
+        unsafe {
+            match c_int::from(self.family) {
+                libc::AF_INET => {
+                    let ip = Ipv4Addr::from(self.v4.sin_addr.s_addr.to_ne_bytes());
+                    Some(SocketAddrV4::new(ip, u16::from_be(self.v4.sin_port)).into())
+                }
+                libc::AF_INET6 => {
+                    let ip = Ipv6Addr::from(self.v6.sin6_addr.s6_addr);
+                    let port = u16::from_be(self.v6.sin6_port);
+                    Some(SocketAddrV6::new(ip, port, self.v6.sin6_flowinfo, self.v6.sin6_scope_id).into())
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+/// What went wrong, or the number of octets.
+fn check(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends one contiguous datagram: the cheapest call there is.
+pub(super) fn send_to(fd: BorrowedFd<'_>, to: &RawAddr, data: &[u8]) -> io::Result<usize> {
+    // SAFETY: `data` and `to` are valid for their lengths during the call.
+    check(unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            data.as_ptr().cast(),
+            data.len(),
+            libc::MSG_DONTWAIT,
+            ptr::from_ref(to).cast(),
+            to.len(),
+        )
+    })
+}
+
+/// Room for control messages, aligned as `cmsghdr` wants it.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// Sends a gather list; with `segment`, as datagrams of that many octets each (`UDP_SEGMENT`).
+pub(super) fn send_gather(
+    fd: BorrowedFd<'_>,
+    to: &RawAddr,
+    slices: &[IoSlice<'_>],
+    segment: Option<u16>,
+) -> io::Result<usize> {
+    let mut control = Control([0; 64]);
+    // SAFETY: all octets zero is a `msghdr`.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = ptr::from_ref(to).cast_mut().cast();
+    message.msg_namelen = to.len();
+    // `IoSlice` has the layout of `iovec` by its documentation.
+    message.msg_iov = slices.as_ptr().cast_mut().cast();
+    message.msg_iovlen = slices.len();
+    if let Some(segment) = segment {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: pure arithmetic, and the room of 64 octets is more than the 24 that a u16 takes.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
+        // SAFETY: `msg_control` and `msg_controllen` describe room enough for one header with a u16, so the first
+        // header exists and its data may be written; it is aligned by `Control`.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_UDP;
+            (*header).cmsg_type = libc::UDP_SEGMENT;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
+        }
+    }
+    // SAFETY: everything `message` points to outlives the call, and sendmsg only reads it.
+    check(unsafe { libc::sendmsg(fd.as_raw_fd(), &message, libc::MSG_DONTWAIT) })
+}
+
+/// Receives one datagram. The cheapest call there is; not for sockets on which `UDP_GRO` is on.
+pub(super) fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8], from: &mut RawAddr) -> io::Result<usize> {
+    let mut len = size_of::<RawAddr>() as socklen_t;
+    // SAFETY: `buffer` and `from` may be written for their lengths during the call; any octets make a `RawAddr`.
+    check(unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            libc::MSG_DONTWAIT,
+            ptr::from_mut(from).cast(),
+            &mut len,
+        )
+    })
+}
+
+/// Receives one datagram or, with `UDP_GRO` on, several of equal size back to back. Gives the octets in all and the
+/// octets per datagram if there are several.
+pub(super) fn receive_coalesced(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    from: &mut RawAddr,
+) -> io::Result<(usize, Option<usize>)> {
+    let mut stride = None;
+    let len = receive_message(fd, buffer, from, libc::MSG_DONTWAIT, |level, kind, data| {
+        if level == libc::SOL_UDP && kind == libc::UDP_GRO && data.len() >= size_of::<c_int>() {
+            // The kernel's documentation says u16 and its code writes an int.
+            let size = c_int::from_ne_bytes(data[..4].try_into().expect("four octets"));
+            stride = usize::try_from(size).ok().filter(|&size| size > 0);
+        }
+    })?;
+    Ok((len, stride))
+}
+
+/// One entry of the socket's error queue.
+pub(super) struct QueuedError {
+    /// The destination of the datagram that caused it.
+    pub(super) destination: Option<SocketAddr>,
+    /// What the network said, as an errno.
+    pub(super) errno: i32,
+}
+
+/// Takes the oldest entry off the socket's error queue; [`io::ErrorKind::WouldBlock`] if it is empty.
+pub(super) fn receive_error(fd: BorrowedFd<'_>) -> io::Result<QueuedError> {
+    let mut from = RawAddr::empty();
+    let mut errno = 0;
+    // One octet of the datagram is more than is wanted of it.
+    let mut head = [0_u8; 1];
+    receive_message(
+        fd,
+        &mut head,
+        &mut from,
+        libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE,
+        |level, kind, data| {
+            let ours = (level == libc::SOL_IP && kind == libc::IP_RECVERR)
+                || (level == libc::SOL_IPV6 && kind == libc::IPV6_RECVERR);
+            // `struct sock_extended_err` starts with the errno as a u32.
+            if ours && data.len() >= 4 {
+                errno = i32::from_ne_bytes(data[..4].try_into().expect("four octets"));
+            }
+        },
+    )?;
+    Ok(QueuedError {
+        destination: from.get(),
+        errno,
+    })
+}
+
+/// recvmsg, showing each control message as (level, type, octets).
+fn receive_message(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    from: &mut RawAddr,
+    flags: c_int,
+    mut control_message: impl FnMut(c_int, c_int, &[u8]),
+) -> io::Result<usize> {
+    /// Enough for an extended error with an IPv6 offender; a cut control message is no harm but of no use either.
+    #[repr(C, align(8))]
+    struct Room(mem::MaybeUninit<[u8; 128]>);
+    let mut room = Room(mem::MaybeUninit::uninit());
+    let mut iov = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: all octets zero is a `msghdr`.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = ptr::from_mut(from).cast();
+    message.msg_namelen = size_of::<RawAddr>() as socklen_t;
+    message.msg_iov = &mut iov;
+    message.msg_iovlen = 1;
+    message.msg_control = room.0.as_mut_ptr().cast();
+    message.msg_controllen = size_of::<Room>();
+    // SAFETY: all that `message` points to may be written for the lengths given and outlives the call; any octets
+    // make a `RawAddr`.
+    let len = check(unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, flags) })?;
+    // SAFETY: the kernel has set `msg_controllen` to what it has written, and the CMSG macros stay inside that.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&message);
+        while let Some(found) = header.as_ref() {
+            let data = libc::CMSG_DATA(found);
+            let len = found.cmsg_len.saturating_sub(data.offset_from(header.cast()) as usize);
+            control_message(found.cmsg_level, found.cmsg_type, std::slice::from_raw_parts(data, len));
+            header = libc::CMSG_NXTHDR(&message, header);
+        }
+    }
+    Ok(len)
+}
+
+/// Is anything in the receive queue? Takes nothing out.
+pub(super) fn has_data(fd: BorrowedFd<'_>) -> bool {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: no octet is written, the length is zero.
+    unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), 0, flags) >= 0 }
+}
+
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ready {
+    /// There may be something to receive.
+    pub(super) readable: bool,
+    /// There is something in the error queue.
+    pub(super) error: bool,
+}
+
+/// Sleeps until the socket is readable, has an error, a signal comes, or the time is over (`None`: no limit).
+pub(super) fn poll(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Ready> {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `poll` may be written, `timeout` is null or points to a timespec, a null mask leaves signals alone.
+    let count = unsafe { libc::ppoll(&mut poll, 1, timeout, ptr::null()) };
+    if count < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        poll.revents = 0;
+    }
+    if poll.revents & libc::POLLNVAL != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    Ok(Ready {
+        readable: poll.revents & libc::POLLIN != 0,
+        error: poll.revents & libc::POLLERR != 0,
+    })
+}
+
+/// Sets an integer option.
+pub(super) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    let len = size_of::<c_int>() as socklen_t;
+    // SAFETY: `value` is valid for `len` octets during the call.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), len) };
+    check(result as isize).map(drop)
+}
+
+/// Gets an integer option.
+pub(super) fn get_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: `value` may be written for `len` octets during the call.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            ptr::from_mut(&mut value).cast::<c_void>(),
+            &mut len,
+        )
+    };
+    check(result as isize).map(|_| value)
+}
+
+/// One address of a network interface.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interface {
+    /// The address.
+    pub(super) addr: IpAddr,
+    /// Which bits of it are the network.
+    pub(super) mask: Option<IpAddr>,
+    /// It is up.
+    pub(super) up: bool,
+    /// It is a loopback interface.
+    pub(super) loopback: bool,
+    /// Its MTU, octets, IP header included.
+    pub(super) mtu: usize,
+}
+
+/// All addresses of all interfaces whose MTU can be asked for with the socket `fd`.
+pub(super) fn interfaces(fd: BorrowedFd<'_>) -> io::Result<Vec<Interface>> {
+    let mut first: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: `first` may be written.
+    check(unsafe { libc::getifaddrs(&mut first) } as isize)?;
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: the list is well formed and lives until freeifaddrs.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: address and mask are null or point to a sockaddr of the family that they carry.
+        let (addr, mask) = unsafe { (ip_of(entry.ifa_addr), ip_of(entry.ifa_netmask)) };
+        // SAFETY: the name is a C string of the list's.
+        let mtu = mtu_of(fd, unsafe { CStr::from_ptr(entry.ifa_name) });
+        if let (Some(addr), Ok(mtu)) = (addr, mtu) {
+            let flag = |flag: c_int| entry.ifa_flags & flag as libc::c_uint != 0;
+            found.push(Interface {
+                addr,
+                mask,
+                up: flag(libc::IFF_UP),
+                loopback: flag(libc::IFF_LOOPBACK),
+                mtu,
+            });
+        }
+    }
+    // SAFETY: the list came from getifaddrs, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// The IP address in a sockaddr.
+///
+/// # Safety
+/// `addr` is null or points to a sockaddr as large as its family says.
+unsafe fn ip_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: as promised by the caller.
+    match c_int::from(unsafe { addr.as_ref() }?.sa_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is one.
+            let v4 = unsafe { addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that it is one.
+            let v6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+fn mtu_of(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<usize> {
+    // SAFETY: all octets zero is an `ifreq`.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, &from) in request.ifr_name.iter_mut().zip(name.to_bytes().iter().take(room)) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: SIOCGIFMTU reads the name, which ends with a zero, and writes the MTU into the union.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU, &mut request) } as isize)?;
+    // SAFETY: the call has just written this member.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    usize::try_from(mtu).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_round_trip() {
+        for text in ["127.0.0.1:1", "255.254.253.252:65535", "[::1]:4791", "[fe80::1:2%7]:9"] {
+            let addr: SocketAddr = text.parse().unwrap();
+            assert_eq!(RawAddr::new(addr).get(), Some(addr));
+        }
+        assert_eq!(RawAddr::empty().get(), None);
+    }
+}

@@ -1,0 +1,325 @@
+//! Settings of the protocol, validated once.
+
+use core::{fmt, time::Duration};
+
+/// How lost packets are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Only what is missing (the receiver keeps what arrives out of order).
+    SelectiveRepeat,
+    /// Everything from the first missing packet on; the receiver drops what arrives out of order (S4.3).
+    GoBackN,
+}
+
+/// How the limit of packets in flight is used (S4.4 can be read both ways).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowMode {
+    /// A packet may follow as soon as the oldest one is acknowledged.
+    Sliding,
+    /// A full burst, then nothing until all of it is acknowledged.
+    BurstThenWait,
+}
+
+/// What decides how many octets may be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// Always [`Config::window_bytes`].
+    Fixed,
+    /// Additive increase, multiplicative decrease on loss (RFC 5681 without the slow parts).
+    Aimd,
+    /// Keeps the round-trip time near a target, in the manner of Swift; single losses do not shrink the window.
+    Delay,
+}
+
+/// Settings of an endpoint. [`Config::default`] is for a LAN; [`Config::dse`] is the protocol of S4.
+///
+/// Every field has a default, a unit and a valid range, which [`Config::validate`] checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Largest datagram ever sent, octets of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and
+    /// the path lower it.
+    pub max_datagram: u16,
+    /// Datagrams of this size are taken to pass everywhere until probes have shown more, octets of UDP payload
+    /// (BASE_PLPMTU of RFC 8899). 512 to `max_datagram`; default 1,472: Ethernet without options.
+    pub safe_datagram: u16,
+    /// Look for a larger path MTU by probes (RFC 8899). Default on.
+    pub path_mtu_discovery: bool,
+    /// Largest payload per packet, octets. 1 to 65,507; default 65,507 (that is: as the datagram allows).
+    pub max_payload: u16,
+    /// Small messages to one processor share datagrams. Default on.
+    pub bundle: bool,
+    /// Put timestamps into packets, 8 octets each: round-trip times even for packets sent again. Default on.
+    pub timestamps: bool,
+    /// Put a CRC-32C into every packet, for links that do not check. Default off. Packets with a checksum are always
+    /// verified.
+    pub checksum: bool,
+    /// How lost packets are sent again. Default selective repeat.
+    pub recovery: Recovery,
+    /// Ask for missing packets as soon as a gap outlives the reordering window (S4.3). Default on.
+    pub nack: bool,
+    /// A gap younger than this is taken for reordering. 0 to 1 s; default 50 µs.
+    pub reordering_window: Duration,
+    /// Most packets in flight per flow. 1 to 1,024; default 1,024.
+    pub window_packets: u16,
+    /// How the window is used. Default sliding.
+    pub window_mode: WindowMode,
+    /// Most octets in flight per flow, and what we allow the peer. 1,024 to 64 MiB; default 1 MiB; the socket buffer
+    /// lowers it.
+    pub window_bytes: u32,
+    /// What decides the octets in flight. Default delay-based.
+    pub congestion: Congestion,
+    /// Round-trip time that the delay-based window aims at beyond the smallest seen. 1 µs to 1 s; default 300 µs.
+    pub target_delay: Duration,
+    /// Longest time that an acknowledgement waits for something to ride on. 0 to 100 ms; default 200 µs.
+    pub ack_delay: Duration,
+    /// Acknowledge at the latest after this many octets (or a quarter of the window). 1 to 16 MiB; default 256 KiB.
+    pub ack_bytes: u32,
+    /// Retransmission time-out before the first round-trip sample. 1 ms to 10 s; default 10 ms.
+    pub initial_rto: Duration,
+    /// Smallest retransmission time-out. 10 µs to 10 s; default 200 µs.
+    pub min_rto: Duration,
+    /// Largest retransmission time-out after back-off. `min_rto` to 60 s; default 200 ms.
+    pub max_rto: Duration,
+    /// A peer is dead only after this many unanswered resends in a row … 1 to 1,000; default 8.
+    pub retry_limit: u16,
+    /// … and this long after it was last heard. 1 ms to 1 hour; default 4 s. Time during which this side did not
+    /// run does not count.
+    pub death_timeout: Duration,
+    /// The same while a session is opening: a peer may start later than we do. 1 ms to 1 hour; default 10 s.
+    pub open_timeout: Duration,
+    /// How often a watched idle peer is asked for a sign of life. 1 ms to 1 hour; default 1 s.
+    pub keepalive: Duration,
+    /// Octets that one peer may have sent and the application not yet taken. 64 KiB to 1 GiB; default 8 MiB.
+    pub unexpected_bytes: u32,
+    /// Largest message that is accepted, octets. 1 to 4 GiB − 1; default 1 GiB.
+    pub max_message: u32,
+    /// Octets of copied payload that may be queued or unacknowledged per flow before `WouldBlock`.
+    /// 4 KiB to 1 GiB; default 4 MiB.
+    pub send_queue_bytes: u32,
+    /// Messages by reference that may be queued or unacknowledged per flow before `WouldBlock`.
+    /// 1 to 1,048,576; default 4,096.
+    pub send_queue_messages: u32,
+    /// Most peers. 1 to 1,048,575; default 1,048,575.
+    pub max_peers: u32,
+    /// Addresses that were not added as peers may open sessions. Default off.
+    pub accept_strangers: bool,
+    /// Most answers a second to packets of unknown sessions. 0 to 1,000,000; default 1,000.
+    pub resets_per_second: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_datagram: 65_507,
+            safe_datagram: 1_472,
+            path_mtu_discovery: true,
+            max_payload: 65_507,
+            bundle: true,
+            timestamps: true,
+            checksum: false,
+            recovery: Recovery::SelectiveRepeat,
+            nack: true,
+            reordering_window: Duration::from_micros(50),
+            window_packets: 1_024,
+            window_mode: WindowMode::Sliding,
+            window_bytes: 1 << 20,
+            congestion: Congestion::Delay,
+            target_delay: Duration::from_micros(300),
+            ack_delay: Duration::from_micros(200),
+            ack_bytes: 256 << 10,
+            initial_rto: Duration::from_millis(10),
+            min_rto: Duration::from_micros(200),
+            max_rto: Duration::from_millis(200),
+            retry_limit: 8,
+            death_timeout: Duration::from_secs(4),
+            open_timeout: Duration::from_secs(10),
+            keepalive: Duration::from_secs(1),
+            unexpected_bytes: 8 << 20,
+            max_message: 1 << 30,
+            send_queue_bytes: 4 << 20,
+            send_queue_messages: 4_096,
+            max_peers: MAX_PEERS,
+            accept_strangers: false,
+            resets_per_second: 1_000,
+        }
+    }
+}
+
+/// Tokens carry the peer's index in 20 bits.
+pub(crate) const MAX_PEERS: u32 = (1 << 20) - 1;
+/// The receive bitmap's size bounds the window.
+pub(crate) const MAX_WINDOW_PACKETS: u16 = 1_024;
+
+impl Config {
+    /// The protocol of S4: 10 packets of at most 1,024 octets, go-back-N, NACK and timer, no bundles.
+    ///
+    /// The paper leaves open, and we choose: a timer of 20 ms (doubling up to 200 ms), NACK at the first packet out
+    /// of order, an acknowledgement delayed by at most 1 ms unless the window is full, 8 resends. The window slides;
+    /// set [`Config::window_mode`] for the other reading.
+    #[must_use]
+    pub fn dse() -> Self {
+        Self {
+            max_payload: 1_024,
+            path_mtu_discovery: false,
+            bundle: false,
+            timestamps: false,
+            recovery: Recovery::GoBackN,
+            reordering_window: Duration::ZERO,
+            window_packets: 10,
+            congestion: Congestion::Fixed,
+            ack_delay: Duration::from_millis(1),
+            initial_rto: Duration::from_millis(20),
+            min_rto: Duration::from_millis(20),
+            ..Self::default()
+        }
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first setting that is out of range, with its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        fn number(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(ConfigError {
+                name,
+                value: Value::Number(value),
+                min: Value::Number(min),
+                max: Value::Number(max),
+            })
+        }
+        fn time(name: &'static str, value: Duration, min: Duration, max: Duration) -> Result<(), ConfigError> {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(ConfigError {
+                name,
+                value: Value::Time(value),
+                min: Value::Time(min),
+                max: Value::Time(max),
+            })
+        }
+        const HOUR: Duration = Duration::from_secs(3_600);
+        const MS: Duration = Duration::from_millis(1);
+        number("max_datagram", self.max_datagram.into(), 512, 65_507)?;
+        number(
+            "safe_datagram",
+            self.safe_datagram.into(),
+            512,
+            self.max_datagram.into(),
+        )?;
+        number("max_payload", self.max_payload.into(), 1, 65_507)?;
+        time(
+            "reordering_window",
+            self.reordering_window,
+            Duration::ZERO,
+            Duration::from_secs(1),
+        )?;
+        number(
+            "window_packets",
+            self.window_packets.into(),
+            1,
+            MAX_WINDOW_PACKETS.into(),
+        )?;
+        number("window_bytes", self.window_bytes.into(), 1 << 10, 64 << 20)?;
+        time(
+            "target_delay",
+            self.target_delay,
+            Duration::from_micros(1),
+            Duration::from_secs(1),
+        )?;
+        time("ack_delay", self.ack_delay, Duration::ZERO, Duration::from_millis(100))?;
+        number("ack_bytes", self.ack_bytes.into(), 1, 16 << 20)?;
+        time("initial_rto", self.initial_rto, MS, Duration::from_secs(10))?;
+        time(
+            "min_rto",
+            self.min_rto,
+            Duration::from_micros(10),
+            Duration::from_secs(10),
+        )?;
+        time("max_rto", self.max_rto, self.min_rto, Duration::from_secs(60))?;
+        number("retry_limit", self.retry_limit.into(), 1, 1_000)?;
+        time("death_timeout", self.death_timeout, MS, HOUR)?;
+        time("open_timeout", self.open_timeout, MS, HOUR)?;
+        time("keepalive", self.keepalive, MS, HOUR)?;
+        number("unexpected_bytes", self.unexpected_bytes.into(), 4 << 10, 1 << 30)?;
+        number("max_message", self.max_message.into(), 1, u32::MAX.into())?;
+        number("send_queue_bytes", self.send_queue_bytes.into(), 4 << 10, 1 << 30)?;
+        number("send_queue_messages", self.send_queue_messages.into(), 1, 1 << 20)?;
+        number("max_peers", self.max_peers.into(), 1, MAX_PEERS.into())?;
+        number("resets_per_second", self.resets_per_second.into(), 0, 1_000_000)
+    }
+}
+
+/// A setting out of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    name: &'static str,
+    value: Value,
+    min: Value,
+    max: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Number(u64),
+    Time(Duration),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(n) => write!(f, "{n}"),
+            Self::Time(t) => write!(f, "{t:?}"),
+        }
+    }
+}
+
+impl ConfigError {
+    /// Name of the setting: a field of [`Config`].
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "setting `{}` is {}, must be from {} to {}",
+            self.name, self.value, self.min, self.max
+        )
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(Config::default().validate(), Ok(()));
+        assert_eq!(Config::dse().validate(), Ok(()));
+    }
+
+    #[test]
+    fn errors_name_the_setting_and_its_range() {
+        let config = Config {
+            window_packets: 0,
+            ..Config::default()
+        };
+        let error = config.validate().unwrap_err();
+        assert_eq!(error.name(), "window_packets");
+        assert_eq!(
+            error.to_string(),
+            "setting `window_packets` is 0, must be from 1 to 1024"
+        );
+    }
+}

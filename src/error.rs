@@ -1,0 +1,167 @@
+//! Errors of the protocol's commands, and why packets are dropped.
+
+use core::{fmt, time::Duration};
+
+use crate::id::PeerId;
+
+/// Why `add_peer` refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddPeerError {
+    /// There are [`crate::Config::max_peers`] already.
+    TooMany(u32),
+    /// A peer with this address exists.
+    Exists(PeerId),
+}
+
+impl fmt::Display for AddPeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany(max) => write!(f, "can not add a peer: there are {max} already (setting `max_peers`)"),
+            Self::Exists(peer) => write!(f, "can not add a peer: {peer} has this address already"),
+        }
+    }
+}
+
+impl core::error::Error for AddPeerError {}
+
+/// Why a `send` was refused. Nothing of the message was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The send queue to this peer is full: make progress and try again, or wait.
+    WouldBlock(PeerId),
+    /// Larger than 2^32 − 1 octets.
+    MessageTooLarge {
+        /// Octets of the message.
+        len: u64,
+        /// Most octets that can be sent.
+        max: u64,
+    },
+    /// No such peer.
+    UnknownPeer(PeerId),
+    /// This side has closed the session.
+    Closed(PeerId),
+    /// The peer is gone.
+    Peer(PeerId, PeerError),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldBlock(peer) => {
+                write!(
+                    f,
+                    "can not send to {peer} now: its send queue is full (make progress, then try again)"
+                )
+            }
+            Self::MessageTooLarge { len, max } => {
+                write!(f, "can not send {len} octets: {max} are the most")
+            }
+            Self::UnknownPeer(peer) => write!(f, "can not send: no {peer} was added"),
+            Self::Closed(peer) => write!(f, "can not send to {peer}: this side has closed the session"),
+            Self::Peer(peer, error) => write!(f, "can not send to {peer}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for SendError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Peer(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why a peer is gone. Concerns this peer only; everything queued for it has been given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// No answer to this many resends in this time.
+    TimedOut {
+        /// Resends without an answer.
+        resends: u32,
+        /// Time since it was last heard (or first called).
+        silence: Duration,
+    },
+    /// The network says that nobody listens there.
+    Refused,
+    /// The peer does not know our session: it has restarted, or has given us up.
+    Reset,
+    /// A new incarnation of the peer has taken its place.
+    Restarted,
+    /// The peer has said goodbye.
+    Closed,
+    /// The peer sent what a correct peer can not send.
+    Misbehaved,
+}
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut { resends, silence } => {
+                write!(f, "no answer to {resends} resends in {silence:?}: dead or unreachable")
+            }
+            Self::Refused => f.write_str("nobody listens at its address (connection refused)"),
+            Self::Reset => f.write_str("it does not know our session: restarted, or it has given us up"),
+            Self::Restarted => f.write_str("it has restarted"),
+            Self::Closed => f.write_str("it has closed the session"),
+            Self::Misbehaved => f.write_str("it broke the protocol"),
+        }
+    }
+}
+
+impl core::error::Error for PeerError {}
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Why a received packet was dropped. Each reason has a counter in [`crate::Stats`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum DropReason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl DropReason {
+            /// All reasons, in the order of their counters.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+drop_reasons! {
+    /// Not a packet of this version ([`crate::wire::Error`]).
+    Malformed,
+    /// The checksum does not match.
+    Checksum,
+    /// The session token is not one that we issued, or no longer.
+    UnknownSession,
+    /// Opens a session from an address that is no peer, and strangers are not accepted.
+    Stranger,
+    /// There is no room for another peer.
+    TooManyPeers,
+    /// Opens a session for an incarnation that is dead or has said goodbye.
+    DeadIncarnation,
+    /// Opens a session while another incarnation's is alive; it must first echo a token.
+    Unvalidated,
+    /// Arrived before (the network or a resend doubled it).
+    Duplicate,
+    /// Beyond the receive window.
+    BeyondWindow,
+    /// Out of order under go-back-N.
+    OutOfOrder,
+    /// For a processor that is not here.
+    Misaddressed,
+    /// Acknowledges what was never sent.
+    BadAck,
+    /// Sent beyond the credit that was given.
+    BeyondCredit,
+    /// The layer above refused it (a message larger than it takes, fragments that contradict each other).
+    Refused,
+    /// A reset or probe answer that does not belong to anything we sent.
+    Unsolicited,
+}
+
+/// Number of reasons in [`DropReason`].
+pub(crate) const DROP_REASONS: usize = DropReason::ALL.len();

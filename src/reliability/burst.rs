@@ -1,0 +1,218 @@
+//! What `poll_transmit` fills in.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::source::{NONE, SourceId};
+use crate::wire::MAX_HEADER_LEN;
+
+/// Most datagrams in one burst: what Linux allows for UDP segmentation.
+pub(crate) const MAX_SEGMENTS: usize = 64;
+/// Payload up to this size is copied behind its header, so that a small datagram is one piece.
+pub(crate) const INLINE: usize = 512;
+
+/// Octets of one burst that lie together.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// [`NONE`]: in the arena.
+    source: SourceId,
+    offset: u32,
+    len: u32,
+}
+
+/// A burst of datagrams to one destination: equal sizes, but the last may be shorter.
+///
+/// Headers and small payloads are in the burst's own memory, larger payloads stay where they are:
+/// `Endpoint::gather` gives them all in order. Reuse one object; it allocates only when it is made.
+#[derive(Debug)]
+pub struct Burst {
+    destination: SocketAddr,
+    segment_size: usize,
+    len: usize,
+    segments: usize,
+    dont_fragment: bool,
+    token: u64,
+    arena: Box<[u8]>,
+    used: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self {
+            destination: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            segment_size: 0,
+            len: 0,
+            segments: 0,
+            dont_fragment: true,
+            token: 0,
+            arena: vec![0; MAX_SEGMENTS * (MAX_HEADER_LEN + INLINE)].into_boxed_slice(),
+            used: 0,
+            pieces: Vec::with_capacity(2 * MAX_SEGMENTS),
+        }
+    }
+}
+
+impl Burst {
+    /// Where to.
+    #[must_use]
+    pub fn destination(&self) -> SocketAddr {
+        self.destination
+    }
+
+    /// Octets per datagram.
+    #[must_use]
+    pub fn segment_size(&self) -> usize {
+        self.segment_size
+    }
+
+    /// Octets in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Datagrams.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.segments
+    }
+
+    /// Forbid IP fragmentation: always, but for packets made before the path's MTU shrank.
+    #[must_use]
+    pub fn dont_fragment(&self) -> bool {
+        self.dont_fragment
+    }
+
+    /// To be handed to `Endpoint::handle_released` when the backend refers to the octets no more
+    /// ([`super::Limits::holds_references`]).
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
+    pub(crate) fn begin(&mut self, destination: SocketAddr) {
+        self.destination = destination;
+        self.segment_size = 0;
+        self.len = 0;
+        self.segments = 0;
+        self.dont_fragment = true;
+        self.token = 0;
+        self.used = 0;
+        self.pieces.clear();
+    }
+
+    pub(crate) fn allow_fragmentation(&mut self) {
+        self.dont_fragment = false;
+    }
+
+    pub(crate) fn set_token(&mut self, token: u64) {
+        self.token = token;
+    }
+
+    /// Memory for the next header.
+    #[inline]
+    pub(crate) fn header(&mut self) -> &mut [u8] {
+        &mut self.arena[self.used..self.used + MAX_HEADER_LEN]
+    }
+
+    /// The next `header_len` octets of the arena are a header; `payload` is copied behind it.
+    #[inline]
+    pub(crate) fn push_inline(&mut self, header_len: usize, payload: &[u8]) {
+        let end = self.used + header_len + payload.len();
+        self.arena[self.used + header_len..end].copy_from_slice(payload);
+        self.push_arena(end - self.used);
+        self.count(header_len + payload.len());
+    }
+
+    /// The next `header_len` octets of the arena are a header; the payload stays where it is.
+    #[inline]
+    pub(crate) fn push_reference(&mut self, header_len: usize, source: SourceId, offset: u32, len: u32) {
+        self.push_arena(header_len);
+        self.pieces.push(Piece { source, offset, len });
+        self.count(header_len + len as usize);
+    }
+
+    /// A datagram of zeros behind the header (path MTU probes).
+    pub(crate) fn push_padding(&mut self, header_len: usize, padding: usize) {
+        self.push_arena(header_len);
+        let mut left = padding;
+        while left > 0 {
+            let len = left.min(ZEROS.len());
+            self.pieces.push(Piece {
+                source: NONE - 1,
+                offset: 0,
+                len: len as u32,
+            });
+            left -= len;
+        }
+        self.count(header_len + padding);
+    }
+
+    #[inline]
+    fn push_arena(&mut self, len: usize) {
+        let offset = self.used as u32;
+        self.used += len;
+        match self.pieces.last_mut() {
+            Some(last) if last.source == NONE && last.offset + last.len == offset => last.len += len as u32,
+            _ => self.pieces.push(Piece {
+                source: NONE,
+                offset,
+                len: len as u32,
+            }),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, datagram: usize) {
+        if self.segments == 0 {
+            self.segment_size = datagram;
+        }
+        self.len += datagram;
+        self.segments += 1;
+    }
+
+    /// The sources that it refers to.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = SourceId> + '_ {
+        self.pieces
+            .iter()
+            .map(|piece| piece.source)
+            .filter(|&source| source < NONE - 1)
+    }
+
+    #[inline]
+    pub(crate) fn each<'a>(&'a self, bytes: impl Fn(SourceId) -> &'a [u8], mut each: impl FnMut(&'a [u8])) {
+        for piece in &self.pieces {
+            let from = match piece.source {
+                NONE => &self.arena[..],
+                id if id == NONE - 1 => &ZEROS[..],
+                id => bytes(id),
+            };
+            each(&from[piece.offset as usize..(piece.offset + piece.len) as usize]);
+        }
+    }
+
+    /// The octets of the datagram that was pushed last, as long as all of it lies in the arena or `bytes`; used to
+    /// put the checksum in.
+    pub(crate) fn patch(&mut self, at: usize, octets: [u8; 4]) {
+        self.arena[at..at + 4].copy_from_slice(&octets);
+    }
+
+    /// Where in the arena the next header will be.
+    pub(crate) fn position(&self) -> usize {
+        self.used
+    }
+
+    /// A stretch of the arena.
+    pub(crate) fn arena(&self, from: usize, to: usize) -> &[u8] {
+        &self.arena[from..to]
+    }
+}
+
+static ZEROS: [u8; 4_096] = [0; 4_096];

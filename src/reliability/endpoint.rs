@@ -1,0 +1,488 @@
+//! The endpoint: all peers of one socket. This file has its state, getters and commands; what comes in is in
+//! `input.rs`, what goes out in `transmit.rs`, sessions in `session.rs`, acknowledgements and losses in `recovery.rs`,
+//! deadlines in `timeout.rs`.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+use core::net::SocketAddr;
+
+use super::{
+    Event, Limits, PeerId,
+    addresses::Addresses,
+    burst::Burst,
+    control::Control,
+    flow::{Active, Flow, Sender},
+    peer::{Peer, Phase, token},
+    source::{Freed, NONE, SourceId, Sources},
+    timers::{Heap, Timer},
+};
+use crate::{
+    config::{Config, ConfigError},
+    error::{AddPeerError, PeerError},
+    stats::{PeerStats, Stats},
+    time::{Instant, nanos},
+};
+
+/// How long a flow keeps its active part after its last use, ns.
+pub(super) const IDLE: u64 = 1_000_000_000;
+/// Settings in the form in which the data path needs them, ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) ack_delay: u64,
+    pub(super) reordering: u64,
+    pub(super) initial_rto: u64,
+    pub(super) min_rto: u64,
+    pub(super) max_rto: u64,
+    pub(super) death: u64,
+    pub(super) open: u64,
+    pub(super) keepalive: u64,
+}
+
+/// All peers of one socket: exactly-once delivery of packets, sans-IO.
+///
+/// Methods are of four kinds: *getters*; *commands* ([`send`](Self::send), [`add_peer`](Self::add_peer), …);
+/// `handle_*`, when something came in (datagrams, time); `poll_*`, to get out what follows. After any command or
+/// `handle_*`, call [`poll_transmit`](Self::poll_transmit) until it gives `false`, then
+/// [`poll_timeout`](Self::poll_timeout), then [`poll_event`](Self::poll_event) until `None`. `now` must never decrease
+/// (if it does, the latest one seen is used instead).
+///
+/// Nothing that comes from the network makes a method fail or panic: it is dropped and counted
+/// ([`Stats::dropped`]).
+#[derive(Debug)]
+pub struct Endpoint {
+    pub(super) config: Config,
+    pub(super) times: Times,
+    pub(super) limits: Limits,
+    pub(super) epoch: u64,
+    pub(super) processor: u32,
+    pub(super) random: u64,
+    pub(super) now: u64,
+    /// Time that this side did not run, ns: it does not count against peers.
+    pub(super) stalled: u64,
+    pub(super) peers: Vec<Peer>,
+    pub(super) addresses: Addresses,
+    pub(super) down: BTreeMap<u32, PeerError>,
+    pub(super) flows: Vec<Flow>,
+    pub(super) actives: Vec<Active>,
+    pub(super) free_actives: Vec<u32>,
+    pub(super) free_flows: Vec<u32>,
+    pub(super) sources: Sources,
+    pub(super) ready: VecDeque<u32>,
+    pub(super) heap: Heap,
+    pub(super) events: VecDeque<Event>,
+    pub(super) control: VecDeque<Control>,
+    held: Vec<Vec<SourceId>>,
+    free_held: Vec<u32>,
+    pub(super) next_token: u64,
+    pub(super) busy: usize,
+    pub(super) resets_in_second: (u64, u32),
+    pub(super) stats: Stats,
+}
+
+impl Endpoint {
+    /// An endpoint without peers. `epoch` is a random number of this incarnation (0 is taken for 1), `seed` another
+    /// one, for tokens; both are drawn by the caller.
+    ///
+    /// # Errors
+    /// A setting out of its range.
+    pub fn new(config: Config, limits: Limits, epoch: u64, seed: u64) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let times = Times {
+            ack_delay: nanos(config.ack_delay),
+            reordering: nanos(config.reordering_window),
+            initial_rto: nanos(config.initial_rto),
+            min_rto: nanos(config.min_rto),
+            max_rto: nanos(config.max_rto),
+            death: nanos(config.death_timeout),
+            open: nanos(config.open_timeout),
+            keepalive: nanos(config.keepalive),
+        };
+        Ok(Self {
+            config,
+            times,
+            limits,
+            epoch: epoch.max(1),
+            processor: 0,
+            random: seed,
+            now: 0,
+            stalled: 0,
+            peers: Vec::new(),
+            addresses: Addresses::new(seed.rotate_left(17) ^ epoch),
+            down: BTreeMap::new(),
+            flows: Vec::new(),
+            actives: Vec::new(),
+            free_actives: Vec::new(),
+            free_flows: Vec::new(),
+            sources: Sources::default(),
+            ready: VecDeque::new(),
+            heap: Heap::default(),
+            events: VecDeque::new(),
+            control: VecDeque::new(),
+            held: Vec::new(),
+            free_held: Vec::new(),
+            next_token: 0,
+            busy: 0,
+            resets_in_second: (0, 0),
+            stats: Stats::default(),
+        })
+    }
+
+    // ---- getters
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// State of a peer.
+    #[must_use]
+    pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+        let p = self.peers.get(peer.index())?;
+        let mut stats = PeerStats {
+            max_datagram: p.mtu.into(),
+            unexpected: p.cost_received.wrapping_sub(p.cost_released).into(),
+            ..PeerStats::default()
+        };
+        for flow in self.flows_of(peer.0) {
+            let flow = &self.flows[flow as usize];
+            if flow.channel == 0 {
+                stats.smoothed_rtt = flow.rtt.smoothed.into();
+                stats.min_rtt = flow.rtt.min.into();
+            }
+            if let Some(active) = self.actives.get(flow.active as usize) {
+                let send = &active.send;
+                if flow.channel == 0 {
+                    stats.window = super::congestion::Controller::window(&send.congestion).into();
+                }
+                stats.in_flight += u64::from(send.bytes_in_flight);
+                stats.packets_in_flight += u64::from(send.packets_in_flight);
+                stats.queued += u64::from(send.queued_bytes);
+            }
+        }
+        Some(stats)
+    }
+
+    /// Where a peer is.
+    #[must_use]
+    pub fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.peers.get(peer.index()).map(|p| p.address)
+    }
+
+    /// The processor number of a peer.
+    #[must_use]
+    pub fn processor(&self, peer: PeerId) -> Option<u32> {
+        self.peers.get(peer.index()).map(|p| p.processor)
+    }
+
+    /// The peer at an address.
+    #[must_use]
+    pub fn peer_by_address(&self, address: SocketAddr) -> Option<PeerId> {
+        self.addresses.get(&self.peers, address).map(PeerId)
+    }
+
+    /// Peers, whatever their state.
+    #[must_use]
+    pub fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Number of the session with a peer that runs, or would be the next; from 1. 0 for no such peer.
+    #[must_use]
+    #[inline]
+    pub fn session(&self, peer: PeerId) -> u32 {
+        self.peers.get(peer.index()).map_or(0, |p| p.session)
+    }
+
+    /// Nothing is queued for or unacknowledged by this peer.
+    #[must_use]
+    pub fn is_idle(&self, peer: PeerId) -> bool {
+        self.flows_of(peer.0).all(|flow| {
+            let flow = &self.flows[flow as usize];
+            self.actives
+                .get(flow.active as usize)
+                .is_none_or(|active| !is_busy(flow, &active.send))
+        })
+    }
+
+    /// Nothing is queued or unacknowledged at all.
+    #[must_use]
+    pub fn all_idle(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// A full batch waits for this peer on this channel, or nothing is in flight to it: worth transmitting at once.
+    #[must_use]
+    pub fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
+        let Some(flow) = self.find_flow(peer.0, channel) else {
+            return false;
+        };
+        let flow = &self.flows[flow as usize];
+        let Some(active) = self.actives.get(flow.active as usize) else {
+            return false;
+        };
+        active.send.una == flow.send_next || active.send.queued_bytes as usize >= self.limits.max_batch
+    }
+
+    // ---- commands
+
+    /// Our processor number, for packets that carry no message. Default 0.
+    pub fn set_processor(&mut self, processor: u32) {
+        self.processor = processor;
+    }
+
+    /// What the backend can do has changed.
+    pub fn set_limits(&mut self, limits: Limits) {
+        let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
+        let shrunk = limits.max_datagram < self.limits.max_datagram;
+        self.limits = limits;
+        if !shrunk {
+            return;
+        }
+        for peer in &mut self.peers {
+            peer.mtu = peer.mtu.min(most);
+        }
+        for index in 0..self.actives.len() {
+            if let Some(step) = self.actives[index].probe.limit(most) {
+                self.on_mtu_step(index as u32, step);
+            }
+        }
+    }
+
+    /// Adds a peer. Costs nothing until something is sent to it or comes from it.
+    ///
+    /// # Errors
+    /// There are too many, or this address is a peer already.
+    pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        if let Some(peer) = self.peer_by_address(address) {
+            return Err(AddPeerError::Exists(peer));
+        }
+        self.new_peer(address, processor)
+            .map(PeerId)
+            .ok_or(AddPeerError::TooMany(self.config.max_peers))
+    }
+
+    pub(super) fn new_peer(&mut self, address: SocketAddr, processor: u32) -> Option<u32> {
+        let index = self.peers.len() as u32;
+        if index >= self.config.max_peers {
+            return None;
+        }
+        if self.peers.len() == self.peers.capacity() {
+            // An eighth at a time: doubling would waste up to half of what idle peers take.
+            self.peers.reserve_exact(self.peers.len() / 8 + 8);
+        }
+        let token = token(index, self.draw());
+        let mtu = self.initial_mtu();
+        self.peers.push(Peer::new(address, processor, token, mtu));
+        self.addresses.insert(&self.peers, index);
+        Some(index)
+    }
+
+    /// Gives credit back: `cost` octets ([`super::Origin::cost`]) of what came in `session` are free again.
+    #[inline]
+    pub fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+        let Some(p) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if p.session != session {
+            return;
+        }
+        p.cost_released = p.cost_released.wrapping_add(cost);
+        let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
+        // Tell when a quarter has become free, or the peer might be waiting.
+        if limit.wrapping_sub(p.limit_told) >= self.config.unexpected_bytes / 4 && p.remote_token != 0 {
+            let flow = self.flow_for(peer.0, 0);
+            let active = self.activate(flow);
+            self.actives[active as usize].receive.ack_now = true;
+            self.actives[active as usize].receive.tell_credit = true;
+            self.mark_ready(active);
+        }
+    }
+
+    /// Asks for acknowledgement of everything outstanding at once (before a flush).
+    pub fn request_acks(&mut self, now: Instant) {
+        self.advance(now);
+        for index in 0..self.actives.len() {
+            let active = &mut self.actives[index];
+            if active.flow == NONE || active.send.una == self.flows[active.flow as usize].send_next {
+                if active.flow != NONE {
+                    active.send.want_ack |= !active.send.queue.is_empty();
+                }
+                continue;
+            }
+            active.send.want_ack = true;
+            active.send.ask_alone |= active.send.queue.is_empty();
+            self.mark_ready(index as u32);
+        }
+    }
+
+    /// Watches a peer even while nothing is outstanding: its death is then noticed by itself.
+    pub fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
+        self.advance(now);
+        let Some(p) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if p.phase == Phase::Down {
+            return;
+        }
+        p.watched = on;
+        let flow = self.flow_for(peer.0, 0);
+        let active = self.activate(flow);
+        let deadlines = &mut self.actives[active as usize].deadlines;
+        if on {
+            deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
+        } else {
+            deadlines.stop(Timer::Keepalive);
+        }
+        self.reschedule(active);
+    }
+
+    /// Says goodbye once everything queued is acknowledged. [`Event::Down`] tells when it is over.
+    pub fn close(&mut self, now: Instant, peer: PeerId) {
+        self.advance(now);
+        let Some(p) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        match p.phase {
+            Phase::New if p.first_flow == NONE => self.end_session(peer.0, PeerError::Closed),
+            Phase::New | Phase::Open => {
+                p.phase = Phase::Closing;
+                self.goodbye_if_drained(peer.0);
+            }
+            Phase::Closing | Phase::Goodbye | Phase::Down => {}
+        }
+    }
+
+    /// Tries a peer that is down again, with a new session. Only a new incarnation of it will answer.
+    pub fn reconnect(&mut self, peer: PeerId) {
+        if let Some(p) = self.peers.get_mut(peer.index())
+            && p.phase == Phase::Down
+        {
+            p.phase = Phase::New;
+            self.down.remove(&peer.0);
+        }
+    }
+
+    /// The backend refers to the octets of this burst no more ([`Burst::token`]).
+    pub fn handle_released(&mut self, token: u64) {
+        let Some(held) = (token as usize)
+            .checked_sub(1)
+            .and_then(|index| self.held.get_mut(index))
+        else {
+            return;
+        };
+        let mut sources = core::mem::take(held);
+        for source in sources.drain(..) {
+            let freed = self.sources.unhold(source);
+            self.on_freed(freed);
+        }
+        self.held[token as usize - 1] = sources;
+        self.free_held.push(token as u32 - 1);
+    }
+
+    /// Notes that the backend may refer to what `burst` gathers.
+    pub(super) fn hold(&mut self, burst: &mut Burst) {
+        if !self.limits.holds_references || burst.sources().next().is_none() {
+            return;
+        }
+        let index = self.free_held.pop().unwrap_or_else(|| {
+            self.held.push(Vec::new());
+            self.held.len() as u32 - 1
+        });
+        for source in burst.sources() {
+            self.sources.hold(source);
+            self.held[index as usize].push(source);
+        }
+        burst.set_token(u64::from(index) + 1);
+    }
+
+    /// What became free is counted and told.
+    pub(super) fn on_freed(&mut self, freed: Freed) {
+        let Freed::Shared(flow, Some(token)) = freed else {
+            return;
+        };
+        let flow_state = &self.flows[flow as usize];
+        if let Some(active) = self.actives.get_mut(flow_state.active as usize) {
+            active.send.shared_messages = active.send.shared_messages.saturating_sub(1);
+        }
+        let peer = PeerId(flow_state.peer);
+        self.events.push_back(Event::Sent { peer, token });
+        self.tell_writable(peer.0);
+        self.update_busy(flow);
+    }
+
+    pub(super) fn tell_writable(&mut self, peer: u32) {
+        let p = &mut self.peers[peer as usize];
+        if p.blocked {
+            p.blocked = false;
+            self.events.push_back(Event::Writable { peer: PeerId(peer) });
+        }
+    }
+
+    // ---- polls
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest; at once (the last `now`) while there is
+    /// something to transmit or an event to take. May be early.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if !self.ready.is_empty() || !self.control.is_empty() || !self.events.is_empty() {
+            return Some(Instant::from_nanos(self.now));
+        }
+        self.heap.earliest().map(Instant::from_nanos)
+    }
+
+    /// The next thing to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The octets of a burst, front to back. Call it before anything else changes the endpoint.
+    #[inline]
+    pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
+        burst.each(|source| self.sources.bytes(source), each);
+    }
+
+    // ---- inner
+
+    /// Time goes on, never back.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now.as_nanos());
+    }
+
+    /// Now, without the time that this side did not run.
+    #[inline]
+    pub(super) fn active_now(&self) -> u64 {
+        self.now - self.stalled.min(self.now)
+    }
+
+    /// The next number of a small generator (SplitMix64).
+    pub(super) fn draw(&mut self) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) as u32
+    }
+
+    pub(super) fn initial_mtu(&self) -> u16 {
+        let most = self
+            .config
+            .max_datagram
+            .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
+        most.min(self.config.safe_datagram)
+    }
+}
+
+#[inline]
+pub(super) fn is_busy(flow: &Flow, send: &Sender) -> bool {
+    send.una != flow.send_next || !send.queue.is_empty() || send.shared_messages > 0
+}

@@ -1,0 +1,296 @@
+//! A flow: one channel of a session, with its own sequence numbers.
+//!
+//! [`Flow`] is resident; [`Active`] exists only while something is going on.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use super::{
+    bits::Bits,
+    congestion::AnyController,
+    rtt::Rtt,
+    source::{NONE, SourceId},
+    timers::Deadlines,
+};
+use crate::wire::Seq;
+
+/// The resident part.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) peer: u32,
+    /// The peer's next flow.
+    pub(crate) next: u32,
+    /// Index of the active part, or [`NONE`].
+    pub(crate) active: u32,
+    /// Next sequence number to send.
+    pub(crate) send_next: Seq,
+    /// Next sequence number expected.
+    pub(crate) expected: Seq,
+    pub(crate) rtt: Rtt,
+    pub(crate) channel: u8,
+}
+
+impl Flow {
+    pub(crate) fn new(peer: u32, channel: u8) -> Self {
+        Self {
+            peer,
+            next: NONE,
+            active: NONE,
+            send_next: Seq(0),
+            expected: Seq(0),
+            rtt: Rtt::default(),
+            channel,
+        }
+    }
+}
+
+/// What a sent packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One record of a block: sent plain, without the record's header.
+    Single,
+    /// Several records of a block.
+    Bundle,
+    /// A message that is not bundled, or a fragment of it.
+    Whole,
+    /// A goodbye.
+    Goodbye,
+}
+
+/// A packet that has been sent and not yet acknowledged. Never holds bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// When it was last sent, ns.
+    pub(crate) sent_at: u64,
+    pub(crate) source: SourceId,
+    pub(crate) offset: u32,
+    /// Octets at the source (record headers included).
+    pub(crate) len: u16,
+    pub(crate) resends: u8,
+    pub(crate) form: Form,
+    pub(crate) message: Seq,
+    /// Processors.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+impl Record {
+    pub(crate) const EMPTY: Self = Self {
+        sent_at: 0,
+        source: NONE,
+        offset: 0,
+        len: 0,
+        resends: 0,
+        form: Form::Goodbye,
+        message: Seq(0),
+        from: 0,
+        to: 0,
+    };
+}
+
+/// Something that waits to be sent for the first time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Queued {
+    /// Records back to back in a block: messages `message` to `next` (exclusive) of one pair of processors.
+    Run {
+        source: SourceId,
+        at: u32,
+        end: u32,
+        message: Seq,
+        next: Seq,
+        from: u32,
+        to: u32,
+    },
+    /// A message that is not bundled, sent up to `at`.
+    Whole {
+        source: SourceId,
+        at: u32,
+        len: u32,
+        message: Seq,
+        from: u32,
+        to: u32,
+    },
+    /// The end.
+    Goodbye,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// Oldest unacknowledged.
+    pub(crate) una: Seq,
+    /// Ring of what is in flight, indexed by sequence number; its length is a power of two.
+    records: Vec<Record>,
+    /// Acknowledged out of order.
+    pub(crate) sacked: Bits,
+    /// To be sent again.
+    pub(crate) lost: Bits,
+    pub(crate) sacked_count: u32,
+    pub(crate) lost_count: u32,
+    /// Octets and packets in flight: sent, and neither acknowledged nor lost.
+    pub(crate) bytes_in_flight: u32,
+    pub(crate) packets_in_flight: u32,
+    pub(crate) queue: VecDeque<Queued>,
+    /// Octets queued and never sent.
+    pub(crate) queued_bytes: u32,
+    /// Octets of copied payload not yet acknowledged, and messages by reference.
+    pub(crate) copied_bytes: u32,
+    pub(crate) shared_messages: u32,
+    /// The block that copied messages are appended to, and how far it is filled.
+    pub(crate) tail: SourceId,
+    pub(crate) tail_fill: u32,
+    pub(crate) congestion: AnyController,
+    /// Consecutive time-outs.
+    pub(crate) timeouts: u16,
+    /// Since when an answer is awaited, ns of active time.
+    pub(crate) waiting_since: u64,
+    /// One past the highest sequence number acknowledged, cumulatively or selectively.
+    pub(crate) highest_acked: Seq,
+    /// The latest-sent packet known to have arrived (RFC 8985): when it was sent, and its number.
+    pub(crate) rack_at: u64,
+    pub(crate) rack_seq: Seq,
+    /// Losses below this belong to one episode.
+    pub(crate) recovery_point: Seq,
+    /// The network has been seen to reorder.
+    pub(crate) reordering: bool,
+    /// Burst-then-wait: the burst is out.
+    pub(crate) waiting: bool,
+    /// One packet may pass although the window is full.
+    pub(crate) probe: bool,
+    /// Ask for an acknowledgement with the next packet, or by an empty one.
+    pub(crate) want_ack: bool,
+    pub(crate) ask_alone: bool,
+    /// The last go-back on request: from where and when.
+    pub(crate) went_back: (Seq, u64),
+}
+
+impl Sender {
+    pub(crate) fn new(next: Seq, congestion: AnyController) -> Self {
+        Self {
+            una: next,
+            records: Vec::new(),
+            sacked: Bits::default(),
+            lost: Bits::default(),
+            sacked_count: 0,
+            lost_count: 0,
+            bytes_in_flight: 0,
+            packets_in_flight: 0,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            copied_bytes: 0,
+            shared_messages: 0,
+            tail: NONE,
+            tail_fill: 0,
+            congestion,
+            timeouts: 0,
+            waiting_since: 0,
+            highest_acked: next,
+            rack_at: 0,
+            rack_seq: next,
+            recovery_point: next,
+            reordering: false,
+            waiting: false,
+            probe: false,
+            want_ack: false,
+            ask_alone: false,
+            went_back: (next, 0),
+        }
+    }
+
+    /// Begins anew at `next`, keeping its memory. Everything in flight must have been released.
+    pub(crate) fn restart(&mut self, next: Seq, congestion: AnyController) {
+        let mut fresh = Self::new(next, congestion);
+        core::mem::swap(&mut fresh.records, &mut self.records);
+        core::mem::swap(&mut fresh.queue, &mut self.queue);
+        fresh.queue.clear();
+        *self = fresh;
+    }
+
+    #[inline]
+    pub(crate) fn record(&self, seq: Seq) -> &Record {
+        &self.records[seq.0 as usize & (self.records.len() - 1)]
+    }
+
+    #[inline]
+    pub(crate) fn record_mut(&mut self, seq: Seq) -> &mut Record {
+        let mask = self.records.len() - 1;
+        &mut self.records[seq.0 as usize & mask]
+    }
+
+    /// Puts the record of `seq`, one past what is in flight, making room if needed.
+    #[inline]
+    pub(crate) fn push_record(&mut self, seq: Seq, record: Record) {
+        if seq.distance(self.una) as usize >= self.records.len() {
+            self.grow();
+        }
+        *self.record_mut(seq) = record;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let old_len = self.records.len();
+        let new_len = (2 * old_len).max(16);
+        let old = core::mem::replace(&mut self.records, alloc::vec![Record::EMPTY; new_len]);
+        for n in 0..old_len as u32 {
+            let seq = self.una.plus(n);
+            *self.record_mut(seq) = old[seq.0 as usize & (old_len - 1)];
+        }
+    }
+
+    /// Octets that the records ring takes.
+    pub(crate) fn shrink(&mut self) {
+        if self.records.len() > 64 {
+            self.records = Vec::new();
+        }
+        if self.queue.capacity() > 64 {
+            self.queue = VecDeque::new();
+        }
+    }
+}
+
+/// The receiving half.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    /// Arrived beyond what is expected.
+    pub(crate) arrived: Bits,
+    /// One past the highest sequence number that has arrived.
+    pub(crate) end: Seq,
+    /// Arrived and not yet acknowledged.
+    pub(crate) unacked_bytes: u32,
+    pub(crate) unacked_packets: u32,
+    /// Acknowledge with the next poll.
+    pub(crate) ack_now: bool,
+    /// … and ask for what is missing.
+    pub(crate) nack_now: bool,
+    /// … alone, to tell of new credit.
+    pub(crate) tell_credit: bool,
+    /// The gap that was asked for last begins here, and has been asked for.
+    pub(crate) nacked: Option<Seq>,
+    /// Latest timestamp received and when, ns; 0: none.
+    pub(crate) stamp: u32,
+    pub(crate) stamp_at: u64,
+}
+
+impl Receiver {
+    /// Something has arrived beyond a gap.
+    #[inline]
+    pub(crate) fn has_gap(&self, expected: Seq) -> bool {
+        self.end.after(expected)
+    }
+}
+
+/// The part of a flow that exists while something is going on.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) flow: u32,
+    pub(crate) send: Sender,
+    pub(crate) receive: Receiver,
+    pub(crate) deadlines: Deadlines,
+    /// When something was last sent or received, ns.
+    pub(crate) last_use: u64,
+    /// In the list of those that may have something to send.
+    pub(crate) ready: bool,
+    /// Has something queued or unacknowledged.
+    pub(crate) busy: bool,
+    /// The search for the path MTU (channel 0).
+    pub(crate) probe: super::mtu::Search,
+}

@@ -1,0 +1,316 @@
+//! What comes in.
+
+use core::net::SocketAddr;
+
+use super::{Origin, PeerId, Sink, Verdict, control::Control, endpoint::Endpoint, peer::PACKET_COST, timers::Timer};
+use crate::{
+    config::{MAX_WINDOW_PACKETS, Recovery},
+    error::{DropReason, PeerError},
+    time::Instant,
+    wire::{self, Base, Flags, Kind, Packet, checksum},
+};
+
+impl Endpoint {
+    /// Takes in datagrams of one source: `data` holds them back to back, `stride` octets each but the last (receive
+    /// offload gives them so; a lone datagram has `stride == data.len()`). New packets go to `sink`, which may refer
+    /// to `data` only during the call.
+    #[inline]
+    pub fn handle_datagrams<S: Sink>(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        data: &mut [u8],
+        stride: usize,
+        sink: &mut S,
+    ) {
+        self.advance(now);
+        for octets in data.chunks(stride.max(1)) {
+            self.stats.packets_received += 1;
+            if let Err(reason) = self.handle_packet(source, octets, sink) {
+                self.count_drop(reason);
+            }
+        }
+    }
+
+    /// Takes in one packet. An error is why it is dropped; `Ok` also stands for drops that are counted already.
+    #[inline]
+    fn handle_packet<S: Sink>(&mut self, source: SocketAddr, octets: &[u8], sink: &mut S) -> Result<(), DropReason> {
+        let packet = Packet::new_checked(octets).map_err(|_: wire::Error| DropReason::Malformed)?;
+        let flags = packet.flags();
+        if flags.contains(Flags::CHECKSUM) {
+            if !checksum::verify(&packet, octets) {
+                return Err(DropReason::Checksum);
+            }
+        } else if self.config.checksum {
+            return Err(DropReason::Checksum);
+        }
+        let base = packet.base();
+        if base.kind == Kind::Reset {
+            self.handle_reset(source, base.session, base.message.0);
+            return Ok(());
+        }
+        let known = if base.session == 0 {
+            self.open_session(source, &packet)
+        } else {
+            self.peer_of(base.session, source)
+        };
+        let Some(peer) = known else { return Ok(()) };
+        let p = &self.peers[peer as usize];
+        if (!p.confirmed || p.remote_token == 0) && !self.confirm(peer, &packet, base.session != 0) {
+            return Ok(());
+        }
+        let active_now = self.active_now();
+        self.peers[peer as usize].last_heard = active_now;
+        if flags.contains(Flags::CREDIT) {
+            self.handle_credit(peer, &packet);
+        }
+        match base.kind {
+            Kind::Data | Kind::Goodbye | Kind::Ack => self.handle_flow(peer, source, &packet, &base, flags, sink),
+            Kind::Probe => {
+                self.push_control(Control::ProbeAck {
+                    peer,
+                    number: base.message.0,
+                });
+                Ok(())
+            }
+            Kind::ProbeAck => self.handle_probe_answer(peer, base.message.0),
+            Kind::Reset => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn handle_credit(&mut self, peer: u32, packet: &Packet<&[u8]>) {
+        let Some(credit) = packet.credit() else {
+            return;
+        };
+        let p = &mut self.peers[peer as usize];
+        p.window = credit.window.max(1);
+        let more = credit.limit.wrapping_sub(p.cost_limit);
+        if more != 0 && (more as i32) > 0 {
+            p.cost_limit = credit.limit;
+        }
+        self.wake_flows(peer);
+    }
+
+    #[cold]
+    fn handle_probe_answer(&mut self, peer: u32, number: u32) -> Result<(), DropReason> {
+        let flow = self.find_flow(peer, 0).ok_or(DropReason::Unsolicited)?;
+        let index = self.flows[flow as usize].active;
+        let active = self.actives.get_mut(index as usize).ok_or(DropReason::Unsolicited)?;
+        let (size, step) = active.probe.on_answer(number).ok_or(DropReason::Unsolicited)?;
+        active.deadlines.stop(Timer::Mtu);
+        self.peers[peer as usize].mtu = size;
+        self.on_mtu_step(index, step);
+        Ok(())
+    }
+
+    /// A packet that belongs to a flow: its acknowledgement first, then what it carries.
+    #[inline]
+    fn handle_flow<S: Sink>(
+        &mut self,
+        peer: u32,
+        source: SocketAddr,
+        packet: &Packet<&[u8]>,
+        base: &Base,
+        flags: Flags,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let session = self.peers[peer as usize].session;
+        let flow = match self.find_flow(peer, base.channel) {
+            Some(flow) => flow,
+            // An acknowledgement of nothing makes no flow, unless it wants an answer.
+            None if !base.kind.is_sequenced() && !flags.contains(Flags::ACK_REQUEST) => {
+                return Ok(());
+            }
+            None => self.flow_for(peer, base.channel),
+        };
+        if !self.handle_ack(flow, packet, base.acknowledgement, flags) {
+            return Err(DropReason::BadAck);
+        }
+        if self.peers[peer as usize].session != session {
+            return Ok(());
+        }
+        if !base.kind.is_sequenced() {
+            if flags.contains(Flags::ACK_REQUEST) {
+                let index = self.activate(flow);
+                self.actives[index as usize].receive.ack_now = true;
+                self.mark_ready(index);
+            }
+            return Ok(());
+        }
+        self.receive(peer, flow, source, packet, base, flags, sink)
+    }
+
+    /// A sequenced packet: delivered if it is new and fits the window and the credit.
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one step of the receive path, split off for reading"
+    )]
+    fn receive<S: Sink>(
+        &mut self,
+        peer: u32,
+        flow: u32,
+        source: SocketAddr,
+        packet: &Packet<&[u8]>,
+        base: &Base,
+        flags: Flags,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let index = self.activate(flow);
+        let expected = self.flows[flow as usize].expected;
+        let ahead = base.sequence.distance(expected);
+        let receive = &mut self.actives[index as usize].receive;
+        if ahead >= MAX_WINDOW_PACKETS.into() || (ahead > 0 && receive.arrived.get(base.sequence)) {
+            // Old or double: our acknowledgement was lost. (Or far ahead: then it is no honest packet.)
+            let duplicate = ahead >= 1 << 31 || ahead < MAX_WINDOW_PACKETS.into();
+            receive.ack_now = true;
+            self.mark_ready(index);
+            return Err(if duplicate {
+                DropReason::Duplicate
+            } else {
+                DropReason::BeyondWindow
+            });
+        }
+        if ahead > 0 && (self.config.recovery == Recovery::GoBackN || base.kind == Kind::Goodbye) {
+            self.note_gap(index, base.sequence.plus(1));
+            return Err(DropReason::OutOfOrder);
+        }
+        let len = packet.payload().len() as u32;
+        let cost = len + PACKET_COST;
+        if base.kind == Kind::Data {
+            let p = &self.peers[peer as usize];
+            if p.cost_received.wrapping_add(cost).wrapping_sub(p.limit_told) as i32 > 0 {
+                let told = p.cost_released.wrapping_add(self.config.unexpected_bytes);
+                if p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
+                    return Err(DropReason::BeyondCredit);
+                }
+            }
+            let origin = Origin {
+                peer: PeerId(peer),
+                channel: base.channel,
+                session: p.session,
+                cost,
+            };
+            match sink.deliver(origin, *packet) {
+                Verdict::Taken => {}
+                Verdict::Misaddressed => return Err(DropReason::Misaddressed),
+                Verdict::Impossible => {
+                    self.end_session(peer, PeerError::Misbehaved);
+                    return Err(DropReason::Refused);
+                }
+            }
+            let p = &mut self.peers[peer as usize];
+            p.cost_received = p.cost_received.wrapping_add(cost);
+            self.stats.packets_delivered += 1;
+            self.stats.payload_received += u64::from(len);
+        }
+        self.note_arrival(index, base, flags, len, packet);
+        let expected = self.flows[flow as usize].expected;
+        let p = &self.peers[peer as usize];
+        if p.address != source && !p.split_ports && expected == base.sequence.plus(1) {
+            self.move_peer(peer, source);
+        }
+        if base.kind == Kind::Goodbye {
+            self.peer_said_goodbye(peer, base.channel);
+        }
+        Ok(())
+    }
+
+    /// Notes that a new packet has arrived, and when it is to be acknowledged.
+    #[inline]
+    fn note_arrival(&mut self, index: u32, base: &Base, flags: Flags, len: u32, packet: &Packet<&[u8]>) {
+        let now = self.now;
+        let active = &mut self.actives[index as usize];
+        let state = &mut self.flows[active.flow as usize];
+        let receive = &mut active.receive;
+        if let Some(stamp) = packet.timestamp()
+            && stamp.value != 0
+        {
+            (receive.stamp, receive.stamp_at) = (stamp.value, now);
+        }
+        let next = base.sequence.plus(1);
+        let had_gap = receive.has_gap(state.expected);
+        if base.sequence == state.expected {
+            state.expected = next;
+            if had_gap {
+                while receive.arrived.get(state.expected) {
+                    receive.arrived.clear(state.expected);
+                    state.expected = state.expected.plus(1);
+                }
+            }
+            if next.after(receive.end) {
+                receive.end = next;
+            }
+        } else {
+            receive.arrived.set(base.sequence);
+        }
+        receive.unacked_bytes += len;
+        receive.unacked_packets += 1;
+        let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
+        let at_once = flags.contains(Flags::ACK_REQUEST)
+            || had_gap
+            || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
+            || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
+        if next.after(state.expected) {
+            self.note_gap(index, next);
+            return;
+        }
+        if at_once {
+            receive.ack_now = true;
+            self.mark_ready(index);
+        } else if !active.deadlines.is_set(Timer::Ack) {
+            active.deadlines.set(Timer::Ack, now + self.times.ack_delay);
+            self.reschedule(index);
+        }
+        let active = &mut self.actives[index as usize];
+        let expected = self.flows[active.flow as usize].expected;
+        if had_gap && !active.receive.has_gap(expected) {
+            active.deadlines.stop(Timer::Nack);
+            active.receive.nacked = None;
+        } else if had_gap && active.receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
+            self.await_gap(index);
+        }
+    }
+
+    /// Something beyond a gap has arrived, up to `end`: acknowledge at once, and ask for the gap if it lasts.
+    fn note_gap(&mut self, index: u32, end: wire::Seq) {
+        let active = &mut self.actives[index as usize];
+        let expected = self.flows[active.flow as usize].expected;
+        let go_back = self.config.recovery == Recovery::GoBackN;
+        if end.after(active.receive.end) {
+            active.receive.end = end;
+        }
+        if !go_back {
+            active.receive.ack_now = true;
+            self.mark_ready(index);
+        }
+        if self.actives[index as usize].receive.nacked != Some(expected) {
+            self.await_gap(index);
+        }
+    }
+
+    fn await_gap(&mut self, index: u32) {
+        if !self.config.nack {
+            return;
+        }
+        let active = &mut self.actives[index as usize];
+        if self.times.reordering == 0 {
+            self.ask_for_gap(index);
+        } else if !active.deadlines.is_set(Timer::Nack) {
+            active.deadlines.set(Timer::Nack, self.now + self.times.reordering);
+            self.reschedule(index);
+        }
+    }
+
+    /// A valid packet that moved the window came from elsewhere: the peer has moved.
+    #[cold]
+    fn move_peer(&mut self, peer: u32, to: SocketAddr) {
+        if self.addresses.get(&self.peers, to).is_some() {
+            return;
+        }
+        self.addresses.remove(&self.peers, peer);
+        self.peers[peer as usize].address = to;
+        self.addresses.insert(&self.peers, peer);
+    }
+}

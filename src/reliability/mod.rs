@@ -1,0 +1,164 @@
+//! Exactly-once delivery of packets between endpoints, in any order, over datagrams that may be lost, doubled,
+//! reordered or forged.
+//!
+//! An [`Endpoint`] is one socket with all its peers. It does no IO, reads no clock and draws no random numbers:
+//! datagrams and the time are handed in, bursts to transmit are polled out.
+
+mod addresses;
+mod bits;
+mod burst;
+pub mod congestion;
+mod control;
+mod endpoint;
+mod flow;
+mod input;
+mod mtu;
+mod peer;
+mod plan;
+mod recovery;
+mod rtt;
+mod send;
+mod session;
+mod slots;
+mod source;
+mod timeout;
+mod timers;
+mod transmit;
+
+use bytes::Bytes;
+
+use crate::{
+    error::PeerError,
+    wire::{Packet, Seq},
+};
+
+pub use burst::Burst;
+pub use endpoint::Endpoint;
+
+pub use crate::id::{PeerId, SendToken};
+
+/// What there is to send.
+#[derive(Clone, Debug)]
+pub enum Payload<'a> {
+    /// Copied once inside the call; complete at once.
+    Copy(&'a [u8]),
+    /// Referred to until all of it is acknowledged and the backend has let go of it.
+    Shared(Bytes),
+}
+
+impl Payload<'_> {
+    /// Octets.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Copy(data) => data.len(),
+            Self::Shared(data) => data.len(),
+        }
+    }
+
+    /// No octets.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A message's header, as the layer above wants it sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Processor that sends.
+    pub source: u32,
+    /// Processor that is meant.
+    pub destination: u32,
+    /// Number of the message in this ordered pair of processors.
+    pub message: Seq,
+    /// Match bits to carry.
+    pub match_bits: Option<u64>,
+    /// Immediate data to carry.
+    pub immediate: Option<u64>,
+}
+
+/// Where a packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The peer.
+    pub peer: PeerId,
+    /// The channel.
+    pub channel: u8,
+    /// Which session with this peer, counted from 1: when it changes, everything begins anew.
+    pub session: u32,
+    /// What the packet costs of the credit; to be given back by `Endpoint::release` when its memory is free.
+    pub cost: u32,
+}
+
+/// What the layer above made of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Taken: it is acknowledged and never delivered again.
+    Taken,
+    /// For a processor that is not here: dropped, not acknowledged, counted.
+    Misaddressed,
+    /// Impossible (contradicts what came before, or too large): the peer is given up ([`PeerError::Misbehaved`]).
+    Impossible,
+}
+
+/// Where packets go: the layer above.
+pub trait Sink {
+    /// Takes the data packet of `origin`, delivered for the first and only time, in any order within its flow.
+    fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict;
+}
+
+/// What an endpoint has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A session with this peer has been opened and validated: it has answered with our token.
+    Up {
+        /// The peer.
+        peer: PeerId,
+        /// Number of the session, from 1.
+        session: u32,
+    },
+    /// The session with this peer has ended. Everything queued for it is given up: each message by reference gets
+    /// no [`Event::Sent`] but is covered by this event.
+    Down {
+        /// The peer.
+        peer: PeerId,
+        /// Number of the session.
+        session: u32,
+        /// Why.
+        error: PeerError,
+    },
+    /// All of this message is acknowledged and its memory free.
+    Sent {
+        /// The peer.
+        peer: PeerId,
+        /// The message.
+        token: SendToken,
+    },
+    /// There is room in the send queue of this peer again, after a `WouldBlock`.
+    Writable {
+        /// The peer.
+        peer: PeerId,
+    },
+}
+
+/// What the backend can do, as far as the protocol must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest datagram that the interface takes, octets of UDP payload.
+    pub max_datagram: usize,
+    /// Most datagrams in one burst (at least 1).
+    pub max_segments: usize,
+    /// Most octets in one burst.
+    pub max_batch: usize,
+    /// Octets that may wait to be received.
+    pub receive_buffer: usize,
+    /// The backend may refer to the payload of a burst until `Endpoint::handle_released`.
+    pub holds_references: bool,
+    /// UDP port to answer to if it is not the source port of our datagrams, else 0.
+    pub receive_port: u16,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The resident part of a peer: what is kept even when nothing is going on.
+
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+
+use super::source::NONE;
+use crate::wire::Open;
+
+/// Octets that a peer may be sent before its own limit is known.
+pub(crate) const INITIAL_CREDIT: u32 = 64 << 10;
+/// What a packet costs of the credit beside its payload, octets: the receiver has to keep a record of it.
+pub(crate) const PACKET_COST: u32 = 64;
+
+/// State of the session with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing heard yet.
+    New,
+    /// The peer's token is known.
+    Open,
+    /// Goodbye as soon as everything is acknowledged.
+    Closing,
+    /// The goodbye is sent.
+    Goodbye,
+    /// Over: no sending until it is reconnected, by us or by a new incarnation.
+    Down,
+}
+
+/// A new incarnation that has not yet proved that it lives at the peer's address.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) open: Open,
+}
+
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// Token that the peer must put into its packets.
+    pub(crate) local_token: u32,
+    /// Token that we must put into ours; 0: not known.
+    pub(crate) remote_token: u32,
+    /// The peer's incarnation, of the last session if it is down; 0: none.
+    pub(crate) remote_epoch: u64,
+    /// When something valid was last heard, ns of active time.
+    pub(crate) last_heard: u64,
+    pub(crate) candidate: Option<Box<Candidate>>,
+    pub(crate) processor: u32,
+    /// Number of the session, from 1.
+    pub(crate) session: u32,
+    /// First of its flows: channel 0, then as they came.
+    pub(crate) first_flow: u32,
+    /// Credit: cost sent in all, and how far it may go (both modulo 2^32).
+    pub(crate) cost_sent: u32,
+    pub(crate) cost_limit: u32,
+    /// Octets that the peer wants in flight at most.
+    pub(crate) window: u32,
+    /// Credit given: cost received, given back by the layer above, and the limit last told.
+    pub(crate) cost_received: u32,
+    pub(crate) cost_released: u32,
+    pub(crate) limit_told: u32,
+    /// Longest that the peer delays acknowledgements, ns.
+    pub(crate) ack_delay: u32,
+    /// Largest datagram known to pass.
+    pub(crate) mtu: u16,
+    /// Largest datagram that the peer takes.
+    pub(crate) max_datagram: u16,
+    pub(crate) phase: Phase,
+    /// The peer has used our token.
+    pub(crate) confirmed: bool,
+    /// The search for the path MTU is over.
+    pub(crate) mtu_found: bool,
+    pub(crate) watched: bool,
+    /// It receives at another port than it sends from.
+    pub(crate) split_ports: bool,
+    /// Refused a send for want of room: tell when there is some.
+    pub(crate) blocked: bool,
+}
+
+const INDEX_BITS: u32 = 20;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
+
+/// The token for table index `index` and generation `generation`; never 0.
+pub(crate) fn token(index: u32, generation: u32) -> u32 {
+    generation << INDEX_BITS | (index + 1)
+}
+
+/// The table index that a token names, if any.
+#[inline]
+pub(crate) fn index_of(token: u32) -> Option<u32> {
+    (token & INDEX_MASK).checked_sub(1)
+}
+
+/// The token of the next generation.
+pub(crate) fn successor(token: u32) -> u32 {
+    token.wrapping_add(1 << INDEX_BITS)
+}
+
+impl Peer {
+    pub(crate) fn new(address: SocketAddr, processor: u32, local_token: u32, mtu: u16) -> Self {
+        Self {
+            address,
+            local_token,
+            remote_token: 0,
+            remote_epoch: 0,
+            last_heard: 0,
+            candidate: None,
+            processor,
+            session: 1,
+            first_flow: NONE,
+            cost_sent: 0,
+            cost_limit: INITIAL_CREDIT,
+            window: INITIAL_CREDIT,
+            cost_received: 0,
+            cost_released: 0,
+            limit_told: INITIAL_CREDIT,
+            ack_delay: 0,
+            mtu,
+            max_datagram: u16::MAX,
+            phase: Phase::New,
+            confirmed: false,
+            mtu_found: false,
+            watched: false,
+            split_ports: false,
+            blocked: false,
+        }
+    }
+
+    /// Forgets the session; the next one begins from nothing.
+    pub(crate) fn reset(&mut self, phase: Phase, mtu: u16) {
+        self.local_token = successor(self.local_token);
+        self.remote_token = 0;
+        self.candidate = None;
+        self.session = self.session.wrapping_add(1);
+        self.cost_sent = 0;
+        self.cost_limit = INITIAL_CREDIT;
+        self.window = INITIAL_CREDIT;
+        self.cost_received = 0;
+        self.cost_released = 0;
+        self.limit_told = INITIAL_CREDIT;
+        self.mtu = mtu;
+        self.max_datagram = u16::MAX;
+        self.phase = phase;
+        self.confirmed = false;
+        self.mtu_found = false;
+        self.blocked = false;
+    }
+
+    /// Takes over what the peer says of itself when it opens.
+    pub(crate) fn bind(&mut self, open: &Open) {
+        self.remote_token = open.token;
+        self.remote_epoch = open.epoch;
+        self.ack_delay = open.ack_delay;
+        // A packet larger than all the credit that the peer ever gives could never be sent.
+        let most = u16::try_from(open.credit.limit.saturating_sub(PACKET_COST)).unwrap_or(u16::MAX);
+        self.max_datagram = open.max_datagram.min(most).max(512);
+        self.mtu = self.mtu.min(self.max_datagram);
+        self.cost_limit = open.credit.limit;
+        self.window = open.credit.window;
+        self.split_ports = open.port != 0;
+        if self.phase == Phase::New {
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// Octets of credit left.
+    #[inline]
+    pub(crate) fn credit(&self) -> u32 {
+        let left = self.cost_limit.wrapping_sub(self.cost_sent);
+        if left as i32 <= 0 { 0 } else { left }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_their_index_and_are_never_zero() {
+        for index in [0, 1, 1_048_574] {
+            let token = token(index, 4_095);
+            assert_ne!(token, 0);
+            assert_eq!(index_of(token), Some(index));
+            assert_eq!(index_of(successor(token)), Some(index));
+            assert_ne!(successor(token), token);
+        }
+        assert_eq!(index_of(0), None);
+    }
+}

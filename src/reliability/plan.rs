@@ -1,0 +1,249 @@
+//! Which packet a flow may send next, and what it will look like. Decides, changes nothing but the queue.
+
+use super::{
+    congestion::Controller,
+    flow::{Flow, Form, Queued, Record, Sender},
+    peer::{PACKET_COST, Peer},
+    source::Sources,
+};
+use crate::{
+    config::{Config, MAX_WINDOW_PACKETS},
+    wire::{self, Fragment, Records, Seq},
+};
+
+/// The next packet of a flow.
+pub(super) struct Plan {
+    pub(super) seq: Seq,
+    pub(super) record: Record,
+    /// Octets of payload on the wire.
+    pub(super) payload: usize,
+    pub(super) header: usize,
+    pub(super) fragment: Option<Fragment>,
+    pub(super) match_bits: Option<u64>,
+    pub(super) immediate: Option<u64>,
+    pub(super) resend: bool,
+    /// Messages in it.
+    pub(super) messages: u32,
+}
+
+/// Room in the windows for another packet of `len` octets.
+#[inline]
+fn in_window(peer: &Peer, send: &Sender, len: usize) -> bool {
+    if send.packets_in_flight == 0 || send.probe {
+        return true;
+    }
+    // After two time-outs in a row a single packet has to prove that the path is alive.
+    send.timeouts < 2 && send.bytes_in_flight as usize + len <= send.congestion.window().min(peer.window) as usize
+}
+
+/// Another packet like the last one would not be allowed: its acknowledgement is what we wait for.
+#[inline]
+pub(super) fn exhausted(config: &Config, peer: &Peer, flow: &Flow, send: &Sender, len: usize) -> bool {
+    !in_window(peer, send, len)
+        || send.waiting
+        || flow.send_next.distance(send.una) >= config.window_packets.into()
+        || peer.credit() < len as u32 + PACKET_COST
+}
+
+/// The packet that the flow may send now, if any: what was lost first, then what is queued.
+#[inline]
+pub(super) fn next_packet(
+    config: &Config,
+    sources: &Sources,
+    peer: &Peer,
+    flow: &Flow,
+    send: &Sender,
+    overhead: usize,
+) -> Option<Plan> {
+    if send.lost_count > 0 {
+        let seq = send.lost.first_set(send.una, flow.send_next)?;
+        let record = *send.record(seq);
+        if !in_window(peer, send, record.len.into()) {
+            return None;
+        }
+        return Some(plan_of(sources, overhead, seq, record, true, 1));
+    }
+    let queued = send.queue.front()?;
+    let in_flight = flow.send_next.distance(send.una);
+    if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
+        return None;
+    }
+    let room = usize::from(peer.mtu) - overhead;
+    let (record, messages) = match *queued {
+        Queued::Run {
+            source,
+            at,
+            end,
+            message,
+            from,
+            to,
+            ..
+        } => {
+            let room = room.min(config.max_payload.into());
+            let run = &sources.bytes(source)[at as usize..end as usize];
+            let (len, count) = split_run(run, room, config.bundle);
+            let form = if count == 1 { Form::Single } else { Form::Bundle };
+            (
+                Record {
+                    source,
+                    offset: at,
+                    len: len as u16,
+                    form,
+                    message,
+                    from,
+                    to,
+                    ..Record::EMPTY
+                },
+                count,
+            )
+        }
+        Queued::Whole {
+            source,
+            at,
+            len,
+            message,
+            from,
+            to,
+        } => {
+            let left = (len - at) as usize;
+            let whole = sources.whole(source);
+            let first = if at == 0 {
+                8 * (usize::from(whole.match_bits.is_some()) + usize::from(whole.immediate.is_some()))
+            } else {
+                0
+            };
+            let alone = (room - first).min(config.max_payload.into());
+            let most = if at == 0 && left <= alone {
+                alone
+            } else {
+                alone.min(room - first - 8)
+            };
+            let take = left.min(most) as u16;
+            (
+                Record {
+                    source,
+                    offset: at,
+                    len: take,
+                    form: Form::Whole,
+                    message,
+                    from,
+                    to,
+                    ..Record::EMPTY
+                },
+                1,
+            )
+        }
+        Queued::Goodbye => (
+            Record {
+                form: Form::Goodbye,
+                to: peer.processor,
+                ..Record::EMPTY
+            },
+            0,
+        ),
+    };
+    if !in_window(peer, send, record.len.into()) {
+        return None;
+    }
+    let plan = plan_of(sources, overhead, flow.send_next, record, false, messages);
+    if plan.payload as u32 + PACKET_COST > peer.credit() && record.form != Form::Goodbye {
+        return None;
+    }
+    Some(plan)
+}
+
+/// How many octets and records from the front of a run fit a payload of `room` octets.
+#[inline]
+fn split_run(run: &[u8], room: usize, bundle: bool) -> (usize, u32) {
+    let records = Records::new(run);
+    let mut rest = run;
+    let mut count = 0;
+    let mut len = 0;
+    for record in records {
+        let size = wire::Record::header_len(record.match_bits) + record.data.len();
+        if count > 0 && (len + size > room || !bundle) {
+            break;
+        }
+        len += size;
+        count += 1;
+        rest = &rest[size..];
+        if rest.is_empty() {
+            break;
+        }
+    }
+    (len, count)
+}
+
+/// What the header of `record` holds, and the packet's size.
+#[inline]
+fn plan_of(sources: &Sources, overhead: usize, seq: Seq, record: Record, resend: bool, messages: u32) -> Plan {
+    let mut plan = Plan {
+        seq,
+        record,
+        payload: record.len.into(),
+        header: overhead,
+        fragment: None,
+        match_bits: None,
+        immediate: None,
+        resend,
+        messages,
+    };
+    match record.form {
+        Form::Single => {
+            let bytes = &sources.bytes(record.source)[record.offset as usize..];
+            if let Ok((single, _)) = wire::Record::split(bytes) {
+                plan.match_bits = single.match_bits;
+                plan.payload = single.data.len();
+            }
+        }
+        Form::Whole => {
+            let whole = sources.whole(record.source);
+            if u32::from(record.len) != whole.len {
+                plan.fragment = Some(Fragment {
+                    offset: record.offset,
+                    total: whole.len,
+                });
+            }
+            if record.offset == 0 {
+                plan.match_bits = whole.match_bits;
+                plan.immediate = whole.immediate;
+            }
+        }
+        Form::Bundle | Form::Goodbye => {}
+    }
+    let extensions = [
+        plan.match_bits.is_some(),
+        plan.immediate.is_some(),
+        plan.fragment.is_some(),
+    ];
+    plan.header += 8 * extensions.into_iter().filter(|&present| present).count();
+    plan
+}
+
+/// The packet is sent for the first time: the queue moves on, and the packet refers to its source.
+#[inline]
+pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sources) {
+    let len = u32::from(plan.record.len);
+    send.queued_bytes = send.queued_bytes.saturating_sub(len);
+    let done = match send.queue.front_mut() {
+        Some(Queued::Run { at, end, message, .. }) => {
+            *at += len;
+            *message = message.plus(plan.messages);
+            at == end
+        }
+        Some(Queued::Whole { at, len: total, .. }) => {
+            *at += len;
+            at == total
+        }
+        Some(Queued::Goodbye) | None => {
+            send.queue.pop_front();
+            return;
+        }
+    };
+    // The last packet takes over the queue's own reference.
+    if done {
+        send.queue.pop_front();
+    } else {
+        sources.retain(plan.record.source);
+    }
+}

@@ -1,0 +1,356 @@
+//! The sending side's view of acknowledgements: what has arrived, what is lost, how long a round trip takes.
+
+use super::{
+    Event, PeerId,
+    congestion::{Acked, Controller},
+    endpoint::Endpoint,
+    flow::Form,
+    source::{Freed, NONE},
+    timers::{NEVER, Timer},
+};
+use crate::{
+    config::Recovery,
+    error::DropReason,
+    wire::{Flags, Packet, Seq},
+};
+
+/// So many packets beyond a gap make it a loss at once while the network is not known to reorder (RFC 8985, 6.2).
+const DUPLICATE_THRESHOLD: u32 = 3;
+
+impl Endpoint {
+    /// Takes in the acknowledgement that every packet carries. `false`: it is impossible, and the packet with it.
+    #[inline]
+    pub(super) fn handle_ack(&mut self, flow: u32, packet: &Packet<&[u8]>, ack: Seq, flags: Flags) -> bool {
+        let state = &self.flows[flow as usize];
+        if state.active == NONE || self.actives[state.active as usize].send.una == state.send_next {
+            return !ack.after(state.send_next);
+        }
+        let index = state.active;
+        let send = &self.actives[index as usize].send;
+        if ack.after(state.send_next) {
+            return false;
+        }
+        if ack.before(send.una) {
+            return true;
+        }
+        let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
+        let was_limited = send.bytes_in_flight + 2 * u32::from(u16::MAX).min(send.bytes_in_flight / 4 + 1_472)
+            >= send.congestion.window()
+            || !send.queue.is_empty();
+        let (mut bytes, newest) = self.release_up_to(index, ack);
+        if flags.contains(Flags::SACK) {
+            bytes += self.apply_bitmap(index, packet, ack);
+        }
+        if bytes > 0 {
+            self.on_delivered(index, bytes, newest, echo, was_limited);
+        }
+        if self.actives[index as usize].send.sacked_count > 0 {
+            self.detect_losses(index);
+        }
+        if flags.contains(Flags::NACK) {
+            self.handle_nack(index);
+        }
+        self.after_ack(index, bytes > 0);
+        true
+    }
+
+    /// Releases everything before `ack`; gives the octets that are newly delivered and the send time of the last
+    /// packet that was sent only once (Karn), 0 if none.
+    #[inline]
+    fn release_up_to(&mut self, index: u32, ack: Seq) -> (u32, u64) {
+        let (mut bytes, mut newest) = (0, 0);
+        let mut seq = self.actives[index as usize].send.una;
+        let mut writable = false;
+        while seq.before(ack) {
+            let send = &mut self.actives[index as usize].send;
+            let record = *send.record(seq);
+            if send.sacked_count > 0 && send.sacked.get(seq) {
+                send.sacked.clear(seq);
+                send.sacked_count -= 1;
+            } else {
+                bytes += u32::from(record.len).max(1);
+                if record.resends == 0 {
+                    newest = record.sent_at;
+                    // It filled a gap without being sent again: the network reorders.
+                    send.reordering |= seq.before(send.highest_acked);
+                }
+                writable |= self.deliver_record(index, seq);
+            }
+            seq = seq.plus(1);
+            let send = &mut self.actives[index as usize].send;
+            send.una = seq;
+        }
+        let active = &mut self.actives[index as usize];
+        let send = &mut active.send;
+        if ack.after(send.highest_acked) {
+            send.highest_acked = ack;
+        }
+        if send.una == self.flows[active.flow as usize].send_next {
+            send.waiting = false;
+        }
+        if writable {
+            self.note_writable(index);
+        }
+        (bytes, newest)
+    }
+
+    /// The packet has arrived: it is not in flight or lost any more, and needs its source no more. Tells whether
+    /// there is more room in the send queue.
+    #[inline]
+    fn deliver_record(&mut self, index: u32, seq: Seq) -> bool {
+        let send = &mut self.actives[index as usize].send;
+        let record = *send.record(seq);
+        if send.lost_count > 0 && send.lost.get(seq) {
+            send.lost.clear(seq);
+            send.lost_count -= 1;
+        } else {
+            send.bytes_in_flight -= u32::from(record.len);
+            send.packets_in_flight -= 1;
+        }
+        if (record.sent_at, seq.distance(send.rack_seq) < 1 << 31) > (send.rack_at, false) {
+            (send.rack_at, send.rack_seq) = (record.sent_at, seq);
+        }
+        if record.form == Form::Goodbye {
+            return false;
+        }
+        let copied = record.form != Form::Whole || self.sources.whole(record.source).copied;
+        if copied {
+            send.copied_bytes -= u32::from(record.len);
+        }
+        if let Freed::Shared(_, Some(token)) = self.sources.release(record.source) {
+            let active = &mut self.actives[index as usize];
+            active.send.shared_messages -= 1;
+            let peer = self.flows[active.flow as usize].peer;
+            self.events.push_back(Event::Sent {
+                peer: PeerId(peer),
+                token,
+            });
+            return true;
+        }
+        copied
+    }
+
+    fn note_writable(&mut self, index: u32) {
+        let active = &self.actives[index as usize];
+        let peer = self.flows[active.flow as usize].peer;
+        if self.peers[peer as usize].blocked && active.send.copied_bytes <= self.config.send_queue_bytes / 2 {
+            self.tell_writable(peer);
+        }
+    }
+
+    /// Takes in a selective acknowledgement; gives the octets that are newly delivered.
+    #[cold]
+    fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>, ack: Seq) -> u32 {
+        let next = self.flows[self.actives[index as usize].flow as usize].send_next;
+        let mut bytes = 0;
+        let mut base = ack.plus(1);
+        for word in packet.sack() {
+            let mut fresh = word & !self.actives[index as usize].send.sacked.word_at(base);
+            while fresh != 0 {
+                let seq = base.plus(fresh.trailing_zeros());
+                fresh &= fresh - 1;
+                // Also ends the scan where the bitmap claims what was never sent.
+                if !seq.before(next) {
+                    break;
+                }
+                let send = &mut self.actives[index as usize].send;
+                if send.sacked.get(seq) {
+                    continue;
+                }
+                let record = *send.record(seq);
+                bytes += u32::from(record.len).max(1);
+                if record.resends == 0 && seq.before(send.highest_acked) && !send.lost.get(seq) {
+                    send.reordering = true;
+                }
+                self.deliver_record(index, seq);
+                let send = &mut self.actives[index as usize].send;
+                send.sacked.set(seq);
+                send.sacked_count += 1;
+                if seq.plus(1).after(send.highest_acked) {
+                    send.highest_acked = seq.plus(1);
+                }
+            }
+            base = base.plus(64);
+        }
+        bytes
+    }
+
+    /// Progress: round-trip time, congestion window, time-out.
+    #[inline]
+    fn on_delivered(&mut self, index: u32, bytes: u32, newest: u64, echo: u32, limited: bool) {
+        let now = self.now;
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let sample = if echo != 0 {
+            u64::from((now as u32).wrapping_sub(echo))
+        } else if newest != 0 && !self.config.timestamps {
+            now - newest
+        } else {
+            0
+        };
+        // A clock that seems to run backwards (or a forged echo) is no sample.
+        let sample = if sample < 1 << 31 { sample } else { 0 };
+        if sample != 0 {
+            flow.rtt.sample(sample);
+        }
+        let send = &mut active.send;
+        send.timeouts = 0;
+        send.probe = false;
+        send.congestion.on_ack(&Acked {
+            bytes,
+            in_flight: send.bytes_in_flight,
+            limited,
+            rtt: sample as u32,
+            min_rtt: flow.rtt.min,
+            now,
+        });
+        active.deadlines.stop(Timer::Persist);
+        active.deadlines.stop(Timer::Rto);
+        if send.una != flow.send_next {
+            let timeout = self.rto(index);
+            self.actives[index as usize].deadlines.set(Timer::Rto, now + timeout);
+        }
+    }
+
+    /// Finds packets lost because later ones have arrived (RACK, RFC 8985).
+    #[cold]
+    pub(super) fn detect_losses(&mut self, index: u32) {
+        let now = self.now;
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let rtt = u64::from(flow.rtt.smoothed);
+        let send = &mut active.send;
+        let patience = if send.reordering {
+            self.times.reordering.max(u64::from(flow.rtt.min) / 4)
+        } else {
+            self.times.reordering
+        };
+        let (mut seq, end) = (send.una, send.highest_acked);
+        let mut wake = NEVER;
+        let mut lost = 0;
+        while let Some(hole) = send.sacked.first_clear(seq, end) {
+            seq = hole.plus(1);
+            if send.lost.get(hole) {
+                continue;
+            }
+            let record = *send.record(hole);
+            if (record.sent_at, hole.after(send.rack_seq)) > (send.rack_at, false) {
+                continue;
+            }
+            let beyond = end.distance(hole);
+            let at_once = !send.reordering && record.resends == 0 && beyond > DUPLICATE_THRESHOLD;
+            let at = record.sent_at + rtt + patience;
+            if at_once || at <= now {
+                mark_lost(send, hole);
+                lost += 1;
+            } else {
+                wake = wake.min(at);
+            }
+        }
+        active.deadlines.set(Timer::Reorder, wake);
+        self.stats.lost_by_order += lost;
+        self.on_lost(index, lost > 0);
+    }
+
+    /// The peer asks for what is missing.
+    #[cold]
+    fn handle_nack(&mut self, index: u32) {
+        let now = self.now;
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let send = &mut active.send;
+        if send.una == flow.send_next {
+            return;
+        }
+        // What was sent less than a round trip ago can not be what the peer misses.
+        let round_trip = u64::from(flow.rtt.min);
+        let mut lost = 0;
+        if self.config.recovery == Recovery::GoBackN {
+            let (went, at) = send.went_back;
+            if went == send.una && now - at < u64::from(flow.rtt.smoothed).max(1) {
+                return;
+            }
+            send.went_back = (send.una, now);
+            lost = mark_all_lost(send, flow.send_next);
+        } else {
+            let mut seq = send.una;
+            while let Some(hole) = send.sacked.first_clear(seq, send.highest_acked) {
+                seq = hole.plus(1);
+                if !send.lost.get(hole) && now - send.record(hole).sent_at >= round_trip {
+                    mark_lost(send, hole);
+                    lost += 1;
+                }
+            }
+        }
+        self.stats.lost_by_nack += lost;
+        self.on_lost(index, lost > 0);
+    }
+
+    /// Tells the congestion controller, once per episode.
+    pub(super) fn on_lost(&mut self, index: u32, any: bool) {
+        if !any {
+            return;
+        }
+        let active = &mut self.actives[index as usize];
+        let next = self.flows[active.flow as usize].send_next;
+        let send = &mut active.send;
+        if !send.una.before(send.recovery_point) {
+            send.recovery_point = next;
+            send.congestion.on_loss(self.now);
+        }
+        self.mark_ready(index);
+    }
+
+    #[inline]
+    fn after_ack(&mut self, index: u32, progress: bool) {
+        let active = &self.actives[index as usize];
+        let flow = active.flow;
+        let send = &active.send;
+        if send.una == self.flows[flow as usize].send_next {
+            if self.peers[self.flows[flow as usize].peer as usize].phase == super::peer::Phase::Goodbye
+                && send.queue.is_empty()
+            {
+                self.end_session(self.flows[flow as usize].peer, crate::error::PeerError::Closed);
+                return;
+            }
+            let deadlines = &mut self.actives[index as usize].deadlines;
+            deadlines.stop(Timer::Rto);
+            deadlines.stop(Timer::Reorder);
+        }
+        let send = &self.actives[index as usize].send;
+        if send.lost_count > 0 || (progress && !send.queue.is_empty()) {
+            self.mark_ready(index);
+        }
+        self.update_busy(flow);
+        if self.flows[flow as usize].active != NONE {
+            self.reschedule(index);
+        }
+    }
+
+    pub(super) fn count_drop(&mut self, reason: DropReason) {
+        self.stats.dropped.count(reason);
+    }
+}
+
+/// `seq` is in flight no more; it is to be sent again.
+pub(super) fn mark_lost(send: &mut super::flow::Sender, seq: Seq) {
+    let len = u32::from(send.record(seq).len);
+    send.lost.set(seq);
+    send.lost_count += 1;
+    send.bytes_in_flight -= len;
+    send.packets_in_flight -= 1;
+}
+
+/// Everything unacknowledged is to be sent again; gives how many packets that newly are.
+pub(super) fn mark_all_lost(send: &mut super::flow::Sender, next: Seq) -> u64 {
+    let mut seq = send.una;
+    let mut lost = 0;
+    while let Some(hole) = send.sacked.first_clear(seq, next) {
+        seq = hole.plus(1);
+        if !send.lost.get(hole) {
+            mark_lost(send, hole);
+            lost += 1;
+        }
+    }
+    lost
+}

@@ -1,0 +1,309 @@
+//! How sessions begin and end.
+//!
+//! A packet names its session by a token that its *receiver* issued. Until the sender knows it, the token is 0 and
+//! the packet carries [`Open`]: who it is (epoch) and how to answer (its own token). A live session gives way to a new
+//! incarnation only after that has echoed a token sent to the peer's address; a dead incarnation stays dead.
+
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+
+use super::{
+    Event, PeerId,
+    control::{Control, MAX_CONTROL},
+    endpoint::Endpoint,
+    flow::Queued,
+    peer::{Candidate, Phase, index_of, successor},
+    source::NONE,
+};
+use crate::{
+    error::{DropReason, PeerError},
+    wire::{Open, Packet},
+};
+
+impl Endpoint {
+    /// The peer of a packet that carries a token; counts a drop and gives `None` if there is none.
+    #[inline]
+    pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr) -> Option<u32> {
+        if let Some(index) = index_of(token)
+            && let Some(peer) = self.peers.get(index as usize)
+        {
+            if peer.local_token == token {
+                return Some(index);
+            }
+            let challenged = peer.candidate.is_some() && peer.remote_token != 0;
+            if challenged && successor(peer.local_token) == token {
+                return Some(self.admit_candidate(index));
+            }
+        }
+        self.count_drop(DropReason::UnknownSession);
+        self.answer_reset(source, 0, token);
+        None
+    }
+
+    /// The new incarnation has echoed our token: the old one's session is over.
+    #[cold]
+    fn admit_candidate(&mut self, peer: u32) -> u32 {
+        let candidate = self.peers[peer as usize].candidate.take();
+        self.end_session(peer, PeerError::Restarted);
+        if let Some(candidate) = candidate {
+            self.begin_session(peer, &candidate.open);
+        }
+        peer
+    }
+
+    fn begin_session(&mut self, peer: u32, open: &Open) {
+        self.down.remove(&peer);
+        let p = &mut self.peers[peer as usize];
+        p.candidate = None;
+        if p.phase == Phase::Down {
+            p.phase = Phase::New;
+        }
+        p.bind(open);
+        self.stats.sessions_opened += 1;
+        self.wake_flows(peer);
+    }
+
+    /// Credit or a token has come: flows that wait may go on.
+    pub(super) fn wake_flows(&mut self, peer: u32) {
+        let mut flow = self.peers[peer as usize].first_flow;
+        while flow != NONE {
+            let state = &self.flows[flow as usize];
+            let (active, next) = (state.active, state.next);
+            if active != NONE && !self.actives[active as usize].send.queue.is_empty() {
+                self.mark_ready(active);
+            }
+            flow = next;
+        }
+    }
+
+    /// The peer of a packet without a token, which must open a session.
+    #[cold]
+    pub(super) fn open_session(&mut self, source: SocketAddr, packet: &Packet<&[u8]>) -> Option<u32> {
+        let Some(open) = packet.open().filter(|open| open.token != 0 && open.epoch != 0) else {
+            self.count_drop(DropReason::UnknownSession);
+            return None;
+        };
+        let address = if open.port == 0 {
+            source
+        } else {
+            SocketAddr::new(source.ip(), open.port)
+        };
+        let peer = match self.addresses.get(&self.peers, address) {
+            Some(peer) => peer,
+            None if !self.config.accept_strangers => {
+                self.count_drop(DropReason::Stranger);
+                return None;
+            }
+            None => match self.new_peer(address, packet.base().source) {
+                Some(peer) => peer,
+                None => {
+                    self.count_drop(DropReason::TooManyPeers);
+                    return None;
+                }
+            },
+        };
+        let p = &mut self.peers[peer as usize];
+        if p.phase == Phase::Down || p.remote_epoch == 0 {
+            if p.remote_epoch == open.epoch {
+                self.count_drop(DropReason::DeadIncarnation);
+                self.answer_reset(address, open.token, 0);
+                return None;
+            }
+            self.begin_session(peer, &open);
+            return Some(peer);
+        }
+        if p.remote_epoch == open.epoch && p.remote_token == open.token {
+            return Some(peer);
+        }
+        if p.remote_epoch == open.epoch {
+            self.count_drop(DropReason::DeadIncarnation);
+            return None;
+        }
+        // Another incarnation, while a session lives: it must first echo a token.
+        p.candidate = Some(Box::new(Candidate { open }));
+        self.count_drop(DropReason::Unvalidated);
+        self.push_control(Control::Challenge { peer, to: address });
+        None
+    }
+
+    /// Takes in what a packet of a live session says about opening.
+    #[cold]
+    pub(super) fn confirm(&mut self, peer: u32, packet: &Packet<&[u8]>, with_token: bool) -> bool {
+        let open = packet.open();
+        let p = &mut self.peers[peer as usize];
+        if p.remote_token == 0 {
+            // The session may have ended between our challenge and its echo: then the echo is of the token that is
+            // now ours, and the candidate says the rest.
+            let candidate = p
+                .candidate
+                .as_ref()
+                .filter(|_| with_token)
+                .map(|candidate| candidate.open);
+            let open = open.filter(|open| open.token != 0 && open.epoch != 0);
+            let Some(open) = open.or(candidate) else {
+                let address = p.address;
+                self.count_drop(DropReason::UnknownSession);
+                self.answer_reset(address, 0, packet.session());
+                return false;
+            };
+            if p.remote_epoch == open.epoch {
+                // We had buried this incarnation.
+                self.count_drop(DropReason::DeadIncarnation);
+                let address = self.peers[peer as usize].address;
+                self.answer_reset(address, open.token, 0);
+                return false;
+            }
+            self.begin_session(peer, &open);
+        }
+        let p = &mut self.peers[peer as usize];
+        if with_token && !p.confirmed {
+            p.confirmed = true;
+            self.events.push_back(Event::Up {
+                peer: PeerId(peer),
+                session: p.session,
+            });
+            if let Some(flow) = self.find_flow(peer, 0) {
+                let active = self.activate(flow);
+                self.search_mtu(active);
+            }
+        }
+        true
+    }
+
+    /// The peer says that it does not know our session.
+    #[cold]
+    pub(super) fn handle_reset(&mut self, source: SocketAddr, session: u32, quoted: u32) {
+        let by_token = index_of(session).filter(|&index| {
+            self.peers
+                .get(index as usize)
+                .is_some_and(|p| p.local_token == session && p.address == source)
+        });
+        let by_quote = self.addresses.get(&self.peers, source).filter(|&index| {
+            let p = &self.peers[index as usize];
+            quoted != 0 && p.remote_token == quoted
+        });
+        let Some(peer) = by_token.or(by_quote) else {
+            self.count_drop(DropReason::Unsolicited);
+            return;
+        };
+        let error = if self.peers[peer as usize].phase == Phase::Goodbye {
+            PeerError::Closed
+        } else {
+            PeerError::Reset
+        };
+        self.end_session(peer, error);
+    }
+
+    /// The network says that nobody listens at `address` (ICMP port unreachable). Believed of a peer that had
+    /// answered before; one that is still being opened may just not have started yet.
+    pub fn handle_unreachable(&mut self, now: crate::time::Instant, address: SocketAddr) {
+        self.advance(now);
+        if let Some(peer) = self.addresses.get(&self.peers, address) {
+            match self.peers[peer as usize].phase {
+                Phase::Open | Phase::Closing => self.end_session(peer, PeerError::Refused),
+                Phase::Goodbye => self.end_session(peer, PeerError::Closed),
+                Phase::New | Phase::Down => {}
+            }
+        }
+    }
+
+    /// The peer has said goodbye, and everything before it has arrived.
+    pub(super) fn peer_said_goodbye(&mut self, peer: u32, channel: u8) {
+        let p = &self.peers[peer as usize];
+        if let Some(flow) = self.find_flow(peer, channel) {
+            let state = &self.flows[flow as usize];
+            let last = Control::LastAck {
+                to: p.address,
+                session: p.remote_token,
+                channel,
+                sequence: state.send_next,
+                acknowledgement: state.expected,
+            };
+            self.push_control(last);
+        }
+        self.end_session(peer, PeerError::Closed);
+    }
+
+    /// Everything under way with the peer is given up.
+    pub(super) fn end_session(&mut self, peer: u32, error: PeerError) {
+        if self.peers[peer as usize].phase == Phase::Down {
+            return;
+        }
+        let mut flow = core::mem::replace(&mut self.peers[peer as usize].first_flow, NONE);
+        while flow != NONE {
+            let next = self.flows[flow as usize].next;
+            self.abandon(flow);
+            flow = next;
+        }
+        let mtu = self.initial_mtu();
+        let p = &mut self.peers[peer as usize];
+        let session = p.session;
+        let blocked = p.blocked;
+        // A challenge to a new incarnation has named the token that becomes ours now: it can still be echoed.
+        let candidate = p.candidate.take();
+        p.reset(Phase::Down, mtu);
+        p.candidate = candidate;
+        if error != PeerError::Closed {
+            self.stats.peers_lost += 1;
+        }
+        self.down.insert(peer, error);
+        self.events.push_back(Event::Down {
+            peer: PeerId(peer),
+            session,
+            error,
+        });
+        if blocked {
+            self.events.push_back(Event::Writable { peer: PeerId(peer) });
+        }
+    }
+
+    /// Releases everything that a flow has queued or in flight, and the flow.
+    fn abandon(&mut self, flow: u32) {
+        let index = self.flows[flow as usize].active;
+        if index != NONE {
+            if self.actives[index as usize].send.shared_messages > 0 {
+                self.sources.forget_tokens(flow);
+            }
+            let next = self.flows[flow as usize].send_next;
+            let mut seq = self.actives[index as usize].send.una;
+            while seq.before(next) {
+                let send = &self.actives[index as usize].send;
+                let source = send.record(seq).source;
+                if source != NONE && !send.sacked.get(seq) {
+                    self.sources.release(source);
+                }
+                seq = seq.plus(1);
+            }
+            while let Some(queued) = self.actives[index as usize].send.queue.pop_front() {
+                if let Queued::Run { source, .. } | Queued::Whole { source, .. } = queued {
+                    self.sources.release(source);
+                }
+            }
+            let send = &mut self.actives[index as usize].send;
+            send.una = next;
+            send.shared_messages = 0;
+            self.update_busy(flow);
+            self.deactivate(flow);
+        }
+        self.free_flow(flow);
+    }
+
+    /// Tells a stranger that its session is not known, at a limited rate.
+    pub(super) fn answer_reset(&mut self, to: SocketAddr, session: u32, quoted: u32) {
+        const SECOND: u64 = 1_000_000_000;
+        let (since, count) = &mut self.resets_in_second;
+        if self.now.saturating_sub(*since) >= SECOND {
+            (*since, *count) = (self.now, 0);
+        }
+        if *count < self.config.resets_per_second {
+            *count += 1;
+            self.push_control(Control::Reset { to, session, quoted });
+        }
+    }
+
+    pub(super) fn push_control(&mut self, control: Control) {
+        if self.control.len() < MAX_CONTROL {
+            self.control.push_back(control);
+        }
+    }
+}

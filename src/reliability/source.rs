@@ -1,0 +1,196 @@
+//! Where payload lies until it is acknowledged: blocks of copied messages, and memory shared with its owner.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use bytes::Bytes;
+
+use super::SendToken;
+
+/// Index of a [`Source`].
+pub(crate) type SourceId = u32;
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Small block: what a flow gets while it has little to send.
+const SMALL: usize = 4 << 10;
+/// Large block: what it gets when it sends in bursts.
+const LARGE: usize = 64 << 10;
+/// Free blocks of each size that are kept.
+const KEPT: usize = 64;
+
+#[derive(Debug)]
+enum Data {
+    Block(Box<[u8]>),
+    Shared(Bytes),
+    Free,
+}
+
+/// A message that is not bundled, as its packets' headers need it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) len: u32,
+    pub(crate) match_bits: Option<u64>,
+    pub(crate) immediate: Option<u64>,
+    /// Ours: a copy that counts against the send queue's octets.
+    pub(crate) copied: bool,
+}
+
+#[derive(Debug)]
+struct Source {
+    data: Data,
+    /// Queue entries, unacknowledged packets, and the flow that still appends.
+    references: u32,
+    /// Bursts that the backend has not given back.
+    held: u32,
+    whole: Whole,
+    token: Option<SendToken>,
+    flow: u32,
+}
+
+/// What became free with the last reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// Nothing yet.
+    No,
+    /// Copied memory.
+    Block,
+    /// A shared message of this flow, to be reported if its token is still wanted.
+    Shared(u32, Option<SendToken>),
+}
+
+/// All sources of an endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    slots: Vec<Source>,
+    free: Vec<SourceId>,
+    small: Vec<Box<[u8]>>,
+    large: Vec<Box<[u8]>>,
+}
+
+impl Sources {
+    fn insert(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
+        let source = Source {
+            data,
+            references: 1,
+            held: 0,
+            whole,
+            token,
+            flow,
+        };
+        if let Some(id) = self.free.pop() {
+            self.slots[id as usize] = source;
+            return id;
+        }
+        self.slots.push(source);
+        (self.slots.len() - 1) as SourceId
+    }
+
+    /// A block of at least `len` octets (at most [`Self::MAX_BLOCK`]) with one reference.
+    pub(crate) fn block(&mut self, len: usize, busy: bool, whole: Whole) -> SourceId {
+        let (pool, size) = if len > SMALL || busy {
+            (&mut self.large, LARGE)
+        } else {
+            (&mut self.small, SMALL)
+        };
+        let block = pool.pop().unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        self.insert(Data::Block(block), whole, None, NONE)
+    }
+
+    /// Largest length for [`Self::block`].
+    pub(crate) const MAX_BLOCK: usize = LARGE;
+
+    /// Shared memory with one reference.
+    pub(crate) fn shared(&mut self, data: Bytes, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
+        self.insert(Data::Shared(data), whole, token, flow)
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self, id: SourceId) -> &[u8] {
+        match &self.slots[id as usize].data {
+            Data::Block(block) => block,
+            Data::Shared(data) => data,
+            Data::Free => &[],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn block_mut(&mut self, id: SourceId) -> &mut [u8] {
+        match &mut self.slots[id as usize].data {
+            Data::Block(block) => block,
+            _ => &mut [],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn whole(&self, id: SourceId) -> &Whole {
+        &self.slots[id as usize].whole
+    }
+
+    /// Nobody but the flow that appends refers to it: it may be filled from the start again.
+    #[inline]
+    pub(crate) fn is_sole(&self, id: SourceId) -> bool {
+        let source = &self.slots[id as usize];
+        source.references == 1 && source.held == 0
+    }
+
+    #[inline]
+    pub(crate) fn retain(&mut self, id: SourceId) {
+        self.slots[id as usize].references += 1;
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, id: SourceId) -> Freed {
+        let source = &mut self.slots[id as usize];
+        source.references -= 1;
+        if source.references == 0 && source.held == 0 {
+            self.free(id)
+        } else {
+            Freed::No
+        }
+    }
+
+    /// The backend now refers to it.
+    pub(crate) fn hold(&mut self, id: SourceId) {
+        self.slots[id as usize].held += 1;
+    }
+
+    /// The backend has given a reference back.
+    pub(crate) fn unhold(&mut self, id: SourceId) -> Freed {
+        let source = &mut self.slots[id as usize];
+        source.held -= 1;
+        if source.references == 0 && source.held == 0 {
+            self.free(id)
+        } else {
+            Freed::No
+        }
+    }
+
+    /// Nobody waits any more for the completion of what this flow has sent, be it queued, in flight, or acknowledged
+    /// and still with the backend.
+    pub(crate) fn forget_tokens(&mut self, flow: u32) {
+        for source in self.slots.iter_mut().filter(|source| source.flow == flow) {
+            source.token = None;
+        }
+    }
+
+    fn free(&mut self, id: SourceId) -> Freed {
+        let source = &mut self.slots[id as usize];
+        let (token, flow) = (source.token.take(), source.flow);
+        let data = core::mem::replace(&mut source.data, Data::Free);
+        self.free.push(id);
+        match data {
+            Data::Block(block) => {
+                let pool = if block.len() == SMALL {
+                    &mut self.small
+                } else {
+                    &mut self.large
+                };
+                if pool.len() < KEPT {
+                    pool.push(block);
+                }
+                Freed::Block
+            }
+            Data::Shared(_) => Freed::Shared(flow, token),
+            Data::Free => Freed::No,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Two endpoints in one place, without a network: the smallest run of the whole.
+
+use alloc::{collections::VecDeque, vec, vec::Vec};
+use core::net::SocketAddr;
+
+use bytes::Bytes;
+
+use super::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, Sink, Verdict};
+use crate::{
+    Config,
+    time::Instant,
+    wire::{Flags, Packet, Seq},
+};
+
+const LIMITS: Limits = Limits {
+    max_datagram: 65_507,
+    max_segments: 64,
+    max_batch: 65_507,
+    receive_buffer: 4 << 20,
+    holds_references: false,
+    receive_port: 0,
+};
+
+#[derive(Default)]
+struct Got {
+    messages: Vec<(u32, Vec<u8>)>,
+    partial: Vec<(u32, Vec<u8>, usize)>,
+}
+
+impl Sink for Got {
+    fn deliver(&mut self, _: Origin, packet: Packet<&[u8]>) -> Verdict {
+        let number = packet.base().message.0;
+        if packet.flags().contains(Flags::BUNDLE) {
+            for (n, record) in (number..).zip(packet.records()) {
+                self.messages.push((n, record.data.to_vec()));
+            }
+        } else if let Some(fragment) = packet.fragment() {
+            let place = self.partial.iter().position(|(n, ..)| *n == number).unwrap_or_else(|| {
+                self.partial.push((number, vec![0; fragment.total as usize], 0));
+                self.partial.len() - 1
+            });
+            let (_, data, have) = &mut self.partial[place];
+            data[fragment.offset as usize..][..packet.payload().len()].copy_from_slice(packet.payload());
+            *have += packet.payload().len();
+            if *have == data.len() {
+                let (n, data, _) = self.partial.remove(place);
+                self.messages.push((n, data));
+            }
+        } else {
+            self.messages.push((number, packet.payload().to_vec()));
+        }
+        Verdict::Taken
+    }
+}
+
+struct Pair {
+    now: u64,
+    ends: [(Endpoint, SocketAddr, Got, Vec<Event>); 2],
+    wire: VecDeque<(usize, Vec<u8>, usize)>,
+    datagrams: usize,
+    drop_every: usize,
+}
+
+impl Pair {
+    fn new(config: &Config) -> (Self, PeerId, PeerId) {
+        let address = |n: u16| SocketAddr::from(([127, 0, 0, 1], n));
+        let mut a = Endpoint::new(config.clone(), LIMITS, 11, 1).unwrap();
+        let mut b = Endpoint::new(config.clone(), LIMITS, 22, 2).unwrap();
+        let to_b = a.add_peer(address(2), 1).unwrap();
+        let to_a = b.add_peer(address(1), 0).unwrap();
+        let ends = [
+            (a, address(1), Got::default(), vec![]),
+            (b, address(2), Got::default(), vec![]),
+        ];
+        (
+            Self {
+                now: 0,
+                ends,
+                wire: VecDeque::new(),
+                datagrams: 0,
+                drop_every: usize::MAX,
+            },
+            to_b,
+            to_a,
+        )
+    }
+
+    fn pump(&mut self) {
+        let mut burst = Burst::default();
+        for _ in 0..100_000 {
+            let now = Instant::from_nanos(self.now);
+            for (n, end) in self.ends.iter_mut().enumerate() {
+                while end.0.poll_transmit(now, &mut burst) {
+                    let mut bytes = vec![];
+                    end.0.gather(&burst, |part| bytes.extend_from_slice(part));
+                    assert_eq!(bytes.len(), burst.len());
+                    for datagram in bytes.chunks(burst.segment_size()) {
+                        self.datagrams += 1;
+                        if self.datagrams % self.drop_every != 0 {
+                            self.wire.push_back((1 - n, datagram.to_vec(), datagram.len()));
+                        }
+                    }
+                }
+            }
+            if let Some((to, mut bytes, stride)) = self.wire.pop_front() {
+                self.now += 1_000;
+                let from = self.ends[1 - to].1;
+                let end = &mut self.ends[to];
+                end.0
+                    .handle_datagrams(Instant::from_nanos(self.now), from, &mut bytes, stride, &mut end.2);
+            } else {
+                let next = self.ends.iter().filter_map(|end| end.0.poll_timeout()).min();
+                let Some(next) = next else { return };
+                self.now = self.now.max(next.as_nanos());
+                for end in &mut self.ends {
+                    end.0.handle_timeout(Instant::from_nanos(self.now));
+                }
+            }
+            for end in &mut self.ends {
+                while let Some(event) = end.0.poll_event() {
+                    end.3.push(event);
+                }
+            }
+        }
+        panic!("never comes to rest");
+    }
+
+    fn send(&mut self, from: usize, peer: PeerId, number: u32, payload: Payload<'_>) {
+        let message = Outgoing {
+            source: from as u32,
+            destination: 1 - from as u32,
+            message: Seq(number),
+            match_bits: None,
+            immediate: None,
+        };
+        let now = Instant::from_nanos(self.now);
+        self.ends[from].0.send(now, peer, 0, &message, payload).unwrap();
+    }
+}
+
+fn data(n: u32, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u32).wrapping_mul(n + 7) as u8).collect()
+}
+
+fn exchange(config: &Config, drop_every: usize) -> Pair {
+    let (mut pair, to_b, to_a) = Pair::new(config);
+    pair.drop_every = drop_every;
+    let sizes = [0, 1, 8, 64, 1_024, 1_400, 1_500, 5_000, 70_000, 300_000];
+    let mut number = 0;
+    for round in 0..3 {
+        for &len in &sizes {
+            let bytes = data(number, len);
+            if round == 1 {
+                pair.send(0, to_b, number, Payload::Shared(Bytes::from(bytes.clone())));
+            } else {
+                pair.send(0, to_b, number, Payload::Copy(&bytes));
+            }
+            pair.send(1, to_a, number, Payload::Copy(&bytes));
+            number += 1;
+        }
+        pair.pump();
+    }
+    for end in &mut pair.ends {
+        end.2.messages.sort_by_key(|(n, _)| *n);
+        assert_eq!(end.2.messages.len(), number as usize);
+        for (n, (got, bytes)) in (0..).zip(&end.2.messages) {
+            assert_eq!(n, *got);
+            assert!(*bytes == data(n, sizes[n as usize % sizes.len()]));
+        }
+        assert!(end.0.all_idle());
+        assert_eq!(end.0.poll_timeout(), None);
+    }
+    assert_eq!(
+        pair.ends[0]
+            .3
+            .iter()
+            .filter(|event| matches!(event, Event::Sent { .. }))
+            .count(),
+        sizes.len()
+    );
+    pair
+}
+
+#[test]
+fn messages_of_all_sizes_cross() {
+    let pair = exchange(&Config::default(), usize::MAX);
+    assert_eq!(pair.ends[0].0.stats().resends, 0);
+    assert_eq!(pair.ends[0].0.stats().dropped.total(), 0);
+}
+
+#[test]
+fn losses_are_mended() {
+    let pair = exchange(&Config::default(), 7);
+    assert!(pair.ends[0].0.stats().resends > 0);
+}
+
+#[test]
+fn the_papers_protocol_works_with_and_without_loss() {
+    exchange(&Config::dse(), usize::MAX);
+    exchange(&Config::dse(), 13);
+    exchange(
+        &Config {
+            window_mode: crate::WindowMode::BurstThenWait,
+            ..Config::dse()
+        },
+        13,
+    );
+}
+
+#[test]
+fn a_burst_shares_datagrams_and_a_goodbye_ends_the_session() {
+    let (mut pair, to_b, _) = Pair::new(&Config::default());
+    for n in 0..1_000 {
+        pair.send(0, to_b, n, Payload::Copy(&data(n, 64)));
+    }
+    pair.pump();
+    assert_eq!(pair.ends[1].2.messages.len(), 1_000);
+    assert!(pair.datagrams < 100, "{}", pair.datagrams);
+    let now = Instant::from_nanos(pair.now);
+    pair.ends[0].0.close(now, to_b);
+    pair.pump();
+    for end in &pair.ends {
+        assert!(
+            matches!(
+                end.3.last(),
+                Some(Event::Down {
+                    error: crate::PeerError::Closed,
+                    ..
+                })
+            ),
+            "{:?}",
+            end.3
+        );
+    }
+}
+
+#[test]
+fn resident_parts_are_small() {
+    use super::{flow::Flow, peer::Peer};
+    // 256 octets in all for an idle peer, tables' slack included (an eighth), and what messaging keeps.
+    let resident = size_of::<Peer>() + size_of::<Flow>();
+    assert!(resident <= 184, "{resident}");
+}

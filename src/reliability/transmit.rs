@@ -1,0 +1,472 @@
+//! What goes out: bursts of one flow's packets, acknowledgements alone, packets of control.
+
+use super::{
+    burst::{Burst, INLINE, MAX_SEGMENTS},
+    endpoint::Endpoint,
+    flow::{Flow, Form, Queued, Record, Sender},
+    peer::{PACKET_COST, Peer, Phase},
+    plan::{Plan, exhausted, next_packet, take_from_queue},
+    source::{NONE, Sources},
+    timers::Timer,
+};
+use crate::{
+    config::{Config, Recovery, WindowMode},
+    stats::Stats,
+    time::Instant,
+    wire::{Base, Builder, Credit, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, checksum::Crc32c},
+};
+
+/// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
+const STAMP_AGE: u64 = 1_000_000_000;
+
+impl Endpoint {
+    /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
+    ///
+    /// Flows take turns, a burst each. Acknowledgements ride on data where there is any.
+    pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        self.advance(now);
+        if let Some(control) = self.control.pop_front() {
+            self.write_control(control, burst);
+            return true;
+        }
+        while let Some(index) = self.ready.pop_front() {
+            let active = &mut self.actives[index as usize];
+            active.ready = false;
+            if active.flow == NONE {
+                continue;
+            }
+            let flow = &self.flows[active.flow as usize];
+            burst.begin(self.peers[flow.peer as usize].address);
+            let more = self.fill(index, burst);
+            self.reschedule(index);
+            if !burst.is_empty() {
+                if more {
+                    self.mark_ready(index);
+                }
+                self.hold(burst);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Fills `burst` from one flow; tells whether there may be more.
+    fn fill(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let active = &mut self.actives[index as usize];
+        let flow = active.flow;
+        let receive = &active.receive;
+        let state = &self.flows[flow as usize];
+        let gap = receive.has_gap(state.expected) && self.config.recovery == Recovery::SelectiveRepeat;
+        if receive.nack_now || receive.tell_credit || (receive.ack_now && gap) {
+            self.write_ack(index, burst);
+            return true;
+        }
+        if active.probe.is_due() && self.peers[state.peer as usize].remote_token != 0 {
+            self.write_probe(index, burst);
+            return true;
+        }
+        let more = self.fill_data(index, burst);
+        if burst.is_empty() {
+            let active = &self.actives[index as usize];
+            if active.receive.ack_now || active.send.ask_alone {
+                self.write_ack(index, burst);
+            }
+            return false;
+        }
+        more
+    }
+
+    /// Resends and new data, as much as fits one burst of equal segments.
+    fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
+        let max_batch = self.limits.max_batch;
+        let window = window_of(&self.limits, &self.config, 1);
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let peer = &mut self.peers[flow.peer as usize];
+        let mut lane = Lane {
+            config: &self.config,
+            now: self.now,
+            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            open: (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window)),
+            overhead: Self::overhead(&self.config, peer),
+            send: &mut active.send,
+            flow,
+            peer,
+            sources: &mut self.sources,
+            stats: &mut self.stats,
+        };
+        if lane.send.una == lane.flow.send_next {
+            lane.send.waiting_since = self.now - self.stalled.min(self.now);
+        }
+        let mut more = true;
+        while burst.segments() < most {
+            let Some(plan) = next_packet(
+                lane.config,
+                lane.sources,
+                lane.peer,
+                lane.flow,
+                lane.send,
+                lane.overhead,
+            ) else {
+                more = false;
+                break;
+            };
+            let size = plan.header + plan.payload;
+            let oversize = size > usize::from(lane.peer.mtu);
+            if burst.segments() > 0 {
+                if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
+                    break;
+                }
+            } else if oversize {
+                burst.allow_fragmentation();
+            }
+            let last = size < burst.segment_size();
+            lane.write(&plan, burst);
+            if last || oversize {
+                break;
+            }
+        }
+        if !more {
+            self.note_blocked(index);
+        }
+        if !burst.is_empty() {
+            self.acknowledged(index);
+            if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
+                let timeout = self.rto(index);
+                self.actives[index as usize]
+                    .deadlines
+                    .set(Timer::Rto, self.now + timeout);
+            }
+        }
+        more
+    }
+
+    /// There is something queued that must not go now: see that it is woken up.
+    fn note_blocked(&mut self, index: u32) {
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        if active.send.queue.is_empty() || active.send.una != flow.send_next {
+            return;
+        }
+        // Nothing in flight and nothing may go: it is the peer's credit. Ask for it after a while.
+        if !active.deadlines.is_set(Timer::Persist) {
+            self.stats.blocked_on_credit += 1;
+            active.send.waiting_since = self.now - self.stalled.min(self.now);
+            let timeout = self.rto(index);
+            self.actives[index as usize]
+                .deadlines
+                .set(Timer::Persist, self.now + timeout);
+        }
+    }
+
+    /// Whatever was sent carries the acknowledgement.
+    fn acknowledged(&mut self, index: u32) {
+        let active = &mut self.actives[index as usize];
+        active.last_use = self.now;
+        active.receive.ack_now = false;
+        active.receive.unacked_bytes = 0;
+        active.receive.unacked_packets = 0;
+        active.deadlines.stop(Timer::Ack);
+    }
+
+    /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
+    fn write_ack(&mut self, index: u32, burst: &mut Burst) {
+        let inbound = self.actives.len() as u32 - self.free_count();
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let peer = &mut self.peers[flow.peer as usize];
+        let base = Base {
+            kind: Kind::Ack,
+            channel: flow.channel,
+            source: self.processor,
+            destination: peer.processor,
+            session: peer.remote_token,
+            sequence: flow.send_next,
+            acknowledgement: flow.expected,
+            reply_queue: 0,
+            message: Seq(0),
+        };
+        let mut flags = Flags::empty();
+        flags.set(Flags::NACK, active.receive.nack_now);
+        flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
+        let window = window_of(&self.limits, &self.config, inbound);
+        let limit = peer.cost_released.wrapping_add(self.config.unexpected_bytes);
+        peer.limit_told = limit;
+        let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
+        let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window));
+        let start = burst.position();
+        let mut header = Builder::new(burst.header(), &base);
+        header.set(flags);
+        let checksum = finish_extensions(
+            &mut header,
+            &self.config,
+            stamp,
+            Some(Credit { limit, window }),
+            open.as_ref(),
+        );
+        if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow.expected) {
+            let mut words = [0; MAX_SACK_WORDS];
+            let first = flow.expected.plus(1);
+            let count = active
+                .receive
+                .end
+                .distance(first)
+                .div_ceil(64)
+                .clamp(1, MAX_SACK_WORDS as u32) as usize;
+            for (n, word) in words[..count].iter_mut().enumerate() {
+                *word = active.receive.arrived.word_at(first.plus(64 * n as u32));
+            }
+            // The bitmap's ring may show, beyond the end, what belongs to its other side.
+            let beyond = active.receive.end.distance(first.plus(64 * (count as u32 - 1)));
+            if beyond < 64 {
+                words[count - 1] &= (1 << beyond) - 1;
+            }
+            header.sack(&words[..count]);
+        }
+        let header_len = header.finish(0);
+        if let Some(at) = checksum {
+            let crc = Crc32c::new().update(burst.arena(start, start + header_len)).finish();
+            burst.patch(start + at, crc.to_be_bytes());
+        }
+        burst.push_inline(header_len, &[]);
+        self.stats.packets_sent += 1;
+        self.stats.acks_alone += 1;
+        if flags.contains(Flags::NACK) {
+            self.stats.nacks_sent += 1;
+        }
+        active.receive.nack_now = false;
+        active.receive.tell_credit = false;
+        active.send.ask_alone = false;
+        self.acknowledged(index);
+    }
+
+    fn write_probe(&mut self, index: u32, burst: &mut Burst) {
+        let active = &mut self.actives[index as usize];
+        let Some((number, size)) = active.probe.take_due() else {
+            return;
+        };
+        let flow = &self.flows[active.flow as usize];
+        let peer = &self.peers[flow.peer as usize];
+        let header = self.control_base(Kind::Probe, peer.remote_token, peer.processor, number);
+        let patience = self.times.initial_rto.max(2 * self.rto(index));
+        self.actives[index as usize]
+            .deadlines
+            .set(Timer::Mtu, self.now + patience);
+        self.write_plain(&header, None, usize::from(size), burst);
+    }
+
+    /// Retransmission time-out of a flow with its back-off, ns.
+    pub(super) fn rto(&self, index: u32) -> u64 {
+        let active = &self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let peer = &self.peers[flow.peer as usize];
+        let timeout = flow
+            .rtt
+            .timeout(self.times.initial_rto, self.times.min_rto, peer.ack_delay.into());
+        // The first repetition is a probe and comes at the plain time-out; only then it backs off.
+        let backoff = u32::from(active.send.timeouts.saturating_sub(1)).min(20);
+        (timeout << backoff).min(self.times.max_rto.max(timeout))
+    }
+
+    /// Says goodbye as soon as nothing else is under way to the peer.
+    pub(super) fn goodbye_if_drained(&mut self, peer: u32) {
+        if !self.is_idle(super::PeerId(peer)) {
+            return;
+        }
+        self.peers[peer as usize].phase = Phase::Goodbye;
+        let flow = self.flow_for(peer, 0);
+        let active = self.activate(flow);
+        self.actives[active as usize].send.queue.push_back(Queued::Goodbye);
+        self.update_busy(flow);
+        self.mark_ready(active);
+    }
+}
+
+/// One flow while a burst of its packets is written: what is the same for all of them, and what they change.
+struct Lane<'a> {
+    config: &'a Config,
+    now: u64,
+    stamp: Option<Timestamp>,
+    open: Option<Open>,
+    overhead: usize,
+    send: &'a mut Sender,
+    flow: &'a mut Flow,
+    peer: &'a mut Peer,
+    sources: &'a mut Sources,
+    stats: &'a mut Stats,
+}
+
+impl Lane<'_> {
+    /// Writes one data packet and notes that it is in flight.
+    #[inline]
+    fn write(&mut self, plan: &Plan, burst: &mut Burst) {
+        self.launch(plan);
+        let record = &plan.record;
+        let send = &mut *self.send;
+        let ask = send.want_ack
+            || plan.resend
+            || record.form == Form::Goodbye
+            || (record.form == Form::Whole && send.queue.is_empty())
+            || exhausted(self.config, self.peer, self.flow, send, record.len.into());
+        if send.queue.is_empty() {
+            send.want_ack = false;
+        }
+        let (kind, mut flags) = match record.form {
+            Form::Goodbye => (Kind::Goodbye, Flags::empty()),
+            Form::Bundle => (Kind::Data, Flags::BUNDLE),
+            Form::Single | Form::Whole => (Kind::Data, Flags::empty()),
+        };
+        flags.set(Flags::ACK_REQUEST, ask);
+        let base = Base {
+            kind,
+            channel: self.flow.channel,
+            source: record.from,
+            destination: record.to,
+            session: self.peer.remote_token,
+            sequence: plan.seq,
+            acknowledgement: self.flow.expected,
+            reply_queue: 0,
+            message: record.message,
+        };
+        let start = burst.position();
+        let mut header = Builder::new(burst.header(), &base);
+        header.set(flags);
+        if let Some(bits) = plan.match_bits {
+            header.match_bits(bits);
+        }
+        if let Some(data) = plan.immediate {
+            header.immediate(data);
+        }
+        if let Some(fragment) = plan.fragment {
+            header.fragment(fragment);
+        }
+        let checksum = finish_extensions(&mut header, self.config, self.stamp, None, self.open.as_ref());
+        let header_len = header.finish(plan.payload as u16);
+        debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
+        let from = record.offset as usize + usize::from(record.len) - plan.payload;
+        let payload: &[u8] = if record.source == NONE {
+            &[]
+        } else {
+            &self.sources.bytes(record.source)[from..from + plan.payload]
+        };
+        if let Some(at) = checksum {
+            let crc = Crc32c::new()
+                .update(burst.arena(start, start + header_len))
+                .update(payload);
+            burst.patch(start + at, crc.finish().to_be_bytes());
+        }
+        if payload.len() <= INLINE {
+            burst.push_inline(header_len, payload);
+        } else {
+            burst.push_reference(header_len, record.source, from as u32, payload.len() as u32);
+        }
+        self.stats.packets_sent += 1;
+    }
+
+    /// Notes that the packet is in flight, for the first time or again.
+    #[inline]
+    fn launch(&mut self, plan: &Plan) {
+        let send = &mut *self.send;
+        let len = u32::from(plan.record.len);
+        if plan.resend {
+            self.stats.resends += 1;
+            send.lost.clear(plan.seq);
+            send.lost_count -= 1;
+            let record = send.record_mut(plan.seq);
+            record.sent_at = self.now;
+            record.resends = record.resends.saturating_add(1);
+        } else {
+            take_from_queue(send, plan, self.sources);
+            send.push_record(
+                plan.seq,
+                Record {
+                    sent_at: self.now,
+                    ..plan.record
+                },
+            );
+            self.flow.send_next = plan.seq.plus(1);
+            self.peer.cost_sent = self.peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
+            self.stats.payload_sent += plan.payload as u64;
+            if plan.messages > 1 {
+                self.stats.messages_bundled += u64::from(plan.messages);
+            }
+        }
+        send.bytes_in_flight += len;
+        send.packets_in_flight += 1;
+        send.probe = false;
+        if self.config.window_mode == WindowMode::BurstThenWait
+            && self.flow.send_next.distance(send.una) >= self.config.window_packets.into()
+        {
+            send.waiting = true;
+        }
+    }
+}
+
+/// Writes the extensions that any packet may have; gives the offset of the checksum.
+pub(super) fn finish_extensions(
+    header: &mut Builder<'_>,
+    config: &Config,
+    stamp: Option<Timestamp>,
+    credit: Option<Credit>,
+    open: Option<&Open>,
+) -> Option<usize> {
+    if let Some(stamp) = stamp {
+        header.timestamp(stamp);
+    }
+    if let Some(credit) = credit {
+        header.credit(credit);
+    }
+    if config.checksum {
+        header.checksum();
+    }
+    let at = header.checksum_offset();
+    if let Some(open) = open {
+        header.open(open);
+    }
+    at
+}
+
+#[inline]
+fn timestamp(now: u64, config: &Config, stamp: u32, stamp_at: u64) -> Option<Timestamp> {
+    if !config.timestamps {
+        return None;
+    }
+    let held = now.saturating_sub(stamp_at);
+    let echo = if stamp == 0 || held > STAMP_AGE {
+        0
+    } else {
+        stamp.wrapping_add(held as u32) | 1
+    };
+    Some(Timestamp {
+        value: now as u32 | 1,
+        echo,
+    })
+}
+
+/// What we allow each of `inbound` senders to have in flight: a share of half the receive buffer (the kernel counts
+/// its own overhead too).
+pub(super) fn window_of(limits: &super::Limits, config: &Config, inbound: u32) -> u32 {
+    let share = limits.receive_buffer / 2 / inbound.max(1) as usize;
+    config
+        .window_bytes
+        .min(u32::try_from(share).unwrap_or(u32::MAX))
+        .max(4 << 10)
+}
+
+pub(super) fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token: u32, window: u32) -> Open {
+    Open {
+        epoch,
+        token,
+        features: 0,
+        credit: Credit {
+            limit: config.unexpected_bytes,
+            window,
+        },
+        ack_delay: u32::try_from(config.ack_delay.as_nanos()).unwrap_or(u32::MAX),
+        max_datagram: config
+            .max_datagram
+            .min(u16::try_from(limits.max_datagram).unwrap_or(u16::MAX)),
+        port: limits.receive_port,
+    }
+}

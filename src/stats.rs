@@ -1,0 +1,97 @@
+//! Counters, copied out on request.
+
+use crate::error::{DROP_REASONS, DropReason};
+
+/// Counters of an endpoint since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Packets sent, of any kind, resends included.
+    pub packets_sent: u64,
+    /// Packets received, of any kind, before any check.
+    pub packets_received: u64,
+    /// Payload octets sent for the first time.
+    pub payload_sent: u64,
+    /// Payload octets delivered to the layer above.
+    pub payload_received: u64,
+    /// Packets delivered to the layer above, each exactly once.
+    pub packets_delivered: u64,
+    /// Packets sent again.
+    pub resends: u64,
+    /// Packets found lost by newer ones having arrived (RACK).
+    pub lost_by_order: u64,
+    /// Packets found lost because the peer asked for them (NACK).
+    pub lost_by_nack: u64,
+    /// Packets found lost by time-out.
+    pub lost_by_timeout: u64,
+    /// Tail-loss probes sent.
+    pub probes: u64,
+    /// Acknowledgements sent alone.
+    pub acks_alone: u64,
+    /// Negative acknowledgements sent.
+    pub nacks_sent: u64,
+    /// Messages that shared a datagram with others.
+    pub messages_bundled: u64,
+    /// Resets sent.
+    pub resets_sent: u64,
+    /// Sessions opened.
+    pub sessions_opened: u64,
+    /// Peers lost, for whatever reason but a goodbye.
+    pub peers_lost: u64,
+    /// Times that sending paused because the peer's credit was used up.
+    pub blocked_on_credit: u64,
+    /// Packets received and dropped, by reason.
+    pub dropped: Dropped,
+}
+
+/// Packets received and dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped([u64; DROP_REASONS]);
+
+impl Dropped {
+    /// Packets dropped for `reason`.
+    #[must_use]
+    pub fn of(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Packets dropped for any reason.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The reasons that occurred, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL
+            .iter()
+            .map(|&reason| (reason, self.of(reason)))
+            .filter(|&(_, count)| count > 0)
+    }
+
+    pub(crate) fn count(&mut self, reason: DropReason) {
+        self.0[reason as usize] += 1;
+    }
+}
+
+/// State of one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerStats {
+    /// Smoothed round-trip time of channel 0, ns; 0 before the first sample.
+    pub smoothed_rtt: u64,
+    /// Smallest round-trip time seen on channel 0, ns; 0 before the first sample.
+    pub min_rtt: u64,
+    /// Congestion window of channel 0, octets; 0 while nothing is in flight.
+    pub window: u64,
+    /// Octets in flight on all channels.
+    pub in_flight: u64,
+    /// Packets in flight on all channels.
+    pub packets_in_flight: u64,
+    /// Octets queued and not yet sent, on all channels.
+    pub queued: u64,
+    /// Largest datagram known to reach it, octets of UDP payload.
+    pub max_datagram: u64,
+    /// Octets of cost that it has sent and the application has not taken.
+    pub unexpected: u64,
+}

@@ -1,0 +1,183 @@
+//! Writing headers.
+
+use zerocopy::IntoBytes;
+
+use super::header::{
+    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp, VERSION,
+};
+
+/// Writes one header front to back into a buffer: the base, then extensions in their fixed order, then
+/// [`finish`](Self::finish).
+///
+/// # Panics
+/// A buffer shorter than the header ([`super::MAX_HEADER_LEN`] always suffices) is a caller's error and panics; so are
+/// extensions out of order or twice, which panic in builds with debug assertions and otherwise give what is no packet.
+#[derive(Debug)]
+pub struct Builder<'a> {
+    buffer: &'a mut [u8],
+    len: usize,
+    base: Base,
+    flags: Flags,
+    checksum_at: Option<usize>,
+}
+
+impl<'a> Builder<'a> {
+    /// Starts a header at the beginning of `buffer`.
+    #[must_use]
+    #[inline]
+    pub fn new(buffer: &'a mut [u8], base: &Base) -> Self {
+        Self {
+            buffer,
+            len: BASE_LEN,
+            base: *base,
+            flags: Flags::empty(),
+            checksum_at: None,
+        }
+    }
+
+    /// Sets flags that announce no extension: [`Flags::BUNDLE`], [`Flags::ACK_REQUEST`], [`Flags::NACK`].
+    #[inline]
+    pub fn set(&mut self, flags: Flags) -> &mut Self {
+        debug_assert!(Flags::MARKS.contains(flags), "extension flags are set by their writers");
+        self.flags |= flags;
+        self
+    }
+
+    #[inline]
+    fn put<const N: usize>(&mut self, flag: Flags, octets: [u8; N]) {
+        debug_assert!(
+            (self.flags & Flags::EXTENSIONS).bits() < flag.bits(),
+            "extensions out of order"
+        );
+        self.flags |= flag;
+        self.buffer[self.len..self.len + N].copy_from_slice(&octets);
+        self.len += N;
+    }
+
+    /// Adds the match bits of a message.
+    #[inline]
+    pub fn match_bits(&mut self, bits: u64) -> &mut Self {
+        self.put(Flags::MATCH, bits.to_be_bytes());
+        self
+    }
+
+    /// Adds immediate data of a message.
+    #[inline]
+    pub fn immediate(&mut self, data: u64) -> &mut Self {
+        self.put(Flags::IMMEDIATE, data.to_be_bytes());
+        self
+    }
+
+    /// Adds a fragment's place.
+    #[inline]
+    pub fn fragment(&mut self, fragment: Fragment) -> &mut Self {
+        self.put(Flags::FRAGMENT, pair(fragment.offset, fragment.total));
+        self
+    }
+
+    /// Adds a placement.
+    #[inline]
+    pub fn placement(&mut self, placement: Placement) -> &mut Self {
+        let mut octets = [0; 16];
+        octets[..4].copy_from_slice(&placement.landing.to_be_bytes());
+        octets[8..].copy_from_slice(&placement.offset.to_be_bytes());
+        self.put(Flags::PLACEMENT, octets);
+        self
+    }
+
+    /// Adds a timestamp.
+    #[inline]
+    pub fn timestamp(&mut self, timestamp: Timestamp) -> &mut Self {
+        self.put(Flags::TIMESTAMP, pair(timestamp.value, timestamp.echo));
+        self
+    }
+
+    /// Adds credit.
+    #[inline]
+    pub fn credit(&mut self, credit: Credit) -> &mut Self {
+        self.put(Flags::CREDIT, pair(credit.limit, credit.window));
+        self
+    }
+
+    /// Adds room for a checksum, zero for now: see [`super::checksum`].
+    #[inline]
+    pub fn checksum(&mut self) -> &mut Self {
+        self.checksum_at = Some(self.len);
+        self.put(Flags::CHECKSUM, [0; 8]);
+        self
+    }
+
+    /// Adds what opens a session.
+    pub fn open(&mut self, open: &Open) -> &mut Self {
+        let mut octets = [0; 32];
+        octets[..8].copy_from_slice(&open.epoch.to_be_bytes());
+        octets[8..16].copy_from_slice(&pair(open.token, open.features));
+        octets[16..24].copy_from_slice(&pair(open.credit.limit, open.credit.window));
+        octets[24..28].copy_from_slice(&open.ack_delay.to_be_bytes());
+        octets[28..30].copy_from_slice(&open.max_datagram.to_be_bytes());
+        octets[30..].copy_from_slice(&open.port.to_be_bytes());
+        self.put(Flags::OPEN, octets);
+        self
+    }
+
+    /// Adds a selective acknowledgement of `words` (1 to [`MAX_SACK_WORDS`]): bit `i` of word `w` says that sequence
+    /// number `acknowledgement + 1 + 64 w + i` has arrived. (`acknowledgement` itself has not, by definition.)
+    ///
+    /// # Panics
+    /// If there are no words, or too many.
+    pub fn sack(&mut self, words: &[u64]) -> &mut Self {
+        assert!(
+            (1..=MAX_SACK_WORDS).contains(&words.len()),
+            "a bitmap has 1 to {MAX_SACK_WORDS} words"
+        );
+        self.put(Flags::SACK, [words.len() as u8, 0, 0, 0, 0, 0, 0, 0]);
+        for word in words {
+            self.buffer[self.len..self.len + 8].copy_from_slice(&word.to_be_bytes());
+            self.len += 8;
+        }
+        self
+    }
+
+    /// Octets written so far, the base included.
+    #[must_use]
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        self.len
+    }
+
+    /// Offset of the checksum field, if there is one.
+    #[must_use]
+    #[inline]
+    pub fn checksum_offset(&self) -> Option<usize> {
+        self.checksum_at
+    }
+
+    /// Writes the base for a payload of `payload_len` octets and gives the length of the header.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than a base header.
+    #[inline]
+    pub fn finish(self, payload_len: u16) -> usize {
+        let base = &self.base;
+        let raw = RawBase {
+            version_kind: VERSION << 4 | base.kind as u8,
+            channel: base.channel,
+            flags: self.flags.bits().into(),
+            source: base.source.into(),
+            destination: base.destination.into(),
+            session: base.session.into(),
+            sequence: base.sequence.0.into(),
+            acknowledgement: base.acknowledgement.0.into(),
+            payload_len: payload_len.into(),
+            reply_queue: base.reply_queue.into(),
+            message: base.message.0.into(),
+        };
+        self.buffer[..BASE_LEN].copy_from_slice(raw.as_bytes());
+        self.len
+    }
+}
+
+#[inline]
+fn pair(a: u32, b: u32) -> [u8; 8] {
+    (u64::from(a) << 32 | u64::from(b)).to_be_bytes()
+}

@@ -1,0 +1,422 @@
+//! Reading packets: a checked view over received octets.
+
+use zerocopy::FromBytes;
+
+use super::{
+    Seq,
+    header::{
+        BASE_LEN, Base, Credit, Flags, Fragment, Kind, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp, VERSION,
+    },
+    record::Records,
+};
+
+/// Why octets are not a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shorter than the header says, or than any header.
+    Truncated {
+        /// Octets needed.
+        need: usize,
+        /// Octets there.
+        have: usize,
+    },
+    /// Another version of the format.
+    Version(u8),
+    /// A packet kind that this version does not know.
+    Kind(u8),
+    /// Flags that this version does not know.
+    Flags(u16),
+    /// Reserved octets are not zero.
+    Reserved,
+    /// The datagram is longer than header and payload.
+    Trailing {
+        /// Octets too many.
+        excess: usize,
+    },
+    /// A selective-acknowledgement bitmap of this many words.
+    SackWords(u8),
+    /// A fragment that reaches beyond its message, or fragment and bundle at once.
+    Fragment,
+    /// A bundle whose records do not fill the payload exactly.
+    Bundle,
+    /// A kind of packet that can not carry this payload or extension.
+    Unexpected,
+    /// The checksum does not match.
+    Checksum,
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Truncated { need, have } => {
+                write!(f, "packet truncated: {need} octets needed, {have} there")
+            }
+            Self::Version(v) => write!(f, "wire format version {v}, this side speaks {VERSION}"),
+            Self::Kind(k) => write!(f, "unknown packet kind {k}"),
+            Self::Flags(bits) => write!(f, "unknown flags {bits:#06x}"),
+            Self::Reserved => f.write_str("reserved octets are not zero"),
+            Self::Trailing { excess } => write!(f, "{excess} octets after the payload"),
+            Self::SackWords(n) => write!(f, "acknowledgement bitmap of {n} words (1 to {MAX_SACK_WORDS})"),
+            Self::Fragment => f.write_str("fragment does not lie inside its message"),
+            Self::Bundle => f.write_str("records do not fill the bundle"),
+            Self::Unexpected => f.write_str("payload or extension that this kind of packet can not carry"),
+            Self::Checksum => f.write_str("checksum does not match"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// Offset from the base header's end of the extension of bit `n`, for every set of lower bits.
+const OFFSETS: [u8; 256] = {
+    const SIZES: [u8; 8] = [8, 8, 8, 16, 8, 8, 8, 32];
+    let mut table = [0u8; 256];
+    let mut set = 0;
+    while set < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            if set >> bit & 1 == 1 {
+                table[set] += SIZES[bit];
+            }
+            bit += 1;
+        }
+        set += 1;
+    }
+    table
+};
+
+/// A view of one datagram as a packet.
+///
+/// After [`new_checked`](Packet::new_checked) no accessor panics, whatever the octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<T> {
+    buffer: T,
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Checks that `buffer` holds exactly one packet of this version.
+    ///
+    /// The checksum, if there is one, is not verified: that is [`super::checksum::verify`].
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing about it may be used then.
+    #[inline]
+    pub fn new_checked(buffer: T) -> Result<Self, Error> {
+        let packet = Self { buffer };
+        packet.check()?;
+        Ok(packet)
+    }
+
+    #[inline]
+    fn check(&self) -> Result<(), Error> {
+        let octets = self.buffer.as_ref();
+        let have = octets.len();
+        if have < BASE_LEN {
+            return Err(Error::Truncated { need: BASE_LEN, have });
+        }
+        let raw = self.raw();
+        if raw.version_kind >> 4 != VERSION {
+            return Err(Error::Version(raw.version_kind >> 4));
+        }
+        let Some(kind) = Kind::from_bits(raw.version_kind & 0xf) else {
+            return Err(Error::Kind(raw.version_kind & 0xf));
+        };
+        let bits = raw.flags.get();
+        let Some(flags) = Flags::from_bits(bits) else {
+            return Err(Error::Flags(bits & !Flags::all().bits()));
+        };
+        let payload_len = usize::from(raw.payload_len.get());
+        let fixed = BASE_LEN + usize::from(OFFSETS[usize::from(bits & 0xff)]);
+        if have < fixed {
+            return Err(Error::Truncated { need: fixed, have });
+        }
+        let header = if flags.contains(Flags::SACK) {
+            self.check_sack(octets, fixed)?
+        } else {
+            fixed
+        };
+        let need = header + payload_len;
+        if have < need {
+            return Err(Error::Truncated { need, have });
+        }
+        if have > need {
+            return Err(Error::Trailing { excess: have - need });
+        }
+        self.check_meaning(kind, flags, payload_len)
+    }
+
+    #[cold]
+    fn check_sack(&self, octets: &[u8], at: usize) -> Result<usize, Error> {
+        let have = octets.len();
+        if have < at + 8 {
+            return Err(Error::Truncated { need: at + 8, have });
+        }
+        let words = octets[at];
+        if words == 0 || usize::from(words) > MAX_SACK_WORDS {
+            return Err(Error::SackWords(words));
+        }
+        if octets[at + 1..at + 8] != [0; 7] {
+            return Err(Error::Reserved);
+        }
+        Ok(at + 8 + 8 * usize::from(words))
+    }
+
+    #[inline]
+    fn check_meaning(&self, kind: Kind, flags: Flags, payload_len: usize) -> Result<(), Error> {
+        const OF_DATA: Flags = Flags::MATCH
+            .union(Flags::IMMEDIATE)
+            .union(Flags::FRAGMENT)
+            .union(Flags::PLACEMENT)
+            .union(Flags::BUNDLE);
+        if kind != Kind::Data {
+            if flags.intersects(OF_DATA) || (payload_len > 0 && kind != Kind::Probe) {
+                return Err(Error::Unexpected);
+            }
+        } else if flags.intersects(Flags::FRAGMENT.union(Flags::BUNDLE).union(Flags::PLACEMENT)) {
+            self.check_data(flags, payload_len)?;
+        }
+        if flags.contains(Flags::CHECKSUM) && self.field::<8>(Flags::CHECKSUM)[4..] != [0; 4] {
+            return Err(Error::Reserved);
+        }
+        Ok(())
+    }
+
+    fn check_data(&self, flags: Flags, payload_len: usize) -> Result<(), Error> {
+        if let Some(fragment) = self.fragment() {
+            let end = u64::from(fragment.offset) + payload_len as u64;
+            if end > u64::from(fragment.total) || payload_len == 0 || flags.contains(Flags::BUNDLE) {
+                return Err(Error::Fragment);
+            }
+        }
+        if flags.contains(Flags::PLACEMENT) && self.field::<16>(Flags::PLACEMENT)[4..8] != [0; 4] {
+            return Err(Error::Reserved);
+        }
+        if flags.contains(Flags::BUNDLE) {
+            if flags.intersects(Flags::MATCH.union(Flags::IMMEDIATE).union(Flags::PLACEMENT)) {
+                return Err(Error::Unexpected);
+            }
+            return Records::check(self.payload());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn raw(&self) -> &RawBase {
+        match RawBase::ref_from_prefix(self.buffer.as_ref()) {
+            Ok((raw, _)) => raw,
+            Err(_) => unreachable!("length was checked"),
+        }
+    }
+
+    /// The octets of extension `flag`, which must be present.
+    #[inline]
+    fn field<const N: usize>(&self, flag: Flags) -> [u8; N] {
+        let at = self.offset_of(flag);
+        let mut octets = [0; N];
+        octets.copy_from_slice(&self.buffer.as_ref()[at..at + N]);
+        octets
+    }
+
+    #[inline]
+    fn offset_of(&self, flag: Flags) -> usize {
+        let lower = self.raw().flags.get() & (flag.bits() - 1) & 0xff;
+        BASE_LEN + usize::from(OFFSETS[usize::from(lower)])
+    }
+
+    #[inline]
+    fn pair(&self, flag: Flags) -> Option<(u32, u32)> {
+        if !self.flags().contains(flag) {
+            return None;
+        }
+        let both = u64::from_be_bytes(self.field(flag));
+        Some(((both >> 32) as u32, both as u32))
+    }
+
+    /// The values of the base header.
+    #[must_use]
+    #[inline]
+    pub fn base(&self) -> Base {
+        let raw = self.raw();
+        Base {
+            kind: self.kind(),
+            channel: raw.channel,
+            source: raw.source.get(),
+            destination: raw.destination.get(),
+            session: raw.session.get(),
+            sequence: Seq(raw.sequence.get()),
+            acknowledgement: Seq(raw.acknowledgement.get()),
+            reply_queue: raw.reply_queue.get(),
+            message: Seq(raw.message.get()),
+        }
+    }
+
+    /// What the packet is for.
+    #[must_use]
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        Kind::from_bits(self.raw().version_kind & 0xf).unwrap_or(Kind::Ack)
+    }
+
+    /// The session token.
+    #[must_use]
+    #[inline]
+    pub fn session(&self) -> u32 {
+        self.raw().session.get()
+    }
+
+    /// The flags.
+    #[must_use]
+    #[inline]
+    pub fn flags(&self) -> Flags {
+        Flags::from_bits_retain(self.raw().flags.get())
+    }
+
+    /// Match bits of the message.
+    #[must_use]
+    #[inline]
+    pub fn match_bits(&self) -> Option<u64> {
+        self.flags()
+            .contains(Flags::MATCH)
+            .then(|| u64::from_be_bytes(self.field(Flags::MATCH)))
+    }
+
+    /// Immediate data of the message.
+    #[must_use]
+    #[inline]
+    pub fn immediate(&self) -> Option<u64> {
+        self.flags()
+            .contains(Flags::IMMEDIATE)
+            .then(|| u64::from_be_bytes(self.field(Flags::IMMEDIATE)))
+    }
+
+    /// The fragment's place.
+    #[must_use]
+    #[inline]
+    pub fn fragment(&self) -> Option<Fragment> {
+        self.pair(Flags::FRAGMENT)
+            .map(|(offset, total)| Fragment { offset, total })
+    }
+
+    /// The placement.
+    #[must_use]
+    #[inline]
+    pub fn placement(&self) -> Option<Placement> {
+        self.flags().contains(Flags::PLACEMENT).then(|| {
+            let both = u128::from_be_bytes(self.field(Flags::PLACEMENT));
+            Placement {
+                landing: (both >> 96) as u32,
+                offset: both as u64,
+            }
+        })
+    }
+
+    /// Timestamp and echo.
+    #[must_use]
+    #[inline]
+    pub fn timestamp(&self) -> Option<Timestamp> {
+        self.pair(Flags::TIMESTAMP)
+            .map(|(value, echo)| Timestamp { value, echo })
+    }
+
+    /// Credit.
+    #[must_use]
+    #[inline]
+    pub fn credit(&self) -> Option<Credit> {
+        self.pair(Flags::CREDIT).map(|(limit, window)| Credit { limit, window })
+    }
+
+    /// The checksum field as it stands.
+    #[must_use]
+    #[inline]
+    pub fn checksum(&self) -> Option<u32> {
+        self.pair(Flags::CHECKSUM).map(|(crc, _)| crc)
+    }
+
+    /// Offset of the checksum field in the packet.
+    #[must_use]
+    #[inline]
+    pub fn checksum_offset(&self) -> Option<usize> {
+        self.flags()
+            .contains(Flags::CHECKSUM)
+            .then(|| self.offset_of(Flags::CHECKSUM))
+    }
+
+    /// What opens a session.
+    #[must_use]
+    pub fn open(&self) -> Option<Open> {
+        if !self.flags().contains(Flags::OPEN) {
+            return None;
+        }
+        let octets: [u8; 32] = self.field(Flags::OPEN);
+        let word = |at: usize| u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
+        let half = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
+        Some(Open {
+            epoch: u64::from(word(0)) << 32 | u64::from(word(4)),
+            token: word(8),
+            features: word(12),
+            credit: Credit {
+                limit: word(16),
+                window: word(20),
+            },
+            ack_delay: word(24),
+            max_datagram: half(28),
+            port: half(30),
+        })
+    }
+
+    /// The words of the selective acknowledgement, see [`super::Builder::sack`]; empty if there is none.
+    #[inline]
+    pub fn sack(&self) -> impl Iterator<Item = u64> + '_ {
+        let octets = self.buffer.as_ref();
+        let (start, end) = if self.flags().contains(Flags::SACK) {
+            let at = self.fixed_len();
+            (at + 8, at + 8 + 8 * usize::from(octets[at]))
+        } else {
+            (0, 0)
+        };
+        octets[start..end].chunks_exact(8).map(|word| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(word);
+            u64::from_be_bytes(octets)
+        })
+    }
+
+    #[inline]
+    fn fixed_len(&self) -> usize {
+        BASE_LEN + usize::from(OFFSETS[usize::from(self.raw().flags.get() & 0xff)])
+    }
+
+    /// Octets before the payload.
+    #[must_use]
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        self.buffer.as_ref().len() - usize::from(self.raw().payload_len.get())
+    }
+
+    /// The payload.
+    #[must_use]
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        &self.buffer.as_ref()[self.header_len()..]
+    }
+
+    /// The records of a bundle.
+    #[must_use]
+    pub fn records(&self) -> Records<'_> {
+        Records::new(if self.flags().contains(Flags::BUNDLE) {
+            self.payload()
+        } else {
+            &[]
+        })
+    }
+}
+
+impl<'a> Packet<&'a [u8]> {
+    /// The payload, for as long as the octets live.
+    #[must_use]
+    #[inline]
+    pub fn into_payload(self) -> &'a [u8] {
+        &self.buffer[self.header_len()..]
+    }
+}

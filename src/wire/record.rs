@@ -1,0 +1,132 @@
+//! Bundles: several small messages to one processor in one payload.
+//!
+//! A record is a 4-octet header (length u16, flags u16), match bits (8 octets) if flag bit 0 is set, and the
+//! message. Records stand back to back; the i-th, from 0, is message number `message + i` of its pair of processors.
+
+use super::packet::Error;
+
+/// Octets of a record's header without match bits.
+pub const RECORD_LEN: usize = 4;
+const HAS_MATCH: u16 = 1;
+
+/// One message of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Match bits, if the message has them.
+    pub match_bits: Option<u64>,
+    /// The message.
+    pub data: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Octets that [`emit_header`](Self::emit_header) writes.
+    #[must_use]
+    #[inline]
+    pub const fn header_len(match_bits: Option<u64>) -> usize {
+        if match_bits.is_some() {
+            RECORD_LEN + 8
+        } else {
+            RECORD_LEN
+        }
+    }
+
+    /// Writes the header of a record of `len` octets of data at the start of `buffer` and gives its length.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`header_len`](Self::header_len).
+    #[inline]
+    pub fn emit_header(buffer: &mut [u8], match_bits: Option<u64>, len: u16) -> usize {
+        buffer[..2].copy_from_slice(&len.to_be_bytes());
+        buffer[2..4].copy_from_slice(&(if match_bits.is_some() { HAS_MATCH } else { 0 }).to_be_bytes());
+        let Some(bits) = match_bits else {
+            return RECORD_LEN;
+        };
+        buffer[4..12].copy_from_slice(&bits.to_be_bytes());
+        RECORD_LEN + 8
+    }
+
+    /// Octets that [`emit`](Self::emit) writes.
+    #[must_use]
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a record is never empty")]
+    pub const fn len(&self) -> usize {
+        Self::header_len(self.match_bits) + self.data.len()
+    }
+
+    /// Writes the record at the start of `buffer` and gives its length.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`len`](Self::len), or the data longer than 65,535 octets.
+    #[inline]
+    pub fn emit(&self, buffer: &mut [u8]) -> usize {
+        let Ok(data_len) = u16::try_from(self.data.len()) else {
+            panic!("a record of {} octets", self.data.len());
+        };
+        let at = Self::emit_header(buffer, self.match_bits, data_len);
+        let end = at + self.data.len();
+        buffer[at..end].copy_from_slice(self.data);
+        end
+    }
+
+    /// Splits the first record off `octets`.
+    ///
+    /// # Errors
+    /// [`Error::Bundle`] if there is none.
+    #[inline]
+    pub fn split(octets: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
+        let Some((header, rest)) = octets.split_first_chunk::<RECORD_LEN>() else {
+            return Err(Error::Bundle);
+        };
+        let len = usize::from(u16::from_be_bytes([header[0], header[1]]));
+        let (match_bits, rest) = match u16::from_be_bytes([header[2], header[3]]) {
+            0 => (None, rest),
+            HAS_MATCH => {
+                let Some((bits, rest)) = rest.split_first_chunk::<8>() else {
+                    return Err(Error::Bundle);
+                };
+                (Some(u64::from_be_bytes(*bits)), rest)
+            }
+            _ => return Err(Error::Bundle),
+        };
+        let Some((data, rest)) = rest.split_at_checked(len) else {
+            return Err(Error::Bundle);
+        };
+        Ok((Self { match_bits, data }, rest))
+    }
+}
+
+/// The records of a bundle, front to back; ends early at what is not a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Reads records from `octets`.
+    #[must_use]
+    #[inline]
+    pub const fn new(octets: &'a [u8]) -> Self {
+        Self { rest: octets }
+    }
+
+    pub(super) fn check(mut octets: &[u8]) -> Result<(), Error> {
+        if octets.is_empty() {
+            return Err(Error::Bundle);
+        }
+        while !octets.is_empty() {
+            octets = Record::split(octets)?.1;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        let (record, rest) = Record::split(self.rest).ok()?;
+        self.rest = rest;
+        Some(record)
+    }
+}

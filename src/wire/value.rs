@@ -1,0 +1,338 @@
+//! A header as a plain value.
+
+use core::{fmt, ops::Deref};
+
+use super::{
+    Builder, Packet,
+    header::{ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, Timestamp},
+};
+
+/// The words of a selective acknowledgement, see [`Builder::sack`]; none means that the packet has no such extension.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sack {
+    // The words beyond `len` are zero, so that equality can be derived.
+    words: [u64; MAX_SACK_WORDS],
+    len: u8,
+}
+
+impl Sack {
+    /// No words.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            words: [0; MAX_SACK_WORDS],
+            len: 0,
+        }
+    }
+
+    /// These words, or `None` if they are more than [`MAX_SACK_WORDS`].
+    #[must_use]
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        let mut sack = Self::new();
+        sack.words.get_mut(..words.len())?.copy_from_slice(words);
+        sack.len = words.len() as u8;
+        Some(sack)
+    }
+
+    /// Runs of packets that have arrived, as first and last distance from the cumulative acknowledgement; ascending
+    /// and apart from each other. The packet right behind the acknowledgement has distance 1.
+    pub fn runs(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let end = 64 * u32::from(self.len);
+        let bit = |i: u32| self.words[(i / 64) as usize] >> (i % 64) & 1 == 1;
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let first = (at..end).find(|&i| bit(i))?;
+            at = (first..end).find(|&i| !bit(i)).unwrap_or(end);
+            Some((first + 1, at))
+        })
+    }
+}
+
+impl Deref for Sack {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        &self.words[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for Sack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        for word in self.iter() {
+            list.entry(&format_args!("{word:#018x}"));
+        }
+        list.finish()
+    }
+}
+
+/// Everything that a header says, as plain data: for tests, tools and whoever is not in a hurry.
+///
+/// [`Packet`] reads and [`Builder`] writes the same without the detour. Any value can be
+/// [emitted](Self::emit); whether the result is a packet depends on its meaning too (an acknowledgement can not
+/// carry match bits, say), and what [`parse`](Self::parse) gives always is one.
+///
+/// ```
+/// use hikyaku::wire::{Base, Credit, Header, Kind, Packet, Seq};
+///
+/// let header = Header {
+///     credit: Some(Credit { limit: 1 << 20, window: 1 << 16 }),
+///     ..Header::new(Base {
+///         kind: Kind::Ack,
+///         channel: 0,
+///         source: 7,
+///         destination: 9,
+///         session: 0x1234_5678,
+///         sequence: Seq(1),
+///         acknowledgement: Seq(100),
+///         reply_queue: 0,
+///         message: Seq(0),
+///     })
+/// };
+/// let mut octets = [0; 64];
+/// let len = header.emit(0, &mut octets);
+/// assert_eq!(len, header.len());
+/// assert_eq!(Header::parse(&Packet::new_checked(&octets[..len])?), header);
+/// # Ok::<(), hikyaku::wire::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The base header.
+    pub base: Base,
+    /// The flags that announce no extension, see [`Flags::MARKS`]. Others are ignored: they follow from the fields
+    /// below.
+    pub flags: Flags,
+    /// Match bits of the message.
+    pub match_bits: Option<u64>,
+    /// Immediate data of the message.
+    pub immediate: Option<u64>,
+    /// The fragment's place.
+    pub fragment: Option<Fragment>,
+    /// The placement.
+    pub placement: Option<Placement>,
+    /// Timestamp and echo.
+    pub timestamp: Option<Timestamp>,
+    /// Credit.
+    pub credit: Option<Credit>,
+    /// The checksum, right or wrong.
+    pub checksum: Option<u32>,
+    /// What opens a session.
+    pub open: Option<Open>,
+    /// Selective acknowledgement; empty if there is none.
+    pub sack: Sack,
+}
+
+impl Header {
+    /// A header without extensions.
+    #[must_use]
+    pub const fn new(base: Base) -> Self {
+        Self {
+            base,
+            flags: Flags::empty(),
+            match_bits: None,
+            immediate: None,
+            fragment: None,
+            placement: None,
+            timestamp: None,
+            credit: None,
+            checksum: None,
+            open: None,
+            sack: Sack::new(),
+        }
+    }
+
+    /// Reads the header of a packet.
+    #[must_use]
+    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
+        let mut sack = Sack::new();
+        for (to, word) in sack.words.iter_mut().zip(packet.sack()) {
+            *to = word;
+            sack.len += 1;
+        }
+        Self {
+            base: packet.base(),
+            flags: packet.flags() & Flags::MARKS,
+            match_bits: packet.match_bits(),
+            immediate: packet.immediate(),
+            fragment: packet.fragment(),
+            placement: packet.placement(),
+            timestamp: packet.timestamp(),
+            credit: packet.credit(),
+            checksum: packet.checksum(),
+            open: packet.open(),
+            sack,
+        }
+    }
+
+    /// Octets that [`emit`](Self::emit) writes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
+    pub fn len(&self) -> usize {
+        let octets = |present: bool, len: usize| if present { len } else { 0 };
+        BASE_LEN
+            + octets(self.match_bits.is_some(), 8)
+            + octets(self.immediate.is_some(), 8)
+            + octets(self.fragment.is_some(), 8)
+            + octets(self.placement.is_some(), 16)
+            + octets(self.timestamp.is_some(), 8)
+            + octets(self.credit.is_some(), 8)
+            + octets(self.checksum.is_some(), 8)
+            + octets(self.open.is_some(), 32)
+            + octets(!self.sack.is_empty(), 8 + 8 * self.sack.len())
+    }
+
+    /// Writes the header for a payload of `payload_len` octets at the start of `buffer` and gives its length.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`len`](Self::len).
+    pub fn emit(&self, payload_len: u16, buffer: &mut [u8]) -> usize {
+        let mut builder = Builder::new(buffer, &self.base);
+        builder.set(self.flags & Flags::MARKS);
+        if let Some(bits) = self.match_bits {
+            builder.match_bits(bits);
+        }
+        if let Some(data) = self.immediate {
+            builder.immediate(data);
+        }
+        if let Some(fragment) = self.fragment {
+            builder.fragment(fragment);
+        }
+        if let Some(placement) = self.placement {
+            builder.placement(placement);
+        }
+        if let Some(timestamp) = self.timestamp {
+            builder.timestamp(timestamp);
+        }
+        if let Some(credit) = self.credit {
+            builder.credit(credit);
+        }
+        if self.checksum.is_some() {
+            builder.checksum();
+        }
+        if let Some(open) = &self.open {
+            builder.open(open);
+        }
+        if !self.sack.is_empty() {
+            builder.sack(&self.sack);
+        }
+        let checksum_at = builder.checksum_offset();
+        let len = builder.finish(payload_len);
+        if let (Some(at), Some(crc)) = (checksum_at, self.checksum) {
+            buffer[at..at + 4].copy_from_slice(&crc.to_be_bytes());
+        }
+        len
+    }
+}
+
+/// Most runs of a selective acknowledgement that are printed.
+const RUNS_SHOWN: usize = 8;
+
+/// One line, as in [`super::pretty`].
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = &self.base;
+        write!(f, "{} > ", base.source)?;
+        match base.destination {
+            ANY_PROCESSOR => f.write_str("*")?,
+            number => write!(f, "{number}")?,
+        }
+        write!(
+            f,
+            " {} ch {} session {:#010x} seq {} ack {} msg {}",
+            base.kind.name(),
+            base.channel,
+            base.session,
+            base.sequence,
+            base.acknowledgement,
+            base.message
+        )?;
+        if base.reply_queue != 0 {
+            write!(f, " queue {}", base.reply_queue)?;
+        }
+        for (flag, name) in [
+            (Flags::BUNDLE, "bundle"),
+            (Flags::ACK_REQUEST, "ack-request"),
+            (Flags::NACK, "nack"),
+        ] {
+            if self.flags.contains(flag) {
+                write!(f, " {name}")?;
+            }
+        }
+        if let Some(bits) = self.match_bits {
+            write!(f, " match {bits:#018x}")?;
+        }
+        if let Some(data) = self.immediate {
+            write!(f, " imm {data:#018x}")?;
+        }
+        if let Some(Fragment { offset, total }) = self.fragment {
+            write!(f, " frag {offset}/{total}")?;
+        }
+        if let Some(Placement { landing, offset }) = self.placement {
+            write!(f, " landing {landing} at {offset}")?;
+        }
+        if let Some(Timestamp { value, echo }) = self.timestamp {
+            write!(f, " time {value} echo {echo}")?;
+        }
+        if let Some(Credit { limit, window }) = self.credit {
+            write!(f, " credit {limit} window {window}")?;
+        }
+        if let Some(crc) = self.checksum {
+            write!(f, " crc {crc:#010x}")?;
+        }
+        if let Some(open) = &self.open {
+            write!(
+                f,
+                " open {:#018x} token {:#010x} features {:#010x} credit {} window {} delay {} max {} port {}",
+                open.epoch,
+                open.token,
+                open.features,
+                open.credit.limit,
+                open.credit.window,
+                open.ack_delay,
+                open.max_datagram,
+                open.port
+            )?;
+        }
+        if !self.sack.is_empty() {
+            f.write_str(" sack")?;
+            for (i, (first, last)) in self.sack.runs().enumerate() {
+                f.write_str(if i == 0 { " " } else { "," })?;
+                if i == RUNS_SHOWN {
+                    f.write_str("..")?;
+                    break;
+                }
+                write!(f, "{}", base.acknowledgement.plus(first))?;
+                if first != last {
+                    write!(f, "-{}", base.acknowledgement.plus(last))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn runs(words: &[u64]) -> Vec<(u32, u32)> {
+        Sack::from_words(words).unwrap().runs().collect()
+    }
+
+    #[test]
+    fn runs_of_bits() {
+        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&[0, 0]), []);
+        assert_eq!(runs(&[0b1011]), [(1, 2), (4, 4)]);
+        assert_eq!(runs(&[1 << 63, 1]), [(64, 65)]);
+        assert_eq!(runs(&[!0; MAX_SACK_WORDS]), [(1, 1024)]);
+    }
+
+    #[test]
+    fn more_words_than_fit() {
+        assert_eq!(Sack::from_words(&[1; MAX_SACK_WORDS + 1]), None);
+    }
+}

@@ -1,0 +1,541 @@
+//! One node: a stack, its socket buffer, its application, and the contracts that are checked at every step.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use hikyaku::{
+    Config, PeerError, SendError,
+    reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
+    time::Instant,
+    wire::{Kind, Packet},
+};
+
+use super::{
+    memory::{Block, Memory},
+    model::{Arrived, Job, Model},
+    prng::Prng,
+    stack::{Bare, Stack},
+};
+
+/// Rounds of one pump before it is taken for an endless loop.
+const MAX_ROUNDS: u32 = 20_000;
+/// Bursts of one poll before it is taken for an endless loop.
+const MAX_BURSTS: u32 = 100_000;
+
+/// What a node's application does with messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum App {
+    /// Takes them at once.
+    Take,
+    /// Does not take them.
+    Hold,
+    /// Answers each with one of the same length, in the same call.
+    Echo,
+}
+
+/// How a node is made.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeOptions {
+    pub(crate) config: Config,
+    pub(crate) limits: Limits,
+    pub(crate) processors: usize,
+    /// An endpoint without a messenger.
+    pub(crate) bare: bool,
+    pub(crate) app: App,
+    /// Longest time that the backend keeps references, ns.
+    pub(crate) hold: u64,
+    /// Chance, per mille, that neighbouring datagrams arrive as one receive-offload buffer.
+    pub(crate) coalesce: u32,
+    /// Longest time that a timer fires late, ns.
+    pub(crate) slack: u64,
+    /// Datagrams handled before the application and the transmitter get their turn.
+    pub(crate) budget: usize,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            limits: Limits {
+                max_datagram: 65_507,
+                max_segments: 64,
+                max_batch: 65_507,
+                receive_buffer: 4 << 20,
+                holds_references: false,
+                receive_port: 0,
+            },
+            processors: 1,
+            bare: false,
+            app: App::Take,
+            hold: 0,
+            coalesce: 500,
+            slack: 0,
+            budget: 64,
+        }
+    }
+}
+
+/// A datagram to put on the wire.
+pub(crate) struct Departure {
+    pub(crate) destination: SocketAddr,
+    pub(crate) octets: Vec<u8>,
+    pub(crate) dont_fragment: bool,
+}
+
+/// What a pump gives to the world.
+#[derive(Default)]
+pub(crate) struct Output {
+    pub(crate) departures: Vec<Departure>,
+    /// Bursts whose references the backend gives back later.
+    pub(crate) held: Vec<u64>,
+    pub(crate) events: Vec<Event>,
+}
+
+struct Pending {
+    peer: PeerId,
+    session: u32,
+    block: Arc<Block>,
+}
+
+pub(crate) struct Node {
+    pub(crate) options: NodeOptions,
+    pub(crate) address: SocketAddr,
+    pub(crate) processors: Vec<u32>,
+    /// None: crashed.
+    pub(crate) stack: Option<Box<dyn Stack>>,
+    pub(crate) incarnation: u32,
+    pub(crate) stalled_until: Instant,
+    pub(crate) wake: Option<Instant>,
+    /// Node numbers of the peers, by their index.
+    pub(crate) peers: Vec<usize>,
+    pub(crate) peer_of: BTreeMap<usize, PeerId>,
+    pub(crate) inbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    pub(crate) inbox_octets: usize,
+    pub(crate) overflowed: u64,
+    pub(crate) backlog: BTreeMap<usize, VecDeque<Job>>,
+    blocked: BTreeSet<usize>,
+    pub(crate) memory: Memory,
+    tokens: BTreeMap<SendToken, Pending>,
+    held: BTreeMap<u64, Vec<Arc<Block>>>,
+    /// Messages received, by node number of the sender: (when, octets).
+    pub(crate) log: Vec<(Instant, usize, usize)>,
+    /// All events, with their times.
+    pub(crate) events: Vec<(Instant, Event)>,
+    /// Sends refused for good.
+    pub(crate) refused: Vec<SendError>,
+    pub(crate) sent: u64,
+    burst: Burst,
+}
+
+impl Node {
+    pub(crate) fn new(number: usize, options: NodeOptions) -> Self {
+        let port = 4_000 + (number % 50_000) as u16;
+        let host = (number / 50_000) as u8;
+        let first = number as u32 * 16;
+        Self {
+            address: SocketAddr::from(([10, 0, host, 1], port)),
+            processors: (first..first + options.processors as u32).collect(),
+            options,
+            stack: None,
+            incarnation: 0,
+            stalled_until: Instant::ZERO,
+            wake: None,
+            peers: Vec::new(),
+            peer_of: BTreeMap::new(),
+            inbox: VecDeque::new(),
+            inbox_octets: 0,
+            overflowed: 0,
+            backlog: BTreeMap::new(),
+            blocked: BTreeSet::new(),
+            memory: Memory::default(),
+            tokens: BTreeMap::new(),
+            held: BTreeMap::new(),
+            log: Vec::new(),
+            events: Vec::new(),
+            refused: Vec::new(),
+            sent: 0,
+            burst: Burst::default(),
+        }
+    }
+
+    /// Starts a new incarnation without peers.
+    pub(crate) fn start(&mut self, rng: &mut Prng) {
+        let (config, limits) = (self.options.config.clone(), self.options.limits);
+        let endpoint = match Endpoint::new(config, limits, rng.next() | 1, rng.next()) {
+            Ok(endpoint) => endpoint,
+            Err(error) => panic!("the scenario's configuration is wrong: {error}"),
+        };
+        self.incarnation += 1;
+        self.peers.clear();
+        self.peer_of.clear();
+        self.stack = Some(Box::new(Bare::new(endpoint, &self.processors)));
+    }
+
+    /// Ends the incarnation: everything it had is gone.
+    pub(crate) fn crash(&mut self) {
+        self.held.values().flatten().for_each(|block| block.let_go());
+        self.held.clear();
+        self.tokens.clear();
+        self.stack = None;
+        self.backlog.clear();
+        self.blocked.clear();
+        self.inbox.clear();
+        self.inbox_octets = 0;
+        assert_eq!(self.memory.outstanding(), 0, "memory outlives the stack");
+    }
+
+    pub(crate) fn stack(&self) -> &dyn Stack {
+        match &self.stack {
+            Some(stack) => stack.as_ref(),
+            None => panic!("node at {} has crashed", self.address),
+        }
+    }
+
+    pub(crate) fn stack_mut(&mut self) -> &mut dyn Stack {
+        match &mut self.stack {
+            Some(stack) => stack.as_mut(),
+            None => panic!("node at {} has crashed", self.address),
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        self.stack().endpoint()
+    }
+
+    /// A datagram has come: it waits in the socket buffer if there is room.
+    pub(crate) fn arrive(&mut self, from: SocketAddr, octets: Vec<u8>) {
+        if self.stack.is_none() {
+            return;
+        }
+        // As the kernel does, each datagram costs more than its octets; half of that is in the limit already.
+        if self.inbox_octets + octets.len() > self.options.limits.receive_buffer {
+            self.overflowed += 1;
+            return;
+        }
+        self.inbox_octets += octets.len();
+        self.inbox.push_back((from, octets));
+    }
+
+    /// Sends one message to the node `to` at once.
+    pub(crate) fn try_send(
+        &mut self,
+        now: Instant,
+        model: &mut Model,
+        to: (usize, &[u32]),
+        job: &Job,
+    ) -> Result<(), SendError> {
+        let peer = self.peer_of[&to.0];
+        let source = self.processors[job.source % self.processors.len()];
+        let pair = (source, to.1[job.destination % to.1.len()]);
+        let content = model.next_content(pair, job.len);
+        let session = self.endpoint().session(peer);
+        let incarnation = self.incarnation;
+        let stack = match &mut self.stack {
+            Some(stack) => stack,
+            None => return Ok(()),
+        };
+        if job.shared {
+            let (shared, block) = self.memory.lend(content);
+            let sent = stack.send(now, peer, pair, job, Payload::Shared(shared));
+            match sent {
+                Ok(Some(token)) => {
+                    let pending = Pending { peer, session, block };
+                    let old = self.tokens.insert(token, pending);
+                    assert!(old.is_none(), "{token:?} was given twice");
+                }
+                Ok(None) => panic!("no token for a message by reference"),
+                Err(error) => {
+                    assert!(block.is_freed(), "a refused message is kept");
+                    return Err(error);
+                }
+            }
+        } else {
+            let token = stack.send(now, peer, pair, job, Payload::Copy(&content))?;
+            assert_eq!(token, None, "a token for a copied message");
+        }
+        assert_eq!(stack.endpoint().session(peer), session, "send changed the session");
+        self.sent += 1;
+        model.sent(pair, job, incarnation, session);
+        Ok(())
+    }
+
+    /// Sends what waits to be sent, as far as there is room.
+    fn work_off(&mut self, now: Instant, model: &mut Model, all: &[Vec<u32>]) {
+        let open: Vec<usize> = self
+            .backlog
+            .keys()
+            .copied()
+            .filter(|to| !self.blocked.contains(to))
+            .collect();
+        for to in open {
+            while let Some(job) = self.backlog.get(&to).and_then(VecDeque::front).copied() {
+                match self.try_send(now, model, (to, &all[to]), &job) {
+                    Ok(()) => {}
+                    Err(SendError::WouldBlock(_)) => {
+                        self.blocked.insert(to);
+                        break;
+                    }
+                    Err(error) => self.refused.push(error),
+                }
+                if let Some(queue) = self.backlog.get_mut(&to) {
+                    queue.pop_front();
+                }
+            }
+            if self.backlog.get(&to).is_some_and(VecDeque::is_empty) {
+                self.backlog.remove(&to);
+            }
+        }
+    }
+
+    fn handle_inbox(&mut self, now: Instant, rng: &mut Prng) {
+        for _ in 0..self.options.budget {
+            let Some((from, mut octets)) = self.inbox.pop_front() else {
+                break;
+            };
+            self.inbox_octets -= octets.len();
+            let stride = octets.len();
+            let mut last = stride;
+            while stride > 0
+                && last == stride
+                && octets.len() + stride <= 65_535
+                && rng.chance(self.options.coalesce)
+                && self
+                    .inbox
+                    .front()
+                    .is_some_and(|(source, next)| *source == from && next.len() <= stride && !next.is_empty())
+            {
+                let Some((_, next)) = self.inbox.pop_front() else {
+                    break;
+                };
+                self.inbox_octets -= next.len();
+                last = next.len();
+                octets.extend_from_slice(&next);
+            }
+            self.stack_mut().handle_datagrams(now, from, &mut octets, stride);
+            self.check_bounds(from);
+        }
+    }
+
+    fn check_bounds(&self, from: SocketAddr) {
+        let endpoint = self.endpoint();
+        let Some(peer) = endpoint.peer_by_address(from) else {
+            return;
+        };
+        if let Some(stats) = endpoint.peer_stats(peer) {
+            // What comes before the bound is known is allowed in any case.
+            let bound = u64::from(endpoint.config().unexpected_bytes).max(64 << 10);
+            assert!(
+                stats.unexpected <= bound,
+                "{peer} holds {} octets of unexpected memory, the bound is {bound}",
+                stats.unexpected
+            );
+        }
+    }
+
+    fn take_events(&mut self, now: Instant, output: &mut Output) -> bool {
+        let mut any = false;
+        while let Some(event) = self.stack_mut().poll_event() {
+            any = true;
+            self.events.push((now, event));
+            output.events.push(event);
+            match event {
+                Event::Sent { peer, token } => {
+                    let Some(pending) = self.tokens.remove(&token) else {
+                        panic!("{token:?} to {peer} completed twice, or after its session was down");
+                    };
+                    assert_eq!(pending.peer, peer, "{token:?} completed for another peer");
+                    assert!(pending.block.is_freed(), "{token:?} completed, its memory is in use");
+                    pending.block.check();
+                }
+                Event::Down { peer, session, error } => {
+                    self.tokens
+                        .retain(|_, pending| pending.peer != peer || pending.session > session);
+                    if !matches!(error, PeerError::Restarted | PeerError::Reset) {
+                        self.backlog.remove(&self.peers[peer.index()]);
+                    }
+                    self.blocked.remove(&self.peers[peer.index()]);
+                }
+                Event::Writable { peer } => {
+                    self.blocked.remove(&self.peers[peer.index()]);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(self.stack_mut().poll_event(), None, "I4: events after none");
+        any
+    }
+
+    fn take_messages(&mut self, now: Instant, model: &mut Model, all: &[Vec<u32>]) -> bool {
+        if self.options.app == App::Hold {
+            return false;
+        }
+        let mut any = false;
+        while let Some(message) = self.stack_mut().receive() {
+            any = true;
+            if let Err(error) = model.arrived(&message) {
+                panic!("node at {} at {now:?}: {error}", self.address);
+            }
+            let from = message.source as usize / 16;
+            self.log.push((now, from, message.data.len()));
+            if self.options.app == App::Echo {
+                self.echo(now, model, from, &message, all);
+            }
+        }
+        any
+    }
+
+    fn echo(&mut self, now: Instant, model: &mut Model, from: usize, message: &Arrived, all: &[Vec<u32>]) {
+        let job = Job {
+            source: message.destination as usize % 16,
+            destination: message.source as usize % 16,
+            ..Job::new(message.data.len())
+        };
+        self.backlog.entry(from).or_default().push_back(job);
+        self.work_off(now, model, all);
+    }
+
+    /// Polls out everything there is to transmit; checks contracts I2, I4 and I5. Gives whether there was anything.
+    fn transmit(&mut self, now: Instant, output: &mut Output) -> bool {
+        let mut burst = std::mem::take(&mut self.burst);
+        let mut bursts = 0;
+        loop {
+            let deadline = self.stack().poll_timeout();
+            if !self.stack_mut().poll_transmit(now, &mut burst) {
+                break;
+            }
+            assert!(
+                deadline.is_some_and(|deadline| deadline <= now),
+                "I2: something can be sent at {now:?}, poll_timeout says {deadline:?}"
+            );
+            bursts += 1;
+            assert!(bursts < MAX_BURSTS, "poll_transmit never ends");
+            self.emit(&burst, output);
+        }
+        let again = self.stack_mut().poll_transmit(now, &mut burst);
+        assert!(!again, "I4: something to transmit after nothing");
+        self.burst = burst;
+        bursts > 0
+    }
+
+    fn emit(&mut self, burst: &Burst, output: &mut Output) {
+        let mut octets = Vec::with_capacity(burst.len());
+        let mut blocks = Vec::new();
+        let memory = &self.memory;
+        let limits = self.options.limits;
+        let holds = limits.holds_references;
+        let stack = match &self.stack {
+            Some(stack) => stack.as_ref(),
+            None => return,
+        };
+        stack.gather(burst, &mut |slice| {
+            octets.extend_from_slice(slice);
+            if holds && let Some(block) = memory.block_of(slice) {
+                block.hold();
+                blocks.push(Arc::clone(block));
+            }
+        });
+        let (size, len) = (burst.segment_size(), burst.len());
+        assert_eq!(octets.len(), len, "a burst's length is wrong");
+        assert!(size >= 1 && len >= 1, "an empty burst");
+        assert_eq!(burst.segments(), len.div_ceil(size), "a burst's segments are wrong");
+        assert!(
+            burst.segments() <= limits.max_segments && len <= limits.max_batch.max(size),
+            "burst of {len} octets in {} segments: {limits:?}",
+            burst.segments()
+        );
+        let endpoint = stack.endpoint();
+        let config = endpoint.config();
+        let limit = limits.max_datagram.min(config.max_datagram.into());
+        let known = endpoint
+            .peer_by_address(burst.destination())
+            .and_then(|peer| endpoint.peer_stats(peer))
+            .map_or(0, |stats| stats.max_datagram as usize);
+        for segment in octets.chunks(size) {
+            let packet = match Packet::new_checked(segment) {
+                Ok(packet) => packet,
+                Err(error) => panic!("emitted what is no packet: {error}: {segment:02x?}"),
+            };
+            assert!(
+                segment.len() <= limit || !burst.dont_fragment(),
+                "I5: datagram of {} octets, the limit is {limit}",
+                segment.len()
+            );
+            assert!(
+                segment.len() <= known || known == 0 || packet.kind() == Kind::Probe || !burst.dont_fragment(),
+                "I5: datagram of {} octets, {known} is the most known to pass",
+                segment.len()
+            );
+            assert!(
+                packet.payload().len() <= usize::from(config.max_payload) || packet.kind() == Kind::Probe,
+                "payload of {} octets",
+                packet.payload().len()
+            );
+            output.departures.push(Departure {
+                destination: burst.destination(),
+                octets: segment.to_vec(),
+                dont_fragment: burst.dont_fragment(),
+            });
+        }
+        if burst.token() != 0 {
+            assert!(holds, "a token where no references are held");
+            let old = self.held.insert(burst.token(), blocks);
+            assert!(old.is_none(), "burst token {} was used twice", burst.token());
+            output.held.push(burst.token());
+        }
+    }
+
+    /// The backend gives back a burst.
+    pub(crate) fn release(&mut self, token: u64) {
+        if let Some(blocks) = self.held.remove(&token) {
+            blocks.iter().for_each(|block| block.let_go());
+            if let Some(stack) = &mut self.stack {
+                stack.handle_released(token);
+            }
+        }
+    }
+
+    /// Does everything that there is to do at `now`; checks contracts I2 to I5.
+    pub(crate) fn pump(&mut self, now: Instant, rng: &mut Prng, model: &mut Model, all: &[Vec<u32>]) -> Output {
+        let mut output = Output::default();
+        let mut fired = rng.chance(20);
+        if fired {
+            // A wake-up for no reason harms nothing.
+            self.stack_mut().handle_timeout(now);
+        }
+        for round in 0.. {
+            assert!(
+                round < MAX_ROUNDS,
+                "node at {} is busy for ever at {now:?}",
+                self.address
+            );
+            self.handle_inbox(now, rng);
+            let mut emitted = self.take_events(now, &mut output);
+            self.take_messages(now, model, all);
+            self.work_off(now, model, all);
+            emitted |= self.transmit(now, &mut output);
+            emitted |= self.take_events(now, &mut output);
+            let deadline = self.stack().poll_timeout();
+            let due = deadline.is_some_and(|deadline| deadline <= now);
+            assert!(
+                !(fired && due && !emitted),
+                "I3: node at {}: nothing emitted by handle_timeout({now:?}) and the next deadline is {deadline:?}",
+                self.address
+            );
+            fired = due;
+            if due {
+                self.stack_mut().handle_timeout(now);
+            } else if self.inbox.is_empty() && !emitted {
+                break;
+            }
+        }
+        output
+    }
+
+    /// Messages by reference that have not completed.
+    pub(crate) fn incomplete(&self) -> usize {
+        self.tokens.len()
+    }
+}

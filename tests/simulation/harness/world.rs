@@ -1,0 +1,555 @@
+//! Nodes, a network and a virtual clock.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use hikyaku::{
+    PeerError,
+    reliability::{Event, PeerId},
+    time::Instant,
+    wire::{Flags, Packet},
+};
+
+use super::{
+    link::Network,
+    model::{Job, Model},
+    node::{Node, NodeOptions, Output},
+    prng::{Prng, Transcript},
+};
+
+/// Steps of one run before it is taken for an endless loop.
+const MAX_STEPS: u64 = 20_000_000;
+/// Steps without time passing before that is taken for an endless loop.
+const MAX_STEPS_AT_ONCE: u64 = 100_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Arrive {
+        node: usize,
+        from: SocketAddr,
+        octets: Vec<u8>,
+    },
+    Release {
+        node: usize,
+        incarnation: u32,
+        token: u64,
+    },
+}
+
+/// Something that will happen. The number keeps the order of what happens at once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Future {
+    at: Instant,
+    number: u64,
+    what: What,
+}
+
+/// A datagram seen on the wire.
+#[derive(Clone, Debug)]
+pub(crate) struct Captured {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) octets: Vec<u8>,
+}
+
+/// Decides about a datagram from one node to another: false drops it.
+pub(crate) type Filter = Box<dyn FnMut(usize, usize, &Packet<&[u8]>) -> bool>;
+
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) rng: Prng,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) network: Network,
+    pub(crate) model: Model,
+    pub(crate) transcript: Transcript,
+    /// Keeps a copy of everything that is sent, if it is there.
+    pub(crate) tap: Option<Vec<Captured>>,
+    pub(crate) filter: Option<Filter>,
+    /// Messages of 8 octets and more are told from each other where some may get lost.
+    pub(crate) min_len: usize,
+    /// Chance per mille that a node falls into a stall when it has been pumped, and the longest stall in ns.
+    pub(crate) stalls: (u32, u64),
+    future: BinaryHeap<Reverse<Future>>,
+    number: u64,
+    wakes: BTreeSet<(Instant, usize)>,
+    by_address: BTreeMap<SocketAddr, usize>,
+    processors: Vec<Vec<u32>>,
+    steps: u64,
+    steps_at_once: u64,
+    trace: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            // Not zero, so that nobody takes zero for "never".
+            now: Instant::from_nanos(1_000_000_000),
+            rng: Prng::new(seed),
+            nodes: Vec::new(),
+            network: Network::default(),
+            model: Model::new(seed),
+            transcript: Transcript::new(),
+            tap: None,
+            filter: None,
+            min_len: 0,
+            stalls: (0, 0),
+            future: BinaryHeap::new(),
+            number: 0,
+            wakes: BTreeSet::new(),
+            by_address: BTreeMap::new(),
+            processors: Vec::new(),
+            steps: 0,
+            steps_at_once: 0,
+            trace: std::env::var_os("HIKYAKU_SIM_TRACE").is_some(),
+        }
+    }
+
+    /// Two connected nodes, 0 and 1.
+    pub(crate) fn pair(seed: u64, options: &NodeOptions) -> Self {
+        let mut world = Self::new(seed);
+        world.add(options.clone());
+        world.add(options.clone());
+        world.connect(0, 1);
+        world
+    }
+
+    pub(crate) fn add(&mut self, options: NodeOptions) -> usize {
+        let number = self.nodes.len();
+        let mut node = Node::new(number, options);
+        node.start(&mut self.rng);
+        self.by_address.insert(node.address, number);
+        self.processors.push(node.processors.clone());
+        self.nodes.push(node);
+        number
+    }
+
+    /// Makes each know the other.
+    pub(crate) fn connect(&mut self, a: usize, b: usize) {
+        self.introduce(a, b);
+        self.introduce(b, a);
+    }
+
+    /// Makes `a` know `b`.
+    pub(crate) fn introduce(&mut self, a: usize, b: usize) -> PeerId {
+        let (address, processor) = (self.nodes[b].address, self.nodes[b].processors[0]);
+        let node = &mut self.nodes[a];
+        let peer = match node.stack_mut().add_peer(address, processor) {
+            Ok(peer) => peer,
+            Err(error) => panic!("{error}"),
+        };
+        self.knows(a, peer, b);
+        peer
+    }
+
+    /// Notes that `peer` of `a` is the node `b`.
+    fn knows(&mut self, a: usize, peer: PeerId, b: usize) {
+        let node = &mut self.nodes[a];
+        if node.peers.len() <= peer.index() {
+            node.peers.resize(peer.index() + 1, usize::MAX);
+        }
+        node.peers[peer.index()] = b;
+        node.peer_of.insert(b, peer);
+    }
+
+    /// Queues a message; it is sent as soon as there is room, when the world goes on.
+    pub(crate) fn send(&mut self, from: usize, to: usize, mut job: Job) {
+        job.len = job.len.max(self.min_len);
+        self.nodes[from].backlog.entry(to).or_default().push_back(job);
+        self.touch(from);
+    }
+
+    /// Makes a node run at this instant (or when its stall ends).
+    pub(crate) fn touch(&mut self, node: usize) {
+        self.wake_at(node, self.now);
+    }
+
+    fn wake_at(&mut self, node: usize, at: Instant) {
+        let target = &mut self.nodes[node];
+        let at = at.max(target.stalled_until).max(self.now);
+        if target.wake.is_some_and(|wake| wake <= at) {
+            return;
+        }
+        if let Some(old) = target.wake.replace(at) {
+            self.wakes.remove(&(old, node));
+        }
+        self.wakes.insert((at, node));
+    }
+
+    /// The node does not run for this time.
+    pub(crate) fn stall(&mut self, node: usize, time: Duration) {
+        let until = self.now + time;
+        let target = &mut self.nodes[node];
+        target.stalled_until = target.stalled_until.max(until);
+        if let Some(old) = target.wake.take() {
+            self.wakes.remove(&(old, node));
+        }
+        self.wake_at(node, until);
+    }
+
+    /// The node's process dies.
+    pub(crate) fn crash(&mut self, node: usize) {
+        self.nodes[node].crash();
+        if let Some(old) = self.nodes[node].wake.take() {
+            self.wakes.remove(&(old, node));
+        }
+        for other in 0..self.nodes.len() {
+            if other == node {
+                continue;
+            }
+            let (mine, theirs) = (
+                self.nodes[node].processors.clone(),
+                self.nodes[other].processors.clone(),
+            );
+            self.model.excuse(&mine, &theirs, u32::MAX, u32::MAX);
+            self.model.excuse(&theirs, &mine, u32::MAX, u32::MAX);
+        }
+        self.transcript.number(0xdead);
+    }
+
+    /// A new incarnation of a crashed node starts, with the same peers.
+    pub(crate) fn restart(&mut self, node: usize) {
+        let peers = std::mem::take(&mut self.nodes[node].peers);
+        self.nodes[node].start(&mut self.rng);
+        for peer in peers {
+            self.introduce(node, peer);
+        }
+        self.touch(node);
+    }
+
+    /// Lets a datagram arrive at a node at this instant, from anywhere.
+    pub(crate) fn inject(&mut self, node: usize, from: SocketAddr, octets: Vec<u8>) {
+        self.schedule(self.now, What::Arrive { node, from, octets });
+    }
+
+    fn schedule(&mut self, at: Instant, what: What) {
+        self.number += 1;
+        self.future.push(Reverse(Future {
+            at,
+            number: self.number,
+            what,
+        }));
+    }
+
+    fn next_instant(&self) -> Option<Instant> {
+        let future = self.future.peek().map(|future| future.0.at);
+        let wake = self.wakes.first().map(|wake| wake.0);
+        future.into_iter().chain(wake).min()
+    }
+
+    /// Goes on to the next instant at which something happens, if that is not after `until`.
+    fn step(&mut self, until: Instant) -> bool {
+        let Some(next) = self.next_instant().filter(|next| *next <= until) else {
+            return false;
+        };
+        assert!(next >= self.now, "time goes on");
+        self.steps_at_once = if next > self.now { 0 } else { self.steps_at_once + 1 };
+        self.steps += 1;
+        assert!(self.steps_at_once < MAX_STEPS_AT_ONCE, "busy for ever at {next:?}");
+        assert!(self.steps < MAX_STEPS, "no end in sight at {next:?}");
+        self.now = next;
+        while self.future.peek().is_some_and(|future| future.0.at <= next) {
+            let Some(Reverse(future)) = self.future.pop() else {
+                break;
+            };
+            self.happen(future.what);
+        }
+        while let Some(&(at, node)) = self.wakes.first()
+            && at <= next
+        {
+            self.wakes.pop_first();
+            self.nodes[node].wake = None;
+            self.pump(node);
+        }
+        true
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Arrive { node, from, octets } => {
+                self.nodes[node].arrive(from, octets);
+                if self.nodes[node].stack.is_some() {
+                    self.touch(node);
+                }
+            }
+            What::Release {
+                node,
+                incarnation,
+                token,
+            } => {
+                if self.nodes[node].incarnation == incarnation && self.nodes[node].stack.is_some() {
+                    self.nodes[node].release(token);
+                    self.touch(node);
+                }
+            }
+        }
+    }
+
+    /// Runs one node at this instant.
+    pub(crate) fn pump(&mut self, number: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[number];
+        let output = node.pump(now, &mut self.rng, &mut self.model, &self.processors);
+        let deadline = node.stack().poll_timeout();
+        let slack = node.options.slack;
+        self.dispose(number, output);
+        if self.stalls.0 > 0 && self.rng.chance(self.stalls.0) {
+            let time = self.rng.below(self.stalls.1.max(1));
+            self.nodes[number].stalled_until = now.plus_nanos(time);
+        }
+        if let Some(deadline) = deadline {
+            let late = if slack > 0 { self.rng.below(slack) } else { 0 };
+            self.wake_at(number, deadline.plus_nanos(late));
+        }
+    }
+
+    fn dispose(&mut self, number: usize, output: Output) {
+        let now = self.now;
+        for event in output.events {
+            self.note_event(number, event);
+        }
+        for token in output.held {
+            let hold = self.nodes[number].options.hold;
+            let at = now.plus_nanos(self.rng.below(hold.max(1)));
+            let incarnation = self.nodes[number].incarnation;
+            self.schedule(
+                at,
+                What::Release {
+                    node: number,
+                    incarnation,
+                    token,
+                },
+            );
+        }
+        let from = self.nodes[number].address;
+        for departure in output.departures {
+            self.transcript.number(now.as_nanos());
+            self.transcript.octets(&departure.octets);
+            let Some(&to) = self.by_address.get(&departure.destination) else {
+                continue;
+            };
+            let octets = departure.octets;
+            let mut pass = true;
+            if let Ok(packet) = Packet::new_checked(&octets[..]) {
+                self.network.count((number, to), &packet, octets.len());
+                if let Some(filter) = &mut self.filter {
+                    pass = filter(number, to, &packet);
+                }
+                if self.trace {
+                    self.print(number, to, &packet, pass);
+                }
+            }
+            if let Some(tap) = &mut self.tap {
+                tap.push(Captured {
+                    from: number,
+                    to,
+                    octets: octets.clone(),
+                });
+            }
+            if !pass {
+                continue;
+            }
+            let mut arrivals = Vec::new();
+            let (network, rng) = (&mut self.network, &mut self.rng);
+            network.carry(
+                now,
+                rng,
+                (number, to),
+                &octets,
+                departure.dont_fragment,
+                &mut |at, octets| {
+                    arrivals.push((at, octets));
+                },
+            );
+            for (at, octets) in arrivals {
+                self.schedule(at, What::Arrive { node: to, from, octets });
+            }
+        }
+    }
+
+    fn print(&self, from: usize, to: usize, packet: &Packet<&[u8]>, pass: bool) {
+        let base = packet.base();
+        eprintln!(
+            "{:?} {from}→{to} {:?} ch {} session {:08x} seq {} ack {} message {} payload {} flags {:?}{}{}",
+            self.now,
+            base.kind,
+            base.channel,
+            base.session,
+            base.sequence,
+            base.acknowledgement,
+            base.message,
+            packet.payload().len(),
+            packet.flags(),
+            if packet.flags().contains(Flags::SACK) {
+                format!(" sack {:x?}", packet.sack().collect::<Vec<_>>())
+            } else {
+                String::new()
+            },
+            if pass { "" } else { " FILTERED" },
+        );
+    }
+
+    fn note_event(&mut self, number: usize, event: Event) {
+        if self.trace {
+            eprintln!("{:?} node {number}: {event:?}", self.now);
+        }
+        let (peer, session, error) = match event {
+            Event::Up { peer, .. } => {
+                if self.nodes[number]
+                    .peers
+                    .get(peer.index())
+                    .is_none_or(|known| *known == usize::MAX)
+                {
+                    self.meet(number, peer);
+                }
+                return;
+            }
+            Event::Down { peer, session, error } => (peer, session, error),
+            _ => return,
+        };
+        if error == PeerError::Reset {
+            // It has restarted, or will: try again.
+            self.nodes[number].stack_mut().reconnect(peer);
+            self.touch(number);
+        }
+        self.transcript.number(0xd0 + u64::from(session));
+        let other = self.nodes[number].peers[peer.index()];
+        let (mine, theirs) = (&self.nodes[number], &self.nodes[other]);
+        self.model
+            .excuse(&mine.processors, &theirs.processors, mine.incarnation, session);
+        // What the other side had sent before it noticed is lost too, but not what a new incarnation of it sends.
+        let incarnation = match error {
+            PeerError::Restarted => theirs.incarnation - 1,
+            PeerError::Closed => return,
+            _ => theirs.incarnation,
+        };
+        let theirs_session = match (&theirs.stack, theirs.peer_of.get(&number)) {
+            (Some(stack), Some(&peer)) => stack.endpoint().session(peer),
+            _ => u32::MAX,
+        };
+        self.model
+            .excuse(&theirs.processors, &mine.processors, incarnation, theirs_session);
+    }
+
+    /// A stranger has opened a session.
+    fn meet(&mut self, number: usize, peer: PeerId) {
+        let address = self.nodes[number].endpoint().address(peer);
+        if let Some(&other) = address.and_then(|address| self.by_address.get(&address)) {
+            self.knows(number, peer, other);
+        }
+    }
+
+    pub(crate) fn run_until(&mut self, until: Instant) {
+        while self.step(until) {}
+        self.now = until;
+    }
+
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now + time);
+    }
+
+    /// Runs until nothing happens any more, which must be before `limit` has passed. An idle world has no timers.
+    pub(crate) fn run_idle(&mut self, limit: Duration) {
+        let until = self.now + limit;
+        while self.step(until) {}
+        if let Some(next) = self.next_instant() {
+            panic!(
+                "not idle after {limit:?}: something will happen at {next:?}\n{}",
+                self.describe()
+            );
+        }
+    }
+
+    /// Everything must be as if nothing had ever been sent.
+    pub(crate) fn check_finished(&mut self) {
+        assert_eq!(self.model.missing(), 0, "messages are missing\n{}", self.describe());
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            if node.stack.is_none() {
+                continue;
+            }
+            let endpoint = node.endpoint();
+            assert!(endpoint.all_idle(), "node {number} is not idle");
+            for peer in node.peer_of.values() {
+                let Some(stats) = endpoint.peer_stats(*peer) else {
+                    panic!("node {number}: no {peer}");
+                };
+                assert!(endpoint.is_idle(*peer), "node {number}: {peer} is not idle");
+                let left = (stats.unexpected, stats.in_flight, stats.packets_in_flight, stats.queued);
+                assert_eq!(
+                    left,
+                    (0, 0, 0, 0),
+                    "node {number}, {peer}: unexpected, in flight, packets in flight, queued"
+                );
+            }
+            assert_eq!(
+                node.stack().poll_timeout(),
+                None,
+                "node {number} is idle but has a timer"
+            );
+            assert_eq!(
+                node.incomplete(),
+                0,
+                "node {number}: messages by reference never completed"
+            );
+            assert_eq!(node.memory.outstanding(), 0, "node {number}: memory leaks");
+            assert!(node.backlog.is_empty(), "node {number}: messages were never sent");
+        }
+    }
+
+    /// Runs until idle and checks that all is well.
+    pub(crate) fn finish(&mut self, limit: Duration) {
+        self.run_idle(limit);
+        self.check_finished();
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!("at {:?}, missing: {:?}\n", self.now, self.model.missing_by_pair());
+        for (number, node) in self.nodes.iter().enumerate().take(8) {
+            text += &format!(
+                "node {number}: backlog {:?}, inbox {}",
+                node.backlog.len(),
+                node.inbox.len()
+            );
+            let Some(stack) = &node.stack else {
+                text += ", crashed\n";
+                continue;
+            };
+            text += &format!(
+                ", deadline {:?}\n  {:?}\n",
+                stack.poll_timeout(),
+                stack.endpoint().stats()
+            );
+            for (peer_node, peer) in node.peer_of.iter().take(8) {
+                text += &format!("  to node {peer_node}: {:?}\n", stack.endpoint().peer_stats(*peer));
+            }
+        }
+        text
+    }
+
+    /// Times at which `node` lost a peer, with the reason.
+    pub(crate) fn downs(&self, node: usize) -> Vec<(Instant, usize, PeerError)> {
+        let node = &self.nodes[node];
+        let down = |&(at, event): &(Instant, Event)| match event {
+            Event::Down { peer, error, .. } => Some((at, node.peers[peer.index()], error)),
+            _ => None,
+        };
+        node.events.iter().filter_map(down).collect()
+    }
+
+    /// The counters of a node's peer.
+    pub(crate) fn peer_stats(&self, node: usize, peer: usize) -> hikyaku::PeerStats {
+        let id = self.nodes[node].peer_of[&peer];
+        self.nodes[node].endpoint().peer_stats(id).unwrap_or_default()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.describe());
+        }
+    }
+}

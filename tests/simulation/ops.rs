@@ -1,0 +1,13 @@
+//! A pair of endpoints driven by arbitrary operations; the body of a fuzz target as well as a test.
+
+use crate::harness::{Prng, ops, scenario};
+
+/// The fuzz target's body under random octets.
+#[test]
+fn random_operations() {
+    scenario("ops::random_operations", 300, |seed| {
+        let mut rng = Prng::new(seed);
+        let octets: Vec<u8> = (0..rng.skewed(1_000)).map(|_| rng.next() as u8).collect();
+        ops::run(&octets);
+    });
+}

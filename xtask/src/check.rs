@@ -1,0 +1,34 @@
+//! What must hold for every commit and needs no tests: format, lints, docs, `no_std`, licences.
+
+use crate::{
+    no_std,
+    shell::{self, Cmd},
+    steps::Steps,
+};
+
+/// Feature sets of the library that must be free of warnings by themselves; the default is linted with everything
+/// else. With two backends this is every set that differs.
+const FEATURES: [&str; 5] = ["", "std", "loopback", "udp", "loopback,udp"];
+
+pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
+    steps.run("format", &Cmd::parse("cargo fmt --all --check"))?;
+    steps.run(
+        "clippy",
+        &Cmd::parse("cargo clippy --workspace --all-targets -- -D warnings"),
+    )?;
+    for features in FEATURES {
+        let name = format!("clippy [{features}]");
+        let lint = "cargo clippy -p hikyaku --lib --no-default-features --features";
+        steps.run(&name, &Cmd::parse(lint).args([features]).args(["--", "-D", "warnings"]))?;
+    }
+    steps.run(
+        "doc",
+        &Cmd::parse("cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-Dwarnings"),
+    )?;
+    no_std::run(steps)?;
+    steps.run_unless(
+        shell::missing(&["cargo-deny"]),
+        "licences",
+        &Cmd::parse("cargo deny --log-level error check licenses bans sources"),
+    )
+}

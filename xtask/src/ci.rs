@@ -1,0 +1,76 @@
+//! Everything that `cargo test` leaves out: because it is long, or because it needs root or a tool.
+
+use crate::{
+    callgrind, check, fuzz,
+    shell::{self, Cmd},
+    steps::Steps,
+};
+
+/// A test binary whose `#[ignore]`d tests run here.
+struct Ignored {
+    /// `tests/<file>.rs`
+    file: &'static str,
+    needs_root: bool,
+    tools: &'static [&'static str],
+    /// They make network interfaces, or measure: one after the other.
+    alone: bool,
+    limit_s: u32,
+}
+
+const IGNORED: [Ignored; 3] = [
+    Ignored {
+        file: "simulation",
+        needs_root: false,
+        tools: &[],
+        alone: false,
+        limit_s: 480,
+    },
+    Ignored {
+        file: "dissector",
+        needs_root: false,
+        tools: &["tshark"],
+        alone: false,
+        limit_s: 180,
+    },
+    Ignored {
+        file: "netns",
+        needs_root: true,
+        tools: &["ip", "nft"],
+        alone: true,
+        limit_s: 300,
+    },
+];
+
+pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
+    check::run(steps)?;
+    for tests in &IGNORED {
+        ignored(steps, tests)?;
+    }
+    fuzz::run(steps, &[])?;
+    callgrind::run(steps, false)
+}
+
+pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
+    IGNORED
+        .iter()
+        .filter(|tests| tests.file == "netns")
+        .try_for_each(|tests| ignored(steps, tests))
+}
+
+fn ignored(steps: &mut Steps, tests: &Ignored) -> Result<(), String> {
+    let file = tests.file;
+    let obstacle = if !shell::root().join(format!("tests/{file}.rs")).is_file() {
+        Some(format!("there is no tests/{file}.rs"))
+    } else if tests.needs_root && !shell::is_root() {
+        Some("needs root".to_owned())
+    } else {
+        shell::missing(tests.tools)
+    };
+    let mut command = Cmd::parse("cargo test -p hikyaku --test")
+        .args([file, "--", "--ignored"])
+        .limit_s(tests.limit_s);
+    if tests.alone {
+        command = command.args(["--test-threads=1"]);
+    }
+    steps.run_unless(obstacle, &format!("{file} (ignored tests)"), &command)
+}

@@ -1,0 +1,77 @@
+//! Installs what `cargo xtask ci` needs.
+
+use crate::{
+    shell::{self, Cmd},
+    steps::Steps,
+};
+
+/// (tool, Debian package, what for)
+const PACKAGES: [(&str, &str, &str); 7] = [
+    ("ip", "iproute2", "tests between network namespaces"),
+    ("nft", "nftables", "loss in those tests"),
+    ("ethtool", "ethtool", "offloads in those tests"),
+    ("tshark", "tshark", "the test of the packet dissector"),
+    ("valgrind", "valgrind", "instruction counts"),
+    ("c++", "g++", "fuzzing (libFuzzer is C++)"),
+    ("clang", "clang", "bindings of C libraries"),
+];
+
+const CARGO_TOOLS: [(&str, &str); 2] = [("cargo-deny", "licences of dependencies"), ("cargo-fuzz", "fuzzing")];
+
+pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
+    packages(steps)?;
+    for (tool, purpose) in CARGO_TOOLS {
+        let obstacle = shell::which(tool).is_some().then(|| "already there".to_owned());
+        steps.run_unless(
+            obstacle,
+            &format!("{tool} ({purpose})"),
+            &Cmd::parse("cargo install --locked").args([tool]),
+        )?;
+    }
+    let name = "nightly toolchain (fuzzing)";
+    if shell::has_nightly() {
+        steps.skip(name, "already there");
+    } else if shell::which("rustup").is_none() {
+        steps.skip(name, "rustup not installed");
+    } else {
+        // Fuzzing is the one use of it, so a network that does not let it through is no failure.
+        let install = Cmd::parse("rustup toolchain install nightly --profile minimal").limit_s(600);
+        if let Err(error) = install.run() {
+            steps.skip(name, error.lines().next().unwrap_or_default());
+        }
+    }
+    Ok(())
+}
+
+fn packages(steps: &mut Steps) -> Result<(), String> {
+    let wanted: Vec<_> = PACKAGES
+        .iter()
+        .filter(|(tool, ..)| shell::which(tool).is_none())
+        .collect();
+    let names: Vec<&str> = wanted.iter().map(|(_, package, _)| *package).collect();
+    for (tool, package, purpose) in &wanted {
+        println!("{tool} is missing: package {package}, for {purpose}");
+    }
+    let step = "packages";
+    if wanted.is_empty() {
+        steps.skip(step, "already there");
+    } else if shell::which("apt-get").is_none() {
+        steps.skip(
+            step,
+            &format!("no apt-get here; install what belongs to: {}", names.join(" ")),
+        );
+    } else if !shell::is_root() {
+        steps.skip(
+            step,
+            &format!(
+                "needs root: sudo apt-get install -y --no-install-recommends {}",
+                names.join(" ")
+            ),
+        );
+    } else {
+        let apt = |line: &str| Cmd::parse(line).env("DEBIAN_FRONTEND", "noninteractive");
+        steps.run("package list", &apt("apt-get update -q"))?;
+        steps.run(step, &apt("apt-get install -y -q --no-install-recommends").args(names))?;
+    }
+    Ok(())
+}
