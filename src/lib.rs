@@ -7,10 +7,15 @@ pub mod backends;
 mod config;
 mod error;
 mod id;
+pub mod messaging;
 pub mod prng;
+#[cfg(feature = "std")]
+pub mod progress;
 pub mod reliability;
 mod stats;
 pub mod time;
+#[cfg(feature = "std")]
+pub mod transport;
 pub mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};

@@ -202,6 +202,12 @@ impl Endpoint {
         self.peers.get(peer.index()).map_or(0, |p| p.session)
     }
 
+    /// Why this peer is down; `None` if it is not.
+    #[must_use]
+    pub fn down(&self, peer: PeerId) -> Option<PeerError> {
+        self.down.get(&peer.0).copied()
+    }
+
     /// Nothing is queued for or unacknowledged by this peer.
     #[must_use]
     pub fn is_idle(&self, peer: PeerId) -> bool {
@@ -221,6 +227,7 @@ impl Endpoint {
 
     /// A full batch waits for this peer on this channel, or nothing is in flight to it: worth transmitting at once.
     #[must_use]
+    #[inline]
     pub fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
         let Some(flow) = self.find_flow(peer.0, channel) else {
             return false;

@@ -1,0 +1,215 @@
+//! Memory of messages: blocks for small ones, a pool of buffers for large ones.
+
+use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
+
+/// Octets of a block.
+const BLOCK: usize = 64 << 10;
+/// Empty blocks kept for later.
+const SPARE_BLOCKS: usize = 16;
+/// What is longer than this gets a buffer of its own.
+pub(super) const SMALL: usize = 4 << 10;
+
+/// Buffers kept for later.
+const SPARE_BUFFERS: usize = 64;
+/// Octets kept for later in buffers.
+const SPARE_OCTETS: usize = 64 << 20;
+/// Sizes of buffers are multiples of this.
+const GRAIN: usize = 4 << 10;
+
+struct Block {
+    octets: Box<[u8]>,
+    fill: usize,
+    /// Entries in it that have not been popped.
+    entries: usize,
+}
+
+/// A queue of octet strings: pushed at the back, read and popped at the front; nothing is allocated per entry.
+///
+/// The block in use is rewound when it runs empty, so that a queue that is short stays in the same cache lines.
+#[derive(Default)]
+pub(super) struct Arena {
+    blocks: VecDeque<Block>,
+    spare: Vec<Block>,
+}
+
+impl Arena {
+    /// Appends `data` (at most [`SMALL`] octets) and gives its offset in its block.
+    #[inline]
+    pub(super) fn push(&mut self, data: &[u8]) -> usize {
+        debug_assert!(data.len() <= SMALL);
+        match self.blocks.back_mut() {
+            Some(block) if data.len() <= BLOCK - block.fill => block.push(data),
+            _ => self.push_to_new_block(data),
+        }
+    }
+
+    #[cold]
+    fn push_to_new_block(&mut self, data: &[u8]) -> usize {
+        let mut block = self.spare.pop().unwrap_or_else(|| Block {
+            octets: vec![0; BLOCK].into_boxed_slice(),
+            fill: 0,
+            entries: 0,
+        });
+        let at = block.push(data);
+        self.blocks.push_back(block);
+        at
+    }
+
+    /// The first entry, which has `len` octets at offset `at`.
+    #[inline]
+    pub(super) fn front(&self, at: usize, len: usize) -> &[u8] {
+        match self.blocks.front() {
+            Some(block) => &block.octets[at..at + len],
+            None => &[],
+        }
+    }
+
+    /// Removes the first entry.
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        let last = self.blocks.len() == 1;
+        let Some(block) = self.blocks.front_mut() else {
+            return;
+        };
+        block.entries -= 1;
+        if block.entries == 0 {
+            block.fill = 0;
+            if !last {
+                self.drop_front();
+            }
+        }
+    }
+
+    #[cold]
+    fn drop_front(&mut self) {
+        if let Some(block) = self.blocks.pop_front()
+            && self.spare.len() < SPARE_BLOCKS
+        {
+            self.spare.push(block);
+        }
+    }
+}
+
+impl Block {
+    #[inline]
+    fn push(&mut self, data: &[u8]) -> usize {
+        let at = self.fill;
+        self.octets[at..at + data.len()].copy_from_slice(data);
+        self.fill += data.len();
+        self.entries += 1;
+        at
+    }
+}
+
+/// Buffers to use again. They keep their length and their octets, so that nothing is zeroed that is going to be
+/// overwritten, and their pages, so that nothing faults.
+#[derive(Default)]
+pub(super) struct Pool {
+    buffers: Vec<Vec<u8>>,
+    octets: usize,
+}
+
+impl Pool {
+    /// Octets of a new buffer for `len` octets.
+    pub(super) fn size(len: usize) -> usize {
+        len.next_multiple_of(GRAIN)
+    }
+
+    /// A buffer of at least `len` octets and at most `max` (no less than [`size`](Self::size)), whose content is
+    /// anything.
+    pub(super) fn take(&mut self, len: usize, max: usize) -> Vec<u8> {
+        let max = max.min(4 * Self::size(len));
+        let fits = |buffer: &Vec<u8>| (len..=max).contains(&buffer.len());
+        let best = self
+            .buffers
+            .iter()
+            .enumerate()
+            .filter(|(_, buffer)| fits(buffer))
+            .min_by_key(|(_, buffer)| buffer.len())
+            .map(|(index, _)| index);
+        let Some(index) = best else {
+            // Zeroed by the allocator, which for large ones means: by the kernel, page by page as they are touched.
+            return vec![0; Self::size(len)];
+        };
+        let buffer = self.buffers.swap_remove(index);
+        self.octets -= buffer.len();
+        buffer
+    }
+
+    /// A buffer that begins with `data`.
+    pub(super) fn copy(&mut self, data: &[u8]) -> Vec<u8> {
+        if data.len() <= SMALL {
+            return data.to_vec();
+        }
+        let mut buffer = self.take(data.len(), usize::MAX);
+        buffer[..data.len()].copy_from_slice(data);
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn give(&mut self, buffer: Vec<u8>) {
+        if buffer.len() < GRAIN || buffer.len() > SPARE_OCTETS {
+            return;
+        }
+        while self.buffers.len() >= SPARE_BUFFERS || self.octets + buffer.len() > SPARE_OCTETS {
+            // The oldest has been of no use for longest.
+            self.octets -= self.buffers.remove(0).len();
+        }
+        self.octets += buffer.len();
+        self.buffers.push(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arena_is_a_queue() {
+        let mut arena = Arena::default();
+        let mut queue = VecDeque::new();
+        let mut next = 0_u32;
+        for round in 0..50_usize {
+            for i in 0..(round * 37) % 101 {
+                let len = (round * 131 + i * 977) % (SMALL + 1);
+                let data = vec![next as u8; len];
+                queue.push_back((arena.push(&data), data));
+                next += 1;
+            }
+            for _ in 0..(round * 53) % 97 {
+                let Some((at, data)) = queue.pop_front() else {
+                    break;
+                };
+                assert_eq!(arena.front(at, data.len()), data);
+                arena.pop();
+            }
+        }
+        for (at, data) in queue {
+            assert_eq!(arena.front(at, data.len()), data);
+            arena.pop();
+        }
+        assert_eq!(arena.blocks.len(), 1, "the block in use stays");
+        assert_eq!(arena.push(b"x"), 0, "and is rewound");
+    }
+
+    #[test]
+    fn pool_gives_the_same_buffer_again() {
+        let mut pool = Pool::default();
+        let buffer = pool.take(100_000, usize::MAX);
+        let memory = buffer.as_ptr();
+        pool.give(buffer);
+        let again = pool.take(99_000, 1 << 20);
+        assert_eq!(again.as_ptr(), memory);
+        assert!(again.len() >= 99_000);
+    }
+
+    #[test]
+    fn pool_is_bounded() {
+        let mut pool = Pool::default();
+        for _ in 0..20 {
+            pool.give(vec![0; 10 << 20]);
+        }
+        assert!(pool.octets <= SPARE_OCTETS);
+        assert_eq!(pool.octets, pool.buffers.iter().map(Vec::len).sum::<usize>());
+    }
+}

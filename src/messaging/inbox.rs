@@ -1,0 +1,626 @@
+//! Where packets arrive: admits messages in the order of their numbers.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use super::{
+    arena::Pool,
+    assembly::Assembly,
+    message::Message,
+    pair::{Busy, IDLE, Inbound, NOBODY, Pair, Slab, reach},
+    ready::{Head, Ready},
+};
+use crate::{
+    config::Config,
+    reliability::{Origin, PeerId, Sink, Verdict},
+    wire::{ANY_PROCESSOR, Base, Flags, Packet, Seq},
+};
+
+/// A message number further ahead than this is impossible: as many messages do not fit into any credit
+/// ([`Config::unexpected_bytes`]), since a record takes 4 octets at least. It also separates old numbers from new.
+const MAX_AHEAD: u32 = 1 << 29;
+/// A peer may use so many pairs of processors in one session.
+const MAX_PAIRS: usize = 4_096;
+
+/// What can not be admitted yet.
+enum Wait {
+    /// A packet that came before its turn: a message, or a bundle of so many.
+    Packet {
+        head: Head,
+        records: Option<usize>,
+        buffer: Vec<u8>,
+        len: usize,
+    },
+    /// A message in fragments.
+    Parts(Assembly),
+}
+
+/// Credit to give back: of this peer, in this session, so much.
+pub(super) type Release = (PeerId, u32, u32);
+
+/// A message that may become the oldest of its pair without anything arriving for it.
+#[derive(Clone, Copy)]
+struct Candidate {
+    after: u64,
+    peer: PeerId,
+    session: u32,
+    pair: Pair,
+    number: Seq,
+}
+
+pub(super) struct Inbox {
+    /// Our first processor.
+    processor: u32,
+    /// The others, sorted.
+    others: Vec<u32>,
+    max_message: u64,
+    /// Most octets of buffers per peer that credit does not cover.
+    max_landing: u64,
+    /// A message that holds more credit than this, and is the oldest, gets it back as it lands.
+    half: u64,
+    unexpected: u64,
+    peers: Vec<Inbound>,
+    busy: Slab<Busy>,
+    /// Emptied ones, whose memory is used again.
+    idle: Vec<Busy>,
+    waits: Slab<Wait>,
+    ready: Ready,
+    pool: Pool,
+    candidates: VecDeque<Candidate>,
+    releases: Vec<Release>,
+}
+
+impl Inbox {
+    /// For `processors`, of which there is at least one.
+    pub(super) fn new(config: &Config, processors: &[u32]) -> Self {
+        let (&processor, others) = processors.split_first().unwrap_or((&0, &[]));
+        let mut others = others.to_vec();
+        others.sort_unstable();
+        let unexpected = u64::from(config.unexpected_bytes);
+        Self {
+            processor,
+            others,
+            max_message: config.max_message.into(),
+            max_landing: Pool::size(config.max_message as usize) as u64,
+            half: unexpected / 2,
+            unexpected,
+            peers: Vec::new(),
+            busy: Slab::default(),
+            idle: Vec::new(),
+            waits: Slab::default(),
+            ready: Ready::default(),
+            pool: Pool::default(),
+            candidates: VecDeque::new(),
+            releases: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn processor(&self) -> u32 {
+        self.processor
+    }
+
+    /// Messages that can be taken.
+    #[inline]
+    pub(super) fn messages(&self) -> usize {
+        self.ready.messages()
+    }
+
+    /// The next message; what was taken before must have been [retired](Self::retire).
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Message<'_>> {
+        self.ready.take()
+    }
+
+    /// There is something to [retire](Self::retire).
+    #[inline]
+    pub(super) fn is_lent(&self) -> bool {
+        self.ready.is_lent()
+    }
+
+    /// Frees the memory of what was taken.
+    #[inline]
+    pub(super) fn retire(&mut self) {
+        let Some(retired) = self.ready.retire(&mut self.pool) else {
+            return;
+        };
+        self.release(retired.peer, retired.session, retired.cost);
+        if let Some(inbound) = self.peers.get(retired.peer.index())
+            && inbound.busy != IDLE
+        {
+            self.retire_of_busy(retired.peer, retired.session, retired.cost, retired.promoted);
+        }
+        if !self.candidates.is_empty() {
+            self.promote_candidates();
+        }
+    }
+
+    fn retire_of_busy(&mut self, peer: PeerId, session: u32, cost: u32, promoted: u32) {
+        let inbound = self.peers[peer.index()];
+        let Some(busy) = self.busy.get_mut(inbound.busy) else {
+            return;
+        };
+        if session == inbound.session {
+            busy.landing = busy.landing.saturating_sub(promoted.into());
+            self.feed_starved(peer);
+        } else {
+            busy.stale = busy.stale.saturating_sub(cost.into());
+        }
+        self.rest(peer);
+    }
+
+    /// What is to be given to `Endpoint::release` now.
+    #[inline]
+    pub(super) fn releases(&mut self) -> impl Iterator<Item = Release> + '_ {
+        self.releases.drain(..)
+    }
+
+    #[inline]
+    pub(super) fn has_releases(&self) -> bool {
+        !self.releases.is_empty()
+    }
+
+    #[inline]
+    fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+        if cost == 0 {
+            return;
+        }
+        if let Some((last, of, sum)) = self.releases.last_mut()
+            && *last == peer
+            && *of == session
+            && let Some(both) = sum.checked_add(cost)
+        {
+            *sum = both;
+            return;
+        }
+        self.releases.push((peer, session, cost));
+    }
+
+    /// The session has ended: what is not admitted never will be.
+    pub(super) fn end(&mut self, peer: PeerId, session: u32) {
+        if let Some(inbound) = self.peers.get(peer.index())
+            && inbound.session == session
+        {
+            self.drop_waiting(peer);
+            self.rest(peer);
+        }
+    }
+
+    fn drop_waiting(&mut self, peer: PeerId) {
+        let Inbound { session, busy, .. } = self.peers[peer.index()];
+        while let Some(index) = self.busy.get_mut(busy).and_then(|busy| busy.waiting.pop()) {
+            match self.waits.remove(index) {
+                Some(Wait::Packet { head, buffer, .. }) => {
+                    self.pool.give(buffer);
+                    self.release(peer, session, head.cost);
+                }
+                Some(Wait::Parts(assembly)) => {
+                    self.release(peer, session, assembly.cost);
+                    assembly.discard(&mut self.pool);
+                }
+                None => {}
+            }
+        }
+        if let Some(busy) = self.busy.get_mut(busy) {
+            busy.pairs.clear();
+            busy.landing = 0;
+            busy.starved.clear();
+        }
+    }
+
+    fn begin(&mut self, peer: PeerId, session: u32) {
+        self.drop_waiting(peer);
+        let stale = self.ready.cost_of(peer);
+        let inbound = &mut self.peers[peer.index()];
+        *inbound = Inbound {
+            session,
+            busy: inbound.busy,
+            ..Inbound::NEW
+        };
+        if stale > 0 {
+            self.busy_of(peer).stale = stale;
+        }
+        self.rest(peer);
+    }
+
+    /// What the peer has waiting; makes it busy.
+    fn busy_of(&mut self, peer: PeerId) -> &mut Busy {
+        let inbound = &mut self.peers[peer.index()];
+        if self.busy.get(inbound.busy).is_none() {
+            inbound.busy = self.busy.insert(self.idle.pop().unwrap_or_default());
+        }
+        // It was made just now if it was not there.
+        self.busy.get_mut(inbound.busy).unwrap_or_else(|| unreachable!())
+    }
+
+    /// Lets go of what a peer needs only while something waits.
+    #[inline]
+    fn rest(&mut self, peer: PeerId) {
+        let inbound = &mut self.peers[peer.index()];
+        if self.busy.get(inbound.busy).is_some_and(Busy::is_idle)
+            && let Some(busy) = self.busy.remove(inbound.busy)
+        {
+            inbound.busy = IDLE;
+            if self.idle.len() < 64 {
+                self.idle.push(busy);
+            }
+        }
+    }
+
+    fn is_local(&self, processor: u32) -> bool {
+        processor == self.processor || processor == ANY_PROCESSOR || self.others.binary_search(&processor).is_ok()
+    }
+
+    /// Number of the next message of a pair to admit; `None`: too many pairs.
+    fn next_of(&mut self, peer: PeerId, pair: Pair) -> Option<&mut Seq> {
+        let processor = self.processor;
+        let inbound = &mut self.peers[peer.index()];
+        if inbound.source == NOBODY && pair.1 == processor {
+            inbound.source = pair.0;
+        }
+        if pair == (inbound.source, processor) {
+            return Some(&mut self.peers[peer.index()].next);
+        }
+        let pairs: &mut BTreeMap<Pair, Seq> = &mut self.busy_of(peer).pairs;
+        if pairs.len() >= MAX_PAIRS && !pairs.contains_key(&pair) {
+            return None;
+        }
+        Some(pairs.entry(pair).or_default())
+    }
+
+    /// Counts the messages of a packet that is no fragment: `None` for a plain one. Fails on one that is too large.
+    #[inline]
+    fn count(&self, packet: &Packet<&[u8]>, flags: Flags) -> Result<Option<usize>, Verdict> {
+        if !flags.contains(Flags::BUNDLE) {
+            let len = packet.into_payload().len() as u64;
+            return if len <= self.max_message {
+                Ok(None)
+            } else {
+                Err(Verdict::Impossible)
+            };
+        }
+        let mut records = 0;
+        for record in packet.records() {
+            if record.data.len() as u64 > self.max_message {
+                return Err(Verdict::Impossible);
+            }
+            records += 1;
+        }
+        Ok(Some(records))
+    }
+
+    #[inline(never)]
+    fn deliver_slowly(&mut self, origin: Origin, base: &Base, packet: &Packet<&[u8]>) -> Verdict {
+        let peer = origin.peer;
+        if !self.is_local(base.destination) {
+            return Verdict::Misaddressed;
+        }
+        let flags = packet.flags();
+        // No landing was ever granted.
+        if base.source == NOBODY || flags.contains(Flags::PLACEMENT) {
+            return Verdict::Impossible;
+        }
+        reach(&mut self.peers, peer.index(), Inbound::NEW);
+        if self.peers[peer.index()].session != origin.session {
+            self.begin(peer, origin.session);
+        }
+        let busy = self.busy.get(self.peers[peer.index()].busy);
+        if busy.is_some_and(|busy| busy.stale > self.unexpected) {
+            // A peer that restarts again and again must not fill the memory; it will send this again.
+            return Verdict::Misaddressed;
+        }
+        let pair = (base.source, base.destination);
+        let Some(&mut next) = self.next_of(peer, pair) else {
+            return Verdict::Impossible;
+        };
+        let verdict = if base.message.distance(next) > MAX_AHEAD {
+            Verdict::Impossible
+        } else if let Some(fragment) = packet.fragment()
+            && fragment.total as usize != packet.payload().len()
+        {
+            self.deliver_fragment(origin, base, packet, next)
+        } else {
+            self.deliver_packet(origin, base, packet, next)
+        };
+        self.rest(peer);
+        verdict
+    }
+
+    fn deliver_packet(&mut self, origin: Origin, base: &Base, packet: &Packet<&[u8]>, next: Seq) -> Verdict {
+        let records = match self.count(packet, packet.flags()) {
+            Ok(records) => records,
+            Err(verdict) => return verdict,
+        };
+        let (peer, pair) = (origin.peer, (base.source, base.destination));
+        let busy = self.busy.get(self.peers[peer.index()].busy);
+        if busy.is_some_and(|busy| busy.waiting.get(pair, base.message).is_some()) {
+            return Verdict::Impossible;
+        }
+        let head = head(origin, base, packet);
+        let data = packet.into_payload();
+        if base.message == next {
+            self.ready.push(&head, records, data, &mut self.pool);
+            self.advance(peer, pair, next.plus(records.unwrap_or(1) as u32));
+        } else {
+            let wait = Wait::Packet {
+                head,
+                records,
+                buffer: self.pool.copy(data),
+                len: data.len(),
+            };
+            let index = self.waits.insert(wait);
+            self.busy_of(peer).waiting.insert(pair, base.message, index);
+        }
+        Verdict::Taken
+    }
+
+    fn deliver_fragment(&mut self, origin: Origin, base: &Base, packet: &Packet<&[u8]>, next: Seq) -> Verdict {
+        let Some(fragment) = packet.fragment() else {
+            return Verdict::Impossible;
+        };
+        let payload = packet.into_payload();
+        if u64::from(fragment.total) > self.max_message
+            || payload.is_empty()
+            || u64::from(fragment.offset) + payload.len() as u64 > fragment.total.into()
+        {
+            return Verdict::Impossible;
+        }
+        let (peer, pair) = (origin.peer, (base.source, base.destination));
+        let index = match self.busy_of(peer).waiting.get(pair, base.message) {
+            Some(index) => index,
+            None => {
+                let index = self.waits.insert(Wait::Parts(Assembly::new(fragment.total)));
+                self.busy_of(peer).waiting.insert(pair, base.message, index);
+                index
+            }
+        };
+        self.make_landing(peer, index);
+        let Some(Wait::Parts(assembly)) = self.waits.get_mut(index) else {
+            // A whole message with this number has come already.
+            return Verdict::Impossible;
+        };
+        if assembly.total != fragment.total || assembly.land(fragment.offset, payload).is_err() {
+            return Verdict::Impossible;
+        }
+        assembly.tag = assembly.tag.or(packet.match_bits());
+        assembly.immediate = assembly.immediate.or(packet.immediate());
+        let give_back = if assembly.promoted {
+            origin.cost
+        } else if let Some(sum) = assembly.cost.checked_add(origin.cost) {
+            assembly.cost = sum;
+            0
+        } else {
+            origin.cost
+        };
+        let complete = assembly.is_complete();
+        if complete {
+            // From now on its credit covers it, or its length if the credit was given back.
+            let landing = assembly.landing() as u64;
+            let covered = if assembly.promoted {
+                u64::from(assembly.total)
+            } else {
+                0
+            };
+            let busy = self.busy_of(peer);
+            busy.landing = busy.landing.saturating_sub(landing) + covered;
+        }
+        self.release(peer, origin.session, give_back);
+        if base.message == next {
+            self.advance(peer, pair, next);
+        }
+        if complete {
+            self.feed_starved(peer);
+        }
+        Verdict::Taken
+    }
+
+    /// Everything of `pair` before `next` has been admitted: admits what follows, and remembers where it ends.
+    fn advance(&mut self, peer: PeerId, pair: Pair, mut next: Seq) {
+        let session = self.peers[peer.index()].session;
+        loop {
+            let busy = self.busy.get(self.peers[peer.index()].busy);
+            let Some(index) = busy.and_then(|busy| busy.waiting.get(pair, next)) else {
+                break;
+            };
+            let pushed = self.ready.pushed;
+            if let Some(Wait::Parts(assembly)) = self.waits.get_mut(index)
+                && !assembly.is_complete()
+            {
+                assembly.after.get_or_insert(pushed);
+                self.promote(peer, pair, next, index);
+                break;
+            }
+            self.busy_of(peer).waiting.remove(pair, next);
+            match self.waits.remove(index) {
+                Some(Wait::Packet {
+                    head,
+                    records,
+                    buffer,
+                    len,
+                }) => {
+                    self.ready.push_buffer(&head, records, buffer, len, false);
+                    next = next.plus(records.unwrap_or(1) as u32);
+                }
+                Some(Wait::Parts(assembly)) => {
+                    let head = Head {
+                        peer,
+                        session,
+                        source: pair.0,
+                        destination: pair.1,
+                        cost: assembly.cost,
+                        tag: assembly.tag,
+                        immediate: assembly.immediate,
+                    };
+                    let (total, promoted) = (assembly.total as usize, assembly.promoted);
+                    let buffer = assembly.into_buffer(&mut self.pool);
+                    self.ready.push_buffer(&head, None, buffer, total, promoted);
+                    next = next.plus(1);
+                }
+                None => break,
+            }
+        }
+        if let Some(place) = self.next_of(peer, pair) {
+            *place = next;
+        }
+    }
+
+    /// Gives an assembly a buffer of its message's size, if the peer has not too many of those.
+    fn make_landing(&mut self, peer: PeerId, index: u32) {
+        let Some(Wait::Parts(assembly)) = self.waits.get_mut(index) else {
+            return;
+        };
+        if assembly.landing() > 0 {
+            return;
+        }
+        let Some(busy) = self.busy.get_mut(self.peers[peer.index()].busy) else {
+            return;
+        };
+        let room = self.max_landing.saturating_sub(busy.landing);
+        if Pool::size(assembly.total as usize) as u64 <= room {
+            assembly.make_landing(&mut self.pool, usize::try_from(room).unwrap_or(usize::MAX));
+            busy.landing += assembly.landing() as u64;
+        }
+    }
+
+    /// Gives the credit of a large message back as it lands, if it is the oldest: it could never be complete else.
+    fn promote(&mut self, peer: PeerId, pair: Pair, number: Seq, index: u32) {
+        let taken = self.ready.taken;
+        self.make_landing(peer, index);
+        let session = self.peers[peer.index()].session;
+        let Some(Wait::Parts(assembly)) = self.waits.get_mut(index) else {
+            return;
+        };
+        let large = u64::from(assembly.total) > self.half || u64::from(assembly.cost) > self.half;
+        let Some(after) = assembly.after else {
+            return;
+        };
+        if assembly.promoted || assembly.listed || !large {
+            return;
+        }
+        if after > taken {
+            assembly.listed = true;
+            let candidate = Candidate {
+                after,
+                peer,
+                session,
+                pair,
+                number,
+            };
+            // Almost always the last: each has become the first of its pair after those before it.
+            let at = self.candidates.partition_point(|other| other.after <= after);
+            self.candidates.insert(at, candidate);
+        } else if assembly.landing() == 0 {
+            assembly.listed = true;
+            self.busy_of(peer).starved.push_back((pair, number));
+        } else {
+            assembly.promoted = true;
+            let cost = core::mem::take(&mut assembly.cost);
+            self.release(peer, session, cost);
+        }
+    }
+
+    /// Tries again to promote a message that stood in a list. Gives whether it does not any more.
+    fn promote_again(&mut self, peer: PeerId, pair: Pair, number: Seq) -> bool {
+        let Some(busy) = self.busy.get(self.peers[peer.index()].busy) else {
+            return true;
+        };
+        let Some(index) = busy.waiting.get(pair, number) else {
+            return true;
+        };
+        if let Some(Wait::Parts(assembly)) = self.waits.get_mut(index) {
+            assembly.listed = false;
+        }
+        self.promote(peer, pair, number, index);
+        !matches!(self.waits.get(index), Some(Wait::Parts(assembly)) if assembly.listed)
+    }
+
+    #[cold]
+    fn promote_candidates(&mut self) {
+        while let Some(&Candidate {
+            after,
+            peer,
+            session,
+            pair,
+            number,
+        }) = self.candidates.front()
+            && after <= self.ready.taken
+        {
+            self.candidates.pop_front();
+            if self.peers[peer.index()].session == session {
+                self.promote_again(peer, pair, number);
+            }
+        }
+    }
+
+    /// There may be room for buffers that a peer was refused.
+    fn feed_starved(&mut self, peer: PeerId) {
+        while let Some(busy) = self.busy.get_mut(self.peers[peer.index()].busy)
+            && let Some((pair, number)) = busy.starved.pop_front()
+            && self.promote_again(peer, pair, number)
+        {}
+    }
+}
+
+#[inline]
+fn head(origin: Origin, base: &Base, packet: &Packet<&[u8]>) -> Head {
+    Head {
+        peer: origin.peer,
+        session: origin.session,
+        source: base.source,
+        destination: base.destination,
+        cost: origin.cost,
+        tag: packet.match_bits(),
+        immediate: packet.immediate(),
+    }
+}
+
+impl Sink for Inbox {
+    #[inline]
+    fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
+        let base = packet.base();
+        let flags = packet.flags();
+        // The short way (S4.2): whole messages that are next in order, of a peer from which nothing waits.
+        if let Some(inbound) = self.peers.get(origin.peer.index())
+            && inbound.busy == IDLE
+            && inbound.session == origin.session
+            && inbound.source == base.source
+            && inbound.next == base.message
+            && base.destination == self.processor
+            && !flags.intersects(Flags::FRAGMENT.union(Flags::PLACEMENT))
+        {
+            let records = match self.count(&packet, flags) {
+                Ok(records) => records,
+                Err(verdict) => return verdict,
+            };
+            self.peers[origin.peer.index()].next = base.message.plus(records.unwrap_or(1) as u32);
+            let head = head(origin, &base, &packet);
+            self.ready.push(&head, records, packet.into_payload(), &mut self.pool);
+            return Verdict::Taken;
+        }
+        self.deliver_slowly(origin, &base, &packet)
+    }
+}
+
+#[cfg(test)]
+impl Inbox {
+    /// Things that wait.
+    pub(super) fn waits_len(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// Octets of payload and buffers in use.
+    pub(super) fn memory(&self) -> u64 {
+        let waits = self.waits.iter().map(|wait| match wait {
+            Wait::Packet { buffer, .. } => buffer.len() as u64,
+            Wait::Parts(assembly) => assembly.memory(),
+        });
+        waits.sum::<u64>() + self.ready.memory()
+    }
+
+    /// Makes `next` the next number of the usual pair.
+    pub(super) fn set_next(&mut self, peer: PeerId, next: Seq) {
+        self.peers[peer.index()].next = next;
+    }
+}

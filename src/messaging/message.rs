@@ -1,0 +1,121 @@
+//! What the application gets.
+
+use alloc::vec::Vec;
+use core::{fmt, mem, ops::Deref};
+
+use crate::reliability::PeerId;
+
+/// A message as it was received, lent by who received it until the next call.
+///
+/// It dereferences to its octets.
+pub struct Message<'a> {
+    pub(super) peer: PeerId,
+    pub(super) source: u32,
+    pub(super) destination: u32,
+    pub(super) tag: Option<u64>,
+    pub(super) immediate: Option<u64>,
+    pub(super) body: Body<'a>,
+}
+
+pub(super) enum Body<'a> {
+    Lent(&'a [u8]),
+    /// The message is the first so many octets of the buffer.
+    Buffer(&'a mut Vec<u8>, usize),
+}
+
+impl Message<'_> {
+    /// The peer that sent it.
+    #[must_use]
+    #[inline]
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// Number of the processor that sent it.
+    #[must_use]
+    #[inline]
+    pub fn source(&self) -> u32 {
+        self.source
+    }
+
+    /// Number of the processor that it was sent to: one of ours, or [`crate::wire::ANY_PROCESSOR`] if the sender did
+    /// not know our number.
+    #[must_use]
+    #[inline]
+    pub fn destination(&self) -> u32 {
+        self.destination
+    }
+
+    /// Its tag (match bits); 0 if it has none.
+    #[must_use]
+    #[inline]
+    pub fn tag(&self) -> u64 {
+        self.tag.unwrap_or(0)
+    }
+
+    /// Its tag, if it has one.
+    #[must_use]
+    #[inline]
+    pub fn tag_if_any(&self) -> Option<u64> {
+        self.tag
+    }
+
+    /// Its immediate data.
+    #[must_use]
+    #[inline]
+    pub fn immediate(&self) -> Option<u64> {
+        self.immediate
+    }
+
+    /// Its octets.
+    #[must_use]
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        match &self.body {
+            Body::Lent(data) => data,
+            Body::Buffer(buffer, len) => &buffer[..*len],
+        }
+    }
+
+    /// Its octets to keep: small messages are copied; a large one hands over its buffer.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.body {
+            Body::Lent(data) => data.to_vec(),
+            Body::Buffer(buffer, len) => {
+                let mut buffer = mem::take(buffer);
+                buffer.truncate(len);
+                buffer
+            }
+        }
+    }
+}
+
+impl Deref for Message<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.data()
+    }
+}
+
+impl AsRef<[u8]> for Message<'_> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.data()
+    }
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("peer", &self.peer)
+            .field("source", &self.source)
+            .field("destination", &self.destination)
+            .field("tag", &self.tag)
+            .field("immediate", &self.immediate)
+            .field("len", &self.data().len())
+            .finish()
+    }
+}

@@ -1,0 +1,272 @@
+//! Messages between processors: numbered per ordered pair, admitted in that order, put together where they land.
+//!
+//! A [`Messenger`] is an [`Endpoint`] together with the order of messages, which the endpoint knows nothing of: it
+//! delivers packets exactly once but in any order. Like the endpoint it does no IO and reads no clock; it is driven in
+//! the same way ([`crate`] shows the loop), and has one more thing to give: [`Messenger::receive`].
+//!
+//! # Order
+//!
+//! Messages from one processor to another are received in the order in which they were sent; between different pairs
+//! of processors there is no order. Numbers start at 0 in each session.
+//!
+//! # Memory
+//!
+//! - A packet that holds whole messages which are next in order is copied once, to where the application reads it
+//!   (S4.2). Fragments are copied once, to their place in the message, in any order. Buffers are used again.
+//! - What a peer has sent and the application has not taken holds *credit*
+//!   ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)); it is given back when the memory is free again.
+//! - A message too large for that credit gets it back as it lands, once it is the oldest of its pair. So the memory
+//!   that a peer can fill is that credit and one message of
+//!   [`Config::max_message`](crate::Config::max_message).
+
+mod arena;
+mod assembly;
+mod inbox;
+mod message;
+mod pair;
+mod ready;
+#[cfg(test)]
+mod tests;
+
+use core::{fmt, net::SocketAddr};
+
+pub use self::message::Message;
+use self::{inbox::Inbox, pair::Numbers};
+use crate::{
+    error::{AddPeerError, SendError},
+    reliability::{Burst, Endpoint, Event, Limits, Outgoing, Payload, PeerId, SendToken},
+    time::Instant,
+};
+
+/// How a message is to be sent; [`SendOptions::default`] is right for most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// Processor that sends; default: our first one.
+    pub source: Option<u32>,
+    /// Processor that is meant; default: the peer's.
+    pub destination: Option<u32>,
+    /// Channel (flow): messages on different channels do not wait for each other on the way, but are received in
+    /// order all the same.
+    pub channel: u8,
+    /// Tag to carry (match bits).
+    pub tag: Option<u64>,
+    /// Immediate data to carry.
+    pub immediate: Option<u64>,
+    /// More is to come at once: nothing needs to be transmitted yet. For who drives the messenger; it makes no
+    /// difference to the message.
+    pub more: bool,
+}
+
+/// An endpoint that keeps messages in order. See the module's documentation.
+pub struct Messenger {
+    endpoint: Endpoint,
+    inbox: Inbox,
+    numbers: Numbers,
+}
+
+impl fmt::Debug for Messenger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messenger")
+            .field("processor", &self.inbox.processor())
+            .field("ready", &self.ready())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Getters.
+impl Messenger {
+    /// Messages for `processors` over `endpoint`. The first is who sends unless another is named; if there is none,
+    /// that is processor 0.
+    #[must_use]
+    pub fn new(mut endpoint: Endpoint, processors: &[u32]) -> Self {
+        let inbox = Inbox::new(endpoint.config(), processors);
+        endpoint.set_processor(inbox.processor());
+        Self {
+            endpoint,
+            inbox,
+            numbers: Numbers::default(),
+        }
+    }
+
+    /// The layer below: its getters.
+    #[must_use]
+    #[inline]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Number of our first processor.
+    #[must_use]
+    pub fn processor(&self) -> u32 {
+        self.inbox.processor()
+    }
+
+    /// Messages that [`receive`](Self::receive) would give now.
+    #[must_use]
+    #[inline]
+    pub fn ready(&self) -> usize {
+        self.inbox.messages()
+    }
+}
+
+/// Commands.
+impl Messenger {
+    /// Adds the peer at `address`, whose processor has the number `processor`
+    /// ([`ANY_PROCESSOR`](crate::wire::ANY_PROCESSOR) if that is not known).
+    ///
+    /// # Errors
+    /// There are too many, or one with this address exists.
+    pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        self.endpoint.add_peer(address, processor)
+    }
+
+    /// Queues a message; nothing is transmitted before the next [`poll_transmit`](Self::poll_transmit). The token
+    /// names a message by reference ([`Payload::Shared`]) until its [`Event::Sent`].
+    ///
+    /// # Errors
+    /// Nothing of the message was taken, and no message number used up.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        options: &SendOptions,
+        payload: Payload<'_>,
+    ) -> Result<Option<SendToken>, SendError> {
+        self.finish();
+        let Some(processor) = self.endpoint.processor(peer) else {
+            return Err(SendError::UnknownPeer(peer));
+        };
+        let source = options.source.unwrap_or(self.inbox.processor());
+        let destination = options.destination.unwrap_or(processor);
+        let usual = source == self.inbox.processor() && destination == processor;
+        let other = if usual { None } else { Some((source, destination)) };
+        let number = self.numbers.next(peer, self.endpoint.session(peer), other);
+        let message = Outgoing {
+            source,
+            destination,
+            message: *number,
+            match_bits: options.tag,
+            immediate: options.immediate,
+        };
+        let token = self.endpoint.send(now, peer, options.channel, &message, payload)?;
+        *number = number.plus(1);
+        Ok(token)
+    }
+
+    /// The next message, in order of admission. It is lent until the next call of a method of `&mut self`, which
+    /// frees its memory and gives its credit back.
+    #[inline]
+    pub fn receive(&mut self) -> Option<Message<'_>> {
+        self.finish();
+        self.inbox.take()
+    }
+
+    /// Asks for acknowledgement of everything outstanding, at once.
+    pub fn request_acks(&mut self, now: Instant) {
+        self.endpoint.request_acks(now);
+    }
+
+    /// Watches a peer though nothing is sent to it: its silence ends the session.
+    pub fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
+        self.endpoint.watch(now, peer, on);
+    }
+
+    /// Says goodbye to a peer, after all that is queued. [`Event::Down`] says when it is done.
+    pub fn close(&mut self, now: Instant, peer: PeerId) {
+        self.finish();
+        self.endpoint.close(now, peer);
+    }
+
+    /// Tries a peer that is down again, with a new session.
+    pub fn reconnect(&mut self, peer: PeerId) {
+        self.endpoint.reconnect(peer);
+    }
+
+    /// The backend can do something else now.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.endpoint.set_limits(limits);
+    }
+}
+
+/// What came in.
+impl Messenger {
+    /// Datagrams of `stride` octets each (the last may be shorter) from `source`.
+    #[inline]
+    pub fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+        self.finish();
+        self.endpoint
+            .handle_datagrams(now, source, data, stride, &mut self.inbox);
+        self.apply_releases();
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.finish();
+        self.endpoint.handle_timeout(now);
+    }
+
+    /// The network says that nobody listens at `address`.
+    pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
+        self.endpoint.handle_unreachable(now, address);
+    }
+
+    /// The backend has let go of the memory of the burst with this token.
+    pub fn handle_released(&mut self, token: u64) {
+        self.endpoint.handle_released(token);
+    }
+}
+
+/// What goes out: poll transmits until `false`, then the time-out, then events until `None`.
+impl Messenger {
+    /// Fills `burst` with something to transmit, if there is anything.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        self.finish();
+        self.endpoint.poll_transmit(now, burst)
+    }
+
+    /// The octets of a burst in order, as slices. To be called before any other method of `&mut self`.
+    #[inline]
+    pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
+        self.endpoint.gather(burst, each);
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    #[must_use]
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout()
+    }
+
+    /// What there is to tell.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.endpoint.poll_event()?;
+        if let Event::Down { peer, session, .. } = event {
+            self.inbox.end(peer, session);
+            self.apply_releases();
+        }
+        Some(event)
+    }
+}
+
+impl Messenger {
+    /// Frees what was lent.
+    #[inline]
+    fn finish(&mut self) {
+        if self.inbox.is_lent() {
+            self.inbox.retire();
+            self.apply_releases();
+        }
+    }
+
+    #[inline]
+    fn apply_releases(&mut self) {
+        if self.inbox.has_releases() {
+            for (peer, session, cost) in self.inbox.releases() {
+                self.endpoint.release(peer, session, cost);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Order of the messages of each ordered pair of processors: what to number next, what to admit next.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use crate::{reliability::PeerId, wire::Seq};
+
+/// An ordered pair of processors: source, destination.
+pub(super) type Pair = (u32, u32);
+
+/// No processor has this number.
+pub(super) const NOBODY: u32 = crate::wire::ANY_PROCESSOR;
+
+/// Grows `peers` to hold `index`, by an eighth at least: idle peers are many, and doubling would waste as many again.
+pub(super) fn reach<T: Clone>(peers: &mut Vec<T>, index: usize, empty: T) {
+    if index >= peers.len() {
+        let len = index + 1;
+        if len > peers.capacity() {
+            peers.reserve_exact((len - peers.len()).max(peers.len() / 8).max(16));
+        }
+        peers.resize(len, empty);
+    }
+}
+
+/// Numbers of the messages that go out.
+#[derive(Default)]
+pub(super) struct Numbers {
+    /// Of the usual pair of each peer: our first processor and the peer's.
+    usual: Vec<Next>,
+    others: BTreeMap<(PeerId, Pair), Next>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Next {
+    session: u32,
+    number: Seq,
+}
+
+impl Numbers {
+    /// Number of the next message of a pair. It is used up by setting it to what follows.
+    #[inline]
+    pub(super) fn next(&mut self, peer: PeerId, session: u32, other: Option<Pair>) -> &mut Seq {
+        let next = match other {
+            None => {
+                if peer.index() >= self.usual.len() {
+                    reach(&mut self.usual, peer.index(), Next::default());
+                }
+                &mut self.usual[peer.index()]
+            }
+            Some(pair) => self.others.entry((peer, pair)).or_default(),
+        };
+        if next.session != session {
+            *next = Next {
+                session,
+                number: Seq(0),
+            };
+        }
+        &mut next.number
+    }
+}
+
+/// No [`Busy`].
+pub(super) const IDLE: u32 = u32::MAX;
+
+/// What is remembered of every peer that has sent something.
+#[derive(Clone, Copy)]
+pub(super) struct Inbound {
+    /// The session that the rest belongs to; 0: none yet.
+    pub(super) session: u32,
+    /// Source of its usual pair: the first one that sent to our first processor. [`NOBODY`]: none yet.
+    pub(super) source: u32,
+    /// Number of the next message of the usual pair to admit.
+    pub(super) next: Seq,
+    /// Index of its [`Busy`], or [`IDLE`].
+    pub(super) busy: u32,
+}
+
+impl Inbound {
+    pub(super) const NEW: Self = Self {
+        session: 0,
+        source: NOBODY,
+        next: Seq(0),
+        busy: IDLE,
+    };
+}
+
+const _: () = assert!(size_of::<Inbound>() + size_of::<Next>() <= 24, "idle peers are many");
+
+/// What is remembered of a peer from which something waits, or that uses several pairs of processors.
+#[derive(Default)]
+pub(super) struct Busy {
+    /// Number of the next message to admit, of pairs other than the usual one.
+    pub(super) pairs: BTreeMap<Pair, Seq>,
+    /// What can not be admitted yet: indices into [`Waits`].
+    pub(super) waiting: Waiting,
+    /// Octets of buffers whose packets' credit does not cover them: landings that are not full, and messages whose
+    /// credit was given back before they were taken.
+    pub(super) landing: u64,
+    /// Credit of messages of former sessions that have not been taken.
+    pub(super) stale: u64,
+    /// Large messages, each the first of its pair, which wait for `landing` to become smaller.
+    pub(super) starved: VecDeque<(Pair, Seq)>,
+}
+
+impl Busy {
+    pub(super) fn is_idle(&self) -> bool {
+        self.pairs.is_empty() && self.waiting.is_empty() && self.landing == 0 && self.stale == 0
+    }
+}
+
+/// What waits, by pair and number. Most of the time that is one thing; only more of them go into the map.
+#[derive(Default)]
+pub(super) struct Waiting {
+    one: Option<((Pair, u32), u32)>,
+    more: BTreeMap<(Pair, u32), u32>,
+}
+
+impl Waiting {
+    pub(super) fn is_empty(&self) -> bool {
+        self.one.is_none() && self.more.is_empty()
+    }
+
+    pub(super) fn get(&self, pair: Pair, number: Seq) -> Option<u32> {
+        let key = (pair, number.0);
+        match self.one {
+            Some((one, index)) if one == key => Some(index),
+            _ if self.more.is_empty() => None,
+            _ => self.more.get(&key).copied(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, pair: Pair, number: Seq, index: u32) {
+        let key = (pair, number.0);
+        if self.one.is_none() {
+            self.one = Some((key, index));
+        } else {
+            self.more.insert(key, index);
+        }
+    }
+
+    pub(super) fn remove(&mut self, pair: Pair, number: Seq) {
+        let key = (pair, number.0);
+        match self.one {
+            Some((one, _)) if one == key => self.one = None,
+            _ => {
+                self.more.remove(&key);
+            }
+        }
+    }
+
+    /// Takes out anything.
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        match self.one.take() {
+            Some((_, index)) => Some(index),
+            None => self.more.pop_first().map(|(_, index)| index),
+        }
+    }
+}
+
+/// Values with numbers; numbers and memory are used again.
+pub(super) struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(super) fn insert(&mut self, value: T) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = Some(value);
+            return index;
+        }
+        self.slots.push(Some(value));
+        (self.slots.len() - 1) as u32
+    }
+
+    pub(super) fn get(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.as_mut()
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> Option<T> {
+        let value = self.slots.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+impl<T> Slab<T> {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_restart_with_the_session_and_pairs_are_apart() {
+        let mut numbers = Numbers::default();
+        let peer = PeerId(3);
+        let mut draw = |session, other| {
+            let next = numbers.next(peer, session, other);
+            let number = next.0;
+            *next = next.plus(1);
+            number
+        };
+        assert_eq!((draw(1, None), draw(1, None)), (0, 1));
+        assert_eq!(
+            (draw(1, Some((7, 8))), draw(1, Some((7, 9))), draw(1, Some((7, 8)))),
+            (0, 0, 1)
+        );
+        assert_eq!((draw(2, None), draw(2, Some((7, 8)))), (0, 0));
+        assert_eq!((draw(2, None), draw(2, Some((7, 8)))), (1, 1));
+    }
+
+    #[test]
+    fn idle_peers_are_small() {
+        let mut peers = Vec::new();
+        for index in 0..100_000 {
+            reach(&mut peers, index, Inbound::NEW);
+        }
+        assert!(peers.capacity() <= 100_000 * 9 / 8 + 16);
+    }
+}

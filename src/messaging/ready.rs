@@ -1,0 +1,227 @@
+//! The queue of messages that can be taken, in the order of their admission.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use bitflags::bitflags;
+
+use super::{
+    arena::{Arena, Pool, SMALL},
+    message::{Body, Message},
+    pair::Slab,
+};
+use crate::{reliability::PeerId, wire::Record};
+
+/// What is known of a packet or message besides its octets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) peer: PeerId,
+    pub(super) session: u32,
+    pub(super) source: u32,
+    pub(super) destination: u32,
+    pub(super) cost: u32,
+    pub(super) tag: Option<u64>,
+    pub(super) immediate: Option<u64>,
+}
+
+bitflags! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Marks: u8 {
+        const TAG = 1;
+        const IMMEDIATE = 2;
+        /// The octets are a row of records.
+        const BUNDLE = 4;
+        /// The octets are in a buffer, else in the arena.
+        const BUFFER = 8;
+        /// The credit was given back before.
+        const PROMOTED = 16;
+    }
+}
+
+/// A message, or a bundle of messages, which is taken apart only when they are taken.
+#[derive(Clone, Copy)]
+struct Entry {
+    tag: u64,
+    immediate: u64,
+    peer: PeerId,
+    session: u32,
+    cost: u32,
+    source: u32,
+    destination: u32,
+    len: u32,
+    /// Offset in the arena's block, or index of the buffer.
+    at: u32,
+    marks: Marks,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 48);
+
+/// What has been taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retired {
+    pub(super) peer: PeerId,
+    pub(super) session: u32,
+    pub(super) cost: u32,
+    /// Octets of a message whose credit was given back before.
+    pub(super) promoted: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Ready {
+    entries: VecDeque<Entry>,
+    arena: Arena,
+    buffers: Slab<Vec<u8>>,
+    /// Messages that have not been handed out.
+    messages: usize,
+    /// Offset of the next record in the first entry, when that is a bundle.
+    cursor: usize,
+    /// All of the first entry has been handed out.
+    lent: bool,
+    /// Entries ever pushed.
+    pub(super) pushed: u64,
+    /// Entries ever retired.
+    pub(super) taken: u64,
+}
+
+impl Ready {
+    #[inline]
+    pub(super) fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Appends a message (`records` is `None`) or a bundle of so many.
+    #[inline]
+    pub(super) fn push(&mut self, head: &Head, records: Option<usize>, data: &[u8], pool: &mut Pool) {
+        if data.len() <= SMALL {
+            let at = self.arena.push(data);
+            self.push_entry(head, records, data.len(), at as u32, Marks::empty());
+        } else {
+            let buffer = pool.copy(data);
+            self.push_buffer(head, records, buffer, data.len(), false);
+        }
+    }
+
+    /// Appends what is in the first `len` octets of `buffer`.
+    pub(super) fn push_buffer(
+        &mut self,
+        head: &Head,
+        records: Option<usize>,
+        buffer: Vec<u8>,
+        len: usize,
+        promoted: bool,
+    ) {
+        let mut marks = Marks::BUFFER;
+        marks.set(Marks::PROMOTED, promoted);
+        let at = self.buffers.insert(buffer);
+        self.push_entry(head, records, len, at, marks);
+    }
+
+    #[inline]
+    fn push_entry(&mut self, head: &Head, records: Option<usize>, len: usize, at: u32, mut marks: Marks) {
+        marks.set(Marks::TAG, head.tag.is_some());
+        marks.set(Marks::IMMEDIATE, head.immediate.is_some());
+        marks.set(Marks::BUNDLE, records.is_some());
+        self.entries.push_back(Entry {
+            tag: head.tag.unwrap_or(0),
+            immediate: head.immediate.unwrap_or(0),
+            peer: head.peer,
+            session: head.session,
+            cost: head.cost,
+            source: head.source,
+            destination: head.destination,
+            len: len as u32,
+            at,
+            marks,
+        });
+        self.pushed += 1;
+        self.messages += records.unwrap_or(1);
+    }
+
+    /// The first entry has been lent whole and can be retired.
+    #[inline]
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// Frees the memory of the first entry if all of it was handed out.
+    #[inline]
+    pub(super) fn retire(&mut self, pool: &mut Pool) -> Option<Retired> {
+        if !self.lent {
+            return None;
+        }
+        self.lent = false;
+        self.cursor = 0;
+        self.taken += 1;
+        let entry = self.entries.pop_front()?;
+        if entry.marks.contains(Marks::BUFFER) {
+            if let Some(buffer) = self.buffers.remove(entry.at) {
+                pool.give(buffer);
+            }
+        } else {
+            self.arena.pop();
+        }
+        let promoted = if entry.marks.contains(Marks::PROMOTED) {
+            entry.len
+        } else {
+            0
+        };
+        Some(Retired {
+            peer: entry.peer,
+            session: entry.session,
+            cost: entry.cost,
+            promoted,
+        })
+    }
+
+    /// Hands out the next message. What was handed out before must have been retired.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Message<'_>> {
+        debug_assert!(!self.lent);
+        let entry = self.entries.front()?;
+        let len = entry.len as usize;
+        let mut tag = entry.marks.contains(Marks::TAG).then_some(entry.tag);
+        self.messages -= 1;
+        let body = if entry.marks.contains(Marks::BUNDLE) {
+            let octets = if entry.marks.contains(Marks::BUFFER) {
+                self.buffers.get(entry.at).map_or(&[][..], |buffer| &buffer[..len])
+            } else {
+                self.arena.front(entry.at as usize, len)
+            };
+            // The bundle was checked when it came.
+            let (record, rest) = Record::split(&octets[self.cursor..]).ok()?;
+            tag = record.match_bits;
+            self.cursor = len - rest.len();
+            self.lent = rest.is_empty();
+            Body::Lent(record.data)
+        } else {
+            self.lent = true;
+            if entry.marks.contains(Marks::BUFFER) {
+                Body::Buffer(self.buffers.get_mut(entry.at)?, len)
+            } else {
+                Body::Lent(self.arena.front(entry.at as usize, len))
+            }
+        };
+        Some(Message {
+            peer: entry.peer,
+            source: entry.source,
+            destination: entry.destination,
+            tag,
+            immediate: entry.marks.contains(Marks::IMMEDIATE).then_some(entry.immediate),
+            body,
+        })
+    }
+
+    /// Credit that messages of this peer hold.
+    pub(super) fn cost_of(&self, peer: PeerId) -> u64 {
+        let of_peer = self.entries.iter().filter(|entry| entry.peer == peer);
+        of_peer.map(|entry| u64::from(entry.cost)).sum()
+    }
+}
+
+#[cfg(test)]
+impl Ready {
+    pub(super) fn memory(&self) -> u64 {
+        let buffers = self.buffers.iter().map(|buffer| buffer.len() as u64);
+        let small = self.entries.iter().filter(|entry| !entry.marks.contains(Marks::BUFFER));
+        buffers.sum::<u64>() + small.map(|entry| u64::from(entry.len)).sum::<u64>()
+    }
+}

@@ -1,0 +1,581 @@
+//! Makes progress: pumps a [`Messenger`] with a [`Backend`], by one clock.
+//!
+//! A *pass* is:
+//!
+//! 1. transmit what there is to transmit;
+//! 2. receive a burst and hand it in, with one reading of the clock;
+//! 3. if that made messages ready, return to the caller, so that its reply can carry the acknowledgement; otherwise
+//!    transmit again;
+//! 4. if nothing was there to receive and a deadline is due, handle it. In that order, so that the time during which
+//!    *this* side did not run never looks like silence of a peer.
+//!
+//! [`Driver::send`] transmits within the call if the flow has nothing in flight, or if a full batch is queued;
+//! otherwise messages wait for company until the next pass. Every pass begins by transmitting.
+//!
+//! Between passes a driver that waits spins, sleeps, or spins a little and then sleeps: [`WaitPolicy`].
+
+mod clock;
+#[cfg(all(test, feature = "loopback"))]
+mod tests;
+
+use std::{collections::VecDeque, fmt, hint, io, io::IoSlice, mem, net::SocketAddr, time::Duration};
+
+pub(crate) use self::clock::Clock;
+use crate::{
+    backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
+    error::{AddPeerError, PeerError, SendError},
+    messaging::{Message, Messenger, SendOptions},
+    reliability::{Burst, Event, Limits, Payload, PeerId, SendToken},
+    time::{Instant, nanos},
+};
+
+/// Buffers of one receive.
+const BUDGET: usize = 64;
+/// While spinning, the clock is read once in so many empty passes.
+const EMPTY_PASSES: u32 = 16;
+/// A due deadline may wait for so many passes that had something to receive.
+const BUSY_PASSES: u32 = 8;
+/// It does not pay to sleep for less than this, ns.
+const SHORT: u64 = 2_000;
+/// How long to sleep at most while a burst waits for room in the backend.
+const BUSY_WAIT: Duration = Duration::from_micros(100);
+/// Slices of most bursts: header and payload of a few datagrams.
+const FEW_SLICES: usize = 8;
+/// Slices of a full batch: header and payload of each datagram.
+const MANY_SLICES: usize = 128;
+
+/// What to do while there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// Ask again and again: the lowest latency, for a core of one's own.
+    Spin,
+    /// Sleep until something arrives: the least processor time.
+    Block,
+    /// Spin for a while, then sleep.
+    Adaptive {
+        /// How long to spin.
+        spin: Duration,
+    },
+}
+
+impl WaitPolicy {
+    /// The default of [`WaitPolicy::Adaptive`]: what it costs to be woken up, a few times over.
+    pub const SPIN: Duration = Duration::from_micros(50);
+
+    /// How long to spin; `None`: for ever.
+    fn spin(self) -> Option<Duration> {
+        match self {
+            Self::Spin => None,
+            Self::Block => Some(Duration::ZERO),
+            Self::Adaptive { spin } => Some(spin),
+        }
+    }
+}
+
+impl Default for WaitPolicy {
+    fn default() -> Self {
+        Self::Adaptive { spin: Self::SPIN }
+    }
+}
+
+/// Whether the driver returns before it acknowledges what made messages ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// The caller is about to look at the messages, and its answer may carry the acknowledgement.
+    Later,
+    /// The caller will not answer now.
+    Now,
+}
+
+/// A messenger, a backend, a clock and a way to wait. See the module's documentation.
+pub struct Driver {
+    messenger: Messenger,
+    backend: Box<dyn Backend>,
+    capabilities: Capabilities,
+    clock: Clock,
+    policy: WaitPolicy,
+    /// The last reading of the clock.
+    now: Instant,
+    burst: Burst,
+    /// The burst could not be transmitted yet.
+    held: bool,
+    /// Passes in a row that had something to receive while a deadline was due.
+    overdue: u32,
+    passes: u64,
+    events: VecDeque<Event>,
+    /// Sessions that have ended.
+    ended: u64,
+    /// Peers lost since [`Driver::watch_losses`] was called.
+    losses: Option<Vec<(PeerId, PeerError)>>,
+    /// Of a backend that failed while something else was asked for.
+    failure: Option<io::Error>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("backend", &self.backend.name())
+            .field("local_addr", &self.backend.local_addr())
+            .field("policy", &self.policy)
+            .field("messenger", &self.messenger)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the protocol must know of a backend.
+#[must_use]
+pub fn limits_of(capabilities: &Capabilities) -> Limits {
+    Limits {
+        max_datagram: capabilities.max_datagram,
+        max_segments: capabilities.max_segments,
+        max_batch: capabilities.max_batch,
+        receive_buffer: capabilities.receive_buffer,
+        holds_references: capabilities.holds_references,
+        receive_port: 0,
+    }
+}
+
+/// Getters.
+impl Driver {
+    /// Joins the two; the endpoint in `messenger` was made with [`limits_of`] the backend.
+    #[must_use]
+    pub fn new(messenger: Messenger, backend: Box<dyn Backend>, policy: WaitPolicy) -> Self {
+        let clock = Clock::new();
+        Self {
+            messenger,
+            capabilities: backend.capabilities(),
+            backend,
+            clock,
+            policy,
+            now: clock.now(),
+            burst: Burst::default(),
+            held: false,
+            overdue: 0,
+            passes: 0,
+            events: VecDeque::new(),
+            ended: 0,
+            losses: None,
+            failure: None,
+        }
+    }
+
+    /// The messenger's getters.
+    #[must_use]
+    #[inline]
+    pub fn messenger(&self) -> &Messenger {
+        &self.messenger
+    }
+
+    /// The address at which others reach us.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.backend.local_addr()
+    }
+
+    /// The backend, to look at.
+    #[must_use]
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// Counters of the backend.
+    #[must_use]
+    pub fn backend_stats(&self) -> BackendStats {
+        self.backend.stats()
+    }
+
+    /// Messages that can be received without a pass.
+    #[must_use]
+    #[inline]
+    pub fn ready(&self) -> usize {
+        self.messenger.ready()
+    }
+
+    /// When the next pass is due even if nothing arrives. At once if there is something to transmit.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.held {
+            return Some(self.now + BUSY_WAIT);
+        }
+        earliest(self.messenger.poll_timeout(), self.backend.next_deadline())
+    }
+
+    /// The same on the system's clock.
+    #[must_use]
+    pub fn std_deadline(&self) -> Option<std::time::Instant> {
+        self.clock.to_std(self.deadline()?)
+    }
+
+    /// [`poll_event`](Self::poll_event) would give something.
+    pub(crate) fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Passes since the start.
+    pub(crate) fn passes(&self) -> u64 {
+        self.passes
+    }
+
+    /// Sessions ended since the start.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+}
+
+/// Commands.
+impl Driver {
+    /// See [`Messenger::add_peer`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        self.messenger.add_peer(address, processor)
+    }
+
+    /// Queues a message, and transmits it if nothing is in flight to this peer or a full batch is queued (unless
+    /// [`SendOptions::more`] says that more is to come).
+    ///
+    /// # Errors
+    /// See [`Messenger::send`].
+    #[inline]
+    pub fn send(
+        &mut self,
+        peer: PeerId,
+        options: &SendOptions,
+        payload: Payload<'_>,
+    ) -> Result<Option<SendToken>, SendError> {
+        // What is queued behind others needs no exact time, and what is transmitted gets it.
+        let token = self.messenger.send(self.now, peer, options, payload)?;
+        if !options.more && self.messenger.endpoint().should_transmit(peer, options.channel) {
+            self.transmit_now();
+        }
+        Ok(token)
+    }
+
+    /// Transmits what there is; the next pass tells if the backend fails.
+    pub(crate) fn transmit_now(&mut self) {
+        let now = self.read_clock();
+        if let Err(error) = self.transmit(now) {
+            self.failure = Some(error);
+        }
+    }
+
+    /// The next message, lent until the next call.
+    #[inline]
+    pub fn receive(&mut self) -> Option<Message<'_>> {
+        self.messenger.receive()
+    }
+
+    /// Asks for acknowledgement of everything outstanding.
+    pub fn request_acks(&mut self) {
+        let now = self.read_clock();
+        self.messenger.request_acks(now);
+    }
+
+    /// See [`Messenger::watch`].
+    pub fn watch(&mut self, peer: PeerId, on: bool) {
+        let now = self.read_clock();
+        self.messenger.watch(now, peer, on);
+        self.collect_events();
+    }
+
+    /// See [`Messenger::close`].
+    pub fn close(&mut self, peer: PeerId) {
+        let now = self.read_clock();
+        self.messenger.close(now, peer);
+        self.collect_events();
+    }
+
+    /// See [`Messenger::reconnect`].
+    pub fn reconnect(&mut self, peer: PeerId) {
+        self.messenger.reconnect(peer);
+    }
+
+    /// Begins (or ends) to note which peers are lost.
+    pub(crate) fn watch_losses(&mut self, on: bool) -> Vec<(PeerId, PeerError)> {
+        mem::replace(&mut self.losses, on.then(Vec::new)).unwrap_or_default()
+    }
+
+    pub(crate) fn losses(&self) -> &[(PeerId, PeerError)] {
+        self.losses.as_deref().unwrap_or(&[])
+    }
+
+    /// What there is to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        match self.events.pop_front() {
+            Some(event) => Some(event),
+            None => self.messenger.poll_event(),
+        }
+    }
+
+    /// Gives the protocol and the backend up for others, which have no references to anything.
+    pub(crate) fn replace(&mut self, messenger: Messenger, backend: Box<dyn Backend>) {
+        self.messenger = messenger;
+        self.backend = backend;
+        self.capabilities = self.backend.capabilities();
+        self.burst = Burst::default();
+        self.held = false;
+    }
+}
+
+/// Passes.
+impl Driver {
+    /// One pass, without waiting. Gives the number of messages that are ready.
+    ///
+    /// # Errors
+    /// The backend has failed; this driver can not be used any more.
+    pub fn progress(&mut self, acks: Acks) -> io::Result<usize> {
+        self.check()?;
+        let now = self.read_clock();
+        self.transmit(now)?;
+        if self.receive_burst(now)? == 0 {
+            self.idle()?;
+        }
+        if acks == Acks::Now || self.messenger.ready() == 0 {
+            self.transmit(self.now)?;
+        }
+        Ok(self.messenger.ready())
+    }
+
+    /// Makes passes until messages are ready. Gives whether there are any; not if `timeout` is over.
+    ///
+    /// # Errors
+    /// The backend has failed; this driver can not be used any more.
+    #[inline]
+    pub fn wait_ready(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        if self.messenger.ready() > 0 {
+            return Ok(true);
+        }
+        self.run(timeout, Acks::Later, |driver| driver.messenger.ready() > 0)
+    }
+
+    /// Makes passes until `done`, which is asked before the first pass and whenever something has happened; not
+    /// longer than `timeout`. Gives whether it is done.
+    ///
+    /// # Errors
+    /// The backend has failed; this driver can not be used any more.
+    pub fn run(
+        &mut self,
+        timeout: Option<Duration>,
+        acks: Acks,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> io::Result<bool> {
+        self.check()?;
+        let mut now = self.read_clock();
+        let end = timeout.map(|timeout| now + timeout);
+        let spin = self.policy.spin().map(nanos);
+        let mut since = now;
+        loop {
+            self.transmit(now)?;
+            if acks == Acks::Now && done(self) {
+                return Ok(true);
+            }
+            // Until something happens.
+            let mut empty = 0_u32;
+            loop {
+                if self.receive_burst(now)? > 0 {
+                    now = self.now;
+                    since = now;
+                    break;
+                }
+                empty += 1;
+                if empty % EMPTY_PASSES != 0 && spin != Some(0) {
+                    hint::spin_loop();
+                    continue;
+                }
+                now = self.read_clock();
+                if self.idle()? {
+                    break;
+                }
+                if end.is_some_and(|end| now >= end) {
+                    return Ok(done(self));
+                }
+                if spin.is_some_and(|spin| now.nanos_since(since) >= spin) {
+                    let woken = self.sleep(now, end)?;
+                    now = self.read_clock();
+                    if woken == Wake::Readable {
+                        since = now;
+                    }
+                }
+                if self.held {
+                    break;
+                }
+            }
+            if acks == Acks::Later && done(self) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Sleeps until something arrives, or until a deadline.
+    #[cold]
+    fn sleep(&mut self, now: Instant, end: Option<Instant>) -> io::Result<Wake> {
+        let until = earliest(self.deadline(), end);
+        let left = until.map(|until| until.nanos_since(now));
+        if left.is_some_and(|left| left < SHORT) {
+            hint::spin_loop();
+            return Ok(Wake::TimedOut);
+        }
+        self.backend.wait(left.map(Duration::from_nanos))
+    }
+
+    #[inline]
+    fn check(&mut self) -> io::Result<()> {
+        self.passes += 1;
+        match self.failure.take() {
+            None => Ok(()),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    #[inline]
+    fn read_clock(&mut self) -> Instant {
+        self.now = self.clock.now();
+        self.now
+    }
+
+    /// Receives a burst and hands it in. Gives the number of buffers.
+    #[inline]
+    fn receive_burst(&mut self, now: Instant) -> io::Result<usize> {
+        let count = self.backend.receive(now, BUDGET)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        let now = self.read_clock();
+        for index in 0..count {
+            let received = self.backend.received(index);
+            self.messenger
+                .handle_datagrams(now, received.source, received.data, received.stride);
+        }
+        self.collect_events();
+        // Under steady load deadlines come too, only later.
+        if self.messenger.poll_timeout().is_some_and(|at| at < now) {
+            self.overdue += 1;
+            if self.overdue >= BUSY_PASSES {
+                self.overdue = 0;
+                self.messenger.handle_timeout(now);
+                self.collect_events();
+            }
+        }
+        Ok(count)
+    }
+
+    /// What is to be done when nothing was there to receive. Gives whether anything was.
+    fn idle(&mut self) -> io::Result<bool> {
+        let now = self.now;
+        self.overdue = 0;
+        let mut any = false;
+        if self.capabilities.holds_references {
+            let messenger = &mut self.messenger;
+            self.backend.reclaim(&mut |token| messenger.handle_released(token));
+        }
+        while let Some(address) = self.backend.poll_unreachable() {
+            self.messenger.handle_unreachable(now, address);
+            any = true;
+        }
+        if self.messenger.poll_timeout().is_some_and(|at| at <= now) {
+            self.messenger.handle_timeout(now);
+            // What waits for room in the backend is due all the time.
+            any |= !self.held;
+        }
+        self.collect_events();
+        Ok(any)
+    }
+
+    /// Transmits until there is nothing more to transmit, or the backend is busy.
+    #[inline]
+    fn transmit(&mut self, now: Instant) -> io::Result<()> {
+        while self.held || self.messenger.poll_transmit(now, &mut self.burst) {
+            self.held = true;
+            let sent = self.transmit_burst(now)?;
+            if sent == Sent::Busy {
+                return Ok(());
+            }
+            self.held = false;
+            if sent == Sent::Dropped {
+                self.dropped();
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn transmit_burst(&mut self, now: Instant) -> io::Result<Sent> {
+        let mut slices = [IoSlice::new(&[]); FEW_SLICES];
+        let mut count = 0;
+        self.messenger.gather(&self.burst, |octets| {
+            if let Some(slice) = slices.get_mut(count) {
+                *slice = IoSlice::new(octets);
+            }
+            count += 1;
+        });
+        match slices.get(..count) {
+            Some(slices) => self.backend.transmit(now, &transmit_of(&self.burst, slices)),
+            None => self.transmit_large(now),
+        }
+    }
+
+    #[inline(never)]
+    fn transmit_large(&mut self, now: Instant) -> io::Result<Sent> {
+        let mut slices = [IoSlice::new(&[]); MANY_SLICES];
+        let mut count = 0;
+        self.messenger.gather(&self.burst, |octets| {
+            if let Some(slice) = slices.get_mut(count) {
+                *slice = IoSlice::new(octets);
+            }
+            count += 1;
+        });
+        if let Some(slices) = slices.get(..count) {
+            return self.backend.transmit(now, &transmit_of(&self.burst, slices));
+        }
+        let mut slices = Vec::with_capacity(count);
+        self.messenger
+            .gather(&self.burst, |octets| slices.push(IoSlice::new(octets)));
+        self.backend.transmit(now, &transmit_of(&self.burst, &slices))
+    }
+
+    /// The backend threw the burst away. Perhaps it can do less than it could.
+    #[cold]
+    fn dropped(&mut self) {
+        if self.capabilities.holds_references {
+            self.messenger.handle_released(self.burst.token());
+        }
+        let capabilities = self.backend.capabilities();
+        if capabilities != self.capabilities {
+            self.capabilities = capabilities;
+            self.messenger.set_limits(limits_of(&capabilities));
+        }
+    }
+
+    #[inline]
+    fn collect_events(&mut self) {
+        while let Some(event) = self.messenger.poll_event() {
+            if let Event::Down { peer, error, .. } = event {
+                self.ended += 1;
+                if let Some(losses) = &mut self.losses {
+                    losses.push((peer, error));
+                }
+            }
+            self.events.push_back(event);
+        }
+    }
+}
+
+fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+#[inline]
+fn transmit_of<'a>(burst: &Burst, slices: &'a [IoSlice<'a>]) -> Transmit<'a> {
+    Transmit {
+        destination: burst.destination(),
+        segment_size: burst.segment_size(),
+        len: burst.len(),
+        slices,
+        dont_fragment: burst.dont_fragment(),
+        token: burst.token(),
+    }
+}

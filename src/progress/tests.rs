@@ -1,0 +1,1 @@
+//! Two drivers over the loopback backend.

@@ -1,0 +1,193 @@
+//! A helper thread that makes progress while the application computes.
+//!
+//! The thread sleeps on a timer. When it wakes up and nobody has made a pass since, and nobody has the lock, it makes
+//! one pass. It never waits for the lock and never sleeps with it, so it can not be part of a deadlock; it takes
+//! nothing from the application: messages and events stay until they are asked for.
+
+use std::{
+    fmt, io,
+    ops::{Deref, DerefMut},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::{CloseError, Transport};
+
+struct Shared {
+    /// `None` once closed.
+    transport: Mutex<Option<Transport>>,
+    /// Why the helper stopped, until it has been told.
+    failure: Mutex<Option<io::Error>>,
+    end: Mutex<bool>,
+    bell: Condvar,
+}
+
+/// A [`Transport`] that several threads can share, and to which a helper thread sees.
+///
+/// ```
+/// # #[cfg(feature = "udp")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use hikyaku::transport::Transport;
+///
+/// let transport = Transport::builder().bind("udp", "127.0.0.1:0")?;
+/// let transport = transport.assisted(Duration::from_millis(1));
+/// let address = transport.lock()?.local_addr();
+/// // … compute for as long as it takes: peers are answered …
+/// # let _ = address;
+/// transport.close(Duration::from_secs(1))?;
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "udp"))]
+/// # fn main() {}
+/// ```
+///
+/// Locks of several `Assisted` must be taken in one order, as with any locks. A [`Guard`] should not be held while
+/// computing: the helper can do nothing meanwhile.
+pub struct Assisted {
+    shared: Arc<Shared>,
+    helper: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Assisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assisted").finish_non_exhaustive()
+    }
+}
+
+/// The locked transport.
+pub struct Guard<'a>(MutexGuard<'a, Option<Transport>>);
+
+impl fmt::Debug for Guard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = Transport;
+
+    fn deref(&self) -> &Transport {
+        match &*self.0 {
+            Some(transport) => transport,
+            None => unreachable!("only `close` and `into_inner` take it, and they take the handle too"),
+        }
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut Transport {
+        match &mut *self.0 {
+            Some(transport) => transport,
+            None => unreachable!("only `close` and `into_inner` take it, and they take the handle too"),
+        }
+    }
+}
+
+impl Assisted {
+    pub(super) fn new(transport: Transport, interval: Duration) -> Self {
+        let shared = Arc::new(Shared {
+            transport: Mutex::new(Some(transport)),
+            failure: Mutex::new(None),
+            end: Mutex::new(false),
+            bell: Condvar::new(),
+        });
+        let helper = thread::Builder::new().name("hikyaku".to_owned()).spawn({
+            let shared = Arc::clone(&shared);
+            move || help(&shared, interval)
+        });
+        let helper = match helper {
+            Ok(helper) => Some(helper),
+            Err(error) => {
+                *lock(&shared.failure) = Some(error);
+                None
+            }
+        };
+        Self { shared, helper }
+    }
+
+    /// The transport, for as long as the guard lives.
+    ///
+    /// # Errors
+    /// The helper had to stop: the thread could not be started, or the backend has failed. This is told once; the
+    /// transport can be locked again after that.
+    pub fn lock(&self) -> io::Result<Guard<'_>> {
+        let guard = lock(&self.shared.transport);
+        match lock(&self.shared.failure).take() {
+            Some(failure) => Err(failure),
+            None => Ok(Guard(guard)),
+        }
+    }
+
+    /// Ends the helper and gives the transport back.
+    ///
+    /// # Errors
+    /// The helper had to stop, see [`lock`](Self::lock).
+    pub fn into_inner(mut self) -> io::Result<Transport> {
+        self.end();
+        let transport = lock(&self.shared.transport).take();
+        match (lock(&self.shared.failure).take(), transport) {
+            (None, Some(transport)) => Ok(transport),
+            (failure, _) => Err(failure.unwrap_or_else(|| io::Error::other("the transport is closed"))),
+        }
+    }
+
+    /// Ends the helper and closes the transport: see [`Transport::close`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn close(self, linger: Duration) -> Result<(), CloseError> {
+        self.into_inner().map_err(CloseError::Backend)?.close(linger)
+    }
+
+    fn end(&mut self) {
+        *lock(&self.shared.end) = true;
+        self.shared.bell.notify_one();
+        if let Some(helper) = self.helper.take() {
+            // It does not panic, and if it did there would be nothing to do about it here.
+            let _ = helper.join();
+        }
+    }
+}
+
+impl Drop for Assisted {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Whoever panicked with a lock has left the value as it was between two calls.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn help(shared: &Shared, interval: Duration) {
+    let mut seen = None;
+    let mut end = lock(&shared.end);
+    loop {
+        end = match shared.bell.wait_timeout(end, interval) {
+            Ok((end, _)) => end,
+            Err(poisoned) => poisoned.into_inner().0,
+        };
+        if *end {
+            return;
+        }
+        let mut transport = match shared.transport.try_lock() {
+            Ok(transport) => transport,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Whoever has it makes progress, or will be told not to compute with it.
+            Err(TryLockError::WouldBlock) => continue,
+        };
+        let Some(transport) = &mut *transport else {
+            return;
+        };
+        if seen == Some(transport.passes())
+            && let Err(error) = transport.assist()
+        {
+            *lock(&shared.failure) = Some(error);
+            return;
+        }
+        seen = Some(transport.passes());
+    }
+}

@@ -1,0 +1,157 @@
+//! Building a transport.
+
+use std::{
+    collections::hash_map::RandomState,
+    fmt::Debug,
+    hash::{BuildHasher, Hasher},
+    net::{SocketAddr, ToSocketAddrs},
+    process,
+};
+
+use super::{
+    Transport,
+    environment::Environment,
+    error::{BuildError, ResolveError},
+};
+use crate::{
+    backends::{self, Backend, BindOptions},
+    config::Config,
+    messaging::Messenger,
+    progress::{Driver, WaitPolicy, limits_of},
+    reliability::Endpoint,
+};
+
+/// Settings of a [`Transport`] to be.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `bind` or `backend`"]
+pub struct Builder {
+    config: Config,
+    processors: Vec<u32>,
+    wait: WaitPolicy,
+    options: BindOptions,
+    environment: bool,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            config: Config::default(),
+            processors: vec![0],
+            wait: WaitPolicy::default(),
+            options: BindOptions::default(),
+            environment: false,
+        }
+    }
+
+    /// Settings of the protocol. Default: [`Config::default`].
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Number of our processor. Default 0.
+    pub fn processor(self, processor: u32) -> Self {
+        self.processors(&[processor])
+    }
+
+    /// Numbers of our processors, if there are several; the first is who sends unless another is named.
+    pub fn processors(mut self, processors: &[u32]) -> Self {
+        self.processors = processors.to_vec();
+        self
+    }
+
+    /// How to wait. Default: spin a little, then sleep.
+    pub fn wait(mut self, policy: WaitPolicy) -> Self {
+        self.wait = policy;
+        self
+    }
+
+    /// Options for the backend that [`bind`](Self::bind) opens.
+    pub fn bind_options(mut self, options: BindOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Lets the environment override everything that was set: the variables of
+    /// [`VARIABLES`](super::environment::VARIABLES). They are read once, by [`bind`](Self::bind) or
+    /// [`backend`](Self::backend). Unknown variables whose names begin with `HIKYAKU_` are errors.
+    pub fn environment(mut self) -> Self {
+        self.environment = true;
+        self
+    }
+
+    /// Opens the backend called `name` ([`backends::available`] tells which there are) at `address`; port 0 takes a
+    /// free one.
+    ///
+    /// # Errors
+    /// A setting is out of its range, the environment can not be understood, the address can not be resolved or
+    /// bound, or there is no such backend in this build.
+    pub fn bind(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        let environment = self.read_environment()?;
+        let name = environment.backend.as_deref().unwrap_or(name);
+        self.config.validate()?;
+        let address = resolve(&address, |_| true)?;
+        let backend = backends::bind(name, address, &self.options)?;
+        self.build(backend)
+    }
+
+    /// Uses a backend that is open already.
+    ///
+    /// # Errors
+    /// A setting is out of its range, or the environment can not be understood.
+    pub fn backend(mut self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
+        self.read_environment()?;
+        self.build(backend)
+    }
+
+    fn read_environment(&mut self) -> Result<Environment, BuildError> {
+        if !self.environment {
+            return Ok(Environment::default());
+        }
+        let environment = Environment::read(&mut self.config)?;
+        self.wait = environment.wait.unwrap_or(self.wait);
+        Ok(environment)
+    }
+
+    fn build(self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
+        if self.processors.is_empty() {
+            return Err(BuildError::NoProcessor);
+        }
+        let messenger = messenger(self.config, &*backend, &self.processors)?;
+        Ok(Transport::new(
+            Driver::new(messenger, backend, self.wait),
+            &self.processors,
+        ))
+    }
+}
+
+pub(super) fn messenger(
+    config: Config,
+    backend: &dyn Backend,
+    processors: &[u32],
+) -> Result<Messenger, crate::config::ConfigError> {
+    let limits = limits_of(&backend.capabilities());
+    let endpoint = Endpoint::new(config, limits, random(), random())?;
+    Ok(Messenger::new(endpoint, processors))
+}
+
+/// A random number, not 0: from the system, by way of the keys that the standard library draws for its hash maps.
+/// They are drawn once a thread, so the process is mixed in, for those who fork.
+fn random() -> u64 {
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(process::id());
+    hasher.finish().max(1)
+}
+
+/// The first address that `name` stands for and that `fits`.
+pub(super) fn resolve<A: ToSocketAddrs + Debug>(
+    name: &A,
+    fits: impl Fn(&SocketAddr) -> bool,
+) -> Result<SocketAddr, ResolveError> {
+    let failed = |source| ResolveError {
+        name: format!("{name:?}"),
+        source,
+    };
+    let mut addresses = name.to_socket_addrs().map_err(|error| failed(Some(error)))?;
+    addresses.find(fits).ok_or_else(|| failed(None))
+}

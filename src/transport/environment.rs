@@ -1,0 +1,336 @@
+//! Settings from the environment.
+
+use std::{env, time::Duration};
+
+use super::error::EnvironmentError;
+use crate::{
+    config::{Config, Congestion, Recovery, WindowMode},
+    progress::WaitPolicy,
+};
+
+/// What the names of all variables begin with.
+const PREFIX: &str = "HIKYAKU_";
+
+/// Variables of other parts of the project, which are not settings of a transport.
+const FOREIGN: [&str; 1] = ["HIKYAKU_SEED"];
+
+/// What was read besides the settings of the protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Environment {
+    pub(super) backend: Option<String>,
+    pub(super) wait: Option<WaitPolicy>,
+}
+
+/// A type that can be read from a variable.
+trait Setting: Sized {
+    const EXPECTED: &'static str;
+    fn parse(text: &str) -> Option<Self>;
+}
+
+/// A number with a unit: the digits (and point), the rest.
+fn split(text: &str) -> (&str, &str) {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    (&text[..end], &text[end..])
+}
+
+impl Setting for u64 {
+    const EXPECTED: &'static str = "a number, perhaps with K, M or G (times 1,024): 1472, 64K, 8M";
+
+    fn parse(text: &str) -> Option<Self> {
+        let (digits, unit) = split(text);
+        let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+            "" => 0,
+            "k" | "K" => 10,
+            "M" => 20,
+            "G" => 30,
+            _ => return None,
+        };
+        let number: Self = digits.parse().ok()?;
+        number.checked_mul(1 << shift)
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl Setting for $type {
+            const EXPECTED: &'static str = <u64 as Setting>::EXPECTED;
+
+            fn parse(text: &str) -> Option<Self> {
+                Self::try_from(<u64 as Setting>::parse(text)?).ok()
+            }
+        }
+    )*};
+}
+numbers!(u16, u32);
+
+impl Setting for Duration {
+    const EXPECTED: &'static str = "a time with its unit (ns, us, ms, s): 200us, 1.5ms, 4s";
+
+    fn parse(text: &str) -> Option<Self> {
+        let (digits, unit) = split(text);
+        let nanos = match unit {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return None,
+        };
+        let number: f64 = digits.parse().ok()?;
+        Some(Self::from_nanos((number * nanos).round() as u64))
+    }
+}
+
+macro_rules! words {
+    ($($type:ty: $expected:literal { $($word:literal $(| $other:literal)* => $value:expr,)* })*) => {$(
+        impl Setting for $type {
+            const EXPECTED: &'static str = $expected;
+
+            fn parse(text: &str) -> Option<Self> {
+                match text.to_ascii_lowercase().as_str() {
+                    $($word $(| $other)* => Some($value),)*
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+words! {
+    bool: "on or off" {
+        "on" | "1" | "true" | "yes" => true,
+        "off" | "0" | "false" | "no" => false,
+    }
+    Recovery: "selective-repeat or go-back-n" {
+        "selective-repeat" => Self::SelectiveRepeat,
+        "go-back-n" => Self::GoBackN,
+    }
+    WindowMode: "sliding or burst-then-wait" {
+        "sliding" => Self::Sliding,
+        "burst-then-wait" => Self::BurstThenWait,
+    }
+    Congestion: "fixed, aimd or delay" {
+        "fixed" => Self::Fixed,
+        "aimd" => Self::Aimd,
+        "delay" => Self::Delay,
+    }
+}
+
+impl Setting for WaitPolicy {
+    const EXPECTED: &'static str = "spin, block, adaptive, or how long to spin before blocking: 20us";
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "spin" => Some(Self::Spin),
+            "block" => Some(Self::Block),
+            "adaptive" => Some(Self::default()),
+            _ => Duration::parse(text).map(|spin| Self::Adaptive { spin }),
+        }
+    }
+}
+
+macro_rules! settings {
+    ($($name:literal $field:ident: $type:ty,)*) => {
+        /// The environment variables that [`Builder::environment`](super::Builder::environment) reads.
+        ///
+        /// | variable | sets | takes |
+        /// |---|---|---|
+        /// | `HIKYAKU_BACKEND` | the backend that [`Builder::bind`](super::Builder::bind) opens | its name |
+        /// | `HIKYAKU_WAIT` | [`WaitPolicy`] | `spin`, `block`, `adaptive`, or how long to spin before blocking |
+        $(#[doc = concat!("| `", $name, "` | [`Config::", stringify!($field), "`] | `", stringify!($type), "` |")])*
+        ///
+        /// Sizes and numbers may have `K`, `M` or `G` (times 1,024); times have a unit (`ns`, `us`, `ms`, `s`); switches
+        /// are `on` or `off`; choices are written in small letters with hyphens (`go-back-n`).
+        pub const VARIABLES: &[&str] = &["HIKYAKU_BACKEND", "HIKYAKU_WAIT", $($name,)*];
+
+        fn set(config: &mut Config, name: &str, value: &str) -> Option<Result<(), EnvironmentError>> {
+            match name {
+                $($name => Some(parse($name, value).map(|value: $type| config.$field = value)),)*
+                _ => None,
+            }
+        }
+
+        #[cfg(test)]
+        const FIELDS: &[(&str, &str)] = &[$(($name, stringify!($field)),)*];
+    };
+}
+
+settings! {
+    "HIKYAKU_MAX_DATAGRAM" max_datagram: u16,
+    "HIKYAKU_SAFE_DATAGRAM" safe_datagram: u16,
+    "HIKYAKU_PATH_MTU_DISCOVERY" path_mtu_discovery: bool,
+    "HIKYAKU_MAX_PAYLOAD" max_payload: u16,
+    "HIKYAKU_BUNDLE" bundle: bool,
+    "HIKYAKU_TIMESTAMPS" timestamps: bool,
+    "HIKYAKU_CHECKSUM" checksum: bool,
+    "HIKYAKU_RECOVERY" recovery: Recovery,
+    "HIKYAKU_NACK" nack: bool,
+    "HIKYAKU_REORDERING_WINDOW" reordering_window: Duration,
+    "HIKYAKU_WINDOW_PACKETS" window_packets: u16,
+    "HIKYAKU_WINDOW_MODE" window_mode: WindowMode,
+    "HIKYAKU_WINDOW_BYTES" window_bytes: u32,
+    "HIKYAKU_CONGESTION" congestion: Congestion,
+    "HIKYAKU_TARGET_DELAY" target_delay: Duration,
+    "HIKYAKU_ACK_DELAY" ack_delay: Duration,
+    "HIKYAKU_ACK_BYTES" ack_bytes: u32,
+    "HIKYAKU_INITIAL_RTO" initial_rto: Duration,
+    "HIKYAKU_MIN_RTO" min_rto: Duration,
+    "HIKYAKU_MAX_RTO" max_rto: Duration,
+    "HIKYAKU_RETRY_LIMIT" retry_limit: u16,
+    "HIKYAKU_DEATH_TIMEOUT" death_timeout: Duration,
+    "HIKYAKU_OPEN_TIMEOUT" open_timeout: Duration,
+    "HIKYAKU_KEEPALIVE" keepalive: Duration,
+    "HIKYAKU_UNEXPECTED_BYTES" unexpected_bytes: u32,
+    "HIKYAKU_MAX_MESSAGE" max_message: u32,
+    "HIKYAKU_SEND_QUEUE_BYTES" send_queue_bytes: u32,
+    "HIKYAKU_SEND_QUEUE_MESSAGES" send_queue_messages: u32,
+    "HIKYAKU_MAX_PEERS" max_peers: u32,
+    "HIKYAKU_ACCEPT_STRANGERS" accept_strangers: bool,
+    "HIKYAKU_RESETS_PER_SECOND" resets_per_second: u32,
+}
+
+fn parse<T: Setting>(name: &'static str, value: &str) -> Result<T, EnvironmentError> {
+    T::parse(value.trim()).ok_or_else(|| EnvironmentError::Value {
+        name,
+        value: value.to_owned(),
+        expected: T::EXPECTED,
+    })
+}
+
+impl Environment {
+    /// Reads the process's environment; what is set there is put into `config`.
+    pub(super) fn read(config: &mut Config) -> Result<Self, EnvironmentError> {
+        let variables = env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            Some((name, value.to_string_lossy().into_owned()))
+        });
+        Self::from_variables(variables, config)
+    }
+
+    fn from_variables(
+        variables: impl Iterator<Item = (String, String)>,
+        config: &mut Config,
+    ) -> Result<Self, EnvironmentError> {
+        let mut environment = Self::default();
+        for (name, value) in variables {
+            if !name.starts_with(PREFIX) || FOREIGN.contains(&name.as_str()) {
+                continue;
+            }
+            match name.as_str() {
+                "HIKYAKU_BACKEND" => environment.backend = Some(value),
+                "HIKYAKU_WAIT" => environment.wait = Some(parse("HIKYAKU_WAIT", &value)?),
+                _ => match set(config, &name, &value) {
+                    Some(result) => result?,
+                    None => {
+                        let nearest = nearest(&name);
+                        return Err(EnvironmentError::Unknown { name, nearest });
+                    }
+                },
+            }
+        }
+        Ok(environment)
+    }
+}
+
+fn nearest(name: &str) -> &'static str {
+    let all = VARIABLES.iter().copied();
+    all.min_by_key(|variable| distance(name, variable)).unwrap_or("none")
+}
+
+/// How many letters must be changed, added or taken away to make `b` of `a` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<(Environment, Config), EnvironmentError> {
+        let mut config = Config::default();
+        let variables = variables
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = Environment::from_variables(variables, &mut config)?;
+        Ok((environment, config))
+    }
+
+    #[test]
+    fn every_field_has_its_variable() {
+        let debug = format!("{:#?}", Config::default());
+        let fields: Vec<&str> = debug
+            .lines()
+            .filter_map(|line| line.strip_prefix("    ")?.split_once(": "))
+            .map(|(field, _)| field)
+            .collect();
+        assert_eq!(FIELDS.iter().map(|(_, field)| *field).collect::<Vec<_>>(), fields);
+        for (name, field) in FIELDS {
+            assert_eq!(*name, format!("{PREFIX}{}", field.to_uppercase()));
+        }
+    }
+
+    #[test]
+    fn values_are_understood() {
+        let (environment, config) = read(&[
+            ("PATH", "/bin"),
+            ("HIKYAKU_SEED", "7"),
+            ("HIKYAKU_ACK_DELAY", "1.5ms"),
+            ("HIKYAKU_DEATH_TIMEOUT", "4s"),
+            ("HIKYAKU_MIN_RTO", "200us"),
+            ("HIKYAKU_WINDOW_BYTES", "64K"),
+            ("HIKYAKU_UNEXPECTED_BYTES", "2MiB"),
+            ("HIKYAKU_MAX_PAYLOAD", "1024"),
+            ("HIKYAKU_BUNDLE", "off"),
+            ("HIKYAKU_RECOVERY", "Go-Back-N"),
+            ("HIKYAKU_WAIT", "20us"),
+            ("HIKYAKU_BACKEND", "loopback"),
+        ])
+        .unwrap();
+        assert_eq!(config.ack_delay, Duration::from_micros(1_500));
+        assert_eq!(config.death_timeout, Duration::from_secs(4));
+        assert_eq!(config.min_rto, Duration::from_micros(200));
+        assert_eq!((config.window_bytes, config.unexpected_bytes), (64 << 10, 2 << 20));
+        assert_eq!((config.max_payload, config.bundle), (1_024, false));
+        assert_eq!(config.recovery, Recovery::GoBackN);
+        let spin = Duration::from_micros(20);
+        assert_eq!(environment.wait, Some(WaitPolicy::Adaptive { spin }));
+        assert_eq!(environment.backend.as_deref(), Some("loopback"));
+    }
+
+    #[test]
+    fn unknown_names_and_bad_values_are_reported() {
+        let error = read(&[("HIKYAKU_ACK_DELEY", "1ms")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the environment has HIKYAKU_ACK_DELEY, which is no setting; did you mean HIKYAKU_ACK_DELAY?"
+        );
+        for (name, value) in [
+            ("HIKYAKU_ACK_DELAY", "5"),
+            ("HIKYAKU_ACK_DELAY", "fast"),
+            ("HIKYAKU_MAX_PAYLOAD", "64K"),
+            ("HIKYAKU_WINDOW_BYTES", "99999999999999999999"),
+            ("HIKYAKU_WINDOW_BYTES", "-1"),
+            ("HIKYAKU_BUNDLE", "maybe"),
+            ("HIKYAKU_WAIT", "forever"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(
+                matches!(&error, EnvironmentError::Value { name: n, .. } if *n == name),
+                "{error}"
+            );
+            assert!(error.to_string().contains(value));
+        }
+    }
+}

@@ -1,0 +1,594 @@
+//! Messages between processes: the whole stack, with a socket, a clock and a way to wait.
+//!
+//! ```
+//! # #[cfg(feature = "udp")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use hikyaku::transport::Transport;
+//!
+//! let mut alice = Transport::builder().processor(1).bind("udp", "127.0.0.1:0")?;
+//! let mut bob = Transport::builder().processor(2).bind("udp", "127.0.0.1:0")?;
+//! let to_bob = alice.add_peer(2, bob.local_addr())?;
+//! bob.add_peer(1, alice.local_addr())?;
+//!
+//! alice.send(to_bob, b"hello")?;
+//! let message = bob.receive(Some(Duration::from_secs(5)))?;
+//! assert_eq!((message.source(), &message[..]), (1, &b"hello"[..]));
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "udp"))]
+//! # fn main() {}
+//! ```
+//!
+//! # Progress
+//!
+//! A transport has no thread of its own: messages are sent and received, acknowledged and sent again, while one of
+//! its methods runs. Receiving, flushing and sending that waits make progress; a program that computes for longer than
+//! a peer's patience ([`Config::death_timeout`](crate::Config::death_timeout)) calls [`Transport::progress`] now and
+//! then, or lets a helper thread do it: [`Transport::assisted`].
+//!
+//! # Threads, processes, signals
+//!
+//! - A transport is `Send` and not `Sync`: one thread at a time. Several threads each take one of their own, or share
+//!   an [`Assisted`].
+//! - After `fork`, the transport belongs to the parent: both would write to one socket with the same numbers. The
+//!   child must not use it; dropping it there does nothing but close the descriptor. (`Command` is no problem: sockets
+//!   are closed on exec.)
+//! - Signals may interrupt a wait, which then goes on; no method returns early because of one. No method may be called
+//!   from a signal handler.
+//! - Nothing here panics because of what comes from the network. If a method unwinds all the same (a bug), drop the
+//!   transport.
+
+mod assisted;
+mod borrow;
+mod builder;
+pub mod environment;
+mod error;
+
+use std::{
+    fmt::{self, Debug},
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    os::fd::BorrowedFd,
+    process,
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+pub use self::{
+    assisted::{Assisted, Guard},
+    builder::Builder,
+    error::{BuildError, CloseError, EnvironmentError, FlushError, ReceiveError, ResolveError, SendBlockingError},
+};
+use crate::{
+    backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
+    error::{AddPeerError, PeerError, SendError},
+    progress::{Acks, Driver},
+    reliability::{self, Payload, PeerId, SendToken},
+    stats::{PeerStats, Stats},
+    time::Instant,
+};
+pub use crate::{
+    messaging::{Message, SendOptions},
+    progress::WaitPolicy,
+};
+
+/// Up to so many octets, copying is cheaper than waiting.
+const COPY: usize = 64 << 10;
+
+/// What a transport has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A peer has answered: a session has begun.
+    PeerUp {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// A peer is lost, with everything on its way to it.
+    PeerDown {
+        /// The peer.
+        peer: PeerId,
+        /// Why.
+        error: PeerError,
+    },
+    /// The session was closed, by the peer or by us.
+    PeerClosed {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// All of a message by reference is acknowledged and its memory free.
+    Sent {
+        /// The peer.
+        peer: PeerId,
+        /// What [`Transport::send_bytes`] gave.
+        token: SendToken,
+    },
+    /// There is room again after [`SendError::WouldBlock`].
+    Writable {
+        /// The peer.
+        peer: PeerId,
+    },
+}
+
+/// Messages between processes. See the module's documentation.
+pub struct Transport {
+    driver: Driver,
+    processors: Vec<u32>,
+    /// The process that may use it.
+    process: u32,
+    closed: bool,
+}
+
+impl Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport")
+            .field("processors", &self.processors)
+            .field("driver", &self.driver)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Getters.
+impl Transport {
+    /// Begins to build a transport.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    fn new(driver: Driver, processors: &[u32]) -> Self {
+        Self {
+            driver,
+            processors: processors.to_vec(),
+            process: process::id(),
+            closed: false,
+        }
+    }
+
+    /// The address at which peers reach us.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.driver.local_addr()
+    }
+
+    /// Number of our (first) processor.
+    #[must_use]
+    pub fn processor(&self) -> u32 {
+        self.processors[0]
+    }
+
+    /// Number of peers, whatever their state.
+    #[must_use]
+    pub fn peers(&self) -> usize {
+        self.driver.messenger().endpoint().peers()
+    }
+
+    /// Where a peer is.
+    #[must_use]
+    pub fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.driver.messenger().endpoint().address(peer)
+    }
+
+    /// Messages that can be received without waiting.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.driver.ready()
+    }
+
+    /// Counters of the protocol.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.driver.messenger().endpoint().stats()
+    }
+
+    /// State of a peer.
+    #[must_use]
+    pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+        self.driver.messenger().endpoint().peer_stats(peer)
+    }
+
+    /// Counters of the backend.
+    #[must_use]
+    pub fn backend_stats(&self) -> BackendStats {
+        self.driver.backend_stats()
+    }
+
+    /// Name of the backend.
+    #[must_use]
+    pub fn backend_name(&self) -> &'static str {
+        self.driver.backend().name()
+    }
+
+    /// What an event loop watches for readability, if the backend has that. When it is readable, or
+    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) until it gives 0.
+    #[must_use]
+    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.driver.backend().as_fd()
+    }
+
+    /// When to call [`progress`](Self::progress) even if nothing becomes readable. Ask again after each call of
+    /// anything else.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<std::time::Instant> {
+        self.driver.std_deadline()
+    }
+
+    /// The address that `name` (`"host:port"`) stands for and that can be reached from ours.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn resolve(&self, name: impl ToSocketAddrs + Debug) -> Result<SocketAddr, ResolveError> {
+        let ours = self.local_addr();
+        builder::resolve(&name, |address| address.is_ipv4() == ours.is_ipv4())
+    }
+}
+
+/// Commands.
+impl Transport {
+    /// Adds a peer: the process at `address`, whose processor has the number `processor`
+    /// ([`ANY_PROCESSOR`](crate::wire::ANY_PROCESSOR) if that is not known). It need not have started yet.
+    ///
+    /// # Errors
+    /// There are too many, or one with this address exists.
+    pub fn add_peer(&mut self, processor: u32, address: SocketAddr) -> Result<PeerId, AddPeerError> {
+        self.driver.add_peer(address, processor)
+    }
+
+    /// Sends a copy of `data`. Does not wait.
+    ///
+    /// # Errors
+    /// Nothing was taken. [`SendError::WouldBlock`] is back-pressure: make progress, then try again.
+    #[inline]
+    pub fn send(&mut self, peer: PeerId, data: &[u8]) -> Result<(), SendError> {
+        self.driver.send(peer, &SendOptions::default(), Payload::Copy(data))?;
+        Ok(())
+    }
+
+    /// Sends `data` by reference. Does not wait; [`Event::Sent`] with this token tells when all is acknowledged.
+    ///
+    /// # Errors
+    /// See [`send`](Self::send).
+    pub fn send_bytes(&mut self, peer: PeerId, data: Bytes) -> Result<SendToken, SendError> {
+        let token = self.driver.send(peer, &SendOptions::default(), Payload::Shared(data))?;
+        match token {
+            Some(token) => Ok(token),
+            None => unreachable!("a payload by reference has a token"),
+        }
+    }
+
+    /// Sends with everything that can be chosen. Does not wait. There is a token for [`Payload::Shared`].
+    ///
+    /// # Errors
+    /// See [`send`](Self::send).
+    #[inline]
+    pub fn send_with(
+        &mut self,
+        peer: PeerId,
+        payload: Payload<'_>,
+        options: &SendOptions,
+    ) -> Result<Option<SendToken>, SendError> {
+        self.driver.send(peer, options, payload)
+    }
+
+    /// Sends `data`; waits for room, making progress, instead of giving [`SendError::WouldBlock`].
+    ///
+    /// Large data (over 64 KiB) is not copied but sent from where it is, so this returns when all of it is
+    /// acknowledged; that does not take the peer to receive it, but to make progress. Two that send to each other in
+    /// this way without receiving can not block each other as long as what waits fits
+    /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
+    ///
+    /// # Errors
+    /// The peer is unknown, closed or lost, or the backend has failed.
+    pub fn send_blocking(&mut self, peer: PeerId, data: &[u8]) -> Result<(), SendBlockingError> {
+        self.send_blocking_with(peer, data, &SendOptions::default())
+    }
+
+    /// The same with everything that can be chosen.
+    ///
+    /// # Errors
+    /// See [`send_blocking`](Self::send_blocking).
+    pub fn send_blocking_with(
+        &mut self,
+        peer: PeerId,
+        data: &[u8],
+        options: &SendOptions,
+    ) -> Result<(), SendBlockingError> {
+        if data.len() <= COPY {
+            return self.send_waiting(peer, options, || Payload::Copy(data));
+        }
+        borrow::lend(
+            self,
+            data,
+            |transport, loan| {
+                let session = transport.driver.messenger().endpoint().session(peer);
+                let ended = transport.driver.ended();
+                let bytes = loan.bytes();
+                let sent = transport.send_waiting(peer, options, move || Payload::Shared(bytes.clone()));
+                sent?;
+                transport
+                    .driver
+                    .run(None, Acks::Now, |_| loan.is_returned())
+                    .map_err(SendBlockingError::Backend)?;
+                // Either all of it was acknowledged, or the session has ended and it was given up.
+                let endpoint = transport.driver.messenger().endpoint();
+                if transport.driver.ended() != ended && endpoint.session(peer) != session {
+                    let error = endpoint.down(peer).unwrap_or(PeerError::Restarted);
+                    return Err(SendError::Peer(peer, error).into());
+                }
+                Ok(())
+            },
+            Self::recall,
+        )
+    }
+
+    /// A loan must end at once: waits until the peer has everything; if that is impossible, gives up all peers.
+    #[cold]
+    fn recall(&mut self, loan: &borrow::Loan<'_>) {
+        if self.driver.run(None, Acks::Now, |_| loan.is_returned()).is_err() {
+            let backend: Box<dyn Backend> = Box::new(Gone(self.local_addr(), self.backend_name()));
+            let config = self.driver.messenger().endpoint().config().clone();
+            if let Ok(messenger) = builder::messenger(config, &*backend, &self.processors) {
+                self.driver.replace(messenger, backend);
+            }
+        }
+    }
+
+    fn send_waiting<'p>(
+        &mut self,
+        peer: PeerId,
+        options: &SendOptions,
+        payload: impl Fn() -> Payload<'p>,
+    ) -> Result<(), SendBlockingError> {
+        let mut result = Err(SendError::WouldBlock(peer));
+        self.driver
+            .run(None, Acks::Now, |driver| {
+                result = driver.send(peer, options, payload());
+                !matches!(result, Err(SendError::WouldBlock(_)))
+            })
+            .map_err(SendBlockingError::Backend)?;
+        result?;
+        Ok(())
+    }
+
+    /// Watches a peer though nothing is sent to it: [`Event::PeerDown`] tells when it has died.
+    pub fn watch(&mut self, peer: PeerId, on: bool) {
+        self.driver.watch(peer, on);
+    }
+
+    /// Tries again to reach a peer that was lost or closed.
+    pub fn reconnect(&mut self, peer: PeerId) {
+        self.driver.reconnect(peer);
+    }
+
+    /// Says goodbye to one peer, after everything that was sent to it. [`Event::PeerClosed`] tells when it is done.
+    pub fn close_peer(&mut self, peer: PeerId) {
+        self.driver.close(peer);
+        self.driver.transmit_now();
+    }
+}
+
+/// Progress.
+impl Transport {
+    /// Sends and receives what can be sent and received now. Gives the number of messages that are ready.
+    ///
+    /// # Errors
+    /// The backend has failed: the transport can not be used any more.
+    pub fn progress(&mut self) -> io::Result<usize> {
+        self.driver.progress(Acks::Later)
+    }
+
+    /// The next message, if one is there: makes progress once if none is ready, and never waits. The message is lent
+    /// until the next call.
+    ///
+    /// # Errors
+    /// The backend has failed: the transport can not be used any more.
+    #[inline]
+    pub fn try_receive(&mut self) -> io::Result<Option<Message<'_>>> {
+        if self.driver.ready() == 0 {
+            self.driver.progress(Acks::Later)?;
+        }
+        Ok(self.driver.receive())
+    }
+
+    /// The next message; waits for it, not longer than `timeout`. The message is lent until the next call.
+    ///
+    /// # Errors
+    /// No message came in this time, or the backend has failed.
+    #[inline]
+    pub fn receive(&mut self, timeout: Option<Duration>) -> Result<Message<'_>, ReceiveError> {
+        let ready = self.driver.wait_ready(timeout).map_err(ReceiveError::Backend)?;
+        match self.driver.receive() {
+            Some(message) if ready => Ok(message),
+            _ => Err(ReceiveError::TimedOut(timeout.unwrap_or_default())),
+        }
+    }
+
+    /// What there is to tell. Makes no progress.
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            return Some(match self.driver.poll_event()? {
+                reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
+                reliability::Event::Down {
+                    peer,
+                    error: PeerError::Closed,
+                    ..
+                } => Event::PeerClosed { peer },
+                reliability::Event::Down { peer, error, .. } => Event::PeerDown { peer, error },
+                reliability::Event::Sent { peer, token } => Event::Sent { peer, token },
+                reliability::Event::Writable { peer } => Event::Writable { peer },
+            });
+        }
+    }
+
+    /// The next event; makes progress while there is none, not longer than `timeout`. `None`: the time is over.
+    ///
+    /// # Errors
+    /// The backend has failed: the transport can not be used any more.
+    pub fn wait_event(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event>> {
+        let mut event = self.next_event();
+        if event.is_none() {
+            self.driver.run(timeout, Acks::Now, |driver| driver.has_event())?;
+            event = self.next_event();
+        }
+        Ok(event)
+    }
+
+    /// Waits until everything sent so far is acknowledged by everybody.
+    ///
+    /// # Errors
+    /// A peer was lost with what was on its way to it, or the time is over, or the backend has failed.
+    pub fn flush(&mut self, timeout: Duration) -> Result<(), FlushError> {
+        let endpoint = self.driver.messenger().endpoint();
+        let busy: Vec<PeerId> = if endpoint.all_idle() {
+            Vec::new()
+        } else {
+            self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).collect()
+        };
+        self.driver.watch_losses(true);
+        self.driver.request_acks();
+        let flushed = self.driver.run(Some(timeout), Acks::Now, |driver| {
+            driver.messenger().endpoint().all_idle()
+        });
+        let losses = self.driver.watch_losses(false);
+        match flushed {
+            Err(error) => Err(FlushError::Backend(error)),
+            Ok(false) => {
+                let endpoint = self.driver.messenger().endpoint();
+                let peers = self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).count();
+                Err(FlushError::TimedOut { timeout, peers })
+            }
+            Ok(true) => match losses.into_iter().find(|(peer, _)| busy.contains(peer)) {
+                Some((peer, error)) => Err(FlushError::Peer(peer, error)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Says goodbye to all peers, after everything that was sent to them, and waits until they have heard it, not
+    /// longer than `linger`.
+    ///
+    /// # Errors
+    /// A peer was lost with what was on its way to it, or the time is over, or the backend has failed. The transport is
+    /// gone all the same.
+    pub fn close(mut self, linger: Duration) -> Result<(), CloseError> {
+        self.closed = true;
+        let endpoint = self.driver.messenger().endpoint();
+        let busy: Vec<PeerId> = self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).collect();
+        let open = self.all_peers().filter(|&peer| endpoint.down(peer).is_none()).count() as u64;
+        let done = self.driver.ended() + open;
+        self.driver.watch_losses(true);
+        for peer in self.all_peers() {
+            self.driver.close(peer);
+        }
+        self.driver.request_acks();
+        let closed = self
+            .driver
+            .run(Some(linger), Acks::Now, |driver| driver.ended() >= done);
+        // The answer to a goodbye that came last.
+        self.driver.transmit_now();
+        let losses = self.driver.losses().to_vec();
+        match closed {
+            Err(error) => Err(FlushError::Backend(error)),
+            Ok(false) => Err(FlushError::TimedOut {
+                timeout: linger,
+                peers: (done - self.driver.ended()) as usize,
+            }),
+            Ok(true) => {
+                let lost = |&(peer, error): &(PeerId, PeerError)| error != PeerError::Closed && busy.contains(&peer);
+                match losses.into_iter().find(lost) {
+                    Some((peer, error)) => Err(FlushError::Peer(peer, error)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Lets a helper thread make progress whenever this program has not for `interval`, so that peers are answered
+    /// while it computes.
+    #[must_use]
+    pub fn assisted(self, interval: Duration) -> Assisted {
+        Assisted::new(self, interval)
+    }
+
+    fn all_peers(&self) -> impl Iterator<Item = PeerId> + use<> {
+        (0..self.peers() as u32).map(PeerId)
+    }
+
+    /// A pass of the helper.
+    fn assist(&mut self) -> io::Result<()> {
+        self.driver.progress(Acks::Now)?;
+        Ok(())
+    }
+
+    fn passes(&self) -> u64 {
+        self.driver.passes()
+    }
+}
+
+impl Drop for Transport {
+    /// Says goodbye once and does not wait whether it is heard: [`close`](Self::close) does.
+    fn drop(&mut self) {
+        if self.closed || self.process != process::id() || std::thread::panicking() {
+            return;
+        }
+        for peer in self.all_peers() {
+            self.driver.close(peer);
+        }
+        self.driver.transmit_now();
+    }
+}
+
+/// What is left of a backend that has failed.
+struct Gone(SocketAddr, &'static str);
+
+impl Gone {
+    fn error() -> io::Error {
+        io::Error::new(io::ErrorKind::NotConnected, "the backend had failed before")
+    }
+}
+
+impl Backend for Gone {
+    fn name(&self) -> &'static str {
+        self.1
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_datagram: 512,
+            max_segments: 1,
+            max_batch: 512,
+            receive_buffer: 0,
+            checksummed: true,
+            holds_references: false,
+        }
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.0
+    }
+
+    fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> io::Result<Sent> {
+        Err(Self::error())
+    }
+
+    fn receive(&mut self, _: Instant, _: usize) -> io::Result<usize> {
+        Err(Self::error())
+    }
+
+    fn received(&mut self, _: usize) -> Received<'_> {
+        unreachable!("nothing is ever received")
+    }
+
+    fn take(&mut self, _: usize) -> Bytes {
+        unreachable!("nothing is ever received")
+    }
+
+    fn wait(&mut self, _: Option<Duration>) -> io::Result<Wake> {
+        Err(Self::error())
+    }
+
+    fn stats(&self) -> BackendStats {
+        BackendStats::default()
+    }
+}
