@@ -4,7 +4,7 @@ use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
     endpoint::Endpoint,
     flow::{Flow, Form, Queued, Record, Sender},
-    peer::{PACKET_COST, Peer, Phase},
+    peer::{Peer, Phase},
     plan::{Plan, exhausted, next_packet, take_from_queue},
     source::{NONE, Sources},
     timers::Timer,
@@ -388,7 +388,6 @@ impl Lane<'_> {
                 },
             );
             self.flow.send_next = plan.seq.plus(1);
-            self.peer.cost_sent = self.peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
             self.stats.payload_sent += plan.payload as u64;
             if plan.messages > 1 {
                 self.stats.messages_bundled += u64::from(plan.messages);
