@@ -4,7 +4,7 @@ use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
     endpoint::Endpoint,
     flow::{Flow, Form, Queued, Record, Sender},
-    peer::{PACKET_COST, Peer, Phase},
+    peer::{Peer, Phase},
     plan::{Plan, exhausted, next_packet, take_from_queue},
     source::{NONE, Sources},
     timers::Timer,
@@ -193,7 +193,8 @@ impl Endpoint {
         flags.set(Flags::NACK, active.receive.nack_now);
         flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
         let window = window_of(&self.limits, &self.config, inbound);
-        let limit = peer.tell_limit(self.config.unexpected_bytes);
+        let limit = peer.cost_released.wrapping_add(self.config.unexpected_bytes);
+        peer.limit_told = limit;
         let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
         let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window));
         let start = burst.position();
@@ -387,7 +388,6 @@ impl Lane<'_> {
                 },
             );
             self.flow.send_next = plan.seq.plus(1);
-            self.peer.cost_sent = self.peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
             self.stats.payload_sent += plan.payload as u64;
             if plan.messages > 1 {
                 self.stats.messages_bundled += u64::from(plan.messages);

@@ -123,6 +123,29 @@ fn dse_counts_sockets() {
 }
 
 #[test]
+fn core_has_its_variants() {
+    let document = json("bench core --sizes 64,8K --iterations 100 --rounds 2 --format json");
+    for transport in ["hikyaku/core", "hikyaku/core+checksum", "hikyaku/core+copy"] {
+        let rows = rows(&document, transport);
+        assert_eq!(rows.len(), 2, "{document}");
+        for row in rows {
+            assert!(
+                row["ns_per_message"].as_f64().unwrap() >= row["ns_per_packet"].as_f64().unwrap(),
+                "{row}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_idle_peer_is_small() {
+    let document = json("bench peers --peers 5000 --format json");
+    let row = &rows(&document, "hikyaku/core")[0];
+    let octets = row["bytes_per_peer"].as_f64().unwrap();
+    assert!(octets > 0.0 && octets <= 256.0, "{row}");
+}
+
+#[test]
 fn a_figure_is_drawn() {
     let file = std::env::temp_dir().join(format!("hikyaku-cli-{}.svg", std::process::id()));
     json(&format!(

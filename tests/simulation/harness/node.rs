@@ -355,7 +355,9 @@ impl Node {
                     assert!(pending.block.is_freed(), "{token:?} completed, its memory is in use");
                     pending.block.check();
                 }
-                Event::Down { peer, session, error } => {
+                Event::Down {
+                    peer, session, error, ..
+                } => {
                     self.tokens
                         .retain(|_, pending| pending.peer != peer || pending.session > session);
                     if !matches!(error, PeerError::Restarted | PeerError::Reset) {

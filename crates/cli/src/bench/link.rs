@@ -53,8 +53,8 @@ pub(crate) trait Spoke {
         Ok(())
     }
 
-    /// Sends one message and waits for its echo.
-    fn ping(&mut self, message: &[u8]) -> io::Result<&[u8]>;
+    /// Sends one message, waits for its echo, and shows that to `seen` where it lies.
+    fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()>;
 
     /// Sends one message `window` times and waits for the reply. `spokes` spokes do so at the same time.
     fn stream(&mut self, message: &[u8], window: usize, spokes: usize) -> io::Result<()>;
