@@ -148,10 +148,9 @@ impl Endpoint {
             let flow = active.flow;
             self.deactivate(flow);
         } else {
-            active.deadlines.set(
-                Timer::Idle,
-                active.last_use.max(self.now - IDLE.min(self.now) + 1) + IDLE,
-            );
+            // Quiet, but still needed: to be looked at again after a while, not at once.
+            let since = if quiet { self.now } else { active.last_use };
+            active.deadlines.set(Timer::Idle, since + IDLE);
             self.reschedule(index);
         }
     }
