@@ -105,7 +105,7 @@ pub struct Driver {
     events: VecDeque<Event>,
     /// Sessions that have ended.
     ended: u64,
-    /// Peers lost since [`Driver::watch_losses`] was called.
+    /// Peers lost with something on its way to them, since [`Driver::watch_losses`] was called.
     losses: Option<Vec<(PeerId, PeerError)>>,
     /// Of a backend that failed while something else was asked for.
     failure: Option<io::Error>,
@@ -550,9 +550,9 @@ impl Driver {
     #[inline]
     fn collect_events(&mut self) {
         while let Some(event) = self.messenger.poll_event() {
-            if let Event::Down { peer, error, .. } = event {
+            if let Event::Down { peer, error, lost, .. } = event {
                 self.ended += 1;
-                if let Some(losses) = &mut self.losses {
+                if lost && let Some(losses) = &mut self.losses {
                     losses.push((peer, error));
                 }
             }

@@ -183,6 +183,9 @@ impl Endpoint {
             if p.cost_received.wrapping_add(cost).wrapping_sub(p.limit_told) as i32 > 0 {
                 let told = p.cost_released.wrapping_add(self.config.unexpected_bytes);
                 if p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
+                    // Sent before our limit was known, perhaps: whoever sends it again must hear that we live.
+                    self.actives[index as usize].receive.ack_now = true;
+                    self.mark_ready(index);
                     return Err(DropReason::BeyondCredit);
                 }
             }

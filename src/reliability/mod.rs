@@ -128,6 +128,8 @@ pub enum Event {
         session: u32,
         /// Why.
         error: PeerError,
+        /// Something that was sent has not been acknowledged: it may be lost.
+        lost: bool,
     },
     /// All of this message is acknowledged and its memory free.
     Sent {

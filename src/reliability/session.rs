@@ -229,6 +229,10 @@ impl Endpoint {
         if self.peers[peer as usize].phase == Phase::Down {
             return;
         }
+        // Once the goodbye is under way, everything else has been acknowledged.
+        let lost = self.peers[peer as usize].phase != Phase::Goodbye && !self.is_idle(PeerId(peer));
+        // First of all, so that flows that become idle by being given up do not start a goodbye.
+        self.peers[peer as usize].phase = Phase::Down;
         let mut flow = core::mem::replace(&mut self.peers[peer as usize].first_flow, NONE);
         while flow != NONE {
             let next = self.flows[flow as usize].next;
@@ -251,6 +255,7 @@ impl Endpoint {
             peer: PeerId(peer),
             session,
             error,
+            lost,
         });
         if blocked {
             self.events.push_back(Event::Writable { peer: PeerId(peer) });

@@ -96,9 +96,7 @@ impl Endpoint {
             sources: &mut self.sources,
             stats: &mut self.stats,
         };
-        if lane.send.una == lane.flow.send_next {
-            lane.send.waiting_since = self.now - self.stalled.min(self.now);
-        }
+        let first = lane.send.una == lane.flow.send_next;
         let mut more = true;
         while burst.segments() < most {
             let Some(plan) = next_packet(
@@ -131,6 +129,10 @@ impl Endpoint {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
+            if first {
+                // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
+                self.actives[index as usize].send.waiting_since = self.active_now();
+            }
             self.acknowledged(index);
             if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
                 let timeout = self.rto(index);

@@ -439,12 +439,6 @@ impl Transport {
     /// # Errors
     /// A peer was lost with what was on its way to it, or the time is over, or the backend has failed.
     pub fn flush(&mut self, timeout: Duration) -> Result<(), FlushError> {
-        let endpoint = self.driver.messenger().endpoint();
-        let busy: Vec<PeerId> = if endpoint.all_idle() {
-            Vec::new()
-        } else {
-            self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).collect()
-        };
         self.driver.watch_losses(true);
         self.driver.request_acks();
         let flushed = self.driver.run(Some(timeout), Acks::Now, |driver| {
@@ -458,8 +452,8 @@ impl Transport {
                 let peers = self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).count();
                 Err(FlushError::TimedOut { timeout, peers })
             }
-            Ok(true) => match losses.into_iter().find(|(peer, _)| busy.contains(peer)) {
-                Some((peer, error)) => Err(FlushError::Peer(peer, error)),
+            Ok(true) => match losses.first() {
+                Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
                 None => Ok(()),
             },
         }
@@ -474,7 +468,6 @@ impl Transport {
     pub fn close(mut self, linger: Duration) -> Result<(), CloseError> {
         self.closed = true;
         let endpoint = self.driver.messenger().endpoint();
-        let busy: Vec<PeerId> = self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).collect();
         let open = self.all_peers().filter(|&peer| endpoint.down(peer).is_none()).count() as u64;
         let done = self.driver.ended() + open;
         self.driver.watch_losses(true);
@@ -494,13 +487,10 @@ impl Transport {
                 timeout: linger,
                 peers: (done - self.driver.ended()) as usize,
             }),
-            Ok(true) => {
-                let lost = |&(peer, error): &(PeerId, PeerError)| error != PeerError::Closed && busy.contains(&peer);
-                match losses.into_iter().find(lost) {
-                    Some((peer, error)) => Err(FlushError::Peer(peer, error)),
-                    None => Ok(()),
-                }
-            }
+            Ok(true) => match losses.first() {
+                Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
+                None => Ok(()),
+            },
         }
     }
 

@@ -407,7 +407,9 @@ impl World {
                 }
                 return;
             }
-            Event::Down { peer, session, error } => (peer, session, error),
+            Event::Down {
+                peer, session, error, ..
+            } => (peer, session, error),
             _ => return,
         };
         if error == PeerError::Reset {
