@@ -182,10 +182,7 @@ impl Endpoint {
             let p = &self.peers[peer as usize];
             if p.cost_received.wrapping_add(cost).wrapping_sub(p.limit_told) as i32 > 0 {
                 let told = p.cost_released.wrapping_add(self.config.unexpected_bytes);
-                // What may be sent before the limit is known stays allowed: a smaller limit must not shut out the
-                // one packet of a first flight that was lost.
-                let first = p.cost_received.wrapping_add(cost) <= INITIAL_CREDIT;
-                if !first && p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
+                if p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
                     // Sent before our limit was known, perhaps: whoever sends it again must hear that we live.
                     self.actives[index as usize].receive.ack_now = true;
                     self.mark_ready(index);

@@ -162,6 +162,16 @@ impl Peer {
             self.phase = Phase::Open;
         }
     }
+
+    /// How far the peer may go, to be told now. Never less than before: what it has sent on the strength of that must
+    /// be taken (only the first [`INITIAL_CREDIT`] can be more than `unexpected` allows).
+    pub(crate) fn tell_limit(&mut self, unexpected: u32) -> u32 {
+        let limit = self.cost_released.wrapping_add(unexpected);
+        if limit.wrapping_sub(self.limit_told) as i32 > 0 {
+            self.limit_told = limit;
+        }
+        self.limit_told
+    }
 }
 
 #[cfg(test)]

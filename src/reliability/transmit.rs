@@ -193,8 +193,7 @@ impl Endpoint {
         flags.set(Flags::NACK, active.receive.nack_now);
         flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
         let window = window_of(&self.limits, &self.config, inbound);
-        let limit = peer.cost_released.wrapping_add(self.config.unexpected_bytes);
-        peer.limit_told = limit;
+        let limit = peer.tell_limit(self.config.unexpected_bytes);
         let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
         let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window));
         let start = burst.position();

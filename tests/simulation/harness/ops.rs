@@ -173,7 +173,7 @@ impl Reader<'_> {
             config.window_packets = 1 + u16::from(self.octet());
         }
         if flags & 32 == 32 {
-            config.unexpected_bytes = 8 << 10;
+            config.unexpected_bytes = 64 << 10;
         }
         if flags & 64 == 64 {
             config.send_queue_bytes = 4 << 10;

@@ -86,6 +86,7 @@ fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> 
     }
     report.wall = before - start;
     report.cpu = clock::cpu_time(threads) - cpu;
+    link.settle()?;
     Ok(report)
 }
 
