@@ -338,10 +338,10 @@ impl Endpoint {
         let Some(p) = self.peers.get_mut(peer.index()) else {
             return;
         };
+        p.watched = on;
         if p.phase == Phase::Down {
             return;
         }
-        p.watched = on;
         let flow = self.flow_for(peer.0, 0);
         let active = self.activate(flow);
         let deadlines = &mut self.actives[active as usize].deadlines;
