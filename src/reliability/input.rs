@@ -2,7 +2,13 @@
 
 use core::net::SocketAddr;
 
-use super::{Origin, PeerId, Sink, Verdict, control::Control, endpoint::Endpoint, peer::MESSAGE_COST, timers::Timer};
+use super::{
+    Origin, PeerId, Sink, Verdict,
+    control::Control,
+    endpoint::{Endpoint, IDLE},
+    peer::MESSAGE_COST,
+    timers::Timer,
+};
 use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
@@ -271,6 +277,10 @@ impl Endpoint {
         if had_gap && !active.receive.has_gap(expected) {
             active.deadlines.stop(Timer::Nack);
             active.receive.nacked = None;
+            if !active.deadlines.is_set(Timer::Idle) {
+                active.deadlines.set(Timer::Idle, now + IDLE);
+                self.reschedule(index);
+            }
         } else if had_gap && active.receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
             self.await_gap(index);
         }
