@@ -108,6 +108,7 @@ pub(crate) struct Node {
     /// None: crashed.
     pub(crate) stack: Option<Box<dyn Stack>>,
     pub(crate) incarnation: u32,
+    pub(crate) started: Instant,
     pub(crate) stalled_until: Instant,
     pub(crate) wake: Option<Instant>,
     /// Node numbers of the peers, by their index.
@@ -142,6 +143,7 @@ impl Node {
             options,
             stack: None,
             incarnation: 0,
+            started: Instant::ZERO,
             stalled_until: Instant::ZERO,
             wake: None,
             peers: Vec::new(),

@@ -206,13 +206,27 @@ impl World {
             );
             self.model.excuse(&mine, &theirs, u32::MAX, u32::MAX);
             self.model.excuse(&theirs, &mine, u32::MAX, u32::MAX);
+            if let Some((incarnation, session)) = self.unheard(other, node) {
+                self.model.may_repeat(&theirs, &mine, incarnation, session);
+            }
         }
         self.transcript.number(0xdead);
+    }
+
+    /// The incarnation of `from` and its session with `to`, if it has never heard of `to` in it.
+    fn unheard(&self, from: usize, to: usize) -> Option<(u32, u32)> {
+        let node = &self.nodes[from];
+        let peer = *node.peer_of.get(&to)?;
+        let session = node.stack.as_ref()?.endpoint().session(peer);
+        let up = Event::Up { peer, session };
+        let heard = node.events.iter().any(|&(at, event)| at >= node.started && event == up);
+        (!heard).then_some((node.incarnation, session))
     }
 
     /// A new incarnation of a crashed node starts, with the same peers.
     pub(crate) fn restart(&mut self, node: usize) {
         let peers = std::mem::take(&mut self.nodes[node].peers);
+        self.nodes[node].started = self.now;
         self.nodes[node].start(&mut self.rng);
         for peer in peers {
             self.introduce(node, peer);
