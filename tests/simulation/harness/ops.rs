@@ -253,7 +253,8 @@ impl Run {
                 self.lasting = false;
                 world.crash(node);
                 world.restart(node);
-                // An old incarnation's packets can be replayed to a new receiver; nobody can tell without a key.
+                // An old first flight can be replayed to a new receiver; nobody can tell without a key.
+                world.lose_in_flight();
                 if let Some(tap) = &mut world.tap {
                     tap.clear();
                 }
