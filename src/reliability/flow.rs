@@ -7,6 +7,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use super::{
     bits::Bits,
     congestion::AnyController,
+    peer::MESSAGE_COST,
     rtt::Rtt,
     source::{NONE, SourceId},
     timers::Deadlines,
@@ -87,7 +88,7 @@ impl Record {
     };
 }
 
-/// Something that waits to be sent for the first time.
+/// Something that waits to be sent for the first time; `cost` is its place in the row of all costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queued {
     /// Records back to back in a block: messages `message` to `next` (exclusive) of one pair of processors.
@@ -99,6 +100,8 @@ pub(crate) enum Queued {
         next: Seq,
         from: u32,
         to: u32,
+        cost: u64,
+        cost_end: u64,
     },
     /// A message that is not bundled, sent up to `at`.
     Whole {
@@ -108,9 +111,22 @@ pub(crate) enum Queued {
         message: Seq,
         from: u32,
         to: u32,
+        cost: u64,
     },
     /// The end.
     Goodbye,
+}
+
+impl Queued {
+    /// Where what is next of it begins in the row of all costs.
+    #[inline]
+    pub(crate) fn cost_from(&self) -> u64 {
+        match *self {
+            Self::Run { cost, .. } => cost,
+            Self::Whole { cost, at, .. } => cost + u64::from(at) + if at > 0 { MESSAGE_COST.into() } else { 0 },
+            Self::Goodbye => 0,
+        }
+    }
 }
 
 /// The sending half.

@@ -231,6 +231,8 @@ impl Endpoint {
         }
         // Once the goodbye is under way, everything else has been acknowledged.
         let lost = self.peers[peer as usize].phase != Phase::Goodbye && !self.is_idle(PeerId(peer));
+        // First of all, so that flows that become idle by being given up do not start a goodbye.
+        self.peers[peer as usize].phase = Phase::Down;
         let mut flow = core::mem::replace(&mut self.peers[peer as usize].first_flow, NONE);
         while flow != NONE {
             let next = self.flows[flow as usize].next;

@@ -144,14 +144,16 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let owes = active.receive.ack_now || active.receive.unacked_packets > 0;
         let gap = active.receive.has_gap(flow.expected);
-        if quiet && !is_busy(flow, &active.send) && !owes && !gap && !(peer.watched && flow.channel == 0) {
-            let flow = active.flow;
-            self.deactivate(flow);
+        if quiet && !is_busy(flow, &active.send) && !owes && !(peer.watched && flow.channel == 0) {
+            // What has arrived beyond a gap must be kept, for ever if nobody fills it; no timer is needed for that.
+            if !gap {
+                let flow = active.flow;
+                self.deactivate(flow);
+            }
         } else {
-            active.deadlines.set(
-                Timer::Idle,
-                active.last_use.max(self.now - IDLE.min(self.now) + 1) + IDLE,
-            );
+            // Quiet, but still needed: to be looked at again after a while, not at once.
+            let since = if quiet { self.now } else { active.last_use };
+            active.deadlines.set(Timer::Idle, since + IDLE);
             self.reschedule(index);
         }
     }

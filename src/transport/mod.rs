@@ -491,12 +491,10 @@ impl Transport {
                 timeout: linger,
                 peers: (done - self.driver.ended()) as usize,
             }),
-            Ok(true) => {
-                match losses.first() {
-                    Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
-                    None => Ok(()),
-                }
-            }
+            Ok(true) => match losses.first() {
+                Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
+                None => Ok(()),
+            },
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod link;
 pub(crate) mod memory;
+pub(crate) mod messenger;
 pub(crate) mod model;
 pub(crate) mod node;
 pub(crate) mod ops;

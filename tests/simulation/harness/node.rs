@@ -8,6 +8,7 @@ use std::{
 
 use hikyaku::{
     Config, PeerError, SendError,
+    messaging::Messenger,
     reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
     time::Instant,
     wire::{Kind, Packet},
@@ -107,6 +108,7 @@ pub(crate) struct Node {
     /// None: crashed.
     pub(crate) stack: Option<Box<dyn Stack>>,
     pub(crate) incarnation: u32,
+    pub(crate) started: Instant,
     pub(crate) stalled_until: Instant,
     pub(crate) wake: Option<Instant>,
     /// Node numbers of the peers, by their index.
@@ -141,6 +143,7 @@ impl Node {
             options,
             stack: None,
             incarnation: 0,
+            started: Instant::ZERO,
             stalled_until: Instant::ZERO,
             wake: None,
             peers: Vec::new(),
@@ -171,7 +174,11 @@ impl Node {
         self.incarnation += 1;
         self.peers.clear();
         self.peer_of.clear();
-        self.stack = Some(Box::new(Bare::new(endpoint, &self.processors)));
+        self.stack = Some(if self.options.bare {
+            Box::new(Bare::new(endpoint, &self.processors))
+        } else {
+            Box::new(Messenger::new(endpoint, &self.processors))
+        });
     }
 
     /// Ends the incarnation: everything it had is gone.
@@ -350,7 +357,9 @@ impl Node {
                     assert!(pending.block.is_freed(), "{token:?} completed, its memory is in use");
                     pending.block.check();
                 }
-                Event::Down { peer, session, error, .. } => {
+                Event::Down {
+                    peer, session, error, ..
+                } => {
                     self.tokens
                         .retain(|_, pending| pending.peer != peer || pending.session > session);
                     if !matches!(error, PeerError::Restarted | PeerError::Reset) {

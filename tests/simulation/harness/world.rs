@@ -206,18 +206,38 @@ impl World {
             );
             self.model.excuse(&mine, &theirs, u32::MAX, u32::MAX);
             self.model.excuse(&theirs, &mine, u32::MAX, u32::MAX);
+            if let Some((incarnation, session)) = self.unheard(other, node) {
+                self.model.may_repeat(&theirs, &mine, incarnation, session);
+            }
         }
         self.transcript.number(0xdead);
+    }
+
+    /// The incarnation of `from` and its session with `to`, if it has never heard of `to` in it.
+    fn unheard(&self, from: usize, to: usize) -> Option<(u32, u32)> {
+        let node = &self.nodes[from];
+        let peer = *node.peer_of.get(&to)?;
+        let session = node.stack.as_ref()?.endpoint().session(peer);
+        let up = Event::Up { peer, session };
+        let heard = node.events.iter().any(|&(at, event)| at >= node.started && event == up);
+        (!heard).then_some((node.incarnation, session))
     }
 
     /// A new incarnation of a crashed node starts, with the same peers.
     pub(crate) fn restart(&mut self, node: usize) {
         let peers = std::mem::take(&mut self.nodes[node].peers);
+        self.nodes[node].started = self.now;
         self.nodes[node].start(&mut self.rng);
         for peer in peers {
             self.introduce(node, peer);
         }
         self.touch(node);
+    }
+
+    /// What is under way to or from anybody is lost.
+    pub(crate) fn lose_in_flight(&mut self) {
+        self.future
+            .retain(|future| !matches!(future.0.what, What::Arrive { .. }));
     }
 
     /// Lets a datagram arrive at a node at this instant, from anywhere.
@@ -407,7 +427,9 @@ impl World {
                 }
                 return;
             }
-            Event::Down { peer, session, error, .. } => (peer, session, error),
+            Event::Down {
+                peer, session, error, ..
+            } => (peer, session, error),
             _ => return,
         };
         if error == PeerError::Reset {
@@ -466,6 +488,8 @@ impl World {
     /// Everything must be as if nothing had ever been sent.
     pub(crate) fn check_finished(&mut self) {
         assert_eq!(self.model.missing(), 0, "messages are missing\n{}", self.describe());
+        // What a dead incarnation had begun to send stays until its successor speaks.
+        let lasting = self.nodes.iter().all(|node| node.incarnation == 1);
         for (number, node) in self.nodes.iter_mut().enumerate() {
             if node.stack.is_none() {
                 continue;
@@ -477,7 +501,12 @@ impl World {
                     panic!("node {number}: no {peer}");
                 };
                 assert!(endpoint.is_idle(*peer), "node {number}: {peer} is not idle");
-                let left = (stats.unexpected, stats.in_flight, stats.packets_in_flight, stats.queued);
+                let left = (
+                    if lasting { stats.unexpected } else { 0 },
+                    stats.in_flight,
+                    stats.packets_in_flight,
+                    stats.queued,
+                );
                 assert_eq!(
                     left,
                     (0, 0, 0, 0),
