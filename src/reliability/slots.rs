@@ -144,7 +144,8 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let owes = active.receive.ack_now || active.receive.unacked_packets > 0;
         let gap = active.receive.has_gap(flow.expected);
-        if quiet && !is_busy(flow, &active.send) && !owes && !(peer.watched && flow.channel == 0) {
+        let watched = peer.watched && flow.channel == 0;
+        if quiet && !is_busy(flow, &active.send) && !owes && !watched {
             // What has arrived beyond a gap must be kept, for ever if nobody fills it; no timer is needed for that.
             if !gap {
                 let flow = active.flow;

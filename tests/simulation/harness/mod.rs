@@ -1,5 +1,7 @@
 //! The deterministic harness: also included by the fuzz targets, so it names nothing outside of itself.
 
+mod emit;
+mod finish;
 pub(crate) mod link;
 pub(crate) mod memory;
 pub(crate) mod messenger;
