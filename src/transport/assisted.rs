@@ -164,13 +164,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn help(shared: &Shared, interval: Duration) {
     let mut seen = None;
-    let mut end = lock(&shared.end);
     loop {
-        end = match shared.bell.wait_timeout(end, interval) {
-            Ok((end, _)) => end,
-            Err(poisoned) => poisoned.into_inner().0,
-        };
-        if *end {
+        let end = lock(&shared.end);
+        let waited = shared.bell.wait_timeout_while(end, interval, |end| !*end);
+        let end = *waited.unwrap_or_else(PoisonError::into_inner).0;
+        if end {
             return;
         }
         let mut transport = match shared.transport.try_lock() {

@@ -340,7 +340,11 @@ impl Transport {
         options: &SendOptions,
         payload: impl Fn() -> Payload<'p>,
     ) -> Result<(), SendBlockingError> {
-        let mut result = Err(SendError::WouldBlock(peer));
+        let mut result = self.driver.send(peer, options, payload());
+        if !matches!(result, Err(SendError::WouldBlock(_))) {
+            result?;
+            return Ok(());
+        }
         self.driver
             .run(None, Acks::Now, |driver| {
                 result = driver.send(peer, options, payload());

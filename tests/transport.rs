@@ -1,0 +1,544 @@
+//! The whole stack over real sockets, between threads and between processes.
+#![cfg(all(feature = "udp", target_os = "linux"))]
+
+use std::{
+    env,
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hikyaku::{
+    Config, PeerError, PeerId, SendError,
+    transport::{BuildError, Event, FlushError, ReceiveError, Transport, WaitPolicy},
+};
+
+/// No wait in these tests ends by this, unless something is broken.
+const LONG: Duration = Duration::from_secs(15);
+
+const ROLE: &str = "TRANSPORT_TEST_ROLE";
+const TO: &str = "TRANSPORT_TEST_TO";
+const AT: &str = "TRANSPORT_TEST_AT";
+
+fn bind(processor: u32, address: &str, config: Config) -> Transport {
+    Transport::builder()
+        .processor(processor)
+        .config(config)
+        .bind("udp", address)
+        .unwrap()
+}
+
+fn pair(address: &str, config: &Config) -> (Transport, PeerId, Transport, PeerId) {
+    let mut a = bind(1, address, config.clone());
+    let mut b = bind(2, address, config.clone());
+    let to_b = a.add_peer(2, b.local_addr()).unwrap();
+    let to_a = b.add_peer(1, a.local_addr()).unwrap();
+    (a, to_b, b, to_a)
+}
+
+fn content(number: usize, len: usize) -> Vec<u8> {
+    let mut x = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut data = vec![0; len];
+    for chunk in data.chunks_mut(8) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        chunk.copy_from_slice(&x.to_le_bytes()[..chunk.len()]);
+    }
+    data
+}
+
+fn lens() -> Vec<usize> {
+    let mut lens = vec![0, 1, 8, 0, 1_431, 1_432, 1_472, 4_096, 4_097, 65_507, 65_508, 1 << 20, 3, 4 << 20];
+    lens.extend((0..500).map(|i| i * 7 % 300));
+    lens.extend((0..50).map(|i| i * 7_919 % 200_000));
+    lens
+}
+
+/// Sends all messages to a peer that sends them back, and compares, in order.
+fn echo_all(transport: &mut Transport, peer: PeerId) {
+    let lens = lens();
+    let mut received = 0;
+    let mut check = |transport: &mut Transport, wait: bool| {
+        let message = if wait {
+            Some(transport.receive(Some(LONG)).unwrap())
+        } else {
+            transport.try_receive().unwrap()
+        };
+        let Some(message) = message else { return false };
+        assert_eq!(message.peer(), peer);
+        assert!(message.data() == content(received, lens[received]), "message {received}");
+        received += 1;
+        received < lens.len()
+    };
+    for (i, &len) in lens.iter().enumerate() {
+        let data = content(i, len);
+        if i % 3 == 0 {
+            transport.send_blocking(peer, &data).unwrap();
+        } else {
+            let data = Bytes::from(data);
+            while let Err(error) = transport.send_bytes(peer, data.clone()) {
+                assert_eq!(error, SendError::WouldBlock(peer));
+                check(transport, false);
+            }
+        }
+        while transport.ready() > 0 {
+            check(transport, false);
+        }
+    }
+    while check(transport, true) {}
+    transport.flush(LONG).unwrap();
+}
+
+/// Sends everything back until a message says "end".
+fn echo(transport: &mut Transport) {
+    loop {
+        let message = transport.receive(Some(LONG)).unwrap();
+        let peer = message.peer();
+        let data = message.into_vec();
+        if data == b"end" {
+            return;
+        }
+        transport.send_blocking(peer, &data).unwrap();
+    }
+}
+
+fn between_threads(address: &str, policy: WaitPolicy) {
+    let (mut a, to_b, b, to_a) = pair(address, &Config::default());
+    let b_address = b.local_addr();
+    drop(b);
+    let (a_address, echoing) = (a.local_addr(), mpsc::channel());
+    let other = thread::spawn(move || {
+        let mut b = Transport::builder()
+            .processor(2)
+            .wait(policy)
+            .bind("udp", b_address)
+            .unwrap();
+        assert_eq!(b.add_peer(1, a_address).unwrap(), to_a);
+        echoing.0.send(()).unwrap();
+        echo(&mut b);
+        b.close(LONG).unwrap();
+    });
+    echoing.1.recv().unwrap();
+    echo_all(&mut a, to_b);
+    a.send(to_b, b"end").unwrap();
+    loop {
+        match a.wait_event(Some(LONG)).unwrap() {
+            Some(Event::PeerClosed { peer }) => break assert_eq!(peer, to_b),
+            Some(_) => {}
+            None => panic!("the peer has not closed"),
+        }
+    }
+    other.join().unwrap();
+    let stats = a.stats();
+    assert_eq!((stats.peers_lost, stats.resets_sent), (0, 0), "{stats:?}");
+}
+
+#[test]
+fn messages_of_all_sizes_between_threads() {
+    between_threads("127.0.0.1:0", WaitPolicy::default());
+}
+
+#[test]
+fn messages_of_all_sizes_between_threads_over_ipv6() {
+    between_threads("[::1]:0", WaitPolicy::Block);
+}
+
+// ---- processes
+
+/// What a child process does. Not a test by itself: it is run by those that are.
+#[test]
+fn child() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let at = env::var(AT).unwrap_or("127.0.0.1:0".to_owned());
+    match role.as_str() {
+        "echo" => {
+            let mut transport = bind(2, &at, Config::default());
+            let to = env::var(TO).unwrap().parse().unwrap();
+            let peer = transport.add_peer(1, to).unwrap();
+            transport.send(peer, b"here").unwrap();
+            echo(&mut transport);
+            transport.close(LONG).unwrap();
+        }
+        "environment" => {
+            let error = Transport::builder()
+                .environment()
+                .bind("udp", "127.0.0.1:0")
+                .unwrap_err();
+            assert!(matches!(error, BuildError::Environment(_)));
+            println!("{error}");
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+struct Process(Child);
+
+impl Process {
+    fn start(role: &str, to: SocketAddr, at: &str) -> Self {
+        let child = command(role)
+            .env(TO, to.to_string())
+            .env(AT, at)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn signal(&self, signal: i32) {
+        let id = i32::try_from(self.0.id()).unwrap();
+        let kill = Command::new("kill").arg(format!("-{signal}")).arg(id.to_string()).status();
+        assert!(kill.unwrap().success());
+    }
+
+    fn end(mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Only if a test has failed, or has killed it before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn command(role: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture"]).env(ROLE, role);
+    command
+}
+
+/// A transport that strangers may call.
+fn host(config: Config) -> Transport {
+    bind(1, "127.0.0.1:0", Config { accept_strangers: true, ..config })
+}
+
+/// Waits until a child says that it is there.
+fn here(transport: &mut Transport) -> PeerId {
+    let message = transport.receive(Some(LONG)).unwrap();
+    assert_eq!(message.data(), b"here");
+    message.peer()
+}
+
+#[test]
+fn messages_of_all_sizes_between_processes() {
+    let mut a = host(Config::default());
+    let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
+    let peer = here(&mut a);
+    echo_all(&mut a, peer);
+    a.send(peer, b"end").unwrap();
+    a.flush(LONG).unwrap();
+    process.end();
+}
+
+/// Makes progress until the peer is lost, talking to it all the while.
+fn until_down(transport: &mut Transport, peer: PeerId) -> PeerError {
+    loop {
+        match transport.send(peer, b"are you there?") {
+            Ok(()) | Err(SendError::WouldBlock(_) | SendError::Peer(..)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        match transport.receive(Some(Duration::from_millis(10))) {
+            Ok(_) | Err(ReceiveError::TimedOut(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        while let Some(event) = transport.next_event() {
+            match event {
+                Event::PeerDown { peer: lost, error } if lost == peer => return error,
+                Event::PeerDown { .. } | Event::PeerClosed { .. } => panic!("{event:?}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn ask(transport: &mut Transport, peer: PeerId, question: &[u8]) {
+    transport.send(peer, question).unwrap();
+    loop {
+        let message = transport.receive(Some(LONG)).unwrap();
+        if message.peer() == peer && message.data() == question {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_dead_peer_is_noticed_and_others_are_not_affected() {
+    let death_timeout = Duration::from_millis(500);
+    let mut a = host(Config { death_timeout, ..Config::default() });
+    let [victim, frozen, other] = [(); 3].map(|()| {
+        let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
+        let peer = here(&mut a);
+        (process, peer)
+    });
+    ask(&mut a, victim.1, b"1");
+    victim.0.signal(9);
+    // The kernel tells that nobody has the port any more.
+    assert_eq!(until_down(&mut a, victim.1), PeerError::Refused);
+    // A process that is stopped still has its port, but it does not answer.
+    frozen.0.signal(libc::SIGSTOP);
+    let error = until_down(&mut a, frozen.1);
+    assert!(
+        matches!(error, PeerError::TimedOut { silence, .. } if silence >= death_timeout && silence < 10 * death_timeout),
+        "{error:?}"
+    );
+    let refused = a.send(frozen.1, b"").unwrap_err();
+    assert_eq!(refused, SendError::Peer(frozen.1, error));
+    ask(&mut a, other.1, b"2");
+    a.send(other.1, b"end").unwrap();
+    a.flush(LONG).unwrap();
+    other.0.end();
+}
+
+#[test]
+fn a_blocked_sender_learns_of_the_death() {
+    let death_timeout = Duration::from_millis(300);
+    let mut a = host(Config { death_timeout, ..Config::default() });
+    let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
+    let peer = here(&mut a);
+    process.signal(libc::SIGSTOP);
+    // Large and by reference: returns only when the memory is free.
+    let error = a.send_blocking(peer, &vec![7; 32 << 20]).unwrap_err();
+    assert!(error.to_string().contains("no answer"), "{error}");
+    let error = a.send_blocking(peer, b"small").unwrap_err();
+    assert!(error.to_string().contains("no answer"), "{error}");
+}
+
+#[test]
+fn a_peer_that_is_stopped_for_a_while_loses_nothing() {
+    let mut a = host(Config::default());
+    let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
+    let peer = here(&mut a);
+    process.signal(libc::SIGSTOP);
+    for i in 0..200 {
+        a.send(peer, &content(i, i * 10)).unwrap();
+    }
+    let silence = a.receive(Some(Duration::from_millis(300)));
+    assert!(matches!(silence, Err(ReceiveError::TimedOut(_))), "{silence:?}");
+    drop(silence);
+    process.signal(libc::SIGCONT);
+    for i in 0..200 {
+        assert_eq!(a.receive(Some(LONG)).unwrap().data(), content(i, i * 10));
+    }
+    a.send(peer, b"end").unwrap();
+    a.flush(LONG).unwrap();
+    process.end();
+}
+
+#[test]
+fn a_restarted_peer_is_recognised() {
+    let mut a = host(Config::default());
+    // A port of the child's own, the same both times.
+    let at = bind(9, "127.0.0.1:0", Config::default()).local_addr().to_string();
+    let process = Process::start("echo", a.local_addr(), &at);
+    let peer = here(&mut a);
+    ask(&mut a, peer, b"1");
+    process.signal(9);
+    drop(process);
+    let process = Process::start("echo", a.local_addr(), &at);
+    assert_eq!(here(&mut a), peer, "the same peer, by its address");
+    ask(&mut a, peer, b"2");
+    let (mut up, mut down) = (0, 0);
+    while let Some(event) = a.next_event() {
+        match event {
+            Event::PeerUp { .. } => up += 1,
+            Event::PeerDown { error, .. } => {
+                assert!(matches!(error, PeerError::Restarted | PeerError::Refused), "{error}");
+                down += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((up, down), (2, 1));
+    a.send(peer, b"end").unwrap();
+    a.flush(LONG).unwrap();
+    process.end();
+}
+
+// ---- one process
+
+#[test]
+fn back_pressure_is_an_error_and_then_an_event() {
+    let config = Config {
+        unexpected_bytes: 64 << 10,
+        send_queue_bytes: 64 << 10,
+        ..Config::default()
+    };
+    let (mut a, to_b, mut b, _) = pair("127.0.0.1:0", &config);
+    let mut sent = 0_u32;
+    // b makes progress but takes nothing, so both its memory and our queue fill up, and no further.
+    loop {
+        match a.send(to_b, &[0; 1_000]) {
+            Ok(()) => sent += 1,
+            Err(SendError::WouldBlock(_)) => {
+                let before = b.ready();
+                for _ in 0..100 {
+                    a.progress().unwrap();
+                    b.progress().unwrap();
+                }
+                if b.ready() == before && a.send(to_b, &[0; 1_000]).is_err() {
+                    break;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent < 200, "{sent} messages of 1,000 octets are not bounded");
+    }
+    assert!(b.ready() > 10 && b.ready() <= 64, "{}", b.ready());
+    let mut writable = false;
+    let mut received = 0;
+    while received < sent {
+        a.progress().unwrap();
+        received += u32::from(b.try_receive().unwrap().is_some());
+        while let Some(event) = a.next_event() {
+            writable |= event == Event::Writable { peer: to_b };
+        }
+    }
+    assert!(writable);
+    a.send(to_b, b"again").unwrap();
+}
+
+#[test]
+fn many_peers_on_one_socket() {
+    const PEERS: u32 = 150;
+    let mut hub = host(Config::default());
+    let address = hub.local_addr();
+    let mut spokes: Vec<(Transport, PeerId)> = (0..PEERS)
+        .map(|i| {
+            let mut spoke = bind(100 + i, "127.0.0.1:0", Config::default());
+            let peer = spoke.add_peer(1, address).unwrap();
+            for n in 0..10_u32 {
+                spoke.send(peer, &n.to_le_bytes()).unwrap();
+            }
+            (spoke, peer)
+        })
+        .collect();
+    let mut next = vec![0; PEERS as usize];
+    let mut echoed = 0;
+    while echoed < 10 * PEERS {
+        while let Some(message) = hub.try_receive().unwrap() {
+            let (peer, source) = (message.peer(), message.source());
+            assert_eq!(message.data(), u32::to_le_bytes(next[source as usize - 100]));
+            next[source as usize - 100] += 1;
+            hub.send(peer, &source.to_le_bytes()).unwrap();
+        }
+        for (i, (spoke, _)) in spokes.iter_mut().enumerate() {
+            while let Some(message) = spoke.try_receive().unwrap() {
+                assert_eq!(message.data(), (100 + i as u32).to_le_bytes());
+                echoed += 1;
+            }
+        }
+    }
+    assert_eq!(hub.peers(), PEERS as usize);
+}
+
+#[test]
+fn a_helper_answers_while_the_application_computes() {
+    let (a, _, mut b, to_a) = pair("127.0.0.1:0", &Config::default());
+    let a = a.assisted(Duration::from_millis(1));
+    // Nobody calls anything of a meanwhile.
+    b.send_blocking(to_a, &content(1, 2 << 20)).unwrap();
+    b.send(to_a, b"done").unwrap();
+    b.flush(LONG).unwrap();
+    let mut guard = a.lock().unwrap();
+    assert!(guard.receive(Some(LONG)).unwrap().data() == content(1, 2 << 20));
+    assert_eq!(guard.receive(Some(LONG)).unwrap().data(), b"done");
+    drop(guard);
+    let other = thread::spawn(move || {
+        let event = b.wait_event(Some(LONG)).unwrap();
+        while !matches!(b.wait_event(Some(LONG)).unwrap(), Some(Event::PeerClosed { .. })) {}
+        event
+    });
+    a.close(LONG).unwrap();
+    assert!(matches!(other.join().unwrap(), Some(Event::PeerUp { .. })));
+}
+
+#[test]
+fn a_helper_ends_with_its_handle() {
+    let (a, _, _b, _) = pair("127.0.0.1:0", &Config::default());
+    let address = a.local_addr();
+    let a = a.assisted(Duration::from_secs(3_600));
+    assert_eq!(a.lock().unwrap().local_addr(), address);
+    drop(a);
+    // The port is free: the thread has let go of the transport.
+    bind(1, &address.to_string(), Config::default());
+}
+
+#[test]
+fn flush_and_close_say_who_was_lost() {
+    let config = Config {
+        open_timeout: Duration::from_millis(200),
+        death_timeout: Duration::from_millis(200),
+        ..Config::default()
+    };
+    let (mut a, to_b, b, _) = pair("127.0.0.1:0", &config);
+    a.send(to_b, b"nobody makes progress there").unwrap();
+    let short = Duration::from_millis(20);
+    assert!(matches!(a.flush(short), Err(FlushError::TimedOut { peers: 1, .. })));
+    let error = a.flush(LONG).unwrap_err();
+    assert!(matches!(error, FlushError::Peer(peer, PeerError::TimedOut { .. }) if peer == to_b), "{error}");
+    drop(b);
+    // Nothing is on its way to anybody.
+    a.flush(LONG).unwrap();
+    a.close(LONG).unwrap();
+}
+
+#[test]
+fn a_dropped_transport_says_goodbye() {
+    let (mut a, to_b, mut b, _) = pair("127.0.0.1:0", &Config::default());
+    a.send(to_b, b"first").unwrap();
+    b.receive(Some(LONG)).unwrap();
+    b.progress().unwrap();
+    a.flush(LONG).unwrap_or(());
+    drop(a);
+    loop {
+        match b.wait_event(Some(LONG)).unwrap() {
+            Some(Event::PeerClosed { .. }) => return,
+            Some(Event::PeerUp { .. }) => {}
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_can_not_be_built_says_why() {
+    let a = bind(1, "127.0.0.1:0", Config::default());
+    let error = Transport::builder().bind("udp", a.local_addr()).unwrap_err();
+    assert!(matches!(error, BuildError::Bind(_)));
+    assert!(error.to_string().contains("another process has this port"), "{error}");
+
+    let error = Transport::builder().bind("udp", "not a name").unwrap_err();
+    assert!(matches!(error, BuildError::Resolve(_)));
+    assert!(error.to_string().contains("\"not a name\" can not be resolved"), "{error}");
+    let error = a.resolve("[::1]:80").unwrap_err();
+    assert!(error.to_string().contains("no address of the right kind"), "{error}");
+    assert_eq!(a.resolve("127.0.0.1:80").unwrap().port(), 80);
+
+    let error = Transport::builder().bind("pigeon", "127.0.0.1:0").unwrap_err();
+    assert!(error.to_string().contains("pigeon"), "{error}");
+
+    let config = Config { window_packets: 0, ..Config::default() };
+    let error = Transport::builder().config(config).bind("udp", "127.0.0.1:0").unwrap_err();
+    assert!(error.to_string().contains("window_packets"), "{error}");
+
+    let error = Transport::builder().processors(&[]).bind("udp", "127.0.0.1:0").unwrap_err();
+    assert!(matches!(error, BuildError::NoProcessor));
+}
+
+#[test]
+fn a_bad_environment_is_reported() {
+    for (name, value, says) in [
+        ("HIKYAKU_ACK_DELEY", "1ms", "did you mean HIKYAKU_ACK_DELAY?"),
+        ("HIKYAKU_ACK_DELAY", "soon", "HIKYAKU_ACK_DELAY=soon"),
+    ] {
+        let output = command("environment").env(name, value).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains(says), "{text}");
+    }
+}
