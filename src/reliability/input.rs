@@ -130,7 +130,8 @@ impl Endpoint {
             }
             None => self.flow_for(peer, base.channel),
         };
-        if !self.handle_ack(flow, packet, base.acknowledgement, flags) {
+        // Who does not know our token can not acknowledge anything.
+        if base.session != 0 && !self.handle_ack(flow, packet, base.acknowledgement, flags) {
             return Err(DropReason::BadAck);
         }
         if self.peers[peer as usize].session != session {
