@@ -201,7 +201,8 @@ impl Transport {
     }
 
     /// What an event loop watches for readability, if the backend has that. When it is readable, or
-    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) until it gives 0.
+    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) and receive what is ready,
+    /// until it gives 0. (That suits watchers of levels and of edges.)
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.driver.backend().as_fd()
@@ -491,12 +492,10 @@ impl Transport {
                 timeout: linger,
                 peers: (done - self.driver.ended()) as usize,
             }),
-            Ok(true) => {
-                match losses.first() {
-                    Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
-                    None => Ok(()),
-                }
-            }
+            Ok(true) => match losses.first() {
+                Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
+                None => Ok(()),
+            },
         }
     }
 
