@@ -244,7 +244,7 @@ impl Config {
         time("death_timeout", self.death_timeout, MS, HOUR)?;
         time("open_timeout", self.open_timeout, MS, HOUR)?;
         time("keepalive", self.keepalive, MS, HOUR)?;
-        number("unexpected_bytes", self.unexpected_bytes.into(), 4 << 10, 1 << 30)?;
+        number("unexpected_bytes", self.unexpected_bytes.into(), 64 << 10, 1 << 30)?;
         number("max_message", self.max_message.into(), 1, u32::MAX.into())?;
         number("send_queue_bytes", self.send_queue_bytes.into(), 4 << 10, 1 << 30)?;
         number("send_queue_messages", self.send_queue_messages.into(), 1, 1 << 20)?;

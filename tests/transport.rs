@@ -13,6 +13,7 @@ use std::{
 use bytes::Bytes;
 use hikyaku::{
     Config, PeerError, PeerId, SendError,
+    backends::BindOptions,
     transport::{BuildError, Event, FlushError, ReceiveError, Transport, WaitPolicy},
 };
 
@@ -592,4 +593,31 @@ fn a_bad_environment_is_reported() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains(says), "{text}");
     }
+}
+
+#[test]
+fn one_port_to_send_and_one_to_receive() {
+    let mut options = BindOptions::default();
+    options.separate_send_socket = true;
+    let end = |processor| {
+        Transport::builder()
+            .processor(processor)
+            .config(Config::dse())
+            .bind_options(options.clone())
+            .bind("udp", "127.0.0.1:0")
+            .unwrap()
+    };
+    let (mut a, mut b) = (end(1), end(2));
+    let to_b = a.add_peer(2, b.local_addr()).unwrap();
+    b.add_peer(1, a.local_addr()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            echo(&mut b);
+            b.flush(LONG).unwrap();
+        });
+        echo_all(&mut a, to_b);
+        a.send(to_b, b"end").unwrap();
+        a.flush(LONG).unwrap();
+    });
+    assert_eq!(a.stats().peers_lost, 0);
 }

@@ -135,7 +135,7 @@ pub fn limits_of(capabilities: &Capabilities) -> Limits {
         max_batch: capabilities.max_batch,
         receive_buffer: capabilities.receive_buffer,
         holds_references: capabilities.holds_references,
-        receive_port: 0,
+        receive_port: capabilities.receive_port,
     }
 }
 

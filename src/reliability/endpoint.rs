@@ -305,7 +305,8 @@ impl Endpoint {
         p.cost_released = p.cost_released.wrapping_add(cost);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         // Tell when a quarter has become free, or the peer might be waiting.
-        if limit.wrapping_sub(p.limit_told) >= self.config.unexpected_bytes / 4 && p.remote_token != 0 {
+        let more = limit.wrapping_sub(p.limit_told) as i32;
+        if more >= (self.config.unexpected_bytes / 4) as i32 && p.remote_token != 0 {
             let flow = self.flow_for(peer.0, 0);
             let active = self.activate(flow);
             self.actives[active as usize].receive.ack_now = true;
@@ -337,10 +338,10 @@ impl Endpoint {
         let Some(p) = self.peers.get_mut(peer.index()) else {
             return;
         };
+        p.watched = on;
         if p.phase == Phase::Down {
             return;
         }
-        p.watched = on;
         let flow = self.flow_for(peer.0, 0);
         let active = self.activate(flow);
         let deadlines = &mut self.actives[active as usize].deadlines;

@@ -7,6 +7,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use super::{
     bits::Bits,
     congestion::AnyController,
+    peer::MESSAGE_COST,
     rtt::Rtt,
     source::{NONE, SourceId},
     timers::Deadlines,
@@ -30,17 +31,26 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(peer: u32, channel: u8) -> Self {
+    /// `send_next`, `expected`: see [`first_sequence`].
+    pub(crate) fn new(peer: u32, channel: u8, send_next: Seq, expected: Seq) -> Self {
         Self {
             peer,
             next: NONE,
             active: NONE,
-            send_next: Seq(0),
-            expected: Seq(0),
+            send_next,
+            expected,
             rtt: Rtt::default(),
             channel,
         }
     }
+}
+
+/// The sequence number that a sender begins a flow with, from its epoch and the token that it issued for the session:
+/// both sides know them. Packets of another session are then far outside of the window even if their token should
+/// happen to be the same.
+pub(crate) fn first_sequence(epoch: u64, token: u32, channel: u8) -> Seq {
+    let word = epoch ^ u64::from(token) << 20 ^ u64::from(channel);
+    Seq((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32)
 }
 
 /// What a sent packet carries.
@@ -87,7 +97,7 @@ impl Record {
     };
 }
 
-/// Something that waits to be sent for the first time.
+/// Something that waits to be sent for the first time; `cost` is its place in the row of all costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queued {
     /// Records back to back in a block: messages `message` to `next` (exclusive) of one pair of processors.
@@ -99,6 +109,8 @@ pub(crate) enum Queued {
         next: Seq,
         from: u32,
         to: u32,
+        cost: u64,
+        cost_end: u64,
     },
     /// A message that is not bundled, sent up to `at`.
     Whole {
@@ -108,9 +120,22 @@ pub(crate) enum Queued {
         message: Seq,
         from: u32,
         to: u32,
+        cost: u64,
     },
     /// The end.
     Goodbye,
+}
+
+impl Queued {
+    /// Where what is next of it begins in the row of all costs.
+    #[inline]
+    pub(crate) fn cost_from(&self) -> u64 {
+        match *self {
+            Self::Run { cost, .. } => cost,
+            Self::Whole { cost, at, .. } => cost + u64::from(at) + if at > 0 { MESSAGE_COST.into() } else { 0 },
+            Self::Goodbye => 0,
+        }
+    }
 }
 
 /// The sending half.

@@ -2,7 +2,13 @@
 
 use core::net::SocketAddr;
 
-use super::{Origin, PeerId, Sink, Verdict, control::Control, endpoint::Endpoint, peer::PACKET_COST, timers::Timer};
+use super::{
+    Origin, PeerId, Sink, Verdict,
+    control::Control,
+    endpoint::{Endpoint, IDLE},
+    peer::MESSAGE_COST,
+    timers::Timer,
+};
 use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
@@ -85,9 +91,9 @@ impl Endpoint {
         };
         let p = &mut self.peers[peer as usize];
         p.window = credit.window.max(1);
-        let more = credit.limit.wrapping_sub(p.cost_limit);
+        let more = credit.limit.wrapping_sub(p.cost_limit as u32);
         if more != 0 && (more as i32) > 0 {
-            p.cost_limit = credit.limit;
+            p.cost_limit += u64::from(more);
         }
         self.wake_flows(peer);
     }
@@ -124,7 +130,8 @@ impl Endpoint {
             }
             None => self.flow_for(peer, base.channel),
         };
-        if !self.handle_ack(flow, packet, base.acknowledgement, flags) {
+        // Who does not know our token can not acknowledge anything.
+        if base.session != 0 && !self.handle_ack(flow, packet, base.acknowledgement, flags) {
             return Err(DropReason::BadAck);
         }
         if self.peers[peer as usize].session != session {
@@ -177,12 +184,15 @@ impl Endpoint {
             return Err(DropReason::OutOfOrder);
         }
         let len = packet.payload().len() as u32;
-        let cost = len + PACKET_COST;
+        let cost = cost_of(packet, flags);
         if base.kind == Kind::Data {
             let p = &self.peers[peer as usize];
             if p.cost_received.wrapping_add(cost).wrapping_sub(p.limit_told) as i32 > 0 {
                 let told = p.cost_released.wrapping_add(self.config.unexpected_bytes);
                 if p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
+                    // Sent before our limit was known, perhaps: whoever sends it again must hear that we live.
+                    self.actives[index as usize].receive.ack_now = true;
+                    self.mark_ready(index);
                     return Err(DropReason::BeyondCredit);
                 }
             }
@@ -268,6 +278,10 @@ impl Endpoint {
         if had_gap && !active.receive.has_gap(expected) {
             active.deadlines.stop(Timer::Nack);
             active.receive.nacked = None;
+            if !active.deadlines.is_set(Timer::Idle) {
+                active.deadlines.set(Timer::Idle, now + IDLE);
+                self.reschedule(index);
+            }
         } else if had_gap && active.receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
             self.await_gap(index);
         }
@@ -313,4 +327,17 @@ impl Endpoint {
         self.peers[peer as usize].address = to;
         self.addresses.insert(&self.peers, peer);
     }
+}
+
+/// What a data packet costs of the credit: its messages' octets, and something for each message that begins in it.
+#[inline]
+fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
+    if flags.contains(Flags::BUNDLE) {
+        return packet
+            .records()
+            .map(|record| record.data.len() as u32 + MESSAGE_COST)
+            .sum();
+    }
+    let begins = packet.fragment().is_none_or(|fragment| fragment.offset == 0);
+    packet.payload().len() as u32 + if begins { MESSAGE_COST } else { 0 }
 }

@@ -8,8 +8,8 @@ use crate::wire::Open;
 
 /// Octets that a peer may be sent before its own limit is known.
 pub(crate) const INITIAL_CREDIT: u32 = 64 << 10;
-/// What a packet costs of the credit beside its payload, octets: the receiver has to keep a record of it.
-pub(crate) const PACKET_COST: u32 = 64;
+/// What a message costs of the credit beside its octets: the receiver has to keep a record of it.
+pub(crate) const MESSAGE_COST: u32 = 64;
 
 /// State of the session with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,10 @@ pub(crate) struct Peer {
     pub(crate) session: u32,
     /// First of its flows: channel 0, then as they came.
     pub(crate) first_flow: u32,
-    /// Credit: cost sent in all, and how far it may go (both modulo 2^32).
-    pub(crate) cost_sent: u32,
-    pub(crate) cost_limit: u32,
+    /// Credit: the place in the row of all costs where the next message will begin, and how far may be sent. Places
+    /// are given when messages are queued, so that no message can use up what an older one needs to be delivered.
+    pub(crate) cost_queued: u64,
+    pub(crate) cost_limit: u64,
     /// Octets that the peer wants in flight at most.
     pub(crate) window: u32,
     /// Credit given: cost received, given back by the layer above, and the limit last told.
@@ -107,8 +108,8 @@ impl Peer {
             processor,
             session: 1,
             first_flow: NONE,
-            cost_sent: 0,
-            cost_limit: INITIAL_CREDIT,
+            cost_queued: 0,
+            cost_limit: INITIAL_CREDIT.into(),
             window: INITIAL_CREDIT,
             cost_received: 0,
             cost_released: 0,
@@ -131,8 +132,8 @@ impl Peer {
         self.remote_token = 0;
         self.candidate = None;
         self.session = self.session.wrapping_add(1);
-        self.cost_sent = 0;
-        self.cost_limit = INITIAL_CREDIT;
+        self.cost_queued = 0;
+        self.cost_limit = INITIAL_CREDIT.into();
         self.window = INITIAL_CREDIT;
         self.cost_received = 0;
         self.cost_released = 0;
@@ -151,10 +152,10 @@ impl Peer {
         self.remote_epoch = open.epoch;
         self.ack_delay = open.ack_delay;
         // A packet larger than all the credit that the peer ever gives could never be sent.
-        let most = u16::try_from(open.credit.limit.saturating_sub(PACKET_COST)).unwrap_or(u16::MAX);
+        let most = u16::try_from(open.credit.limit.saturating_sub(MESSAGE_COST)).unwrap_or(u16::MAX);
         self.max_datagram = open.max_datagram.min(most).max(512);
         self.mtu = self.mtu.min(self.max_datagram);
-        self.cost_limit = open.credit.limit;
+        self.cost_limit = open.credit.limit.into();
         self.window = open.credit.window;
         self.split_ports = open.port != 0;
         if self.phase == Phase::New {
@@ -162,11 +163,14 @@ impl Peer {
         }
     }
 
-    /// Octets of credit left.
-    #[inline]
-    pub(crate) fn credit(&self) -> u32 {
-        let left = self.cost_limit.wrapping_sub(self.cost_sent);
-        if left as i32 <= 0 { 0 } else { left }
+    /// How far the peer may go, to be told now. Never less than before: what it has sent on the strength of that must
+    /// be taken (only the first [`INITIAL_CREDIT`] can be more than `unexpected` allows).
+    pub(crate) fn tell_limit(&mut self, unexpected: u32) -> u32 {
+        let limit = self.cost_released.wrapping_add(unexpected);
+        if limit.wrapping_sub(self.limit_told) as i32 > 0 {
+            self.limit_told = limit;
+        }
+        self.limit_told
     }
 }
 

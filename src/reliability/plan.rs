@@ -3,7 +3,7 @@
 use super::{
     congestion::Controller,
     flow::{Flow, Form, Queued, Record, Sender},
-    peer::{PACKET_COST, Peer},
+    peer::{MESSAGE_COST, Peer},
     source::Sources,
 };
 use crate::{
@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) resend: bool,
     /// Messages in it.
     pub(super) messages: u32,
+    /// What it costs of the credit.
+    pub(super) cost: u64,
 }
 
 /// Room in the windows for another packet of `len` octets.
@@ -42,7 +44,10 @@ pub(super) fn exhausted(config: &Config, peer: &Peer, flow: &Flow, send: &Sender
     !in_window(peer, send, len)
         || send.waiting
         || flow.send_next.distance(send.una) >= config.window_packets.into()
-        || peer.credit() < len as u32 + PACKET_COST
+        || send
+            .queue
+            .front()
+            .is_some_and(|next| next.cost_from() + len as u64 > peer.cost_limit)
 }
 
 /// The packet that the flow may send now, if any: what was lost first, then what is queued.
@@ -69,7 +74,8 @@ pub(super) fn next_packet(
         return None;
     }
     let room = usize::from(peer.mtu) - overhead;
-    let (record, messages) = match *queued {
+    let credit = peer.cost_limit.checked_sub(queued.cost_from())?;
+    let (record, messages, cost) = match *queued {
         Queued::Run {
             source,
             at,
@@ -81,7 +87,7 @@ pub(super) fn next_packet(
         } => {
             let room = room.min(config.max_payload.into());
             let run = &sources.bytes(source)[at as usize..end as usize];
-            let (len, count) = split_run(run, room, config.bundle);
+            let (len, count, cost) = split_run(run, room, credit, config.bundle);
             let form = if count == 1 { Form::Single } else { Form::Bundle };
             (
                 Record {
@@ -95,6 +101,7 @@ pub(super) fn next_packet(
                     ..Record::EMPTY
                 },
                 count,
+                cost,
             )
         }
         Queued::Whole {
@@ -104,6 +111,7 @@ pub(super) fn next_packet(
             message,
             from,
             to,
+            ..
         } => {
             let left = (len - at) as usize;
             let whole = sources.whole(source);
@@ -131,47 +139,42 @@ pub(super) fn next_packet(
                     ..Record::EMPTY
                 },
                 1,
+                u64::from(take) + if at == 0 { MESSAGE_COST.into() } else { 0 },
             )
         }
-        Queued::Goodbye => (
-            Record {
+        Queued::Goodbye => {
+            let goodbye = Record {
                 form: Form::Goodbye,
                 to: peer.processor,
                 ..Record::EMPTY
-            },
-            0,
-        ),
+            };
+            (goodbye, 0, 0)
+        }
     };
-    if !in_window(peer, send, record.len.into()) {
+    if cost > credit || messages == 0 && record.form != Form::Goodbye || !in_window(peer, send, record.len.into()) {
         return None;
     }
-    let plan = plan_of(sources, overhead, flow.send_next, record, false, messages);
-    if plan.payload as u32 + PACKET_COST > peer.credit() && record.form != Form::Goodbye {
-        return None;
-    }
+    let mut plan = plan_of(sources, overhead, flow.send_next, record, false, messages);
+    plan.cost = cost;
     Some(plan)
 }
 
-/// How many octets and records from the front of a run fit a payload of `room` octets.
+/// How many octets and records from the front of a run fit a payload of `room` octets and the credit, and what they
+/// cost. No records: the credit is too small.
 #[inline]
-fn split_run(run: &[u8], room: usize, bundle: bool) -> (usize, u32) {
-    let records = Records::new(run);
-    let mut rest = run;
-    let mut count = 0;
-    let mut len = 0;
-    for record in records {
+fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> (usize, u32, u64) {
+    let (mut len, mut count, mut cost) = (0, 0, 0);
+    for record in Records::new(run) {
         let size = wire::Record::header_len(record.match_bits) + record.data.len();
-        if count > 0 && (len + size > room || !bundle) {
+        let more = cost + record.data.len() as u64 + u64::from(MESSAGE_COST);
+        if more > credit || count > 0 && (len + size > room || !bundle) {
             break;
         }
         len += size;
+        cost = more;
         count += 1;
-        rest = &rest[size..];
-        if rest.is_empty() {
-            break;
-        }
     }
-    (len, count)
+    (len, count, cost)
 }
 
 /// What the header of `record` holds, and the packet's size.
@@ -187,6 +190,7 @@ fn plan_of(sources: &Sources, overhead: usize, seq: Seq, record: Record, resend:
         immediate: None,
         resend,
         messages,
+        cost: 0,
     };
     match record.form {
         Form::Single => {
@@ -226,8 +230,11 @@ pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sour
     let len = u32::from(plan.record.len);
     send.queued_bytes = send.queued_bytes.saturating_sub(len);
     let done = match send.queue.front_mut() {
-        Some(Queued::Run { at, end, message, .. }) => {
+        Some(Queued::Run {
+            at, end, message, cost, ..
+        }) => {
             *at += len;
+            *cost += plan.cost;
             *message = message.plus(plan.messages);
             at == end
         }

@@ -6,6 +6,7 @@ use super::{
     endpoint::Endpoint,
     flow::Form,
     source::{Freed, NONE},
+    timeout::BLACK_HOLE,
     timers::{NEVER, Timer},
 };
 use crate::{
@@ -194,6 +195,7 @@ impl Endpoint {
             flow.rtt.sample(sample);
         }
         let send = &mut active.send;
+        let silent = send.timeouts >= BLACK_HOLE;
         send.timeouts = 0;
         send.probe = false;
         send.congestion.on_ack(&Acked {
@@ -209,6 +211,9 @@ impl Endpoint {
         if send.una != flow.send_next {
             let timeout = self.rto(index);
             self.actives[index as usize].deadlines.set(Timer::Rto, now + timeout);
+        }
+        if silent {
+            self.search_mtu_again(index);
         }
     }
 

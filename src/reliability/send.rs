@@ -6,7 +6,7 @@ use super::{
     Outgoing, Payload, PeerId, SendToken,
     endpoint::Endpoint,
     flow::Queued,
-    peer::{Peer, Phase},
+    peer::{MESSAGE_COST, Peer, Phase},
     source::{NONE, SourceId, Sources, Whole},
 };
 use crate::{
@@ -51,12 +51,15 @@ impl Endpoint {
             self.peers[peer.index()].blocked = true;
             return Err(SendError::WouldBlock(peer));
         }
+        let p = &mut self.peers[peer.index()];
+        let cost = p.cost_queued;
+        p.cost_queued += payload.len() as u64 + u64::from(MESSAGE_COST);
         let token = match payload {
             Payload::Copy(data) => {
                 if message.immediate.is_none() && self.fits_record(peer.0, message, data.len()) {
-                    self.append_record(active, message, data);
+                    self.append_record(active, message, data, cost);
                 } else {
-                    self.queue_copy(flow, active, message, data);
+                    self.queue_copy(flow, active, message, data, cost);
                 }
                 None
             }
@@ -64,7 +67,7 @@ impl Endpoint {
                 self.next_token += 1;
                 let token = SendToken(self.next_token);
                 self.actives[active as usize].send.shared_messages += 1;
-                self.queue_whole(flow, active, message, data, Some(token));
+                self.queue_whole(flow, active, message, data, Some(token), cost);
                 Some(token)
             }
         };
@@ -105,7 +108,7 @@ impl Endpoint {
 
     /// Copies a small message behind those that wait already, in the form of a bundle's record.
     #[inline]
-    fn append_record(&mut self, active: u32, message: &Outgoing, data: &[u8]) {
+    fn append_record(&mut self, active: u32, message: &Outgoing, data: &[u8], cost: u64) {
         let send = &mut self.actives[active as usize].send;
         let need = Record::header_len(message.match_bits) + data.len();
         if send.tail != NONE && self.sources.is_sole(send.tail) {
@@ -126,12 +129,14 @@ impl Endpoint {
         send.copied_bytes += need as u32;
         send.queued_bytes += need as u32;
         let (from, to) = (message.source, message.destination);
+        let cost_end = cost + data.len() as u64 + u64::from(MESSAGE_COST);
         if let Some(Queued::Run {
             source,
             end,
             next,
             from: f,
             to: t,
+            cost_end: c,
             ..
         }) = send.queue.back_mut()
             && *source == send.tail
@@ -139,9 +144,11 @@ impl Endpoint {
             && *next == message.message
             && *f == from
             && *t == to
+            && *c == cost
         {
             *end = send.tail_fill;
             *next = next.plus(1);
+            *c = cost_end;
             return;
         }
         self.sources.retain(send.tail);
@@ -153,31 +160,41 @@ impl Endpoint {
             next: message.message.plus(1),
             from,
             to,
+            cost,
+            cost_end,
         });
     }
 
     /// Copies a message that takes several packets.
-    fn queue_copy(&mut self, flow: u32, active: u32, message: &Outgoing, data: &[u8]) {
+    fn queue_copy(&mut self, flow: u32, active: u32, message: &Outgoing, data: &[u8], cost: u64) {
         self.actives[active as usize].send.copied_bytes += data.len() as u32;
         if data.len() > Sources::MAX_BLOCK {
-            self.queue_whole(flow, active, message, Bytes::copy_from_slice(data), None);
+            self.queue_whole(flow, active, message, Bytes::copy_from_slice(data), None, cost);
             return;
         }
         let whole = whole_of(message, data.len(), true);
         let source = self.sources.block(data.len(), false, whole);
         self.sources.block_mut(source)[..data.len()].copy_from_slice(data);
-        self.push_whole(active, message, source, data.len());
+        self.push_whole(active, message, source, data.len(), cost);
     }
 
-    fn queue_whole(&mut self, flow: u32, active: u32, message: &Outgoing, data: Bytes, token: Option<SendToken>) {
+    fn queue_whole(
+        &mut self,
+        flow: u32,
+        active: u32,
+        message: &Outgoing,
+        data: Bytes,
+        token: Option<SendToken>,
+        cost: u64,
+    ) {
         let len = data.len();
         let source = self
             .sources
             .shared(data, whole_of(message, len, token.is_none()), token, flow);
-        self.push_whole(active, message, source, len);
+        self.push_whole(active, message, source, len, cost);
     }
 
-    fn push_whole(&mut self, active: u32, message: &Outgoing, source: SourceId, len: usize) {
+    fn push_whole(&mut self, active: u32, message: &Outgoing, source: SourceId, len: usize, cost: u64) {
         let send = &mut self.actives[active as usize].send;
         send.queued_bytes = send.queued_bytes.saturating_add(len as u32);
         send.queue.push_back(Queued::Whole {
@@ -187,6 +204,7 @@ impl Endpoint {
             message: message.message,
             from: message.source,
             to: message.destination,
+            cost,
         });
     }
 }

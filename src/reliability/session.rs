@@ -11,7 +11,7 @@ use super::{
     Event, PeerId,
     control::{Control, MAX_CONTROL},
     endpoint::Endpoint,
-    flow::Queued,
+    flow::{Queued, first_sequence},
     peer::{Candidate, Phase, index_of, successor},
     source::NONE,
 };
@@ -60,6 +60,14 @@ impl Endpoint {
         }
         p.bind(open);
         self.stats.sessions_opened += 1;
+        let mut flow = self.peers[peer as usize].first_flow;
+        while let Some(state) = self.flows.get_mut(flow as usize) {
+            state.expected = first_sequence(open.epoch, open.token, state.channel);
+            if let Some(active) = self.actives.get_mut(state.active as usize) {
+                active.receive.end = state.expected;
+            }
+            flow = state.next;
+        }
         self.wake_flows(peer);
     }
 
@@ -231,6 +239,8 @@ impl Endpoint {
         }
         // Once the goodbye is under way, everything else has been acknowledged.
         let lost = self.peers[peer as usize].phase != Phase::Goodbye && !self.is_idle(PeerId(peer));
+        // First of all, so that flows that become idle by being given up do not start a goodbye.
+        self.peers[peer as usize].phase = Phase::Down;
         let mut flow = core::mem::replace(&mut self.peers[peer as usize].first_flow, NONE);
         while flow != NONE {
             let next = self.flows[flow as usize].next;

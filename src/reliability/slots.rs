@@ -3,7 +3,7 @@
 use super::{
     congestion::AnyController,
     endpoint::{Endpoint, IDLE, is_busy},
-    flow::{Active, Flow, Receiver, Sender},
+    flow::{Active, Flow, Receiver, Sender, first_sequence},
     mtu::Search,
     peer::Phase,
     source::NONE,
@@ -43,7 +43,10 @@ impl Endpoint {
 
     #[cold]
     fn new_flow(&mut self, peer: u32, channel: u8) -> u32 {
-        let mut flow = Flow::new(peer, channel);
+        let p = &self.peers[peer as usize];
+        let send_next = first_sequence(self.epoch, p.local_token, channel);
+        let expected = first_sequence(p.remote_epoch, p.remote_token, channel);
+        let mut flow = Flow::new(peer, channel, send_next, expected);
         let head = &mut self.peers[peer as usize].first_flow;
         let index = self.free_flows.pop().unwrap_or(self.flows.len() as u32);
         if channel == 0 || *head == NONE {
@@ -144,14 +147,17 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let owes = active.receive.ack_now || active.receive.unacked_packets > 0;
         let gap = active.receive.has_gap(flow.expected);
-        if quiet && !is_busy(flow, &active.send) && !owes && !gap && !(peer.watched && flow.channel == 0) {
-            let flow = active.flow;
-            self.deactivate(flow);
+        let watched = peer.watched && flow.channel == 0;
+        if quiet && !is_busy(flow, &active.send) && !owes && !watched {
+            // What has arrived beyond a gap must be kept, for ever if nobody fills it; no timer is needed for that.
+            if !gap {
+                let flow = active.flow;
+                self.deactivate(flow);
+            }
         } else {
-            active.deadlines.set(
-                Timer::Idle,
-                active.last_use.max(self.now - IDLE.min(self.now) + 1) + IDLE,
-            );
+            // Quiet, but still needed: to be looked at again after a while, not at once.
+            let since = if quiet { self.now } else { active.last_use };
+            active.deadlines.set(Timer::Idle, since + IDLE);
             self.reschedule(index);
         }
     }

@@ -4,7 +4,7 @@ use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
     endpoint::Endpoint,
     flow::{Flow, Form, Queued, Record, Sender},
-    peer::{PACKET_COST, Peer, Phase},
+    peer::{Peer, Phase},
     plan::{Plan, exhausted, next_packet, take_from_queue},
     source::{NONE, Sources},
     timers::Timer,
@@ -96,9 +96,7 @@ impl Endpoint {
             sources: &mut self.sources,
             stats: &mut self.stats,
         };
-        if lane.send.una == lane.flow.send_next {
-            lane.send.waiting_since = self.now - self.stalled.min(self.now);
-        }
+        let first = lane.send.una == lane.flow.send_next;
         let mut more = true;
         while burst.segments() < most {
             let Some(plan) = next_packet(
@@ -131,6 +129,10 @@ impl Endpoint {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
+            if first {
+                // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
+                self.actives[index as usize].send.waiting_since = self.active_now();
+            }
             self.acknowledged(index);
             if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
                 let timeout = self.rto(index);
@@ -191,8 +193,7 @@ impl Endpoint {
         flags.set(Flags::NACK, active.receive.nack_now);
         flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
         let window = window_of(&self.limits, &self.config, inbound);
-        let limit = peer.cost_released.wrapping_add(self.config.unexpected_bytes);
-        peer.limit_told = limit;
+        let limit = peer.tell_limit(self.config.unexpected_bytes);
         let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
         let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window));
         let start = burst.position();
@@ -386,7 +387,6 @@ impl Lane<'_> {
                 },
             );
             self.flow.send_next = plan.seq.plus(1);
-            self.peer.cost_sent = self.peer.cost_sent.wrapping_add(plan.payload as u32 + PACKET_COST);
             self.stats.payload_sent += plan.payload as u64;
             if plan.messages > 1 {
                 self.stats.messages_bundled += u64::from(plan.messages);

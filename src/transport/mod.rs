@@ -556,6 +556,7 @@ impl Backend for Gone {
             receive_buffer: 0,
             checksummed: true,
             holds_references: false,
+            receive_port: 0,
         }
     }
 

@@ -11,6 +11,7 @@ mod discipline;
 mod dse;
 mod exactly_once;
 mod harness;
+mod misbehaviour;
 mod mtu;
 mod ops;
 mod session;

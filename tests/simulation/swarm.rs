@@ -49,7 +49,7 @@ fn draw_config(rng: &mut Prng, checksum: bool) -> Config {
         config.window_bytes = rng.between(1 << 10, 256 << 10) as u32;
     }
     if rng.chance(300) {
-        config.unexpected_bytes = rng.between(8 << 10, 256 << 10) as u32;
+        config.unexpected_bytes = rng.between(64 << 10, 512 << 10) as u32;
     }
     if rng.chance(300) {
         config.send_queue_bytes = rng.between(4 << 10, 256 << 10) as u32;

@@ -64,9 +64,12 @@ fn latency_has_the_form_of_the_contract() {
         );
         assert!(p50 > 0.0 && p99 > 0.0);
     }
-    for row in rows(&document, "hikyaku/udp") {
-        assert!(row["ratio"]["tcp"].is_f64() && row["ratio"]["udp"].is_f64(), "{row}");
-    }
+    let ours = rows(&document, "hikyaku/udp");
+    assert_eq!(ours.len(), 1, "{document}");
+    assert!(
+        ours[0]["ratio"]["tcp"].is_f64() && ours[0]["ratio"]["udp"].is_f64(),
+        "{document}"
+    );
     assert_eq!(document["environment"]["wait"], "adaptive");
     assert_eq!(document["environment"]["rounds"], 3);
 }
@@ -97,7 +100,7 @@ fn bandwidth_and_rate_have_their_rows() {
         assert!((mb * 1e6 / (messages * size) - 1.0).abs() < 0.01, "{row}");
     }
     let document = json("bench rate --iterations 2 --rounds 2 --format json --wait adaptive");
-    for transport in ["tcp", "tcp/batched", "udp"] {
+    for transport in ["hikyaku/udp", "tcp", "tcp/batched", "udp"] {
         assert_eq!(rows(&document, transport).len(), 1, "{document}");
     }
 }
@@ -105,7 +108,7 @@ fn bandwidth_and_rate_have_their_rows() {
 #[test]
 fn incast_has_a_row_for_each_number_of_senders() {
     let document = json("bench incast --senders 1,3 --sizes 4K --iterations 5 --rounds 2 --format json");
-    for transport in ["tcp", "udp"] {
+    for transport in ["hikyaku/udp", "tcp", "udp"] {
         let senders: Vec<_> = rows(&document, transport)
             .iter()
             .map(|row| row["senders"].clone())
@@ -119,7 +122,60 @@ fn dse_counts_sockets() {
     let document = json("bench dse --sizes 16 --iterations 100 --rounds 1 --format json --wait adaptive");
     let mesh = rows(&document, "tcp full mesh");
     assert_eq!(mesh[0]["sockets"], 3540, "{document}");
-    assert_eq!(rows(&document, "tcp").len(), 4, "{document}");
+    for (ours, sockets) in [("hikyaku/udp", 60), ("hikyaku/udp, two ports each", 120)] {
+        let counted = rows(&document, ours)
+            .into_iter()
+            .find(|row| row["pattern"] == "sockets")
+            .expect("a count");
+        assert_eq!(counted["sockets"], sockets, "{document}");
+    }
+    for transport in ["hikyaku/udp/dse", "tcp"] {
+        assert_eq!(rows(&document, transport).len(), 4, "{document}");
+    }
+}
+
+#[test]
+fn core_has_its_variants() {
+    let document = json("bench core --sizes 64,8K --iterations 100 --rounds 2 --format json");
+    for transport in ["hikyaku/core", "hikyaku/core+checksum", "hikyaku/core+copy"] {
+        let rows = rows(&document, transport);
+        assert_eq!(rows.len(), 2, "{document}");
+        for row in rows {
+            assert!(
+                row["ns_per_message"].as_f64().unwrap() >= row["ns_per_packet"].as_f64().unwrap(),
+                "{row}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_idle_peer_is_small() {
+    let document = json("bench peers --peers 5000 --format json");
+    let row = &rows(&document, "hikyaku/core")[0];
+    let octets = row["bytes_per_peer"].as_f64().unwrap();
+    assert!(octets > 0.0 && octets <= 256.0, "{row}");
+}
+
+#[test]
+fn the_loopback_backend_runs_in_threads() {
+    let document =
+        json("bench latency --backend loopback --sizes 8,64K --iterations 5 --rounds 2 --format json --wait adaptive");
+    assert_eq!(rows(&document, "hikyaku/loopback").len(), 2, "{document}");
+    assert_eq!(document["environment"]["ends"], "threads");
+}
+
+#[test]
+fn traffic_is_captured() {
+    let file = std::env::temp_dir().join(format!("hikyaku-cli-{}.pcapng", std::process::id()));
+    let line = format!(
+        "bench latency --sizes 8 --iterations 5 --rounds 1 --wait adaptive --capture {}",
+        file.display()
+    );
+    assert!(run(&line).status.success());
+    let octets = std::fs::read(&file).expect("the capture is there");
+    std::fs::remove_file(&file).expect("and can be removed");
+    assert!(octets.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && octets.len() > 1000);
 }
 
 #[test]

@@ -29,12 +29,14 @@ impl Stack for Messenger {
         job: &Job,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
-        let mut options = SendOptions::default();
-        options.source = Some(pair.0);
-        options.destination = Some(pair.1);
-        options.channel = job.channel;
-        options.tag = job.tag;
-        options.immediate = job.immediate;
+        let options = SendOptions {
+            source: Some(pair.0),
+            destination: Some(pair.1),
+            channel: job.channel,
+            tag: job.tag,
+            immediate: job.immediate,
+            more: false,
+        };
         self.send(now, peer, &options, payload)
     }
     fn receive(&mut self) -> Option<Arrived> {
@@ -62,13 +64,7 @@ impl Stack for Messenger {
     fn set_limits(&mut self, limits: Limits) {
         self.set_limits(limits);
     }
-    fn handle_datagrams(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        stride: usize,
-    ) {
+    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.handle_datagrams(now, source, data, stride);
     }
     fn handle_timeout(&mut self, now: Instant) {

@@ -1,7 +1,10 @@
 //! The deterministic harness: also included by the fuzz targets, so it names nothing outside of itself.
 
+mod emit;
+mod finish;
 pub(crate) mod link;
 pub(crate) mod memory;
+pub(crate) mod messenger;
 pub(crate) mod model;
 pub(crate) mod node;
 pub(crate) mod ops;

@@ -22,6 +22,8 @@ struct Entry {
 struct Stream {
     sent: u64,
     expected: VecDeque<Entry>,
+    /// Received, in order.
+    past: Vec<Entry>,
 }
 
 /// A message as it is received.
@@ -139,7 +141,7 @@ impl Model {
                 && entry.immediate == message.immediate
                 && Self::content(self.seed, pair, entry.number, entry.len) == message.data;
             if same {
-                stream.expected.drain(..=skipped);
+                stream.past.extend(stream.expected.drain(..=skipped));
                 self.received += 1;
                 return Ok(());
             }
@@ -187,6 +189,22 @@ impl Model {
             for entry in &mut stream.expected {
                 entry.excused |=
                     entry.incarnation < incarnation || entry.incarnation == incarnation && entry.session <= session;
+            }
+        }
+    }
+
+    /// The receiver has restarted before the sender ever heard of it: what it had received may be received again by
+    /// its new incarnation, for nobody could tell the sender.
+    pub(crate) fn may_repeat(&mut self, from: &[u32], to: &[u32], incarnation: u32, session: u32) {
+        for (pair, stream) in &mut self.streams {
+            if !from.contains(&pair.0) || !to.contains(&pair.1) {
+                continue;
+            }
+            let again = |entry: &Entry| entry.incarnation == incarnation && entry.session == session;
+            let keep = stream.past.iter().position(again).unwrap_or(stream.past.len());
+            for mut entry in stream.past.drain(keep..).rev() {
+                entry.excused = true;
+                stream.expected.push_front(entry);
             }
         }
     }

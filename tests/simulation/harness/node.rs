@@ -8,9 +8,9 @@ use std::{
 
 use hikyaku::{
     Config, PeerError, SendError,
+    messaging::Messenger,
     reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
     time::Instant,
-    wire::{Kind, Packet},
 };
 
 use super::{
@@ -107,6 +107,7 @@ pub(crate) struct Node {
     /// None: crashed.
     pub(crate) stack: Option<Box<dyn Stack>>,
     pub(crate) incarnation: u32,
+    pub(crate) started: Instant,
     pub(crate) stalled_until: Instant,
     pub(crate) wake: Option<Instant>,
     /// Node numbers of the peers, by their index.
@@ -119,7 +120,7 @@ pub(crate) struct Node {
     blocked: BTreeSet<usize>,
     pub(crate) memory: Memory,
     tokens: BTreeMap<SendToken, Pending>,
-    held: BTreeMap<u64, Vec<Arc<Block>>>,
+    pub(super) held: BTreeMap<u64, Vec<Arc<Block>>>,
     /// Messages received, by node number of the sender: (when, octets).
     pub(crate) log: Vec<(Instant, usize, usize)>,
     /// All events, with their times.
@@ -141,6 +142,7 @@ impl Node {
             options,
             stack: None,
             incarnation: 0,
+            started: Instant::ZERO,
             stalled_until: Instant::ZERO,
             wake: None,
             peers: Vec::new(),
@@ -171,7 +173,11 @@ impl Node {
         self.incarnation += 1;
         self.peers.clear();
         self.peer_of.clear();
-        self.stack = Some(Box::new(Bare::new(endpoint, &self.processors)));
+        self.stack = Some(if self.options.bare {
+            Box::new(Bare::new(endpoint, &self.processors))
+        } else {
+            Box::new(Messenger::new(endpoint, &self.processors))
+        });
     }
 
     /// Ends the incarnation: everything it had is gone.
@@ -319,22 +325,6 @@ impl Node {
         }
     }
 
-    fn check_bounds(&self, from: SocketAddr) {
-        let endpoint = self.endpoint();
-        let Some(peer) = endpoint.peer_by_address(from) else {
-            return;
-        };
-        if let Some(stats) = endpoint.peer_stats(peer) {
-            // What comes before the bound is known is allowed in any case.
-            let bound = u64::from(endpoint.config().unexpected_bytes).max(64 << 10);
-            assert!(
-                stats.unexpected <= bound,
-                "{peer} holds {} octets of unexpected memory, the bound is {bound}",
-                stats.unexpected
-            );
-        }
-    }
-
     fn take_events(&mut self, now: Instant, output: &mut Output) -> bool {
         let mut any = false;
         while let Some(event) = self.stack_mut().poll_event() {
@@ -350,7 +340,9 @@ impl Node {
                     assert!(pending.block.is_freed(), "{token:?} completed, its memory is in use");
                     pending.block.check();
                 }
-                Event::Down { peer, session, error, .. } => {
+                Event::Down {
+                    peer, session, error, ..
+                } => {
                     self.tokens
                         .retain(|_, pending| pending.peer != peer || pending.session > session);
                     if !matches!(error, PeerError::Restarted | PeerError::Reset) {
@@ -418,73 +410,6 @@ impl Node {
         assert!(!again, "I4: something to transmit after nothing");
         self.burst = burst;
         bursts > 0
-    }
-
-    fn emit(&mut self, burst: &Burst, output: &mut Output) {
-        let mut octets = Vec::with_capacity(burst.len());
-        let mut blocks = Vec::new();
-        let memory = &self.memory;
-        let limits = self.options.limits;
-        let holds = limits.holds_references;
-        let stack = match &self.stack {
-            Some(stack) => stack.as_ref(),
-            None => return,
-        };
-        stack.gather(burst, &mut |slice| {
-            octets.extend_from_slice(slice);
-            if holds && let Some(block) = memory.block_of(slice) {
-                block.hold();
-                blocks.push(Arc::clone(block));
-            }
-        });
-        let (size, len) = (burst.segment_size(), burst.len());
-        assert_eq!(octets.len(), len, "a burst's length is wrong");
-        assert!(size >= 1 && len >= 1, "an empty burst");
-        assert_eq!(burst.segments(), len.div_ceil(size), "a burst's segments are wrong");
-        assert!(
-            burst.segments() <= limits.max_segments && len <= limits.max_batch.max(size),
-            "burst of {len} octets in {} segments: {limits:?}",
-            burst.segments()
-        );
-        let endpoint = stack.endpoint();
-        let config = endpoint.config();
-        let limit = limits.max_datagram.min(config.max_datagram.into());
-        let known = endpoint
-            .peer_by_address(burst.destination())
-            .and_then(|peer| endpoint.peer_stats(peer))
-            .map_or(0, |stats| stats.max_datagram as usize);
-        for segment in octets.chunks(size) {
-            let packet = match Packet::new_checked(segment) {
-                Ok(packet) => packet,
-                Err(error) => panic!("emitted what is no packet: {error}: {segment:02x?}"),
-            };
-            assert!(
-                segment.len() <= limit || !burst.dont_fragment(),
-                "I5: datagram of {} octets, the limit is {limit}",
-                segment.len()
-            );
-            assert!(
-                segment.len() <= known || known == 0 || packet.kind() == Kind::Probe || !burst.dont_fragment(),
-                "I5: datagram of {} octets, {known} is the most known to pass",
-                segment.len()
-            );
-            assert!(
-                packet.payload().len() <= usize::from(config.max_payload) || packet.kind() == Kind::Probe,
-                "payload of {} octets",
-                packet.payload().len()
-            );
-            output.departures.push(Departure {
-                destination: burst.destination(),
-                octets: segment.to_vec(),
-                dont_fragment: burst.dont_fragment(),
-            });
-        }
-        if burst.token() != 0 {
-            assert!(holds, "a token where no references are held");
-            let old = self.held.insert(burst.token(), blocks);
-            assert!(old.is_none(), "burst token {} was used twice", burst.token());
-            output.held.push(burst.token());
-        }
     }
 
     /// The backend gives back a burst.

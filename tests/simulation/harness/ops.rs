@@ -173,7 +173,7 @@ impl Reader<'_> {
             config.window_packets = 1 + u16::from(self.octet());
         }
         if flags & 32 == 32 {
-            config.unexpected_bytes = 8 << 10;
+            config.unexpected_bytes = 64 << 10;
         }
         if flags & 64 == 64 {
             config.send_queue_bytes = 4 << 10;
@@ -253,7 +253,8 @@ impl Run {
                 self.lasting = false;
                 world.crash(node);
                 world.restart(node);
-                // An old incarnation's packets can be replayed to a new receiver; nobody can tell without a key.
+                // An old first flight can be replayed to a new receiver; nobody can tell without a key.
+                world.lose_in_flight();
                 if let Some(tap) = &mut world.tap {
                     tap.clear();
                 }

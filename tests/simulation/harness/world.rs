@@ -206,18 +206,38 @@ impl World {
             );
             self.model.excuse(&mine, &theirs, u32::MAX, u32::MAX);
             self.model.excuse(&theirs, &mine, u32::MAX, u32::MAX);
+            if let Some((incarnation, session)) = self.unheard(other, node) {
+                self.model.may_repeat(&theirs, &mine, incarnation, session);
+            }
         }
         self.transcript.number(0xdead);
+    }
+
+    /// The incarnation of `from` and its session with `to`, if it has never heard of `to` in it.
+    fn unheard(&self, from: usize, to: usize) -> Option<(u32, u32)> {
+        let node = &self.nodes[from];
+        let peer = *node.peer_of.get(&to)?;
+        let session = node.stack.as_ref()?.endpoint().session(peer);
+        let up = Event::Up { peer, session };
+        let heard = node.events.iter().any(|&(at, event)| at >= node.started && event == up);
+        (!heard).then_some((node.incarnation, session))
     }
 
     /// A new incarnation of a crashed node starts, with the same peers.
     pub(crate) fn restart(&mut self, node: usize) {
         let peers = std::mem::take(&mut self.nodes[node].peers);
+        self.nodes[node].started = self.now;
         self.nodes[node].start(&mut self.rng);
         for peer in peers {
             self.introduce(node, peer);
         }
         self.touch(node);
+    }
+
+    /// What is under way to or from anybody is lost.
+    pub(crate) fn lose_in_flight(&mut self) {
+        self.future
+            .retain(|future| !matches!(future.0.what, What::Arrive { .. }));
     }
 
     /// Lets a datagram arrive at a node at this instant, from anywhere.
@@ -407,7 +427,9 @@ impl World {
                 }
                 return;
             }
-            Event::Down { peer, session, error, .. } => (peer, session, error),
+            Event::Down {
+                peer, session, error, ..
+            } => (peer, session, error),
             _ => return,
         };
         if error == PeerError::Reset {
@@ -460,96 +482,6 @@ impl World {
                 "not idle after {limit:?}: something will happen at {next:?}\n{}",
                 self.describe()
             );
-        }
-    }
-
-    /// Everything must be as if nothing had ever been sent.
-    pub(crate) fn check_finished(&mut self) {
-        assert_eq!(self.model.missing(), 0, "messages are missing\n{}", self.describe());
-        for (number, node) in self.nodes.iter_mut().enumerate() {
-            if node.stack.is_none() {
-                continue;
-            }
-            let endpoint = node.endpoint();
-            assert!(endpoint.all_idle(), "node {number} is not idle");
-            for peer in node.peer_of.values() {
-                let Some(stats) = endpoint.peer_stats(*peer) else {
-                    panic!("node {number}: no {peer}");
-                };
-                assert!(endpoint.is_idle(*peer), "node {number}: {peer} is not idle");
-                let left = (stats.unexpected, stats.in_flight, stats.packets_in_flight, stats.queued);
-                assert_eq!(
-                    left,
-                    (0, 0, 0, 0),
-                    "node {number}, {peer}: unexpected, in flight, packets in flight, queued"
-                );
-            }
-            assert_eq!(
-                node.stack().poll_timeout(),
-                None,
-                "node {number} is idle but has a timer"
-            );
-            assert_eq!(
-                node.incomplete(),
-                0,
-                "node {number}: messages by reference never completed"
-            );
-            assert_eq!(node.memory.outstanding(), 0, "node {number}: memory leaks");
-            assert!(node.backlog.is_empty(), "node {number}: messages were never sent");
-        }
-    }
-
-    /// Runs until idle and checks that all is well.
-    pub(crate) fn finish(&mut self, limit: Duration) {
-        self.run_idle(limit);
-        self.check_finished();
-    }
-
-    pub(crate) fn describe(&self) -> String {
-        let mut text = format!("at {:?}, missing: {:?}\n", self.now, self.model.missing_by_pair());
-        for (number, node) in self.nodes.iter().enumerate().take(8) {
-            text += &format!(
-                "node {number}: backlog {:?}, inbox {}",
-                node.backlog.len(),
-                node.inbox.len()
-            );
-            let Some(stack) = &node.stack else {
-                text += ", crashed\n";
-                continue;
-            };
-            text += &format!(
-                ", deadline {:?}\n  {:?}\n",
-                stack.poll_timeout(),
-                stack.endpoint().stats()
-            );
-            for (peer_node, peer) in node.peer_of.iter().take(8) {
-                text += &format!("  to node {peer_node}: {:?}\n", stack.endpoint().peer_stats(*peer));
-            }
-        }
-        text
-    }
-
-    /// Times at which `node` lost a peer, with the reason.
-    pub(crate) fn downs(&self, node: usize) -> Vec<(Instant, usize, PeerError)> {
-        let node = &self.nodes[node];
-        let down = |&(at, event): &(Instant, Event)| match event {
-            Event::Down { peer, error, .. } => Some((at, node.peers[peer.index()], error)),
-            _ => None,
-        };
-        node.events.iter().filter_map(down).collect()
-    }
-
-    /// The counters of a node's peer.
-    pub(crate) fn peer_stats(&self, node: usize, peer: usize) -> hikyaku::PeerStats {
-        let id = self.nodes[node].peer_of[&peer];
-        self.nodes[node].endpoint().peer_stats(id).unwrap_or_default()
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.describe());
         }
     }
 }

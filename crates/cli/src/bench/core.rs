@@ -1,7 +1,10 @@
 //! `bench core`: two endpoints in one thread, no socket: what the protocol itself costs.
 
+use std::net::Ipv4Addr;
+
 use super::{
-    hikyaku,
+    engine::Pair,
+    environment::datagram_of,
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
@@ -15,6 +18,8 @@ use crate::{args::Common, failure::Failure};
 
 /// Sizes if none are given.
 const SIZES: [usize; 5] = [8, 64, 1024, 8192, 65_536];
+/// Octets of an IP packet if nothing is said: there is no interface to ask.
+const MTU: u32 = 1500;
 /// Messages of a round, if the number is not given.
 const MESSAGES: usize = 2000;
 /// Octets that a round moves at most, if the number of messages is not given.
@@ -49,7 +54,7 @@ impl Variant {
 pub(crate) struct Sample {
     /// Messages delivered.
     pub messages: usize,
-    /// Packets that carried them, acknowledgements included.
+    /// Packets that carried them.
     pub packets: usize,
     /// Time of all, ns.
     pub nanos: u64,
@@ -71,6 +76,7 @@ pub(crate) fn run(common: &Common) -> std::result::Result<(), Failure> {
     } else {
         common.sizes.clone()
     };
+    let datagram = datagram_of(common.mtu.unwrap_or(MTU) as usize, Ipv4Addr::LOCALHOST.into());
     let rounds = common.rounds.unwrap_or(20) as usize;
     let mut progress = Progress::new(common.progress, sizes.len() * rounds * Variant::ALL.len());
     let mut results = Vec::new();
@@ -78,12 +84,16 @@ pub(crate) fn run(common: &Common) -> std::result::Result<(), Failure> {
         let messages = common
             .iterations
             .map_or_else(|| (ROUND / size).clamp(16, MESSAGES), |messages| messages as usize);
+        let mut pairs = Vec::new();
+        for variant in Variant::ALL {
+            pairs.push(Pair::new(variant, size, datagram)?);
+        }
         let mut samples = [const { Vec::new() }; Variant::ALL.len()];
         for round in 0..rounds {
             for step in 0..Variant::ALL.len() {
                 let index = (step + round) % Variant::ALL.len();
                 progress.step(Variant::ALL[index].name(), size);
-                samples[index].push(hikyaku::core_round(Variant::ALL[index], size, messages)?);
+                samples[index].push(pairs[index].round(messages)?);
             }
         }
         for (variant, samples) in Variant::ALL.into_iter().zip(samples) {
@@ -110,7 +120,12 @@ pub(crate) fn run(common: &Common) -> std::result::Result<(), Failure> {
         rows: results.iter().map(Result::row).collect(),
         environment: None,
     };
-    emit(common, &document, &[table(&results, rounds)], Some(&figure(&results)))
+    emit(
+        common,
+        &document,
+        &[table(&results, rounds, datagram)],
+        Some(&figure(&results)),
+    )
 }
 
 impl Result {
@@ -125,10 +140,14 @@ impl Result {
     }
 }
 
-fn table(results: &[Result], rounds: usize) -> Table {
+fn table(results: &[Result], rounds: usize, datagram: usize) -> Table {
     let comments = vec![
         "hikyaku core: two endpoints in one thread, no socket; ns".to_owned(),
-        format!("CPU {}; {rounds} rounds, medians", super::environment::cpu_model()),
+        format!(
+            "CPU {}, datagrams of up to {datagram} B, up to 16 in flight",
+            super::environment::cpu_model()
+        ),
+        format!("{rounds} rounds in which the variants take turns, medians; acknowledgements are part of the time"),
     ];
     let mut groups = vec![Group::new("", &["Size"])];
     groups.extend(Variant::ALL.map(|variant| Group::new(variant.name(), &["message", "packet"])));

@@ -28,6 +28,11 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     if common.np.is_some() {
         return Err(Failure::usage("--np: bench dse has 2 and 3 processes"));
     }
+    if common.capture.is_some() {
+        return Err(Failure::usage(
+            "bench dse: --capture can not hold two protocols; capture another benchmark",
+        ));
+    }
     let common = &Common {
         rounds: common.rounds.or(Some(ROUNDS)),
         ..common.clone()

@@ -1,51 +1,292 @@
 //! This library as one of the things that are compared.
 
-use std::{any::Any, io, net::IpAddr};
+use std::{
+    fs::File,
+    io::{self, BufWriter},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use ::hikyaku::{
+    Config, PeerId, SendError,
+    backends::{Backend, BindOptions, Captured, bind},
+    transport::{Event, ReceiveError, SendBlockingError, Transport, WaitPolicy},
+};
+use bytes::Bytes;
 
 use super::{
-    core::{Sample, Variant},
-    link::{Hub, Spoke},
-    settings::{Offer, Preset, Settings},
+    link::{Hub, PATIENCE, Spoke, timed_out},
+    settings::{Offer, Preset, Settings, Wait},
 };
-use crate::failure::Failure;
+use crate::clock;
 
-/// Whether this build has the transport.
-pub(crate) const AVAILABLE: bool = false;
+/// Messages up to this size are copied when they are sent, larger ones referred to.
+const COPY: usize = 8 << 10;
+/// How long an end stays at it after a round, at most.
+const LINGER: Duration = Duration::from_millis(100);
+/// Nanoseconds after which every preset has acknowledged what came last: twice the longest delay.
+const ACKNOWLEDGE: u64 = 2_000_000;
+/// Number of the hub's processor.
+const HUB: u32 = 0;
+
+/// A transport with what both ends need.
+struct End {
+    transport: Transport,
+    /// The message that is sent, to be referred to.
+    outgoing: Bytes,
+}
+
+impl End {
+    fn open(backend: &str, preset: Preset, settings: &Settings, local: IpAddr, processor: u32) -> io::Result<Self> {
+        let mut options = BindOptions::default();
+        options.max_datagram = settings.datagram_forced.then_some(settings.datagram);
+        let mut bound: Box<dyn Backend> =
+            bind(backend, SocketAddr::new(local, 0), &options).map_err(|error| io::Error::other(error.to_string()))?;
+        if let Some(file) = settings.capture.as_ref().filter(|_| processor == HUB) {
+            bound = Box::new(Captured::new(bound, BufWriter::new(File::create(file)?))?);
+        }
+        let config = match preset {
+            Preset::Default => Config::default(),
+            Preset::Dse => Config::dse(),
+        };
+        let wait = match settings.wait {
+            Wait::Spin => WaitPolicy::Spin,
+            Wait::Block => WaitPolicy::Block,
+            Wait::Adaptive => WaitPolicy::Adaptive { spin: WaitPolicy::SPIN },
+        };
+        let builder = Transport::builder().config(config).processor(processor).wait(wait);
+        let transport = builder
+            .backend(bound)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self {
+            transport,
+            outgoing: Bytes::new(),
+        })
+    }
+
+    fn offer(&self) -> Offer {
+        Offer {
+            addresses: vec![self.transport.local_addr()],
+            extra: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, processor: u32, offer: &Offer) -> io::Result<PeerId> {
+        let [address] = offer.addresses[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        self.transport
+            .add_peer(processor, address)
+            .map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// Makes `message` the one that is sent by reference.
+    fn load(&mut self, message: &[u8]) {
+        if message.len() > COPY && self.outgoing.len() != message.len() {
+            self.outgoing = Bytes::copy_from_slice(message);
+        }
+    }
+
+    /// Sends the message: a copy of it, or the loaded one.
+    fn send(&mut self, peer: PeerId, message: &[u8]) -> io::Result<()> {
+        if message.len() > COPY {
+            return self.send_shared(peer, self.outgoing.clone());
+        }
+        // Does not wait, so what is sent in a row can share datagrams.
+        match self.transport.send(peer, message) {
+            Ok(()) => return Ok(()),
+            Err(SendError::WouldBlock(_)) => {}
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        }
+        self.transport
+            .send_blocking(peer, message)
+            .map_err(|error| match error {
+                SendBlockingError::Backend(error) => error,
+                other => io::Error::other(other.to_string()),
+            })
+    }
+
+    /// Sends by reference; waits for room.
+    fn send_shared(&mut self, peer: PeerId, data: Bytes) -> io::Result<()> {
+        loop {
+            match self.transport.send_bytes(peer, data.clone()) {
+                Ok(_) => return Ok(()),
+                Err(SendError::WouldBlock(_)) => match self.transport.wait_event(Some(PATIENCE))? {
+                    Some(event) => check(event)?,
+                    None => return Err(timed_out("room to send")),
+                },
+                Err(error) => return Err(io::Error::other(error.to_string())),
+            }
+        }
+    }
+
+    /// Takes what there is to tell: nothing, unless a peer was lost.
+    fn events(&mut self) -> io::Result<()> {
+        while let Some(event) = self.transport.next_event() {
+            check(event)?;
+        }
+        Ok(())
+    }
+
+    /// Brings everything to an end that is under way.
+    fn settle(&mut self) -> io::Result<()> {
+        // A delayed acknowledgement that the other end waits for goes out by its timer.
+        let until = clock::now() + ACKNOWLEDGE;
+        while clock::now() < until {
+            self.transport.progress()?;
+        }
+        // What is missing after that is an acknowledgement that was lost: no harm.
+        let _ = self.transport.flush(LINGER);
+        self.events()
+    }
+}
+
+fn check(event: Event) -> io::Result<()> {
+    match event {
+        Event::PeerDown { error, .. } => Err(io::Error::other(format!("the peer was lost: {error}"))),
+        _ => Ok(()),
+    }
+}
+
+fn received(error: ReceiveError) -> io::Error {
+    match error {
+        ReceiveError::Backend(error) => error,
+        _ => timed_out("a message"),
+    }
+}
+
+fn stopped() -> io::Error {
+    timed_out("nothing is lost for good here, so the other end must have stopped")
+}
 
 /// The answering end.
-pub(crate) fn open_hub(
-    backend: &str,
-    _preset: Preset,
-    _settings: &Settings,
-    _local: IpAddr,
-) -> io::Result<Box<dyn Hub>> {
-    Err(missing(backend))
+struct HikyakuHub {
+    end: End,
+    peers: Vec<PeerId>,
+    scratch: Vec<u8>,
+}
+
+/// Opens the answering end.
+pub(crate) fn open_hub(backend: &str, preset: Preset, settings: &Settings, local: IpAddr) -> io::Result<Box<dyn Hub>> {
+    let end = End::open(backend, preset, settings, local, HUB)?;
+    Ok(Box::new(HikyakuHub {
+        end,
+        peers: Vec::new(),
+        scratch: Vec::new(),
+    }))
+}
+
+impl Hub for HikyakuHub {
+    fn offer(&self) -> io::Result<Offer> {
+        Ok(self.end.offer())
+    }
+
+    fn join(&mut self, spoke: &Offer) -> io::Result<()> {
+        let processor = HUB + 1 + self.peers.len() as u32;
+        self.peers.push(self.end.add(processor, spoke)?);
+        Ok(())
+    }
+
+    fn echo(&mut self, size: usize, count: usize, _spokes: usize) -> io::Result<()> {
+        for _ in 0..count {
+            let message = self.end.transport.receive(Some(PATIENCE)).map_err(received)?;
+            let peer = message.peer();
+            if size <= COPY {
+                self.scratch.clear();
+                self.scratch.extend_from_slice(message.data());
+                self.end.send(peer, &self.scratch)?;
+            } else {
+                let data = Bytes::from(message.into_vec());
+                self.end.send_shared(peer, data)?;
+                self.end.events()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sink(&mut self, size: usize, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
+        let mut runs = vec![0; self.peers.len()];
+        for _ in 0..count {
+            let message = self.end.transport.receive(Some(PATIENCE)).map_err(received)?;
+            let peer = message.peer();
+            if message.data().len() != size {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a message has the wrong size",
+                ));
+            }
+            let Some(run) = self
+                .peers
+                .iter()
+                .position(|known| *known == peer)
+                .map(|index| &mut runs[index])
+            else {
+                continue;
+            };
+            *run += 1;
+            if *run == window {
+                *run = 0;
+                self.end.send(peer, &[1])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.end.settle()
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        Err(stopped())
+    }
 }
 
 /// The asking end.
+struct HikyakuSpoke {
+    end: End,
+    hub: PeerId,
+}
+
+/// Opens the asking end.
 pub(crate) fn open_spoke(
     backend: &str,
-    _preset: Preset,
-    _settings: &Settings,
-    _local: IpAddr,
-    _hub: &Offer,
+    preset: Preset,
+    settings: &Settings,
+    local: IpAddr,
+    hub: &Offer,
 ) -> io::Result<Box<dyn Spoke>> {
-    Err(missing(backend))
+    let mut end = End::open(backend, preset, settings, local, HUB + 1 + settings.spoke)?;
+    let hub = end.add(HUB, hub)?;
+    Ok(Box::new(HikyakuSpoke { end, hub }))
 }
 
-fn missing(backend: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::Unsupported,
-        format!("this build has no transport over `{backend}`"),
-    )
-}
+impl Spoke for HikyakuSpoke {
+    fn offer(&self) -> io::Result<Offer> {
+        Ok(self.end.offer())
+    }
 
-/// Sends `messages` messages between two endpoints in this thread and takes the time.
-pub(crate) fn core_round(_variant: Variant, _size: usize, _messages: usize) -> Result<Sample, Failure> {
-    Err(Failure::usage("bench core: this build has no protocol core to drive"))
-}
+    fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.end.load(message);
+        self.end.send(self.hub, message)?;
+        let echo = self.end.transport.receive(Some(PATIENCE)).map_err(received)?;
+        seen(echo.data());
+        Ok(())
+    }
 
-/// An endpoint that knows `peers` peers and has nothing to do.
-pub(crate) fn endpoint_with_peers(_peers: u32) -> Result<Box<dyn Any>, Failure> {
-    Err(Failure::usage("bench peers: this build has no endpoint to fill"))
+    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
+        self.end.load(message);
+        for _ in 0..window {
+            self.end.send(self.hub, message)?;
+        }
+        self.end.transport.receive(Some(PATIENCE)).map(drop).map_err(received)?;
+        self.end.events()
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.end.settle()
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        Err(stopped())
+    }
 }

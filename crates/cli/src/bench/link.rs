@@ -37,6 +37,11 @@ pub(crate) trait Hub {
     /// reply after each `window` of its messages.
     fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()>;
 
+    /// The hub's part of a round is over and no clock runs here: brings to an end what is still under way.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Throws away what is left over from a round that went wrong.
     fn drain(&mut self) -> io::Result<()> {
         Ok(())
@@ -53,11 +58,16 @@ pub(crate) trait Spoke {
         Ok(())
     }
 
-    /// Sends one message and waits for its echo.
-    fn ping(&mut self, message: &[u8]) -> io::Result<&[u8]>;
+    /// Sends one message, waits for its echo, and shows that to `seen` where it lies.
+    fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()>;
 
     /// Sends one message `window` times and waits for the reply. `spokes` spokes do so at the same time.
     fn stream(&mut self, message: &[u8], window: usize, spokes: usize) -> io::Result<()>;
+
+    /// The round is over and no clock runs: brings to an end what is still under way.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Throws away what is left over from a round that went wrong.
     fn drain(&mut self) -> io::Result<()> {

@@ -9,6 +9,7 @@ mod baseline;
 mod control;
 mod core;
 mod dse;
+mod engine;
 mod environment;
 mod hikyaku;
 mod incast;

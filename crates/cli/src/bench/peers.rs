@@ -1,7 +1,7 @@
 //! `bench peers`: heap that a peer needs while nothing is in flight.
 
 use super::{
-    hikyaku,
+    engine::endpoint_with_peers,
     json::{Document, Row, digits},
     output::emit,
     setup::check,
@@ -13,13 +13,13 @@ use crate::{allocation::heap_of, args, failure::Failure};
 pub(crate) fn run(options: &args::Peers) -> Result<(), Failure> {
     let common = &options.common;
     check(common, None)?;
-    let (none, base) = heap_of(|| hikyaku::endpoint_with_peers(0));
+    let (none, base) = heap_of(|| endpoint_with_peers(0));
     drop(none?);
-    let (all, heap) = heap_of(|| hikyaku::endpoint_with_peers(options.peers));
+    let (all, heap) = heap_of(|| endpoint_with_peers(options.peers));
     drop(all?);
     let per_peer = (heap - base) as f64 / f64::from(options.peers);
     let row = Row {
-        transport: "hikyaku".into(),
+        transport: "hikyaku/core".into(),
         peers: Some(options.peers as usize),
         bytes_per_peer: Some(digits(per_peer)),
         ..Row::default()

@@ -194,10 +194,13 @@ impl Session {
         let mut hub = open_hub(kind, settings, self.local).or_fail(&what)?;
         let link = self.hubs.len();
         let offer = hub.offer().or_fail(&what)?;
-        for worker in &mut self.workers {
+        for (spoke, worker) in (0..).zip(&mut self.workers) {
             worker.ask(&Command::Open {
                 kind: kind.clone(),
-                settings: settings.clone(),
+                settings: Settings {
+                    spoke,
+                    ..settings.clone()
+                },
                 hub: offer.clone(),
             })?;
             let Answer::Opened { offer } = worker.answer()? else {
@@ -228,6 +231,7 @@ impl Session {
             hub_cpu,
             hub_wall: clock::now() - start,
         };
+        let served = served.and_then(|()| hub.settle());
         // A worker's own story first: that its process has died says more than that nothing came.
         for worker in workers.iter_mut() {
             let Answer::Done { report } = worker.answer()? else {

@@ -98,6 +98,8 @@ pub(crate) struct Settings {
     pub datagram: usize,
     /// Whether `datagram` was asked for with `--mtu` (else it is what the interface takes).
     pub datagram_forced: bool,
+    /// Which spoke this is, from 0; means nothing to the hub.
+    pub spoke: u32,
     /// All ends are threads of one process.
     pub threads: bool,
     /// Write what passes through hikyaku's backend at the hub to this file.

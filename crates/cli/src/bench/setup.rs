@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::{
     environment::{Environment, datagram_of, interface_mtu},
-    hikyaku, pin,
+    pin,
     rounds::Entry,
     session::{Ends, Session},
     settings::{Kind, Preset, Settings, Wait},
@@ -146,18 +146,12 @@ impl Setup {
             wait,
             datagram: datagram_of(mtu, session.local()),
             datagram_forced: common.mtu.is_some(),
+            spoke: 0,
             threads: ends == Ends::Threads,
             capture: common.capture.as_ref().map(|file| file.display().to_string()),
         };
         let mut entries = Vec::new();
         for kind in kinds {
-            if kind.is_ours() && !hikyaku::AVAILABLE {
-                eprintln!(
-                    "hikyaku bench: {} is not in this build; measuring the others",
-                    kind.name()
-                );
-                continue;
-            }
             let link = session.open(kind, &settings)?;
             entries.push(Entry {
                 link,

@@ -2,9 +2,14 @@
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
 };
 
+use hikyaku::{
+    Config,
+    backends::udp::{UdpBackend, UdpOptions},
+    transport::Transport,
+};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::table::{Group, Table};
@@ -33,8 +38,8 @@ pub(crate) fn count_all() -> Result<Vec<Count>, Failure> {
             .map(|sockets| Count { name, sockets })
     };
     Ok(vec![
-        count("one UDP socket a processor", counted(|| udp(PROCESSORS)))?,
-        count("a send and a receive port a processor", counted(|| udp(2 * PROCESSORS)))?,
+        count("hikyaku/udp", counted(|| transports(PROCESSORS, false)))?,
+        count("hikyaku/udp, two ports each", counted(|| transports(PROCESSORS, true)))?,
         count("tcp full mesh", counted(|| mesh(PROCESSORS)))?,
     ])
 }
@@ -49,8 +54,19 @@ fn counted<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<usize> {
     Ok(after - before)
 }
 
-fn udp(count: usize) -> io::Result<Vec<UdpSocket>> {
-    (0..count).map(|_| UdpSocket::bind(ANY)).collect()
+/// A transport for each processor; `two_ports`: the paper's way, one port to send and one to receive.
+fn transports(processors: usize, two_ports: bool) -> io::Result<Vec<Transport>> {
+    let mut options = UdpOptions::default();
+    options.separate_send_socket = two_ports;
+    (0..processors)
+        .map(|processor| {
+            let backend = UdpBackend::bind_with(ANY, &options)?;
+            let builder = Transport::builder().config(Config::dse()).processor(processor as u32);
+            builder
+                .backend(Box::new(backend))
+                .map_err(|error| io::Error::other(error.to_string()))
+        })
+        .collect()
 }
 
 /// A connection for each pair; both ends are here.
@@ -92,7 +108,7 @@ mod tests {
     fn sixty_processors() {
         // Other tests of this process open descriptors too, so only lower bounds of what is opened here are certain.
         raise_limit();
-        assert_eq!(udp(PROCESSORS).unwrap().len(), 60);
+        assert_eq!(transports(PROCESSORS, true).unwrap().len(), 60);
         assert_eq!(mesh(PROCESSORS).unwrap().len(), 3540);
     }
 }

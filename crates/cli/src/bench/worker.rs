@@ -86,6 +86,7 @@ fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> 
     }
     report.wall = before - start;
     report.cpu = clock::cpu_time(threads) - cpu;
+    link.settle()?;
     Ok(report)
 }
 
@@ -94,8 +95,9 @@ fn operate(link: &mut dyn Spoke, job: &Job, message: &[u8], check: bool) -> io::
     match job.operation {
         Operation::Stream => link.stream(message, job.window, job.spokes),
         Operation::PingPong => {
-            let echo = link.ping(message)?;
-            if check && echo != message {
+            let mut right = true;
+            link.ping(message, &mut |echo| right = !check || echo == message)?;
+            if !right {
                 let error = format!("the echo of {} B differs from what was sent", message.len());
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }

@@ -322,10 +322,11 @@ impl Spoke for KcpSpoke {
         self.port.offer()
     }
 
-    fn ping(&mut self, message: &[u8]) -> io::Result<&[u8]> {
+    fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         self.lanes[0].queue(message)?;
         self.exchange(message.len())?;
-        Ok(&self.lanes[0].message)
+        seen(&self.lanes[0].message);
+        Ok(())
     }
 
     fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {

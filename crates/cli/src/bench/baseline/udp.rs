@@ -298,7 +298,7 @@ impl UdpSpoke {
         })
     }
 
-    fn ping_segments(&mut self, message: &[u8]) -> io::Result<&[u8]> {
+    fn ping_segments(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         self.run = self.run.wrapping_add(1);
         let layout = self.sockets.layout(message.len());
         let whole = layout.datagrams(1);
@@ -309,7 +309,8 @@ impl UdpSpoke {
             let (got, _) = self.sockets.receive_from(&self.sockets.bulk, &mut self.buffer)?;
             self.echo.place(&layout, &self.buffer[..got], whole)?;
         }
-        Ok(&self.echo.message)
+        seen(&self.echo.message);
+        Ok(())
     }
 }
 
@@ -318,13 +319,14 @@ impl Spoke for UdpSpoke {
         self.sockets.offer()
     }
 
-    fn ping(&mut self, message: &[u8]) -> io::Result<&[u8]> {
+    fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         if message.len() > self.sockets.plain_limit {
-            return self.ping_segments(message);
+            return self.ping_segments(message, seen);
         }
         self.sockets.send_plain(self.hub_plain, message)?;
         let (got, _) = self.sockets.receive_from(&self.sockets.plain, &mut self.buffer)?;
-        Ok(&self.buffer[..got])
+        seen(&self.buffer[..got]);
+        Ok(())
     }
 
     fn stream(&mut self, message: &[u8], window: usize, spokes: usize) -> io::Result<()> {

@@ -15,8 +15,8 @@ use crate::{
     clock,
 };
 
-/// How long `adaptive` spins before it sleeps.
-const SPIN_FIRST: Duration = Duration::from_micros(20);
+/// How long `adaptive` spins before it sleeps: as long as hikyaku's own.
+const SPIN_FIRST: Duration = Duration::from_micros(50);
 
 /// Whether one attempt may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
