@@ -337,6 +337,8 @@ fn a_blocked_sender_learns_of_the_death() {
     });
     let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
     let peer = here(&mut a);
+    // Until a peer has answered, it is `open_timeout` that counts.
+    ask(&mut a, peer, b"1");
     process.signal(libc::SIGSTOP);
     // Large and by reference: returns only when the memory is free.
     let error = a.send_blocking(peer, &vec![7; 32 << 20]).unwrap_err();

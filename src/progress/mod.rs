@@ -31,6 +31,8 @@ use crate::{
 
 /// Buffers of one receive.
 const BUDGET: usize = 64;
+/// Bursts that are received in one call that does not wait.
+const BURSTS: u32 = 16;
 /// While spinning, the clock is read once in so many empty passes.
 const EMPTY_PASSES: u32 = 16;
 /// A due deadline may wait for so many passes that had something to receive.
@@ -99,6 +101,8 @@ pub struct Driver {
     burst: Burst,
     /// The burst could not be transmitted yet.
     held: bool,
+    /// There may be more to receive.
+    backlog: bool,
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
     passes: u64,
@@ -150,6 +154,7 @@ impl Driver {
             now: clock.now(),
             burst: Burst::default(),
             held: false,
+            backlog: false,
             overdue: 0,
             passes: 0,
             events: VecDeque::new(),
@@ -191,9 +196,13 @@ impl Driver {
         self.messenger.ready()
     }
 
-    /// When the next pass is due even if nothing arrives. At once if there is something to transmit.
+    /// When the next pass is due even if nothing arrives. At once if there is something to transmit, or if the last pass
+    /// ended before everything was received.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
+        if self.backlog {
+            return Some(self.now);
+        }
         if self.held {
             return Some(self.now + BUSY_WAIT);
         }
@@ -320,7 +329,8 @@ impl Driver {
 
 /// Passes.
 impl Driver {
-    /// One pass, without waiting. Gives the number of messages that are ready.
+    /// Makes passes until messages are ready or everything that is there has been received, without waiting. Gives the
+    /// number of messages that are ready.
     ///
     /// # Errors
     /// The backend has failed; this driver can not be used any more.
@@ -328,11 +338,19 @@ impl Driver {
         self.check()?;
         let now = self.read_clock();
         self.transmit(now)?;
-        if self.receive_burst(now)? == 0 {
-            self.idle()?;
-        }
-        if acks == Acks::Now || self.messenger.ready() == 0 {
+        self.backlog = true;
+        for _ in 0..BURSTS {
+            if self.receive_burst(self.now)? == 0 {
+                self.backlog = false;
+                self.idle()?;
+            }
+            if acks == Acks::Later && self.messenger.ready() > 0 {
+                break;
+            }
             self.transmit(self.now)?;
+            if !self.backlog {
+                break;
+            }
         }
         Ok(self.messenger.ready())
     }
@@ -361,6 +379,7 @@ impl Driver {
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> io::Result<bool> {
         self.check()?;
+        self.backlog = false;
         let mut now = self.read_clock();
         let end = timeout.map(|timeout| now + timeout);
         let spin = self.policy.spin().map(nanos);
@@ -402,6 +421,7 @@ impl Driver {
                 }
             }
             if acks == Acks::Later && done(self) {
+                self.backlog = true;
                 return Ok(true);
             }
         }
@@ -465,10 +485,6 @@ impl Driver {
         let now = self.now;
         self.overdue = 0;
         let mut any = false;
-        if self.capabilities.holds_references {
-            let messenger = &mut self.messenger;
-            self.backend.reclaim(&mut |token| messenger.handle_released(token));
-        }
         while let Some(address) = self.backend.poll_unreachable() {
             self.messenger.handle_unreachable(now, address);
             any = true;
@@ -485,6 +501,10 @@ impl Driver {
     /// Transmits until there is nothing more to transmit, or the backend is busy.
     #[inline]
     fn transmit(&mut self, now: Instant) -> io::Result<()> {
+        if self.capabilities.holds_references {
+            let messenger = &mut self.messenger;
+            self.backend.reclaim(&mut |token| messenger.handle_released(token));
+        }
         while self.held || self.messenger.poll_transmit(now, &mut self.burst) {
             self.held = true;
             let sent = self.transmit_burst(now)?;

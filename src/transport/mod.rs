@@ -201,7 +201,8 @@ impl Transport {
     }
 
     /// What an event loop watches for readability, if the backend has that. When it is readable, or
-    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) until it gives 0.
+    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) and receive what is ready,
+    /// until it gives 0. (That suits watchers of levels and of edges.)
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.driver.backend().as_fd()
