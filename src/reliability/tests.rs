@@ -96,7 +96,7 @@ impl Pair {
                     assert_eq!(bytes.len(), burst.len());
                     for datagram in bytes.chunks(burst.segment_size()) {
                         self.datagrams += 1;
-                        if self.datagrams % self.drop_every != 0 {
+                        if !self.datagrams.is_multiple_of(self.drop_every) {
                             self.wire.push_back((1 - n, datagram.to_vec(), datagram.len()));
                         }
                     }

@@ -299,6 +299,6 @@ impl Stack for Bare {
         self.endpoint.poll_event()
     }
     fn gather(&self, burst: &Burst, each: &mut dyn FnMut(&[u8])) {
-        self.endpoint.gather(burst, |slice| each(slice));
+        self.endpoint.gather(burst, each);
     }
 }
