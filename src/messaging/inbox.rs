@@ -384,8 +384,8 @@ impl Inbox {
         if assembly.total != fragment.total || assembly.land(fragment.offset, payload).is_err() {
             return Verdict::Impossible;
         }
-        assembly.tag = assembly.tag.or(packet.match_bits());
-        assembly.immediate = assembly.immediate.or(packet.immediate());
+        assembly.tag = assembly.tag.or_else(|| packet.match_bits());
+        assembly.immediate = assembly.immediate.or_else(|| packet.immediate());
         let give_back = if assembly.promoted {
             origin.cost
         } else if let Some(sum) = assembly.cost.checked_add(origin.cost) {

@@ -137,7 +137,7 @@ impl Messenger {
         let Some(processor) = self.endpoint.processor(peer) else {
             return Err(SendError::UnknownPeer(peer));
         };
-        let source = options.source.unwrap_or(self.inbox.processor());
+        let source = options.source.unwrap_or_else(|| self.inbox.processor());
         let destination = options.destination.unwrap_or(processor);
         let usual = source == self.inbox.processor() && destination == processor;
         let other = if usual { None } else { Some((source, destination)) };

@@ -122,7 +122,7 @@ fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &
     let mut number = first;
     let mut rest = lens;
     while let Some((&len, others)) = rest.split_first() {
-        let tag = |number: u32| (number % 3 == 0).then_some(u64::from(number));
+        let tag = |number: u32| number.is_multiple_of(3).then_some(u64::from(number));
         let bundle = (random.below(5) + 1).min(rest.len() as u64) as usize;
         let octets: usize = rest[..bundle].iter().map(|len| len + 12).sum();
         if bundle > 1 && octets <= max_payload {

@@ -398,7 +398,7 @@ impl Driver {
                     break;
                 }
                 empty += 1;
-                if empty % EMPTY_PASSES != 0 && spin != Some(0) {
+                if !empty.is_multiple_of(EMPTY_PASSES) && spin != Some(0) {
                     hint::spin_loop();
                     continue;
                 }

@@ -35,10 +35,10 @@ impl Backend for Stubborn {
     }
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         self.calls += 1;
-        if self.calls % 3 == 0 {
+        if self.calls.is_multiple_of(3) {
             return Ok(Sent::Busy);
         }
-        if self.calls % 11 == 0 {
+        if self.calls.is_multiple_of(11) {
             return Ok(Sent::Dropped);
         }
         let sent = self.inner.transmit(now, transmit)?;
@@ -50,7 +50,7 @@ impl Backend for Stubborn {
     }
     fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
         self.reclaims += 1;
-        if self.reclaims % 4 == 0 {
+        if self.reclaims.is_multiple_of(4) {
             self.count.lock().unwrap().1 += self.kept.len() as u32;
             self.kept.drain(..).for_each(free);
         }

@@ -411,19 +411,17 @@ impl Transport {
 
     /// What there is to tell. Makes no progress.
     pub fn next_event(&mut self) -> Option<Event> {
-        loop {
-            return Some(match self.driver.poll_event()? {
-                reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
-                reliability::Event::Down {
-                    peer,
-                    error: PeerError::Closed,
-                    ..
-                } => Event::PeerClosed { peer },
-                reliability::Event::Down { peer, error, .. } => Event::PeerDown { peer, error },
-                reliability::Event::Sent { peer, token } => Event::Sent { peer, token },
-                reliability::Event::Writable { peer } => Event::Writable { peer },
-            });
-        }
+        Some(match self.driver.poll_event()? {
+            reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
+            reliability::Event::Down {
+                peer,
+                error: PeerError::Closed,
+                ..
+            } => Event::PeerClosed { peer },
+            reliability::Event::Down { peer, error, .. } => Event::PeerDown { peer, error },
+            reliability::Event::Sent { peer, token } => Event::Sent { peer, token },
+            reliability::Event::Writable { peer } => Event::Writable { peer },
+        })
     }
 
     /// The next event; makes progress while there is none, not longer than `timeout`. `None`: the time is over.
