@@ -137,16 +137,16 @@ impl Inbox {
         }
     }
 
-    fn retire_of_busy(&mut self, peer: PeerId, session: u32, cost: u32, promoted: u32) {
+    fn retire_of_busy(&mut self, peer: PeerId, session: u32, cost: u32, promoted: u64) {
         let inbound = self.peers[peer.index()];
         let Some(busy) = self.busy.get_mut(inbound.busy) else {
             return;
         };
         if session == inbound.session {
-            busy.landing = busy.landing.saturating_sub(promoted.into());
+            busy.landing = busy.landing.saturating_sub(promoted);
             self.feed_starved(peer);
         } else {
-            busy.stale = busy.stale.saturating_sub(cost.into());
+            busy.stale = busy.stale.saturating_sub(u64::from(cost) + promoted);
         }
         self.rest(peer);
     }
@@ -190,6 +190,7 @@ impl Inbox {
 
     fn drop_waiting(&mut self, peer: PeerId) {
         let Inbound { session, busy, .. } = self.peers[peer.index()];
+        self.candidates.retain(|candidate| candidate.peer != peer);
         while let Some(index) = self.busy.get_mut(busy).and_then(|busy| busy.waiting.pop()) {
             match self.waits.remove(index) {
                 Some(Wait::Packet { head, buffer, .. }) => {
@@ -205,6 +206,7 @@ impl Inbox {
         }
         if let Some(busy) = self.busy.get_mut(busy) {
             busy.pairs.clear();
+            // What of it is admitted is counted as stale when the next session begins.
             busy.landing = 0;
             busy.starved.clear();
         }
@@ -212,7 +214,7 @@ impl Inbox {
 
     fn begin(&mut self, peer: PeerId, session: u32) {
         self.drop_waiting(peer);
-        let stale = self.ready.cost_of(peer);
+        let stale = self.ready.held_by(peer);
         let inbound = &mut self.peers[peer.index()];
         *inbound = Inbound {
             session,
@@ -309,7 +311,7 @@ impl Inbox {
         let busy = self.busy.get(self.peers[peer.index()].busy);
         if busy.is_some_and(|busy| busy.stale > self.unexpected) {
             // A peer that restarts again and again must not fill the memory; it will send this again.
-            return Verdict::Misaddressed;
+            return Verdict::NoRoom;
         }
         let pair = (base.source, base.destination);
         let Some(&mut next) = self.next_of(peer, pair) else {
@@ -608,6 +610,11 @@ impl Inbox {
     /// Things that wait.
     pub(super) fn waits_len(&self) -> usize {
         self.waits.len()
+    }
+
+    /// Messages that may be promoted once what is before them is taken.
+    pub(super) fn candidates_len(&self) -> usize {
+        self.candidates.len()
     }
 
     /// Octets of payload and buffers in use.

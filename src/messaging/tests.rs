@@ -568,7 +568,9 @@ fn sessions_do_not_add_up() {
     for session in 1..100 {
         let from = From { session, ..FROM };
         for number in 0..4 {
-            taken += usize::from(whole(from, number, &[0; 1_000]).deliver(&mut inbox) == Verdict::Taken);
+            let verdict = whole(from, number, &[0; 1_000]).deliver(&mut inbox);
+            assert!(matches!(verdict, Verdict::Taken | Verdict::NoRoom), "{verdict:?}");
+            taken += usize::from(verdict == Verdict::Taken);
         }
     }
     assert!(taken <= 8, "{taken} messages of 1,000 octets");
@@ -577,4 +579,40 @@ fn sessions_do_not_add_up() {
         whole(From { session: 99, ..FROM }, 0, b"again").deliver(&mut inbox),
         Verdict::Taken
     );
+}
+
+/// The same with messages whose credit was given back as they landed.
+#[test]
+fn landed_messages_of_former_sessions_do_not_add_up() {
+    let mut inbox = Inbox::new(&config(4 << 10, 64 << 10), &PROCESSORS);
+    for session in 1..100 {
+        let from = From { session, ..FROM };
+        for part in 0..64 {
+            piece(from, 0, part << 10, 64 << 10, 1 << 10).deliver(&mut inbox);
+        }
+        inbox.end(PeerId(0), session);
+    }
+    assert!(inbox.memory() <= (64 << 10) + 2 * (4 << 10), "{}", inbox.memory());
+    assert_eq!(all(&mut inbox).len(), 1);
+    let from = From { session: 99, ..FROM };
+    assert_eq!(whole(from, 0, b"again").deliver(&mut inbox), Verdict::Taken);
+}
+
+/// What would be promoted, once what is before it is taken, is forgotten with its session.
+#[test]
+fn sessions_leave_no_candidates() {
+    let mut inbox = Inbox::new(&config(64 << 10, 1 << 20), &PROCESSORS);
+    assert_eq!(
+        whole(From { peer: 1, ..FROM }, 0, b"not taken").deliver(&mut inbox),
+        Verdict::Taken
+    );
+    for session in 1..100 {
+        for source in 0..50 {
+            let pair = (source, 5);
+            let large = piece(From { session, pair, ..FROM }, 0, 0, 1 << 20, 1);
+            assert_eq!(large.deliver(&mut inbox), Verdict::Taken);
+        }
+        inbox.end(PeerId(0), session);
+    }
+    assert_eq!(inbox.candidates_len(), 0);
 }

@@ -98,6 +98,8 @@ pub enum Verdict {
     Taken,
     /// For a processor that is not here: dropped, not acknowledged, counted.
     Misaddressed,
+    /// No room for it at the moment: dropped and counted; the peer hears that we live and will send it again.
+    NoRoom,
     /// Impossible (contradicts what came before, or too large): the peer is given up ([`PeerError::Misbehaved`]).
     Impossible,
 }

@@ -25,10 +25,16 @@ const LIMITS: Limits = Limits {
 struct Got {
     messages: Vec<(u32, Vec<u8>)>,
     partial: Vec<(u32, Vec<u8>, usize)>,
+    /// So many packets find no room.
+    put_off: usize,
 }
 
 impl Sink for Got {
     fn deliver(&mut self, _: Origin, packet: Packet<&[u8]>) -> Verdict {
+        if self.put_off > 0 {
+            self.put_off -= 1;
+            return Verdict::NoRoom;
+        }
         let number = packet.base().message.0;
         if packet.flags().contains(Flags::BUNDLE) {
             for (n, record) in (number..).zip(packet.records()) {
@@ -228,6 +234,30 @@ fn a_burst_shares_datagrams_and_a_goodbye_ends_the_session() {
                     ..
                 })
             ),
+            "{:?}",
+            end.3
+        );
+    }
+}
+
+/// Whoever holds messages for longer than the death time-out is not dead.
+#[test]
+fn no_room_for_long_is_not_death() {
+    let config = Config::default();
+    let (mut pair, to_b, _) = Pair::new(&config);
+    pair.send(0, to_b, 0, Payload::Copy(b"first"));
+    pair.pump();
+    pair.ends[1].2.put_off = 100;
+    let before = pair.now;
+    pair.send(0, to_b, 1, Payload::Copy(b"second"));
+    pair.pump();
+    assert!(u128::from(pair.now - before) > 2 * config.death_timeout.as_nanos());
+    assert_eq!(pair.ends[1].2.messages.len(), 2);
+    let dropped = pair.ends[1].0.stats().dropped;
+    assert_eq!(dropped.of(crate::DropReason::BeyondCredit), 100);
+    for end in &pair.ends {
+        assert!(
+            !end.3.iter().any(|event| matches!(event, Event::Down { .. })),
             "{:?}",
             end.3
         );
