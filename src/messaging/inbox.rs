@@ -23,6 +23,10 @@ use crate::{
 const MAX_AHEAD: u32 = 1 << 29;
 /// A peer may use so many pairs of processors in one session.
 const MAX_PAIRS: usize = 4_096;
+/// So many fragments of a peer may wait for what they follow, be it in one message or in many: each takes memory beside
+/// its octets, which credit does not cover. More are put off. (What is next in its flow follows what was before it, and
+/// is always taken.)
+const MAX_SCATTERED: usize = 4_096;
 
 /// What can not be admitted yet.
 enum Wait {
@@ -208,6 +212,7 @@ impl Inbox {
             busy.pairs.clear();
             // What of it is admitted is counted as stale when the next session begins.
             busy.landing = 0;
+            busy.scattered = 0;
             busy.starved.clear();
         }
     }
@@ -370,8 +375,11 @@ impl Inbox {
             return Verdict::Impossible;
         }
         let (peer, pair) = (origin.peer, (base.source, base.destination));
-        let index = match self.busy_of(peer).waiting.get(pair, base.message) {
+        let busy = self.busy_of(peer);
+        let crowded = busy.scattered >= MAX_SCATTERED;
+        let index = match busy.waiting.get(pair, base.message) {
             Some(index) => index,
+            None if crowded && fragment.offset > 0 => return Verdict::NoRoom,
             None => {
                 let index = self.waits.insert(Wait::Parts(Assembly::new(fragment.total)));
                 self.busy_of(peer).waiting.insert(pair, base.message, index);
@@ -383,9 +391,17 @@ impl Inbox {
             // A whole message with this number has come already.
             return Verdict::Impossible;
         };
-        if assembly.total != fragment.total || assembly.land(fragment.offset, payload).is_err() {
+        if assembly.total != fragment.total {
             return Verdict::Impossible;
         }
+        if crowded && !assembly.follows(fragment.offset) {
+            return Verdict::NoRoom;
+        }
+        let before = assembly.scattered();
+        if assembly.land(fragment.offset, payload).is_err() {
+            return Verdict::Impossible;
+        }
+        let after = assembly.scattered();
         assembly.tag = assembly.tag.or_else(|| packet.match_bits());
         assembly.immediate = assembly.immediate.or_else(|| packet.immediate());
         let give_back = if assembly.promoted {
@@ -397,15 +413,12 @@ impl Inbox {
             origin.cost
         };
         let complete = assembly.is_complete();
+        let (landing, promoted, total) = (assembly.landing() as u64, assembly.promoted, assembly.total);
+        let busy = self.busy_of(peer);
+        busy.scattered = busy.scattered + after - before;
         if complete {
             // From now on its credit covers it, or its length if the credit was given back.
-            let landing = assembly.landing() as u64;
-            let covered = if assembly.promoted {
-                u64::from(assembly.total)
-            } else {
-                0
-            };
-            let busy = self.busy_of(peer);
+            let covered = if promoted { u64::from(total) } else { 0 };
             busy.landing = busy.landing.saturating_sub(landing) + covered;
         }
         self.release(peer, origin.session, give_back);
@@ -434,7 +447,13 @@ impl Inbox {
                 self.promote(peer, pair, next, index);
                 break;
             }
-            self.busy_of(peer).waiting.remove(pair, next);
+            let scattered = match self.waits.get(index) {
+                Some(Wait::Parts(assembly)) => assembly.scattered(),
+                _ => 0,
+            };
+            let busy = self.busy_of(peer);
+            busy.scattered -= scattered;
+            busy.waiting.remove(pair, next);
             match self.waits.remove(index) {
                 Some(Wait::Packet {
                     head,
@@ -481,7 +500,9 @@ impl Inbox {
         };
         let room = self.max_landing.saturating_sub(busy.landing);
         if Pool::size(assembly.total as usize) as u64 <= room {
+            busy.scattered -= assembly.scattered();
             assembly.make_landing(&mut self.pool, usize::try_from(room).unwrap_or(usize::MAX));
+            busy.scattered += assembly.scattered();
             busy.landing += assembly.landing() as u64;
         }
     }

@@ -100,6 +100,8 @@ pub(super) struct Busy {
     pub(super) landing: u64,
     /// Credit of messages of former sessions that have not been taken, and the octets of those without credit.
     pub(super) stale: u64,
+    /// Fragments that came before what they follow and have to be remembered one by one.
+    pub(super) scattered: usize,
     /// Large messages, each the first of its pair, which wait for `landing` to become smaller.
     pub(super) starved: VecDeque<(Pair, Seq)>,
 }
