@@ -271,3 +271,32 @@ fn resident_parts_are_small() {
     let resident = size_of::<Peer>() + size_of::<Flow>();
     assert!(resident <= 184, "{resident}");
 }
+
+/// Messages of no octets take memory too while they wait.
+#[test]
+fn empty_messages_are_refused_in_the_end() {
+    let (mut pair, to_b, _) = Pair::new(&Config::default());
+    let message = |n| Outgoing {
+        source: 0,
+        destination: 1,
+        message: Seq(n),
+        match_bits: None,
+        immediate: Some(1),
+    };
+    for _ in 0..2 {
+        let mut sent = 0;
+        let refused = loop {
+            let now = Instant::from_nanos(pair.now);
+            match pair.ends[0].0.send(now, to_b, 0, &message(sent), Payload::Copy(b"")) {
+                Ok(_) => sent += 1,
+                Err(refused) => break refused,
+            }
+            assert!(sent < 100_000, "never refused");
+        };
+        assert_eq!(refused, crate::SendError::WouldBlock(to_b));
+        pair.pump();
+        assert_eq!(pair.ends[1].2.messages.len() as u32, sent);
+        pair.ends[1].2.messages.clear();
+        assert_eq!(pair.ends[0].3.last(), Some(&Event::Writable { peer: to_b }));
+    }
+}
