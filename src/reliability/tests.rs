@@ -300,3 +300,47 @@ fn empty_messages_are_refused_in_the_end() {
         assert_eq!(pair.ends[0].3.last(), Some(&Event::Writable { peer: to_b }));
     }
 }
+
+/// The largest headers in the smallest datagrams, one octet at a time, and the end of time.
+#[test]
+fn extremes_of_settings() {
+    for (max_payload, window_packets) in [(1, 1), (65_507, 1), (1, 1_024)] {
+        let config = Config {
+            max_datagram: 512,
+            safe_datagram: 512,
+            max_payload,
+            window_packets,
+            checksum: true,
+            ..Config::default()
+        };
+        let (mut pair, to_b, _) = Pair::new(&config);
+        let limits = Limits {
+            max_datagram: 1,
+            ..LIMITS
+        };
+        assert!(Endpoint::new(config.clone(), limits, 1, 1).is_err());
+        for number in 0..2 {
+            let message = Outgoing {
+                source: 0,
+                destination: 1,
+                message: Seq(number),
+                match_bits: Some(1),
+                immediate: Some(2),
+            };
+            let now = Instant::from_nanos(pair.now);
+            let payload = data(number, 700);
+            let sent = pair.ends[0].0.send(now, to_b, 0, &message, Payload::Copy(&payload));
+            assert_eq!(sent, Ok(None));
+            pair.pump();
+            assert_eq!(pair.ends[1].2.messages.pop(), Some((number, payload)));
+            // The interface has become useless; nothing panics.
+            pair.ends[0].0.set_limits(limits);
+        }
+        let end = Instant::from_nanos(u64::MAX);
+        pair.send(0, to_b, 2, Payload::Copy(b"late"));
+        pair.ends[0].0.handle_timeout(end);
+        let mut burst = Burst::default();
+        while pair.ends[0].0.poll_transmit(end, &mut burst) {}
+        assert!(pair.ends[0].0.poll_timeout().is_some());
+    }
+}
