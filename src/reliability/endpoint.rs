@@ -19,7 +19,7 @@ use super::{
     timers::{Heap, Timer},
 };
 use crate::{
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, MIN_DATAGRAM},
     error::{AddPeerError, PeerError},
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
@@ -27,6 +27,9 @@ use crate::{
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
+/// Time ends here, after 292 years, so that deadlines beyond it can still be told, ns.
+const LAST: u64 = u64::MAX / 2;
+
 /// Settings in the form in which the data path needs them, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -86,9 +89,10 @@ impl Endpoint {
     /// one, for tokens; both are drawn by the caller.
     ///
     /// # Errors
-    /// A setting out of its range.
+    /// A setting out of its range, or the backend takes only datagrams smaller than any setting allows.
     pub fn new(config: Config, limits: Limits, epoch: u64, seed: u64) -> Result<Self, ConfigError> {
         config.validate()?;
+        ConfigError::check_limit(limits.max_datagram)?;
         let times = Times {
             ack_delay: nanos(config.ack_delay),
             reordering: nanos(config.reordering_window),
@@ -246,8 +250,10 @@ impl Endpoint {
         self.processor = processor;
     }
 
-    /// What the backend can do has changed.
-    pub fn set_limits(&mut self, limits: Limits) {
+    /// What the backend can do has changed. (Where datagrams of the smallest size that this protocol knows do not pass
+    /// any more, peers are lost in the end.)
+    pub fn set_limits(&mut self, mut limits: Limits) {
+        limits.max_datagram = limits.max_datagram.max(MIN_DATAGRAM.into());
         let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
         let shrunk = limits.max_datagram < self.limits.max_datagram;
         self.limits = limits;
@@ -463,7 +469,7 @@ impl Endpoint {
     /// Time goes on, never back.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now.as_nanos());
+        self.now = self.now.max(now.as_nanos().min(LAST));
     }
 
     /// Now, without the time that this side did not run.
