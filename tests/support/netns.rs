@@ -287,9 +287,18 @@ impl Routed {
         Some(Self { a, b, router })
     }
 
-    /// From now on the path carries packets of `mtu` octets.
+    /// From now on the router forwards packets of `mtu` octets at most, both ways. Packets of IPv4 that may be
+    /// fragmented are.
     pub(crate) fn shrink(&self, mtu: u32) {
-        ip(&format!("-n {} link set veth1 mtu {mtu}", self.router.name));
+        let router = &self.router.name;
+        for (side, network) in [(INTERFACE, 77), ("veth1", 78)] {
+            ip(&format!(
+                "-n {router} route replace 10.{network}.0.0/24 dev {side} proto kernel scope link mtu lock {mtu}"
+            ));
+            ip(&format!(
+                "-n {router} -6 route replace fd{network}::/64 dev {side} proto kernel metric 256 mtu lock {mtu}"
+            ));
+        }
     }
 
     /// The router says nothing any more about what it can not forward.
