@@ -40,7 +40,8 @@ pub struct Config {
     /// the path lower it.
     pub max_datagram: u16,
     /// Datagrams of this size are taken to pass everywhere until probes have shown more, octets of UDP payload
-    /// (BASE_PLPMTU of RFC 8899). 512 to `max_datagram`; default 1,472: Ethernet without options.
+    /// (BASE_PLPMTU of RFC 8899). 512 to `max_datagram`; default 1,472: Ethernet without options. Over IPv6, whose
+    /// header is larger, it is 20 octets less.
     pub safe_datagram: u16,
     /// Look for a larger path MTU by probes (RFC 8899). Default on.
     pub path_mtu_discovery: bool,

@@ -29,6 +29,8 @@ use crate::{
 pub(super) const IDLE: u64 = 1_000_000_000;
 /// Time ends here, after 292 years, so that deadlines beyond it can still be told, ns.
 const LAST: u64 = u64::MAX / 2;
+/// Octets by which IPv6's header is larger than IPv4's.
+const IPV6_MORE: u16 = 20;
 
 /// Settings in the form in which the data path needs them, ns.
 #[derive(Clone, Copy, Debug)]
@@ -293,7 +295,7 @@ impl Endpoint {
             self.peers.reserve_exact(self.peers.len() / 8 + 8);
         }
         let token = token(index, self.draw());
-        let mtu = self.initial_mtu();
+        let mtu = self.initial_mtu(address.is_ipv6());
         self.peers.push(Peer::new(address, processor, token, mtu));
         self.addresses.insert(&self.peers, index);
         Some(index)
@@ -487,12 +489,13 @@ impl Endpoint {
         (z ^ z >> 31) as u32
     }
 
-    pub(super) fn initial_mtu(&self) -> u16 {
+    /// What a path of this kind is taken to carry before it was searched.
+    pub(super) fn initial_mtu(&self, ipv6: bool) -> u16 {
         let most = self
             .config
             .max_datagram
             .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
-        most.min(self.config.safe_datagram)
+        most.min(self.config.safe_datagram - if ipv6 { IPV6_MORE } else { 0 })
     }
 }
 
