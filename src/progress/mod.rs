@@ -15,12 +15,14 @@
 //! Between passes a driver that waits spins, sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
 mod clock;
+mod events;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
 
-use std::{collections::VecDeque, fmt, hint, io, io::IoSlice, mem, net::SocketAddr, time::Duration};
+use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, time::Duration};
 
 pub(crate) use self::clock::Clock;
+use self::events::Events;
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
@@ -106,7 +108,7 @@ pub struct Driver {
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
     passes: u64,
-    events: VecDeque<Event>,
+    events: Events,
     /// Sessions that have ended.
     ended: u64,
     /// Peers lost with something on its way to them, since [`Driver::watch_losses`] was called.
@@ -157,7 +159,7 @@ impl Driver {
             backlog: false,
             overdue: 0,
             passes: 0,
-            events: VecDeque::new(),
+            events: Events::default(),
             ended: 0,
             losses: None,
             failure: None,
@@ -311,7 +313,7 @@ impl Driver {
 
     /// What there is to tell.
     pub fn poll_event(&mut self) -> Option<Event> {
-        match self.events.pop_front() {
+        match self.events.pop() {
             Some(event) => Some(event),
             None => self.messenger.poll_event(),
         }
@@ -583,7 +585,7 @@ impl Driver {
                     losses.push((peer, error));
                 }
             }
-            self.events.push_back(event);
+            self.events.push(event);
         }
     }
 }

@@ -179,7 +179,7 @@ impl Endpoint {
         let earliest = deadlines.earliest();
         if earliest < deadlines.scheduled {
             deadlines.scheduled = earliest;
-            self.heap.push(earliest, index);
+            self.heap.set(earliest, index);
         }
     }
 

@@ -28,11 +28,9 @@ impl Endpoint {
         if late > LATE {
             self.stalled += late;
         }
-        while let Some((at, index)) = self.heap.pop_due(self.now) {
+        while let Some(index) = self.heap.pop_due(self.now) {
             let active = &mut self.actives[index as usize];
-            if active.deadlines.scheduled == at {
-                active.deadlines.scheduled = NEVER;
-            }
+            active.deadlines.scheduled = NEVER;
             if active.flow == NONE {
                 continue;
             }

@@ -409,7 +409,8 @@ impl Transport {
         }
     }
 
-    /// What there is to tell. Makes no progress.
+    /// What there is to tell. Makes no progress. (Who never asks, while a peer comes and goes, is told of its first
+    /// session and of its last end.)
     pub fn next_event(&mut self) -> Option<Event> {
         Some(match self.driver.poll_event()? {
             reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
