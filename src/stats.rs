@@ -34,6 +34,8 @@ pub struct Stats {
     pub messages_bundled: u64,
     /// Resets sent.
     pub resets_sent: u64,
+    /// Answers (resets, challenges, probe answers) not sent because too many were waiting or the rate was used up.
+    pub answers_dropped: u64,
     /// Sessions opened.
     pub sessions_opened: u64,
     /// Peers lost, for whatever reason but a goodbye.

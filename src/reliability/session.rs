@@ -311,12 +311,16 @@ impl Endpoint {
         if *count < self.config.resets_per_second {
             *count += 1;
             self.push_control(Control::Reset { to, session, quoted });
+        } else {
+            self.stats.answers_dropped += 1;
         }
     }
 
     pub(super) fn push_control(&mut self, control: Control) {
         if self.control.len() < MAX_CONTROL {
             self.control.push_back(control);
+        } else {
+            self.stats.answers_dropped += 1;
         }
     }
 }
