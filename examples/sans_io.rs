@@ -95,7 +95,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .ok_or("nothing will ever happen")?
             .max(now);
         // 5. Datagrams are handed in before deadlines.
-        while let Some(mut datagram) = flying.pop_front_if(|datagram| datagram.arrives <= now) {
+        while flying.front().is_some_and(|datagram| datagram.arrives <= now) {
+            let Some(mut datagram) = flying.pop_front() else { break };
             let to = nodes.iter_mut().find(|node| node.address != datagram.from);
             let to = to.ok_or("there are two")?;
             let len = datagram.octets.len();

@@ -28,8 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The first process: sends lines, prints what comes back.
 fn ask() -> Result<(), Box<dyn Error>> {
     // The other process calls from a port that we do not know beforehand.
-    let mut config = Config::default();
-    config.accept_strangers = true;
+    let config = Config {
+        accept_strangers: true,
+        ..Config::default()
+    };
     let mut transport = Transport::builder()
         .config(config)
         .processor(1)

@@ -172,7 +172,7 @@ fn messages_of_all_sizes_between_threads_over_ipv6() {
 #[test]
 fn child() {
     let Ok(role) = env::var(ROLE) else { return };
-    let at = env::var(AT).unwrap_or("127.0.0.1:0".to_owned());
+    let at = env::var(AT).unwrap_or_else(|_| "127.0.0.1:0".to_owned());
     match role.as_str() {
         "echo" => {
             let mut transport = bind(2, &at, Config::default());
