@@ -21,6 +21,7 @@ use super::{
 use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, PeerError},
+    prng,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
 };
@@ -474,11 +475,8 @@ impl Endpoint {
 
     /// The next number of a small generator (SplitMix64).
     pub(super) fn draw(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) as u32
+        self.random = self.random.wrapping_add(prng::GOLDEN);
+        prng::mix(self.random) as u32
     }
 
     pub(super) fn initial_mtu(&self) -> u16 {
