@@ -6,7 +6,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::net::SocketAddr;
+use core::{net::SocketAddr, time::Duration};
 
 use super::{
     Event, Limits, PeerId,
@@ -156,8 +156,8 @@ impl Endpoint {
         for flow in self.flows_of(peer.0) {
             let flow = &self.flows[flow as usize];
             if flow.channel == 0 {
-                stats.smoothed_rtt = flow.rtt.smoothed.into();
-                stats.min_rtt = flow.rtt.min.into();
+                stats.smoothed_rtt = Duration::from_nanos(flow.rtt.smoothed.into());
+                stats.min_rtt = Duration::from_nanos(flow.rtt.min.into());
             }
             if let Some(active) = self.actives.get(flow.active as usize) {
                 let send = &active.send;
