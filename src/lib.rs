@@ -115,6 +115,11 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 extern crate alloc;
 
+/// The examples of the readme, compiled and run as tests.
+#[cfg(all(doctest, feature = "udp"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "std")]
 pub mod backends;
 mod config;

@@ -604,7 +604,7 @@ impl Sink for Inbox {
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
         let base = packet.base();
         let flags = packet.flags();
-        // The short way (S4.2): whole messages that are next in order, of a peer from which nothing waits.
+        // The short way: whole messages that are next in order, of a peer from which nothing waits.
         if let Some(inbound) = self.peers.get(origin.peer.index())
             && inbound.busy == IDLE
             && inbound.session == origin.session

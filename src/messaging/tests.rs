@@ -11,25 +11,13 @@ use proptest::prelude::*;
 use super::inbox::Inbox;
 use crate::{
     config::Config,
+    prng::Prng,
     reliability::{Origin, PeerId, Sink, Verdict},
     wire::{ANY_PROCESSOR, Base, Builder, Flags, Fragment, Kind, MAX_HEADER_LEN, Packet, Record, Seq},
 };
 
 /// Octets that a packet costs besides its payload.
 const OVERHEAD: u32 = 64;
-
-/// A small generator: the tests must give the same run for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
-}
 
 #[derive(Clone)]
 struct Sent {
@@ -107,7 +95,7 @@ fn packet(from: From, number: u32, tag: Option<u64>, part: &Part<'_>) -> Sent {
 }
 
 fn content(from: From, number: u32, len: usize) -> Vec<u8> {
-    let mut random = Random(u64::from(from.peer) << 40 ^ u64::from(from.pair.0) << 32 ^ u64::from(number));
+    let mut random = Prng::new(u64::from(from.peer) << 40 ^ u64::from(from.pair.0) << 32 ^ u64::from(number));
     let mut data = vec![0; len];
     for chunk in data.chunks_mut(8) {
         let octets = random.below(u64::MAX).to_le_bytes();
@@ -117,7 +105,7 @@ fn content(from: From, number: u32, len: usize) -> Vec<u8> {
 }
 
 /// The packets of messages of the given lengths: bundles of short ones, fragments of long ones, as it happens.
-fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &mut Random) -> Vec<Sent> {
+fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &mut Prng) -> Vec<Sent> {
     let mut packets = Vec::new();
     let mut number = first;
     let mut rest = lens;
@@ -242,7 +230,7 @@ proptest! {
         eager in 0_u64..4,
         seed: u64,
     ) {
-        let mut random = Random(seed);
+        let mut random = Prng::new(seed);
         let mut queue = VecDeque::new();
         let mut queues: Vec<VecDeque<Sent>> = streams
             .iter()
@@ -283,7 +271,7 @@ proptest! {
         seed: u64,
     ) {
         const UNEXPECTED: u32 = 16 << 10;
-        let mut random = Random(seed);
+        let mut random = Prng::new(seed);
         let mut inbox = Inbox::new(&config(UNEXPECTED, 1 << 20), &PROCESSORS);
         let mut receiver = Receiver::default();
         // One flow per peer: messages one after the other, in the order in which the peer's pairs take turns.
@@ -334,7 +322,7 @@ proptest! {
     fn attackers_are_bounded(seed: u64, sessions in 1_u32..4, take in 0_u64..3) {
         const UNEXPECTED: u32 = 32 << 10;
         const MAX: u32 = 256 << 10;
-        let mut random = Random(seed);
+        let mut random = Prng::new(seed);
         let mut inbox = Inbox::new(&config(UNEXPECTED, MAX), &PROCESSORS);
         let mut receiver = Receiver::default();
         for session in 1..=sessions {
@@ -419,9 +407,9 @@ fn all(inbox: &mut Inbox) -> Vec<Vec<u8>> {
     }
 }
 
-/// The paper's worked example (S4.2): 1 and 2 are halves of a message, a and b are; arrival a, 0, 1, b, c, 2, 3, d.
+/// The worked example of the publication about DSE's protocol: 1 and 2 are halves of a message, a and b are; arrival a, 0, 1, b, c, 2, 3, d.
 #[test]
-fn the_example_of_the_paper() {
+fn the_published_example() {
     let (one, other) = (
         FROM,
         From {

@@ -6,7 +6,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::net::SocketAddr;
+use core::{net::SocketAddr, time::Duration};
 
 use super::{
     Event, Limits, PeerId,
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     config::{Config, ConfigError, MIN_DATAGRAM},
     error::{AddPeerError, PeerError},
+    prng,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
 };
@@ -161,8 +162,8 @@ impl Endpoint {
         for flow in self.flows_of(peer.0) {
             let flow = &self.flows[flow as usize];
             if flow.channel == 0 {
-                stats.smoothed_rtt = flow.rtt.smoothed.into();
-                stats.min_rtt = flow.rtt.min.into();
+                stats.smoothed_rtt = Duration::from_nanos(flow.rtt.smoothed.into());
+                stats.min_rtt = Duration::from_nanos(flow.rtt.min.into());
             }
             if let Some(active) = self.actives.get(flow.active as usize) {
                 let send = &active.send;
@@ -482,11 +483,8 @@ impl Endpoint {
 
     /// The next number of a small generator (SplitMix64).
     pub(super) fn draw(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) as u32
+        self.random = self.random.wrapping_add(prng::GOLDEN);
+        prng::mix(self.random) as u32
     }
 
     /// What a path of this kind is taken to carry before it was searched.

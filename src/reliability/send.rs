@@ -18,7 +18,7 @@ use crate::{
 
 impl Endpoint {
     /// Queues a message for `peer`; [`poll_transmit`](Self::poll_transmit) sends it. Gives a token for a payload by
-    /// reference: [`Event::Sent`] tells when its memory is free.
+    /// reference: [`Event::Sent`](super::Event::Sent) tells when its memory is free.
     ///
     /// # Errors
     /// The queue is full, the message too large, or the peer gone: nothing was taken.

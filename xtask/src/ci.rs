@@ -17,29 +17,13 @@ struct Ignored {
     limit_s: u32,
 }
 
-const IGNORED: [Ignored; 3] = [
-    Ignored {
-        file: "simulation",
-        needs_root: false,
-        tools: &[],
-        alone: false,
-        limit_s: 480,
-    },
-    Ignored {
-        file: "dissector",
-        needs_root: false,
-        tools: &["tshark"],
-        alone: false,
-        limit_s: 180,
-    },
-    Ignored {
-        file: "netns",
-        needs_root: true,
-        tools: &["ip", "nft"],
-        alone: true,
-        limit_s: 300,
-    },
-];
+const IGNORED: [Ignored; 1] = [Ignored {
+    file: "netns",
+    needs_root: true,
+    tools: &["ip", "nft"],
+    alone: true,
+    limit_s: 300,
+}];
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     check::run(steps)?;
