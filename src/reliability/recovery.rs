@@ -98,7 +98,10 @@ impl Endpoint {
     /// there is more room in the send queue.
     #[inline]
     fn deliver_record(&mut self, index: u32, seq: Seq) -> bool {
-        let send = &mut self.actives[index as usize].send;
+        let now = self.now;
+        let active = &mut self.actives[index as usize];
+        let min_rtt = u64::from(self.flows[active.flow as usize].rtt.min);
+        let send = &mut active.send;
         let record = *send.record(seq);
         if send.lost_count > 0 && send.lost.get(seq) {
             send.lost.clear(seq);
@@ -107,7 +110,9 @@ impl Endpoint {
             send.bytes_in_flight -= u32::from(record.len);
             send.packets_in_flight -= 1;
         }
-        if (record.sent_at, seq.distance(send.rack_seq) < 1 << 31) > (send.rack_at, false) {
+        // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
+        let original = record.resends > 0 && now - record.sent_at < min_rtt;
+        if !original && (record.sent_at, seq.distance(send.rack_seq) < 1 << 31) > (send.rack_at, false) {
             (send.rack_at, send.rack_seq) = (record.sent_at, seq);
         }
         if record.form == Form::Goodbye {
@@ -262,7 +267,8 @@ impl Endpoint {
         if send.una == flow.send_next {
             return;
         }
-        // What was sent less than a round trip ago can not be what the peer misses.
+        // What was sent less than a round trip ago can not be what the peer misses. Nor can a resend before something
+        // sent after it has arrived: it may still stand in a queue, however short the shortest round trip was.
         let round_trip = u64::from(flow.rtt.min);
         let mut lost = 0;
         if self.config.recovery == Recovery::GoBackN {
@@ -276,7 +282,9 @@ impl Endpoint {
             let mut seq = send.una;
             while let Some(hole) = send.sacked.first_clear(seq, send.highest_acked) {
                 seq = hole.plus(1);
-                if !send.lost.get(hole) && now - send.record(hole).sent_at >= round_trip {
+                let record = send.record(hole);
+                let overtaken = record.resends == 0 || record.sent_at < send.rack_at;
+                if !send.lost.get(hole) && overtaken && now - record.sent_at >= round_trip {
                     mark_lost(send, hole);
                     lost += 1;
                 }
