@@ -64,6 +64,7 @@ impl Endpoint {
     fn release_up_to(&mut self, index: u32, ack: Seq) -> (u32, u64) {
         let active = &mut self.actives[index as usize];
         let state = &self.flows[active.flow as usize];
+        let recent = self.now.saturating_sub(state.rtt.min.into());
         let send = &mut active.send;
         let (mut bytes, mut newest) = (0, 0);
         let mut writable = false;
@@ -82,7 +83,14 @@ impl Endpoint {
                 // It filled a gap without being sent again: the network reorders.
                 send.reordering |= seq.before(send.highest_acked);
             }
-            writable |= deliver(send, &mut self.sources, &mut self.events, PeerId(state.peer), seq);
+            writable |= deliver(
+                send,
+                &mut self.sources,
+                &mut self.events,
+                PeerId(state.peer),
+                seq,
+                recent,
+            );
         }
         if ack.after(send.highest_acked) {
             send.highest_acked = ack;
@@ -108,6 +116,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let state = &self.flows[active.flow as usize];
         let (next, peer) = (state.send_next, PeerId(state.peer));
+        let recent = self.now.saturating_sub(state.rtt.min.into());
         let send = &mut active.send;
         let mut bytes = 0;
         let mut base = ack.plus(1);
@@ -128,7 +137,7 @@ impl Endpoint {
                 if record.resends == 0 && seq.before(send.highest_acked) && !send.lost.get(seq) {
                     send.reordering = true;
                 }
-                deliver(send, &mut self.sources, &mut self.events, peer, seq);
+                deliver(send, &mut self.sources, &mut self.events, peer, seq, recent);
                 send.sacked.set(seq);
                 send.sacked_count += 1;
                 if seq.plus(1).after(send.highest_acked) {
@@ -231,7 +240,8 @@ impl Endpoint {
         if send.una == flow.send_next {
             return;
         }
-        // What was sent less than a round trip ago can not be what the peer misses.
+        // What was sent less than a round trip ago can not be what the peer misses. Nor can a resend before something
+        // sent after it has arrived: it may still stand in a queue, however short the shortest round trip was.
         let round_trip = u64::from(flow.rtt.min);
         let mut lost = 0;
         if self.config.recovery == Recovery::GoBackN {
@@ -245,7 +255,9 @@ impl Endpoint {
             let mut seq = send.una;
             while let Some(hole) = send.sacked.first_clear(seq, send.highest_acked) {
                 seq = hole.plus(1);
-                if !send.lost.get(hole) && now - send.record(hole).sent_at >= round_trip {
+                let record = send.record(hole);
+                let overtaken = record.resends == 0 || record.sent_at < send.rack_at;
+                if !send.lost.get(hole) && overtaken && now - record.sent_at >= round_trip {
                     mark_lost(send, hole);
                     lost += 1;
                 }
@@ -302,9 +314,16 @@ impl Endpoint {
 }
 
 /// The packet has arrived: it is not in flight or lost any more, and needs its source no more. Tells whether there is
-/// more room in the send queue.
+/// more room in the send queue. `recent`: a round trip ago.
 #[inline]
-fn deliver(send: &mut Sender, sources: &mut Sources, events: &mut VecDeque<Event>, peer: PeerId, seq: Seq) -> bool {
+fn deliver(
+    send: &mut Sender,
+    sources: &mut Sources,
+    events: &mut VecDeque<Event>,
+    peer: PeerId,
+    seq: Seq,
+    recent: u64,
+) -> bool {
     let record = send.record(seq);
     let (sent_at, source, form) = (record.sent_at, record.source, record.form);
     let (offset, len) = (record.offset, u32::from(record.len));
@@ -315,7 +334,9 @@ fn deliver(send: &mut Sender, sources: &mut Sources, events: &mut VecDeque<Event
         send.bytes_in_flight -= len;
         send.packets_in_flight -= 1;
     }
-    if sent_at > send.rack_at || (sent_at == send.rack_at && seq.after(send.rack_seq)) {
+    // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
+    let original = resent && sent_at > recent;
+    if !original && (sent_at > send.rack_at || (sent_at == send.rack_at && seq.after(send.rack_seq))) {
         (send.rack_at, send.rack_seq) = (sent_at, seq);
     }
     if form == Form::Goodbye {

@@ -7,6 +7,7 @@ mod callgrind;
 mod check;
 mod ci;
 mod fuzz;
+mod goodput;
 mod no_std;
 mod setup;
 mod shell;
@@ -24,6 +25,8 @@ cargo xtask <chore>
   netns                     tests between two network namespaces (root)
   fuzz [TARGET [SECONDS]]   every fuzz target, or one, over its corpus and then for SECONDS (20)
   callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
+  veth-goodput [--format json]
+                            goodput between two namespaces, with 1 % loss against without (root)
   soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
   no-std                    prove that the core builds without std
   help                      this
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ("callgrind", []) => callgrind::run(&mut steps, false),
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),
         ("soak", [] | [_]) => soak::run(&args),
+        ("veth-goodput", _) => goodput::run(&args),
         ("no-std", []) => no_std::run(&mut steps),
         ("help" | "--help" | "-h", []) => {
             println!("{HELP}");
