@@ -40,7 +40,8 @@ pub struct Config {
     /// the path lower it.
     pub max_datagram: u16,
     /// Datagrams of this size are taken to pass everywhere until probes have shown more, octets of UDP payload
-    /// (BASE_PLPMTU of RFC 8899). 512 to `max_datagram`; default 1,472: Ethernet without options.
+    /// (BASE_PLPMTU of RFC 8899). 512 to `max_datagram`; default 1,472: Ethernet without options. Over IPv6, whose
+    /// header is larger, it is 20 octets less.
     pub safe_datagram: u16,
     /// Look for a larger path MTU by probes (RFC 8899). Default on.
     pub path_mtu_discovery: bool,
@@ -150,6 +151,11 @@ pub(crate) const MAX_PEERS: u32 = (1 << 20) - 1;
 /// The receive bitmap's size bounds the window.
 pub(crate) const MAX_WINDOW_PACKETS: u16 = 1_024;
 
+/// The smallest limit of datagrams: room for the largest header and some payload.
+pub(crate) const MIN_DATAGRAM: u16 = 512;
+/// The largest: what UDP over IPv4 takes.
+const LARGEST_DATAGRAM: u16 = 65_507;
+
 impl Config {
     /// The protocol of S4: 10 packets of at most 1,024 octets, go-back-N, NACK and timer, no bundles.
     ///
@@ -179,17 +185,6 @@ impl Config {
     /// # Errors
     /// The first setting that is out of range, with its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        fn number(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
-            if (min..=max).contains(&value) {
-                return Ok(());
-            }
-            Err(ConfigError {
-                name,
-                value: Value::Number(value),
-                min: Value::Number(min),
-                max: Value::Number(max),
-            })
-        }
         fn time(name: &'static str, value: Duration, min: Duration, max: Duration) -> Result<(), ConfigError> {
             if (min..=max).contains(&value) {
                 return Ok(());
@@ -203,11 +198,16 @@ impl Config {
         }
         const HOUR: Duration = Duration::from_secs(3_600);
         const MS: Duration = Duration::from_millis(1);
-        number("max_datagram", self.max_datagram.into(), 512, 65_507)?;
+        number(
+            "max_datagram",
+            self.max_datagram.into(),
+            MIN_DATAGRAM.into(),
+            LARGEST_DATAGRAM.into(),
+        )?;
         number(
             "safe_datagram",
             self.safe_datagram.into(),
-            512,
+            MIN_DATAGRAM.into(),
             self.max_datagram.into(),
         )?;
         number("max_payload", self.max_payload.into(), 1, 65_507)?;
@@ -253,6 +253,18 @@ impl Config {
     }
 }
 
+fn number(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError {
+        name,
+        value: Value::Number(value),
+        min: Value::Number(min),
+        max: Value::Number(max),
+    })
+}
+
 /// A setting out of its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -278,6 +290,17 @@ impl fmt::Display for Value {
 }
 
 impl ConfigError {
+    /// Checks the size of datagrams that a backend takes: more than any setting is no harm.
+    pub(crate) fn check_limit(max_datagram: usize) -> Result<(), Self> {
+        let most = LARGEST_DATAGRAM.into();
+        number(
+            "max_datagram",
+            (max_datagram as u64).min(most),
+            MIN_DATAGRAM.into(),
+            most,
+        )
+    }
+
     /// Name of the setting: a field of [`Config`].
     #[must_use]
     pub fn name(&self) -> &'static str {

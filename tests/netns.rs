@@ -1,4 +1,5 @@
-//! Two processes in two network namespaces over a veth pair: the kernel's real path, with an MTU and with loss.
+//! Processes in network namespaces over veth pairs: the kernel's real path, with an MTU and with loss.
+#![cfg(all(feature = "udp", target_os = "linux"))]
 
 #[path = "support/netns.rs"]
 mod netns;
@@ -9,7 +10,12 @@ use std::{
     time::Duration,
 };
 
-use netns::{Namespace, Veth};
+use bytes::Bytes;
+use hikyaku::{
+    Config, PeerError, PeerId, SendError,
+    transport::{Event, Transport},
+};
+use netns::{Namespace, Process, Routed, Veth};
 
 /// Of a whole part played by a child. The slowest waits for 500 answers, some of which are lost.
 const PART_LIMIT: Duration = Duration::from_secs(60);
@@ -61,21 +67,454 @@ fn play_ping(address: IpAddr, echo: SocketAddr, count: u32, len: usize) {
 fn part() {
     let Some(role) = netns::role() else { return };
     let var = |name: &str| env::var(name).unwrap();
-    let address = var("NETNS_ADDRESS").parse().unwrap();
     match role.as_str() {
-        "echo" => play_echo(address),
+        "echo" => play_echo(var("NETNS_ADDRESS").parse().unwrap()),
         "ping" => {
             let echo = var("NETNS_ECHO").parse().unwrap();
             play_ping(
-                address,
+                var("NETNS_ADDRESS").parse().unwrap(),
                 echo,
                 var("NETNS_COUNT").parse().unwrap(),
                 var("NETNS_LEN").parse().unwrap(),
             );
         }
+        "answers" => play_answers(&var("NETNS_AT"), var("NETNS_TO").parse().unwrap()),
+        "exchange" => play_exchange(),
+        "outage" => play_outage(),
+        "death" => play_death(),
+        "restart" => play_restart(),
         other => panic!("unknown part {other}"),
     }
 }
+
+// ---- parts of the whole stack
+
+/// Of a peer in these tests.
+const DEATH: Duration = Duration::from_secs(4);
+/// No wait of a part ends by this, unless something is broken.
+const LONG: Duration = Duration::from_secs(10);
+/// Says goodbye to who answers.
+const END: &[u8] = b"this is the end";
+
+fn open(at: &str, processor: u32) -> Transport {
+    let death_timeout = env::var("NETNS_DEATH_MS").map_or(DEATH, |ms| Duration::from_millis(ms.parse().unwrap()));
+    let config = Config {
+        death_timeout,
+        ..Config::default()
+    };
+    Transport::builder()
+        .processor(processor)
+        .config(config)
+        .bind("udp", at)
+        .unwrap()
+}
+
+/// Our transport at `NETNS_AT`, and the peers at `NETNS_TO`.
+fn open_with_peers() -> (Transport, Vec<PeerId>) {
+    let mut transport = open(&env::var("NETNS_AT").unwrap(), 1);
+    let to = env::var("NETNS_TO").unwrap();
+    let peers = to
+        .split(',')
+        .zip(2..)
+        .map(|(peer, processor)| transport.add_peer(processor, peer.parse().unwrap()).unwrap())
+        .collect();
+    (transport, peers)
+}
+
+/// Says "here", then sends every message back to where it came from, until [`END`].
+fn play_answers(at: &str, to: SocketAddr) {
+    let mut transport = open(
+        at,
+        env::var("NETNS_PROCESSOR").map_or(2, |number| number.parse().unwrap()),
+    );
+    let peer = transport.add_peer(1, to).unwrap();
+    println!("answers at {at}");
+    transport.send(peer, b"here").unwrap();
+    loop {
+        let data = transport.receive(Some(LONG)).unwrap().into_vec();
+        if data == END {
+            break;
+        }
+        transport.send_blocking(peer, &data).unwrap();
+    }
+    transport.close(LONG).unwrap();
+}
+
+fn content(number: usize, len: usize) -> Vec<u8> {
+    let mut x = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut data = vec![0; len];
+    for chunk in data.chunks_mut(8) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        chunk.copy_from_slice(&x.to_le_bytes()[..chunk.len()]);
+    }
+    data
+}
+
+fn wait_until_here(transport: &mut Transport, peer: PeerId) {
+    let message = transport.receive(Some(LONG)).unwrap();
+    assert_eq!((message.peer(), message.data()), (peer, &b"here"[..]));
+}
+
+/// Sends messages of all these lengths, which come back; compares contents and order.
+fn exchange(transport: &mut Transport, peer: PeerId, lens: &[usize]) {
+    let mut received = 0;
+    let mut check = |transport: &mut Transport, wait: bool| {
+        let message = if wait {
+            Some(transport.receive(Some(LONG)).unwrap())
+        } else {
+            transport.try_receive().unwrap()
+        };
+        let Some(message) = message else { return false };
+        assert_eq!(message.peer(), peer);
+        assert!(
+            message.data() == content(received, lens[received]),
+            "message {received}"
+        );
+        received += 1;
+        received < lens.len()
+    };
+    for (i, &len) in lens.iter().enumerate() {
+        let data = Bytes::from(content(i, len));
+        while let Err(error) = transport.send_bytes(peer, data.clone()) {
+            assert_eq!(error, SendError::WouldBlock(peer));
+            check(transport, false);
+        }
+    }
+    while check(transport, true) {}
+}
+
+fn ask(transport: &mut Transport, peer: PeerId, len: usize) {
+    transport.send_blocking(peer, &content(len, len)).unwrap();
+    let message = transport.receive(Some(LONG)).unwrap();
+    assert!(
+        message.peer() == peer && message.data() == content(len, len),
+        "{len} octets"
+    );
+}
+
+/// Says goodbye to `peer` and waits until it has said so too.
+fn part_from(transport: &mut Transport, peer: PeerId) {
+    transport.send(peer, END).unwrap();
+    loop {
+        match transport.wait_event(Some(LONG)).unwrap() {
+            Some(Event::PeerClosed { peer: closed }) if closed == peer => return,
+            Some(Event::PeerDown { peer: down, error }) if down == peer => panic!("{error}"),
+            Some(_) => {}
+            None => panic!("{peer:?} does not close"),
+        }
+    }
+}
+
+/// All sizes both ways, until the path's MTU is found as well.
+fn play_exchange() {
+    let (mut transport, peers) = open_with_peers();
+    let [peer] = peers[..] else { panic!("one peer") };
+    wait_until_here(&mut transport, peer);
+    let mut lens = vec![0, 1, 8, 0, 1_400, 1_472, 4_097, 8_972, 65_508, 1 << 20, 3, 4 << 20];
+    lens.extend((0..200).map(|i| i * 7 % 300));
+    lens.extend((0..20).map(|i| i * 7_919 % 200_000));
+    let max_datagram = |transport: &Transport| transport.peer_stats(peer).unwrap().max_datagram;
+    exchange(&mut transport, peer, &lens);
+    let wanted: u64 = env::var("NETNS_WANTED").unwrap().parse().unwrap();
+    let deadline = netns::now() + LONG;
+    while max_datagram(&transport) != wanted {
+        assert!(netns::now() < deadline, "path MTU: {} octets", max_datagram(&transport));
+        ask(&mut transport, peer, 5_000);
+    }
+    if env::var("NETNS_SHRINK").is_ok() {
+        println!("to be shrunk");
+        let shrunk: u64 = env::var("NETNS_SHRINK").unwrap().parse().unwrap();
+        while max_datagram(&transport) != shrunk {
+            assert!(netns::now() < deadline, "path MTU: {} octets", max_datagram(&transport));
+            ask(&mut transport, peer, 200_000);
+        }
+        exchange(&mut transport, peer, &lens);
+        assert_eq!(max_datagram(&transport), shrunk);
+    }
+    part_from(&mut transport, peer);
+    let stats = transport.stats();
+    assert_eq!((stats.peers_lost, stats.resets_sent), (0, 0), "{stats:?}");
+}
+
+/// Messages without a pause while the link comes and goes, until the parent has seen enough.
+fn play_outage() {
+    let (mut transport, peers) = open_with_peers();
+    let [peer] = peers[..] else { panic!("one peer") };
+    wait_until_here(&mut transport, peer);
+    let lens: Vec<usize> = (0..200).map(|i| i * 997 % 30_000).collect();
+    exchange(&mut transport, peer, &lens);
+    println!("talks");
+    let outage = Duration::from_millis(500);
+    let (mut longest, mut after) = (Duration::ZERO, 0);
+    let deadline = netns::now() + LONG;
+    // Long enough after the outage that nothing can still be on its way.
+    while after < 20 {
+        let start = netns::now();
+        assert!(start < deadline, "no outage came: {longest:?}");
+        exchange(&mut transport, peer, &lens);
+        longest = longest.max(start.elapsed());
+        after += usize::from(longest >= outage);
+    }
+    println!("outage lasted {longest:?}");
+    part_from(&mut transport, peer);
+    let stats = transport.stats();
+    assert_eq!((stats.peers_lost, stats.sessions_opened), (0, 1), "{stats:?}");
+}
+
+/// The first peer dies; the second one must not notice.
+fn play_death() {
+    let (mut transport, peers) = open_with_peers();
+    let [dying, other] = peers[..] else { panic!("two peers") };
+    for _ in 0..2 {
+        assert_eq!(transport.receive(Some(LONG)).unwrap().data(), b"here");
+    }
+    ask(&mut transport, dying, 100_000);
+    println!("talks");
+    let deadline = netns::now() + LONG;
+    let (mut asked, mut slowest) = (0, Duration::ZERO);
+    let error = 'dead: loop {
+        assert!(netns::now() < deadline, "nobody has died");
+        match transport.send(dying, &[]) {
+            Ok(()) | Err(SendError::WouldBlock(_)) => {}
+            Err(SendError::Peer(peer, error)) if peer == dying => break error,
+            Err(error) => panic!("{error}"),
+        }
+        let start = netns::now();
+        transport.send(other, b"are you well?").unwrap();
+        // What the dying one has sent comes between.
+        while transport.receive(Some(LONG)).unwrap().peer() != other {}
+        (asked, slowest) = (asked + 1, slowest.max(start.elapsed()));
+        while let Some(event) = transport.next_event() {
+            if let Event::PeerDown { peer, error } = event {
+                assert_eq!(peer, dying);
+                break 'dead error;
+            }
+        }
+    };
+    assert_eq!(transport.send(dying, b""), Err(SendError::Peer(dying, error)));
+    let silence = match error {
+        PeerError::TimedOut { silence, .. } => silence,
+        PeerError::Refused => Duration::ZERO,
+        other => panic!("{other}"),
+    };
+    let kind = if silence.is_zero() { "refused" } else { "timed out" };
+    assert!(
+        asked > 0 && slowest < Duration::from_millis(500),
+        "{asked} asked, slowest {slowest:?}"
+    );
+    exchange(&mut transport, other, &[0, 1, 1 << 20, 3]);
+    part_from(&mut transport, other);
+    println!("dead: {kind} after {} ms", silence.as_millis());
+}
+
+/// The peer is killed and started again at the same address.
+fn play_restart() {
+    let (mut transport, peers) = open_with_peers();
+    let [peer] = peers[..] else { panic!("one peer") };
+    wait_until_here(&mut transport, peer);
+    exchange(&mut transport, peer, &[1, 100_000, 0]);
+    println!("talks");
+    wait_until_here(&mut transport, peer);
+    exchange(&mut transport, peer, &[1, 1 << 20, 0]);
+    let (mut up, mut down) = (0, Vec::new());
+    while let Some(event) = transport.next_event() {
+        match event {
+            Event::PeerUp { .. } => up += 1,
+            Event::PeerDown { error, .. } => down.push(error),
+            _ => {}
+        }
+    }
+    assert!(
+        up == 2 && matches!(down[..], [PeerError::Restarted | PeerError::Refused]),
+        "{up} {down:?}"
+    );
+    part_from(&mut transport, peer);
+}
+
+// ---- tests of the whole stack
+
+const PORT: u16 = 7_001;
+
+fn at(namespace: &Namespace, ipv6: bool, port: u16) -> String {
+    let ip = if ipv6 { namespace.ipv6 } else { namespace.ipv4 };
+    SocketAddr::new(ip, port).to_string()
+}
+
+/// Starts who answers at `port` in `b` what comes from `a`.
+fn answers(a: &Namespace, b: &Namespace, ipv6: bool, port: u16) -> Process {
+    let (at, to) = (at(b, ipv6, port), at(a, ipv6, PORT));
+    let processor = (port - PORT + 1).to_string();
+    let mut process = b.spawn_role(
+        "part",
+        "answers",
+        &[("NETNS_AT", &at), ("NETNS_TO", &to), ("NETNS_PROCESSOR", &processor)],
+    );
+    process.wait_for("answers at ", START_LIMIT);
+    process
+}
+
+/// Starts who asks the first ports of `b`, as `role`.
+fn asks(a: &Namespace, b: &Namespace, ipv6: bool, role: &str, peers: u16, more: &[(&str, &str)]) -> Process {
+    let to: Vec<String> = (1..=peers).map(|n| at(b, ipv6, PORT + n)).collect();
+    let (own, to) = (at(a, ipv6, PORT), to.join(","));
+    let envs = [&[("NETNS_AT", own.as_str()), ("NETNS_TO", to.as_str())], more].concat();
+    a.spawn_role("part", role, &envs)
+}
+
+fn finish(process: Process) -> String {
+    let (status, output) = process.finish(PART_LIMIT);
+    assert!(status.success(), "{output}");
+    output
+}
+
+/// All sizes between `a` and `b`; `largest`: what the path is found to carry, octets of an IP packet.
+fn exchange_between(a: &Namespace, b: &Namespace, ipv6: bool, largest: u32) {
+    let server = answers(a, b, ipv6, PORT + 1);
+    let wanted = (largest - headers(ipv6)).to_string();
+    finish(asks(a, b, ipv6, "exchange", 1, &[("NETNS_WANTED", &wanted)]));
+    finish(server);
+}
+
+/// Of IP and UDP.
+fn headers(ipv6: bool) -> u32 {
+    if ipv6 { 48 } else { 28 }
+}
+
+fn messages_arrive(mtu: u32) {
+    let Some(veth) = Veth::new(mtu) else { return };
+    veth.a.split_bursts();
+    veth.b.split_bursts();
+    for loss in [0, 1, 10] {
+        veth.a.loss(loss);
+        veth.b.loss(loss);
+        for ipv6 in [false, true] {
+            exchange_between(&veth.a, &veth.b, ipv6, mtu);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn messages_of_all_sizes_arrive_at_mtu_1500_with_loss() {
+    messages_arrive(1_500);
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn messages_of_all_sizes_arrive_at_mtu_9000_with_loss() {
+    messages_arrive(9_000);
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn bursts_that_are_lost_whole_arrive_all_the_same() {
+    let Some(veth) = Veth::new(1_500) else { return };
+    veth.b.loss(10);
+    exchange_between(&veth.a, &veth.b, false, 1_500);
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_path_narrower_than_both_ends_is_found() {
+    for mute in [false, true] {
+        let Some(path) = Routed::new(1_500) else { return };
+        if mute {
+            path.block_icmp();
+        }
+        for ipv6 in [false, true] {
+            exchange_between(&path.a, &path.b, ipv6, 1_500);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_path_that_becomes_narrower_is_noticed() {
+    // Not IPv6 with a silent router: no router fragments it, and the kernel fragments only for what it has been told,
+    // so what is in flight can not arrive, and the session ends by time-out.
+    for (mute, ipv6) in [(false, false), (true, false), (false, true)] {
+        let Some(path) = Routed::new(9_000) else { return };
+        if mute {
+            path.block_icmp();
+        }
+        println!("silent router: {mute}, IPv6: {ipv6}");
+        let server = answers(&path.a, &path.b, ipv6, PORT + 1);
+        let (wanted, shrunk) = (9_000 - headers(ipv6), 1_500 - headers(ipv6));
+        let more = [
+            ("NETNS_WANTED", &*wanted.to_string()),
+            ("NETNS_SHRINK", &*shrunk.to_string()),
+        ];
+        let mut process = asks(&path.a, &path.b, ipv6, "exchange", 1, &more);
+        process.wait_for("to be shrunk", LONG);
+        path.shrink(1_500);
+        finish(process);
+        finish(server);
+    }
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn the_death_of_a_peer_is_told_and_does_not_touch_another() {
+    let limit = Duration::from_millis(600);
+    // A port where nobody listens is refused, unless nothing says so; then silence tells.
+    for mute in [false, true] {
+        let Some(veth) = Veth::new(1_500) else { return };
+        if mute {
+            veth.a.ignore_icmp();
+        }
+        let dying = answers(&veth.a, &veth.b, false, PORT + 1);
+        let other = answers(&veth.a, &veth.b, false, PORT + 2);
+        let more = [("NETNS_DEATH_MS", &*limit.as_millis().to_string())];
+        let mut process = asks(&veth.a, &veth.b, false, "death", 2, &more);
+        process.wait_for("talks", LONG);
+        dying.kill();
+        let killed = netns::now();
+        let dead = process.wait_for("dead: ", LONG);
+        let passed = killed.elapsed();
+        if mute {
+            assert!(dead.starts_with("timed out") && passed >= limit, "{dead} {passed:?}");
+        } else {
+            assert!(dead.starts_with("refused"), "{dead}");
+        }
+        assert!(passed < 4 * limit, "{dead} {passed:?}");
+        finish(process);
+        finish(other);
+    }
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_link_that_is_down_for_a_second_loses_nothing() {
+    for ipv6 in [false, true] {
+        let Some(veth) = Veth::new(1_500) else { return };
+        let server = answers(&veth.a, &veth.b, ipv6, PORT + 1);
+        let mut process = asks(&veth.a, &veth.b, ipv6, "outage", 1, &[]);
+        process.wait_for("talks", LONG);
+        veth.b.link(false);
+        process.outlasts(Duration::from_secs(1));
+        veth.b.link(true);
+        process.wait_for("outage lasted ", LONG);
+        finish(process);
+        finish(server);
+    }
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_restarted_peer_is_the_same_peer() {
+    let Some(veth) = Veth::new(1_500) else { return };
+    let server = answers(&veth.a, &veth.b, false, PORT + 1);
+    let mut process = asks(&veth.a, &veth.b, false, "restart", 1, &[]);
+    process.wait_for("talks", LONG);
+    server.kill();
+    let server = answers(&veth.a, &veth.b, false, PORT + 1);
+    finish(process);
+    finish(server);
+}
+
+// ---- tests of the network itself
 
 /// How many of `count` datagrams of `len` octets from `ping` were answered by `echo`.
 fn ping(ping: &Namespace, echo: &Namespace, ipv6: bool, count: u32, len: usize) -> u32 {

@@ -568,7 +568,9 @@ fn sessions_do_not_add_up() {
     for session in 1..100 {
         let from = From { session, ..FROM };
         for number in 0..4 {
-            taken += usize::from(whole(from, number, &[0; 1_000]).deliver(&mut inbox) == Verdict::Taken);
+            let verdict = whole(from, number, &[0; 1_000]).deliver(&mut inbox);
+            assert!(matches!(verdict, Verdict::Taken | Verdict::NoRoom), "{verdict:?}");
+            taken += usize::from(verdict == Verdict::Taken);
         }
     }
     assert!(taken <= 8, "{taken} messages of 1,000 octets");
@@ -577,4 +579,91 @@ fn sessions_do_not_add_up() {
         whole(From { session: 99, ..FROM }, 0, b"again").deliver(&mut inbox),
         Verdict::Taken
     );
+}
+
+/// The same with messages whose credit was given back as they landed.
+#[test]
+fn landed_messages_of_former_sessions_do_not_add_up() {
+    let mut inbox = Inbox::new(&config(4 << 10, 64 << 10), &PROCESSORS);
+    for session in 1..100 {
+        let from = From { session, ..FROM };
+        for part in 0..64 {
+            piece(from, 0, part << 10, 64 << 10, 1 << 10).deliver(&mut inbox);
+        }
+        inbox.end(PeerId(0), session);
+    }
+    assert!(inbox.memory() <= (64 << 10) + 2 * (4 << 10), "{}", inbox.memory());
+    assert_eq!(all(&mut inbox).len(), 1);
+    let from = From { session: 99, ..FROM };
+    assert_eq!(whole(from, 0, b"again").deliver(&mut inbox), Verdict::Taken);
+}
+
+/// What would be promoted, once what is before it is taken, is forgotten with its session.
+#[test]
+fn sessions_leave_no_candidates() {
+    let mut inbox = Inbox::new(&config(64 << 10, 1 << 20), &PROCESSORS);
+    assert_eq!(
+        whole(From { peer: 1, ..FROM }, 0, b"not taken").deliver(&mut inbox),
+        Verdict::Taken
+    );
+    for session in 1..100 {
+        for source in 0..50 {
+            let pair = (source, 5);
+            let large = piece(From { session, pair, ..FROM }, 0, 0, 1 << 20, 1);
+            assert_eq!(large.deliver(&mut inbox), Verdict::Taken);
+        }
+        inbox.end(PeerId(0), session);
+    }
+    assert_eq!(inbox.candidates_len(), 0);
+}
+
+/// Fragments that follow nothing, which cost next to no credit: no more of them are remembered than the bound.
+#[test]
+fn scattered_fragments_are_bounded() {
+    const MIB: u32 = 1 << 20;
+    // In many messages; in one, at its place; in one that has no buffer, because another takes all there may be.
+    for case in 0..3 {
+        let mut inbox = Inbox::new(&config(8 * MIB, MIB), &PROCESSORS);
+        if case == 2 {
+            assert_eq!(piece(FROM, 0, 0, MIB, 1).deliver(&mut inbox), Verdict::Taken);
+        }
+        let number = |n| if case == 0 { 1 + n } else { 1 };
+        let mut taken = 0;
+        for n in 0..100_000 {
+            match piece(FROM, number(n), 1 + 2 * n, MIB, 1).deliver(&mut inbox) {
+                Verdict::Taken => taken += 1,
+                verdict => assert_eq!(verdict, Verdict::NoRoom),
+            }
+        }
+        assert_eq!(taken, 4_096, "case {case}");
+        // What is in order is taken all the same: nothing comes to a standstill.
+        for n in 0..MIB / 1_024 {
+            let message = if case == 0 { 100_001 } else { 2 };
+            let sent = piece(FROM, message, 1_024 * n, MIB, 1_024);
+            assert_eq!(sent.deliver(&mut inbox), Verdict::Taken, "case {case}");
+        }
+        assert!(inbox.memory() < 3 * u64::from(MIB), "{}", inbox.memory());
+        // The session's end makes room.
+        inbox.end(PeerId(0), 1);
+        let next = From { session: 2, ..FROM };
+        assert_eq!(piece(next, 0, 1, 4, 1).deliver(&mut inbox), Verdict::Taken);
+    }
+}
+
+/// A peer that sends single octets is not held off when they come in order, buffer or not.
+#[test]
+fn single_octets_in_order_are_no_burden() {
+    let mut inbox = Inbox::new(&config(1 << 20, 10_000), &PROCESSORS);
+    // Takes all the buffers there may be, so that the others come in pieces.
+    assert_eq!(piece(FROM, 0, 0, 10_000, 1).deliver(&mut inbox), Verdict::Taken);
+    for number in 1..10 {
+        for offset in 0..9_000 {
+            assert_eq!(
+                piece(FROM, number, offset, 9_000, 1).deliver(&mut inbox),
+                Verdict::Taken
+            );
+        }
+    }
+    assert_eq!(piece(FROM, 0, 1, 10_000, 9_999).deliver(&mut inbox), Verdict::Taken);
+    assert_eq!(all(&mut inbox).len(), 10);
 }

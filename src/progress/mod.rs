@@ -380,10 +380,13 @@ impl Driver {
     ) -> io::Result<bool> {
         self.check()?;
         self.backlog = false;
-        let mut now = self.read_clock();
-        let end = timeout.map(|timeout| now + timeout);
         let spin = self.policy.spin().map(nanos);
-        let mut since = now;
+        // A clock reading costs as much as handing a message in: without anything to transmit it can wait until the
+        // first looks have found nothing. Waiting and the time limit are counted from there.
+        let due = self.held || self.messenger.poll_timeout().is_some_and(|at| at <= self.now);
+        let mut now = if due { self.read_clock() } else { self.now };
+        let mut end = None;
+        let mut since = None;
         loop {
             self.transmit(now)?;
             if acks == Acks::Now && done(self) {
@@ -394,7 +397,7 @@ impl Driver {
             loop {
                 if self.receive_burst(now)? > 0 {
                     now = self.now;
-                    since = now;
+                    since = None;
                     break;
                 }
                 empty += 1;
@@ -403,17 +406,21 @@ impl Driver {
                     continue;
                 }
                 now = self.read_clock();
+                let begun = *since.get_or_insert(now);
+                if end.is_none() {
+                    end = timeout.map(|timeout| now + timeout);
+                }
                 if self.idle()? {
                     break;
                 }
                 if end.is_some_and(|end| now >= end) {
                     return Ok(done(self));
                 }
-                if spin.is_some_and(|spin| now.nanos_since(since) >= spin) {
+                if spin.is_some_and(|spin| now.nanos_since(begun) >= spin) {
                     let woken = self.sleep(now, end)?;
                     now = self.read_clock();
                     if woken == Wake::Readable {
-                        since = now;
+                        since = None;
                     }
                 }
                 if self.held {

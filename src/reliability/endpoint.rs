@@ -19,7 +19,7 @@ use super::{
     timers::{Heap, Timer},
 };
 use crate::{
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, MIN_DATAGRAM},
     error::{AddPeerError, PeerError},
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
@@ -27,6 +27,11 @@ use crate::{
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
+/// Time ends here, after 292 years, so that deadlines beyond it can still be told, ns.
+const LAST: u64 = u64::MAX / 2;
+/// Octets by which IPv6's header is larger than IPv4's.
+const IPV6_MORE: u16 = 20;
+
 /// Settings in the form in which the data path needs them, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -86,9 +91,10 @@ impl Endpoint {
     /// one, for tokens; both are drawn by the caller.
     ///
     /// # Errors
-    /// A setting out of its range.
+    /// A setting out of its range, or the backend takes only datagrams smaller than any setting allows.
     pub fn new(config: Config, limits: Limits, epoch: u64, seed: u64) -> Result<Self, ConfigError> {
         config.validate()?;
+        ConfigError::check_limit(limits.max_datagram)?;
         let times = Times {
             ack_delay: nanos(config.ack_delay),
             reordering: nanos(config.reordering_window),
@@ -246,8 +252,10 @@ impl Endpoint {
         self.processor = processor;
     }
 
-    /// What the backend can do has changed.
-    pub fn set_limits(&mut self, limits: Limits) {
+    /// What the backend can do has changed. (Where datagrams of the smallest size that this protocol knows do not pass
+    /// any more, peers are lost in the end.)
+    pub fn set_limits(&mut self, mut limits: Limits) {
+        limits.max_datagram = limits.max_datagram.max(MIN_DATAGRAM.into());
         let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
         let shrunk = limits.max_datagram < self.limits.max_datagram;
         self.limits = limits;
@@ -287,7 +295,7 @@ impl Endpoint {
             self.peers.reserve_exact(self.peers.len() / 8 + 8);
         }
         let token = token(index, self.draw());
-        let mtu = self.initial_mtu();
+        let mtu = self.initial_mtu(address.is_ipv6());
         self.peers.push(Peer::new(address, processor, token, mtu));
         self.addresses.insert(&self.peers, index);
         Some(index)
@@ -463,7 +471,7 @@ impl Endpoint {
     /// Time goes on, never back.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now.as_nanos());
+        self.now = self.now.max(now.as_nanos().min(LAST));
     }
 
     /// Now, without the time that this side did not run.
@@ -481,12 +489,13 @@ impl Endpoint {
         (z ^ z >> 31) as u32
     }
 
-    pub(super) fn initial_mtu(&self) -> u16 {
+    /// What a path of this kind is taken to carry before it was searched.
+    pub(super) fn initial_mtu(&self, ipv6: bool) -> u16 {
         let most = self
             .config
             .max_datagram
             .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
-        most.min(self.config.safe_datagram)
+        most.min(self.config.safe_datagram - if ipv6 { IPV6_MORE } else { 0 })
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     congestion::{Acked, Controller},
     endpoint::Endpoint,
     flow::{Form, Sender},
+    send::charge,
     source::{Freed, NONE, Sources},
     timeout::BLACK_HOLE,
     timers::{NEVER, Timer},
@@ -305,7 +306,8 @@ impl Endpoint {
 #[inline]
 fn deliver(send: &mut Sender, sources: &mut Sources, events: &mut VecDeque<Event>, peer: PeerId, seq: Seq) -> bool {
     let record = send.record(seq);
-    let (sent_at, source, form, len) = (record.sent_at, record.source, record.form, u32::from(record.len));
+    let (sent_at, source, form) = (record.sent_at, record.source, record.form);
+    let (offset, len) = (record.offset, u32::from(record.len));
     if send.lost_count > 0 && send.lost.get(seq) {
         send.lost.clear(seq);
         send.lost_count -= 1;
@@ -319,10 +321,21 @@ fn deliver(send: &mut Sender, sources: &mut Sources, events: &mut VecDeque<Event
     if form == Form::Goodbye {
         return false;
     }
-    let copied = form != Form::Whole || sources.whole(source).copied;
-    if copied {
+    let copied = if form == Form::Whole {
+        let whole = sources.whole(source);
+        if whole.copied {
+            // What it was charged beyond its octets goes with the first of its packets.
+            send.copied_bytes -= if offset == 0 {
+                len + charge(whole.len) - whole.len
+            } else {
+                len
+            };
+        }
+        whole.copied
+    } else {
         send.copied_bytes -= len;
-    }
+        true
+    };
     if let Freed::Shared(_, Some(token)) = sources.release(source) {
         send.shared_messages -= 1;
         events.push_back(Event::Sent { peer, token });

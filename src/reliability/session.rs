@@ -247,7 +247,7 @@ impl Endpoint {
             self.abandon(flow);
             flow = next;
         }
-        let mtu = self.initial_mtu();
+        let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
         let session = p.session;
         let blocked = p.blocked;

@@ -210,8 +210,8 @@ impl Endpoint {
 
     /// Large datagrams do not arrive any more: back to the safe size. When that gets through, the search begins anew.
     fn leave_black_hole(&mut self, index: u32) {
-        let mtu = self.initial_mtu();
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
+        let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
         if p.mtu > mtu {
             p.mtu = mtu;

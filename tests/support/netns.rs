@@ -172,6 +172,31 @@ impl Namespace {
         run(command, &rules);
     }
 
+    /// No ICMP error reaches this namespace, so that a port where nobody listens is silent.
+    pub(crate) fn ignore_icmp(&self) {
+        self.block_icmp("input");
+    }
+
+    fn block_icmp(&self, hook: &str) {
+        // Neighbours of IPv6 are found by ICMP too.
+        let rules = format!(
+            "add table inet mute\nadd chain inet mute errors {{ type filter hook {hook} priority 0; policy accept; }}\n\
+             add rule inet mute errors icmp type destination-unreachable drop\n\
+             add rule inet mute errors icmpv6 type {{ destination-unreachable, packet-too-big }} drop\n"
+        );
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, "nft", "-f", "-"]);
+        run(command, &rules);
+    }
+
+    /// Takes the link away, or brings it back. The addresses stay.
+    pub(crate) fn link(&self, up: bool) {
+        let keep = format!("net.ipv6.conf.{INTERFACE}.keep_addr_on_down=1");
+        self.exec("sysctl", &["-w", &keep], CONFIGURE_LIMIT);
+        let state = if up { "up" } else { "down" };
+        ip(&format!("-n {} link set {INTERFACE} {state}", self.name));
+    }
+
     /// Makes the kernel split bursts (UDP segmentation offload) before they leave, as a card without the offload needs
     /// it, so that each datagram is lost by itself.
     pub(crate) fn split_bursts(&self) {
@@ -200,6 +225,85 @@ impl Namespace {
             .nth(column)
             .and_then(|value| value.parse().ok())
             .expect("a counter is a number")
+    }
+}
+
+/// A path through a router whose far side carries less than both ends believe.
+///
+/// ```text
+///   namespace …-a                 namespace …-r                          namespace …-b
+///   veth0 10.77.0.1   ── 9000 ──  veth0 10.77.0.254
+///         fd77::1                 veth1 10.78.0.254  ── path MTU, 9000 ── veth0 10.78.0.2, fd78::2
+/// ```
+///
+/// What is too large is answered by ICMP on the way from `a` to `b`, and silently lost on the way back.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    /// One end.
+    pub(crate) a: Namespace,
+    /// The other end.
+    pub(crate) b: Namespace,
+    router: Namespace,
+}
+
+impl Routed {
+    /// `mtu`: of the path. `None` as [`Veth::new`].
+    ///
+    /// # Panics
+    ///
+    /// If root can not make it.
+    pub(crate) fn new(mtu: u32) -> Option<Self> {
+        let Veth { a, b: mut router } = Veth::new(9000)?;
+        let mut b = Namespace::new(format!("{}-b2", router.name.trim_end_matches("-b")), 2);
+        ip(&format!(
+            "link add veth1 mtu {mtu} netns {} type veth peer name {INTERFACE} mtu 9000 netns {}",
+            router.name, b.name
+        ));
+        ip(&format!("-n {} link set lo up", b.name));
+        ip(&format!("-n {} link set veth1 up", router.name));
+        ip(&format!("-n {} link set {INTERFACE} up", b.name));
+        b.wait_until_up();
+        b.ipv4 = Ipv4Addr::new(10, 78, 0, 2).into();
+        b.ipv6 = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 2).into();
+        b.add_addresses();
+        for switch in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
+            router.exec("sysctl", &["-w", switch], CONFIGURE_LIMIT);
+        }
+        for (side, network) in [(INTERFACE, 77), ("veth1", 78)] {
+            ip(&format!(
+                "-n {} address add 10.{network}.0.254/24 dev {side}",
+                router.name
+            ));
+            ip(&format!(
+                "-n {} address add fd{network}::fe/64 dev {side} nodad",
+                router.name
+            ));
+        }
+        for (end, network) in [(&a, 77), (&b, 78)] {
+            ip(&format!("-n {} route add default via 10.{network}.0.254", end.name));
+            ip(&format!("-n {} -6 route add default via fd{network}::fe", end.name));
+        }
+        router.ipv4 = Ipv4Addr::new(10, 77, 0, 254).into();
+        Some(Self { a, b, router })
+    }
+
+    /// From now on the router forwards packets of `mtu` octets at most, both ways. Packets of IPv4 that may be
+    /// fragmented are.
+    pub(crate) fn shrink(&self, mtu: u32) {
+        let router = &self.router.name;
+        for (side, network) in [(INTERFACE, 77), ("veth1", 78)] {
+            ip(&format!(
+                "-n {router} route replace 10.{network}.0.0/24 dev {side} proto kernel scope link mtu lock {mtu}"
+            ));
+            ip(&format!(
+                "-n {router} -6 route replace fd{network}::/64 dev {side} proto kernel metric 256 mtu lock {mtu}"
+            ));
+        }
+    }
+
+    /// The router says nothing any more about what it can not forward.
+    pub(crate) fn block_icmp(&self) {
+        self.router.block_icmp("output");
     }
 }
 
@@ -277,6 +381,22 @@ impl Process {
         )
     }
 
+    /// Kills it, as `kill -KILL`, and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
+    }
+
+    /// Looks for `time` whether it ends, which it must not.
+    ///
+    /// # Panics
+    ///
+    /// If it has ended.
+    pub(crate) fn outlasts(&mut self, time: Duration) {
+        let status = wait_until(&mut self.child, now() + time);
+        assert!(status.is_none(), "it has ended: {status:?}\n{}", self.seen);
+    }
+
     fn next_line(&mut self, deadline: Instant) -> Result<String, RecvTimeoutError> {
         let line = self.lines.recv_timeout(deadline.saturating_duration_since(now()))?;
         self.seen.push_str(&line);
@@ -297,7 +417,7 @@ impl Drop for Process {
     clippy::disallowed_methods,
     reason = "bounds waits for other processes, which run in real time"
 )]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
