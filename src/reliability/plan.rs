@@ -87,6 +87,12 @@ pub(super) fn next_packet(
         } => {
             let room = room.min(config.max_payload.into());
             let run = &sources.bytes(source)[at as usize..end as usize];
+            // Records are counted only if a packet of them can be sent: this is asked again at every send while the
+            // window is full. (A packet of records ends up nearly full, or has few of them.)
+            let nearly = run.len().min(room);
+            if config.bundle && !in_window(peer, send, nearly - nearly / 16) {
+                return None;
+            }
             let (len, count, cost) = split_run(run, room, credit, config.bundle);
             let form = if count == 1 { Form::Single } else { Form::Bundle };
             (
