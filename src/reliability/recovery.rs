@@ -325,8 +325,9 @@ fn deliver(
     recent: u64,
 ) -> bool {
     let record = send.record(seq);
-    let (sent_at, source, form) = (record.sent_at, record.source, record.form);
-    let (offset, len) = (record.offset, u32::from(record.len));
+    let (sent_at, source, form, len) = (record.sent_at, record.source, record.form, u32::from(record.len));
+    // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
+    let original = record.resends > 0 && sent_at > recent;
     if send.lost_count > 0 && send.lost.get(seq) {
         send.lost.clear(seq);
         send.lost_count -= 1;
@@ -334,8 +335,6 @@ fn deliver(
         send.bytes_in_flight -= len;
         send.packets_in_flight -= 1;
     }
-    // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
-    let original = resent && sent_at > recent;
     if !original && (sent_at > send.rack_at || (sent_at == send.rack_at && seq.after(send.rack_seq))) {
         (send.rack_at, send.rack_seq) = (sent_at, seq);
     }
