@@ -325,7 +325,8 @@ fn deliver(
     recent: u64,
 ) -> bool {
     let record = send.record(seq);
-    let (sent_at, source, form, len) = (record.sent_at, record.source, record.form, u32::from(record.len));
+    let (sent_at, source, offset) = (record.sent_at, record.source, record.offset);
+    let (form, len) = (record.form, u32::from(record.len));
     // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
     let original = record.resends > 0 && sent_at > recent;
     if send.lost_count > 0 && send.lost.get(seq) {
