@@ -7,11 +7,11 @@ use core::{fmt, time::Duration};
 pub enum Recovery {
     /// Only what is missing (the receiver keeps what arrives out of order).
     SelectiveRepeat,
-    /// Everything from the first missing packet on; the receiver drops what arrives out of order (S4.3).
+    /// Everything from the first missing packet on; the receiver drops what arrives out of order.
     GoBackN,
 }
 
-/// How the limit of packets in flight is used (S4.4 can be read both ways).
+/// How the limit of packets in flight is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowMode {
     /// A packet may follow as soon as the oldest one is acknowledged.
@@ -31,9 +31,10 @@ pub enum Congestion {
     Delay,
 }
 
-/// Settings of an endpoint. [`Config::default`] is for a LAN; [`Config::dse`] is the protocol of S4.
+/// Settings of an endpoint. [`Config::default`] is for a LAN; [`Config::dse`] is the UDP protocol of DSE.
 ///
-/// Every field has a default, a unit and a valid range, which [`Config::validate`] checks.
+/// Every field has a default, a unit and a valid range (both ends included), which [`Config::validate`] checks.
+/// [`checksum`](Self::checksum) must be the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Largest datagram ever sent, octets of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and
@@ -51,12 +52,13 @@ pub struct Config {
     pub bundle: bool,
     /// Put timestamps into packets, 8 octets each: round-trip times even for packets sent again. Default on.
     pub timestamps: bool,
-    /// Put a CRC-32C into every packet, for links that do not check. Default off. Packets with a checksum are always
-    /// verified.
+    /// Put a CRC-32C into every packet, for links that do not check, and drop packets that have none
+    /// ([`DropReason::Checksum`](crate::DropReason::Checksum)): both sides must be set alike. Default off. A checksum
+    /// that is there is always verified.
     pub checksum: bool,
     /// How lost packets are sent again. Default selective repeat.
     pub recovery: Recovery,
-    /// Ask for missing packets as soon as a gap outlives the reordering window (S4.3). Default on.
+    /// Ask for missing packets as soon as a gap outlives the reordering window. Default on.
     pub nack: bool,
     /// A gap younger than this is taken for reordering. 0 to 1 s; default 50 µs.
     pub reordering_window: Duration,
@@ -151,12 +153,19 @@ pub(crate) const MAX_PEERS: u32 = (1 << 20) - 1;
 /// The receive bitmap's size bounds the window.
 pub(crate) const MAX_WINDOW_PACKETS: u16 = 1_024;
 
+/// The smallest limit of datagrams: room for the largest header and some payload.
+pub(crate) const MIN_DATAGRAM: u16 = 512;
+/// The largest: what UDP over IPv4 takes.
+const LARGEST_DATAGRAM: u16 = 65_507;
+
 impl Config {
-    /// The protocol of S4: 10 packets of at most 1,024 octets, go-back-N, NACK and timer, no bundles.
+    /// The UDP protocol of DSE, as published: 10 packets of at most 1,024 octets in a row, go-back-N, NACK and timer,
+    /// no bundles.
     ///
-    /// The paper leaves open, and we choose: a timer of 20 ms (doubling up to 200 ms), NACK at the first packet out
+    /// The publication leaves open, and we choose: a timer of 20 ms (doubling up to 200 ms), NACK at the first packet out
     /// of order, an acknowledgement delayed by at most 1 ms unless the window is full, 8 resends. The window slides;
-    /// set [`Config::window_mode`] for the other reading.
+    /// set [`Config::window_mode`] for the
+    /// other reading.
     #[must_use]
     pub fn dse() -> Self {
         Self {
@@ -180,17 +189,6 @@ impl Config {
     /// # Errors
     /// The first setting that is out of range, with its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        fn number(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
-            if (min..=max).contains(&value) {
-                return Ok(());
-            }
-            Err(ConfigError {
-                name,
-                value: Value::Number(value),
-                min: Value::Number(min),
-                max: Value::Number(max),
-            })
-        }
         fn time(name: &'static str, value: Duration, min: Duration, max: Duration) -> Result<(), ConfigError> {
             if (min..=max).contains(&value) {
                 return Ok(());
@@ -204,11 +202,16 @@ impl Config {
         }
         const HOUR: Duration = Duration::from_secs(3_600);
         const MS: Duration = Duration::from_millis(1);
-        number("max_datagram", self.max_datagram.into(), 512, 65_507)?;
+        number(
+            "max_datagram",
+            self.max_datagram.into(),
+            MIN_DATAGRAM.into(),
+            LARGEST_DATAGRAM.into(),
+        )?;
         number(
             "safe_datagram",
             self.safe_datagram.into(),
-            512,
+            MIN_DATAGRAM.into(),
             self.max_datagram.into(),
         )?;
         number("max_payload", self.max_payload.into(), 1, 65_507)?;
@@ -254,6 +257,18 @@ impl Config {
     }
 }
 
+fn number(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError {
+        name,
+        value: Value::Number(value),
+        min: Value::Number(min),
+        max: Value::Number(max),
+    })
+}
+
 /// A setting out of its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -279,6 +294,17 @@ impl fmt::Display for Value {
 }
 
 impl ConfigError {
+    /// Checks the size of datagrams that a backend takes: more than any setting is no harm.
+    pub(crate) fn check_limit(max_datagram: usize) -> Result<(), Self> {
+        let most = LARGEST_DATAGRAM.into();
+        number(
+            "max_datagram",
+            (max_datagram as u64).min(most),
+            MIN_DATAGRAM.into(),
+            most,
+        )
+    }
+
     /// Name of the setting: a field of [`Config`].
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -308,6 +334,81 @@ mod tests {
     fn defaults_are_valid() {
         assert_eq!(Config::default().validate(), Ok(()));
         assert_eq!(Config::dse().validate(), Ok(()));
+    }
+
+    /// A number and whether it is in the range: what is just inside and just outside of both ends.
+    fn edges(min: u64, max: u64) -> impl Iterator<Item = (u64, bool)> {
+        let outside = min.checked_sub(1).into_iter().chain(max.checked_add(1));
+        [(min, true), (max, true)]
+            .into_iter()
+            .chain(outside.map(|value| (value, false)))
+    }
+
+    #[test]
+    fn ranges_are_as_documented() {
+        /// What other settings are bounded by is as far away as it can be.
+        fn wide() -> Config {
+            Config {
+                safe_datagram: 512,
+                min_rto: Duration::from_micros(10),
+                max_rto: Duration::from_secs(60),
+                ..Config::default()
+            }
+        }
+        fn check(name: &str, config: &Config, valid: bool) {
+            let refused = config.validate().err().map(|error| error.name());
+            assert_eq!(refused, (!valid).then_some(name), "{config:?}");
+        }
+        macro_rules! numbers {
+            ($($field:ident: $min:expr, $max:expr;)*) => {$(
+                for (value, valid) in edges($min, $max) {
+                    // What the type can not hold can not be set.
+                    if let Ok($field) = value.try_into() {
+                        check(stringify!($field), &Config { $field, ..wide() }, valid);
+                    }
+                }
+            )*};
+        }
+        macro_rules! times {
+            ($($field:ident: $min:expr, $max:expr;)*) => {$(
+                for (value, valid) in edges($min, $max) {
+                    let $field = Duration::from_nanos(value);
+                    check(stringify!($field), &Config { $field, ..wide() }, valid);
+                }
+            )*};
+        }
+        const US: u64 = 1_000;
+        const MS: u64 = 1_000 * US;
+        const S: u64 = 1_000 * MS;
+        const KIB: u64 = 1 << 10;
+        const MIB: u64 = 1 << 20;
+        const GIB: u64 = 1 << 30;
+        numbers! {
+            max_datagram: 512, 65_507;
+            safe_datagram: 512, 65_507;
+            max_payload: 1, 65_507;
+            window_packets: 1, 1_024;
+            window_bytes: 1_024, 64 * MIB;
+            ack_bytes: 1, 16 * MIB;
+            retry_limit: 1, 1_000;
+            unexpected_bytes: 64 * KIB, GIB;
+            max_message: 1, 4 * GIB - 1;
+            send_queue_bytes: 4 * KIB, GIB;
+            send_queue_messages: 1, 1_048_576;
+            max_peers: 1, 1_048_575;
+            resets_per_second: 0, 1_000_000;
+        }
+        times! {
+            reordering_window: 0, S;
+            target_delay: US, S;
+            ack_delay: 0, 100 * MS;
+            initial_rto: MS, 10 * S;
+            min_rto: 10 * US, 10 * S;
+            max_rto: 10 * US, 60 * S;
+            death_timeout: MS, 3_600 * S;
+            open_timeout: MS, 3_600 * S;
+            keepalive: MS, 3_600 * S;
+        }
     }
 
     #[test]

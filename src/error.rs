@@ -155,7 +155,8 @@ drop_reasons! {
     Misaddressed,
     /// Acknowledges what was never sent.
     BadAck,
-    /// Sent beyond the credit that was given.
+    /// Sent beyond the credit that was given, or there is no room because messages of former sessions, or fragments
+    /// with gaps before them, take it.
     BeyondCredit,
     /// The layer above refused it (a message larger than it takes, fragments that contradict each other).
     Refused,

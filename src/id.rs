@@ -26,6 +26,6 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// Names a message sent by reference, until its [`Event::Sent`]. Never used twice.
+/// Names a message sent by reference, until its [`Event::Sent`](crate::reliability::Event::Sent). Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SendToken(pub(crate) u64);

@@ -1,5 +1,17 @@
 //! A small pseudo-random generator, so that whoever needs chance can be replayed from a seed.
 
+/// Step of SplitMix64: 2^64 divided by the golden ratio.
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The last step of SplitMix64: a good hash of one number.
+#[must_use]
+#[inline]
+pub const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// xoshiro256** seeded by SplitMix64. Fast and even; not for secrets.
 ///
 /// The sequence of a seed is the same on every machine and in every version.
@@ -14,11 +26,8 @@ impl Prng {
     pub fn new(seed: u64) -> Self {
         let mut seed = seed;
         let mut split_mix = || {
-            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = seed;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
+            seed = seed.wrapping_add(GOLDEN);
+            mix(seed)
         };
         Self {
             state: core::array::from_fn(|_| split_mix()),

@@ -1,5 +1,7 @@
 //! Counters, copied out on request.
 
+use core::time::Duration;
+
 use crate::error::{DROP_REASONS, DropReason};
 
 /// Counters of an endpoint since it was made.
@@ -34,6 +36,8 @@ pub struct Stats {
     pub messages_bundled: u64,
     /// Resets sent.
     pub resets_sent: u64,
+    /// Answers (resets, challenges, probe answers) not sent because too many were waiting or the rate was used up.
+    pub answers_dropped: u64,
     /// Sessions opened.
     pub sessions_opened: u64,
     /// Peers lost, for whatever reason but a goodbye.
@@ -78,10 +82,10 @@ impl Dropped {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerStats {
-    /// Smoothed round-trip time of channel 0, ns; 0 before the first sample.
-    pub smoothed_rtt: u64,
-    /// Smallest round-trip time seen on channel 0, ns; 0 before the first sample.
-    pub min_rtt: u64,
+    /// Smoothed round-trip time of channel 0; zero before the first sample.
+    pub smoothed_rtt: Duration,
+    /// Smallest round-trip time seen on channel 0; zero before the first sample.
+    pub min_rtt: Duration,
     /// Congestion window of channel 0, octets; 0 while nothing is in flight.
     pub window: u64,
     /// Octets in flight on all channels.

@@ -20,25 +20,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("error", &["time", "wire", "id"]),
     ("config", &["time", "wire", "error"]),
     ("stats", &["time", "wire", "error"]),
-    ("trace", &["time", "wire", "error"]),
     // A generator with a given seed is arithmetic; what is banned is asking the machine for randomness.
     (
         "reliability",
-        &["wire", "time", "prng", "id", "config", "error", "stats", "trace"],
+        &["wire", "time", "prng", "id", "config", "error", "stats"],
     ),
     (
         "messaging",
-        &[
-            "reliability",
-            "wire",
-            "time",
-            "id",
-            "prng",
-            "config",
-            "error",
-            "stats",
-            "trace",
-        ],
+        &["reliability", "wire", "time", "id", "prng", "config", "error", "stats"],
     ),
     ("backends", &["time", "prng"]),
     (
@@ -54,7 +43,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
-            "trace",
         ],
     ),
     (
@@ -71,7 +59,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
-            "trace",
         ],
     ),
     // Drives protocol and backends in virtual time; nothing depends on it.
@@ -89,7 +76,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
-            "trace",
         ],
     ),
 ];

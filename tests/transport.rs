@@ -13,6 +13,7 @@ use std::{
 use bytes::Bytes;
 use hikyaku::{
     Config, PeerError, PeerId, SendError,
+    backends::BindOptions,
     transport::{BuildError, Event, FlushError, ReceiveError, Transport, WaitPolicy},
 };
 
@@ -52,7 +53,22 @@ fn content(number: usize, len: usize) -> Vec<u8> {
 }
 
 fn lens() -> Vec<usize> {
-    let mut lens = vec![0, 1, 8, 0, 1_431, 1_432, 1_472, 4_096, 4_097, 65_507, 65_508, 1 << 20, 3, 4 << 20];
+    let mut lens = vec![
+        0,
+        1,
+        8,
+        0,
+        1_431,
+        1_432,
+        1_472,
+        4_096,
+        4_097,
+        65_507,
+        65_508,
+        1 << 20,
+        3,
+        4 << 20,
+    ];
     lens.extend((0..500).map(|i| i * 7 % 300));
     lens.extend((0..50).map(|i| i * 7_919 % 200_000));
     lens
@@ -70,7 +86,10 @@ fn echo_all(transport: &mut Transport, peer: PeerId) {
         };
         let Some(message) = message else { return false };
         assert_eq!(message.peer(), peer);
-        assert!(message.data() == content(received, lens[received]), "message {received}");
+        assert!(
+            message.data() == content(received, lens[received]),
+            "message {received}"
+        );
         received += 1;
         received < lens.len()
     };
@@ -153,7 +172,7 @@ fn messages_of_all_sizes_between_threads_over_ipv6() {
 #[test]
 fn child() {
     let Ok(role) = env::var(ROLE) else { return };
-    let at = env::var(AT).unwrap_or("127.0.0.1:0".to_owned());
+    let at = env::var(AT).unwrap_or_else(|_| "127.0.0.1:0".to_owned());
     match role.as_str() {
         "echo" => {
             let mut transport = bind(2, &at, Config::default());
@@ -191,7 +210,10 @@ impl Process {
 
     fn signal(&self, signal: i32) {
         let id = i32::try_from(self.0.id()).unwrap();
-        let kill = Command::new("kill").arg(format!("-{signal}")).arg(id.to_string()).status();
+        let kill = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(id.to_string())
+            .status();
         assert!(kill.unwrap().success());
     }
 
@@ -216,7 +238,14 @@ fn command(role: &str) -> Command {
 
 /// A transport that strangers may call.
 fn host(config: Config) -> Transport {
-    bind(1, "127.0.0.1:0", Config { accept_strangers: true, ..config })
+    bind(
+        1,
+        "127.0.0.1:0",
+        Config {
+            accept_strangers: true,
+            ..config
+        },
+    )
 }
 
 /// Waits until a child says that it is there.
@@ -271,7 +300,10 @@ fn ask(transport: &mut Transport, peer: PeerId, question: &[u8]) {
 #[test]
 fn a_dead_peer_is_noticed_and_others_are_not_affected() {
     let death_timeout = Duration::from_millis(500);
-    let mut a = host(Config { death_timeout, ..Config::default() });
+    let mut a = host(Config {
+        death_timeout,
+        ..Config::default()
+    });
     let [victim, frozen, other] = [(); 3].map(|()| {
         let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
         let peer = here(&mut a);
@@ -299,9 +331,14 @@ fn a_dead_peer_is_noticed_and_others_are_not_affected() {
 #[test]
 fn a_blocked_sender_learns_of_the_death() {
     let death_timeout = Duration::from_millis(300);
-    let mut a = host(Config { death_timeout, ..Config::default() });
+    let mut a = host(Config {
+        death_timeout,
+        ..Config::default()
+    });
     let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
     let peer = here(&mut a);
+    // Until a peer has answered, it is `open_timeout` that counts.
+    ask(&mut a, peer, b"1");
     process.signal(libc::SIGSTOP);
     // Large and by reference: returns only when the memory is free.
     let error = a.send_blocking(peer, &vec![7; 32 << 20]).unwrap_err();
@@ -482,7 +519,10 @@ fn flush_and_close_say_who_was_lost() {
     let short = Duration::from_millis(20);
     assert!(matches!(a.flush(short), Err(FlushError::TimedOut { peers: 1, .. })));
     let error = a.flush(LONG).unwrap_err();
-    assert!(matches!(error, FlushError::Peer(peer, PeerError::TimedOut { .. }) if peer == to_b), "{error}");
+    assert!(
+        matches!(error, FlushError::Peer(peer, PeerError::TimedOut { .. }) if peer == to_b),
+        "{error}"
+    );
     drop(b);
     // Nothing is on its way to anybody.
     a.flush(LONG).unwrap();
@@ -515,7 +555,10 @@ fn what_can_not_be_built_says_why() {
 
     let error = Transport::builder().bind("udp", "not a name").unwrap_err();
     assert!(matches!(error, BuildError::Resolve(_)));
-    assert!(error.to_string().contains("\"not a name\" can not be resolved"), "{error}");
+    assert!(
+        error.to_string().contains("\"not a name\" can not be resolved"),
+        "{error}"
+    );
     let error = a.resolve("[::1]:80").unwrap_err();
     assert!(error.to_string().contains("no address of the right kind"), "{error}");
     assert_eq!(a.resolve("127.0.0.1:80").unwrap().port(), 80);
@@ -523,11 +566,20 @@ fn what_can_not_be_built_says_why() {
     let error = Transport::builder().bind("pigeon", "127.0.0.1:0").unwrap_err();
     assert!(error.to_string().contains("pigeon"), "{error}");
 
-    let config = Config { window_packets: 0, ..Config::default() };
-    let error = Transport::builder().config(config).bind("udp", "127.0.0.1:0").unwrap_err();
+    let config = Config {
+        window_packets: 0,
+        ..Config::default()
+    };
+    let error = Transport::builder()
+        .config(config)
+        .bind("udp", "127.0.0.1:0")
+        .unwrap_err();
     assert!(error.to_string().contains("window_packets"), "{error}");
 
-    let error = Transport::builder().processors(&[]).bind("udp", "127.0.0.1:0").unwrap_err();
+    let error = Transport::builder()
+        .processors(&[])
+        .bind("udp", "127.0.0.1:0")
+        .unwrap_err();
     assert!(matches!(error, BuildError::NoProcessor));
 }
 
@@ -541,4 +593,31 @@ fn a_bad_environment_is_reported() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains(says), "{text}");
     }
+}
+
+#[test]
+fn one_port_to_send_and_one_to_receive() {
+    let mut options = BindOptions::default();
+    options.separate_send_socket = true;
+    let end = |processor| {
+        Transport::builder()
+            .processor(processor)
+            .config(Config::dse())
+            .bind_options(options.clone())
+            .bind("udp", "127.0.0.1:0")
+            .unwrap()
+    };
+    let (mut a, mut b) = (end(1), end(2));
+    let to_b = a.add_peer(2, b.local_addr()).unwrap();
+    b.add_peer(1, a.local_addr()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            echo(&mut b);
+            b.flush(LONG).unwrap();
+        });
+        echo_all(&mut a, to_b);
+        a.send(to_b, b"end").unwrap();
+        a.flush(LONG).unwrap();
+    });
+    assert_eq!(a.stats().peers_lost, 0);
 }

@@ -51,6 +51,8 @@ pub struct Capabilities {
     /// [`Backend::transmit`] may still refer to the payload after it has returned; such references come back through
     /// [`Backend::reclaim`]. When false they are all free when `transmit` returns.
     pub holds_references: bool,
+    /// UDP port at which it receives, if its datagrams come from another one; else 0.
+    pub receive_port: u16,
 }
 
 /// One burst to one destination: consecutive datagrams of `segment_size` octets each, the last may be shorter.

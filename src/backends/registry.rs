@@ -14,6 +14,8 @@ pub struct BindOptions {
     pub receive_buffer: Option<usize>,
     /// Octets of the system's send buffer to ask for. `None`: the backend's default.
     pub send_buffer: Option<usize>,
+    /// One port to send and another to receive.
+    pub separate_send_socket: bool,
 }
 
 /// Why there is no backend.
@@ -116,6 +118,7 @@ const KNOWN: [Known; 2] = [
                 max_datagram: options.max_datagram,
                 receive_buffer: options.receive_buffer.unwrap_or(defaults.receive_buffer),
                 send_buffer: options.send_buffer.unwrap_or(defaults.send_buffer),
+                separate_send_socket: options.separate_send_socket,
                 ..defaults
             };
             Ok(Box::new(UdpBackend::bind_with(addr, &options)?))

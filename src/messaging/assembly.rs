@@ -13,8 +13,8 @@ pub(super) struct Overlap;
 enum Body {
     /// At their place in a buffer of the message's size.
     Landing(Vec<u8>),
-    /// As they came: no more memory than what has arrived.
-    Pieces(Vec<(u32, Vec<u8>)>),
+    /// By offset, as they came: about as much memory as what has arrived. What follows a piece is appended to it.
+    Pieces(BTreeMap<u32, Vec<u8>>),
 }
 
 /// A message of which not everything has arrived, or that waits for an earlier one.
@@ -51,7 +51,7 @@ impl Assembly {
             listed: false,
             prefix: 0,
             islands: BTreeMap::new(),
-            body: Body::Pieces(Vec::new()),
+            body: Body::Pieces(BTreeMap::new()),
         }
     }
 
@@ -60,6 +60,24 @@ impl Assembly {
         match &self.body {
             Body::Landing(buffer) => buffer.len(),
             Body::Pieces(_) => 0,
+        }
+    }
+
+    /// A fragment at `offset` follows one that has landed, or is the first: it takes no more memory than its octets.
+    pub(super) fn follows(&self, offset: u32) -> bool {
+        offset == self.prefix
+            || self
+                .islands
+                .range(..offset)
+                .next_back()
+                .is_some_and(|(_, &end)| end == offset)
+    }
+
+    /// Things to remember beside the octets, for each of which a fragment came that did not follow another.
+    pub(super) fn scattered(&self) -> usize {
+        match &self.body {
+            Body::Landing(_) => self.islands.len(),
+            Body::Pieces(pieces) => pieces.len() - usize::from(self.prefix > 0),
         }
     }
 
@@ -87,7 +105,14 @@ impl Assembly {
                 let at = offset as usize;
                 buffer[at..at + payload.len()].copy_from_slice(payload);
             }
-            Body::Pieces(pieces) => pieces.push((offset, payload.to_vec())),
+            Body::Pieces(pieces) => match pieces.range_mut(..offset).next_back() {
+                Some((&start, piece)) if start as usize + piece.len() == offset as usize => {
+                    piece.extend_from_slice(payload);
+                }
+                _ => {
+                    pieces.insert(offset, payload.to_vec());
+                }
+            },
         }
         Ok(())
     }
@@ -141,7 +166,7 @@ impl Assembly {
     pub(super) fn memory(&self) -> u64 {
         match &self.body {
             Body::Landing(buffer) => buffer.len() as u64,
-            Body::Pieces(pieces) => pieces.iter().map(|(_, piece)| piece.len() as u64).sum(),
+            Body::Pieces(pieces) => pieces.values().map(|piece| piece.len() as u64).sum(),
         }
     }
 }

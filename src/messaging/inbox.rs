@@ -23,6 +23,10 @@ use crate::{
 const MAX_AHEAD: u32 = 1 << 29;
 /// A peer may use so many pairs of processors in one session.
 const MAX_PAIRS: usize = 4_096;
+/// So many fragments of a peer may wait for what they follow, be it in one message or in many: each takes memory beside
+/// its octets, which credit does not cover. More are put off. (What is next in its flow follows what was before it, and
+/// is always taken.)
+const MAX_SCATTERED: usize = 4_096;
 
 /// What can not be admitted yet.
 enum Wait {
@@ -137,16 +141,16 @@ impl Inbox {
         }
     }
 
-    fn retire_of_busy(&mut self, peer: PeerId, session: u32, cost: u32, promoted: u32) {
+    fn retire_of_busy(&mut self, peer: PeerId, session: u32, cost: u32, promoted: u64) {
         let inbound = self.peers[peer.index()];
         let Some(busy) = self.busy.get_mut(inbound.busy) else {
             return;
         };
         if session == inbound.session {
-            busy.landing = busy.landing.saturating_sub(promoted.into());
+            busy.landing = busy.landing.saturating_sub(promoted);
             self.feed_starved(peer);
         } else {
-            busy.stale = busy.stale.saturating_sub(cost.into());
+            busy.stale = busy.stale.saturating_sub(u64::from(cost) + promoted);
         }
         self.rest(peer);
     }
@@ -190,6 +194,7 @@ impl Inbox {
 
     fn drop_waiting(&mut self, peer: PeerId) {
         let Inbound { session, busy, .. } = self.peers[peer.index()];
+        self.candidates.retain(|candidate| candidate.peer != peer);
         while let Some(index) = self.busy.get_mut(busy).and_then(|busy| busy.waiting.pop()) {
             match self.waits.remove(index) {
                 Some(Wait::Packet { head, buffer, .. }) => {
@@ -205,14 +210,16 @@ impl Inbox {
         }
         if let Some(busy) = self.busy.get_mut(busy) {
             busy.pairs.clear();
+            // What of it is admitted is counted as stale when the next session begins.
             busy.landing = 0;
+            busy.scattered = 0;
             busy.starved.clear();
         }
     }
 
     fn begin(&mut self, peer: PeerId, session: u32) {
         self.drop_waiting(peer);
-        let stale = self.ready.cost_of(peer);
+        let stale = self.ready.held_by(peer);
         let inbound = &mut self.peers[peer.index()];
         *inbound = Inbound {
             session,
@@ -309,7 +316,7 @@ impl Inbox {
         let busy = self.busy.get(self.peers[peer.index()].busy);
         if busy.is_some_and(|busy| busy.stale > self.unexpected) {
             // A peer that restarts again and again must not fill the memory; it will send this again.
-            return Verdict::Misaddressed;
+            return Verdict::NoRoom;
         }
         let pair = (base.source, base.destination);
         let Some(&mut next) = self.next_of(peer, pair) else {
@@ -368,8 +375,11 @@ impl Inbox {
             return Verdict::Impossible;
         }
         let (peer, pair) = (origin.peer, (base.source, base.destination));
-        let index = match self.busy_of(peer).waiting.get(pair, base.message) {
+        let busy = self.busy_of(peer);
+        let crowded = busy.scattered >= MAX_SCATTERED;
+        let index = match busy.waiting.get(pair, base.message) {
             Some(index) => index,
+            None if crowded && fragment.offset > 0 => return Verdict::NoRoom,
             None => {
                 let index = self.waits.insert(Wait::Parts(Assembly::new(fragment.total)));
                 self.busy_of(peer).waiting.insert(pair, base.message, index);
@@ -381,11 +391,19 @@ impl Inbox {
             // A whole message with this number has come already.
             return Verdict::Impossible;
         };
-        if assembly.total != fragment.total || assembly.land(fragment.offset, payload).is_err() {
+        if assembly.total != fragment.total {
             return Verdict::Impossible;
         }
-        assembly.tag = assembly.tag.or(packet.match_bits());
-        assembly.immediate = assembly.immediate.or(packet.immediate());
+        if crowded && !assembly.follows(fragment.offset) {
+            return Verdict::NoRoom;
+        }
+        let before = assembly.scattered();
+        if assembly.land(fragment.offset, payload).is_err() {
+            return Verdict::Impossible;
+        }
+        let after = assembly.scattered();
+        assembly.tag = assembly.tag.or_else(|| packet.match_bits());
+        assembly.immediate = assembly.immediate.or_else(|| packet.immediate());
         let give_back = if assembly.promoted {
             origin.cost
         } else if let Some(sum) = assembly.cost.checked_add(origin.cost) {
@@ -395,15 +413,12 @@ impl Inbox {
             origin.cost
         };
         let complete = assembly.is_complete();
+        let (landing, promoted, total) = (assembly.landing() as u64, assembly.promoted, assembly.total);
+        let busy = self.busy_of(peer);
+        busy.scattered = busy.scattered + after - before;
         if complete {
             // From now on its credit covers it, or its length if the credit was given back.
-            let landing = assembly.landing() as u64;
-            let covered = if assembly.promoted {
-                u64::from(assembly.total)
-            } else {
-                0
-            };
-            let busy = self.busy_of(peer);
+            let covered = if promoted { u64::from(total) } else { 0 };
             busy.landing = busy.landing.saturating_sub(landing) + covered;
         }
         self.release(peer, origin.session, give_back);
@@ -432,7 +447,13 @@ impl Inbox {
                 self.promote(peer, pair, next, index);
                 break;
             }
-            self.busy_of(peer).waiting.remove(pair, next);
+            let scattered = match self.waits.get(index) {
+                Some(Wait::Parts(assembly)) => assembly.scattered(),
+                _ => 0,
+            };
+            let busy = self.busy_of(peer);
+            busy.scattered -= scattered;
+            busy.waiting.remove(pair, next);
             match self.waits.remove(index) {
                 Some(Wait::Packet {
                     head,
@@ -479,7 +500,9 @@ impl Inbox {
         };
         let room = self.max_landing.saturating_sub(busy.landing);
         if Pool::size(assembly.total as usize) as u64 <= room {
+            busy.scattered -= assembly.scattered();
             assembly.make_landing(&mut self.pool, usize::try_from(room).unwrap_or(usize::MAX));
+            busy.scattered += assembly.scattered();
             busy.landing += assembly.landing() as u64;
         }
     }
@@ -581,7 +604,7 @@ impl Sink for Inbox {
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
         let base = packet.base();
         let flags = packet.flags();
-        // The short way (S4.2): whole messages that are next in order, of a peer from which nothing waits.
+        // The short way: whole messages that are next in order, of a peer from which nothing waits.
         if let Some(inbound) = self.peers.get(origin.peer.index())
             && inbound.busy == IDLE
             && inbound.session == origin.session
@@ -608,6 +631,11 @@ impl Inbox {
     /// Things that wait.
     pub(super) fn waits_len(&self) -> usize {
         self.waits.len()
+    }
+
+    /// Messages that may be promoted once what is before them is taken.
+    pub(super) fn candidates_len(&self) -> usize {
+        self.candidates.len()
     }
 
     /// Octets of payload and buffers in use.

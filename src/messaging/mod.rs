@@ -11,8 +11,8 @@
 //!
 //! # Memory
 //!
-//! - A packet that holds whole messages which are next in order is copied once, to where the application reads it
-//!   (S4.2). Fragments are copied once, to their place in the message, in any order. Buffers are used again.
+//! - A packet that holds whole messages which are next in order is copied once, to where the application reads it.
+//!   Fragments are copied once, to their place in the message, in any order. Buffers are used again.
 //! - What a peer has sent and the application has not taken holds *credit*
 //!   ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)); it is given back when the memory is free again.
 //! - A message too large for that credit gets it back as it lands, once it is the oldest of its pair. So the memory
@@ -137,7 +137,7 @@ impl Messenger {
         let Some(processor) = self.endpoint.processor(peer) else {
             return Err(SendError::UnknownPeer(peer));
         };
-        let source = options.source.unwrap_or(self.inbox.processor());
+        let source = options.source.unwrap_or_else(|| self.inbox.processor());
         let destination = options.destination.unwrap_or(processor);
         let usual = source == self.inbox.processor() && destination == processor;
         let other = if usual { None } else { Some((source, destination)) };

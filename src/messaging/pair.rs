@@ -98,8 +98,10 @@ pub(super) struct Busy {
     /// Octets of buffers whose packets' credit does not cover them: landings that are not full, and messages whose
     /// credit was given back before they were taken.
     pub(super) landing: u64,
-    /// Credit of messages of former sessions that have not been taken.
+    /// Credit of messages of former sessions that have not been taken, and the octets of those without credit.
     pub(super) stale: u64,
+    /// Fragments that came before what they follow and have to be remembered one by one.
+    pub(super) scattered: usize,
     /// Large messages, each the first of its pair, which wait for `landing` to become smaller.
     pub(super) starved: VecDeque<(Pair, Seq)>,
 }

@@ -55,6 +55,18 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() <= 48);
 
+impl Entry {
+    /// Its octets, if its credit was given back before.
+    #[inline]
+    fn promoted(&self) -> u64 {
+        if self.marks.contains(Marks::PROMOTED) {
+            self.len.into()
+        } else {
+            0
+        }
+    }
+}
+
 /// What has been taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retired {
@@ -62,7 +74,7 @@ pub(super) struct Retired {
     pub(super) session: u32,
     pub(super) cost: u32,
     /// Octets of a message whose credit was given back before.
-    pub(super) promoted: u32,
+    pub(super) promoted: u64,
 }
 
 #[derive(Default)]
@@ -159,16 +171,11 @@ impl Ready {
         } else {
             self.arena.pop();
         }
-        let promoted = if entry.marks.contains(Marks::PROMOTED) {
-            entry.len
-        } else {
-            0
-        };
         Some(Retired {
             peer: entry.peer,
             session: entry.session,
             cost: entry.cost,
-            promoted,
+            promoted: entry.promoted(),
         })
     }
 
@@ -210,10 +217,10 @@ impl Ready {
         })
     }
 
-    /// Credit that messages of this peer hold.
-    pub(super) fn cost_of(&self, peer: PeerId) -> u64 {
+    /// Credit that messages of this peer hold, and the octets of those whose credit was given back before.
+    pub(super) fn held_by(&self, peer: PeerId) -> u64 {
         let of_peer = self.entries.iter().filter(|entry| entry.peer == peer);
-        of_peer.map(|entry| u64::from(entry.cost)).sum()
+        of_peer.map(|entry| u64::from(entry.cost) + entry.promoted()).sum()
     }
 }
 

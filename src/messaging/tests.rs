@@ -11,25 +11,13 @@ use proptest::prelude::*;
 use super::inbox::Inbox;
 use crate::{
     config::Config,
+    prng::Prng,
     reliability::{Origin, PeerId, Sink, Verdict},
     wire::{ANY_PROCESSOR, Base, Builder, Flags, Fragment, Kind, MAX_HEADER_LEN, Packet, Record, Seq},
 };
 
 /// Octets that a packet costs besides its payload.
 const OVERHEAD: u32 = 64;
-
-/// A small generator: the tests must give the same run for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
-}
 
 #[derive(Clone)]
 struct Sent {
@@ -107,7 +95,7 @@ fn packet(from: From, number: u32, tag: Option<u64>, part: &Part<'_>) -> Sent {
 }
 
 fn content(from: From, number: u32, len: usize) -> Vec<u8> {
-    let mut random = Random(u64::from(from.peer) << 40 ^ u64::from(from.pair.0) << 32 ^ u64::from(number));
+    let mut random = Prng::new(u64::from(from.peer) << 40 ^ u64::from(from.pair.0) << 32 ^ u64::from(number));
     let mut data = vec![0; len];
     for chunk in data.chunks_mut(8) {
         let octets = random.below(u64::MAX).to_le_bytes();
@@ -117,12 +105,12 @@ fn content(from: From, number: u32, len: usize) -> Vec<u8> {
 }
 
 /// The packets of messages of the given lengths: bundles of short ones, fragments of long ones, as it happens.
-fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &mut Random) -> Vec<Sent> {
+fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &mut Prng) -> Vec<Sent> {
     let mut packets = Vec::new();
     let mut number = first;
     let mut rest = lens;
     while let Some((&len, others)) = rest.split_first() {
-        let tag = |number: u32| (number % 3 == 0).then_some(u64::from(number));
+        let tag = |number: u32| number.is_multiple_of(3).then_some(u64::from(number));
         let bundle = (random.below(5) + 1).min(rest.len() as u64) as usize;
         let octets: usize = rest[..bundle].iter().map(|len| len + 12).sum();
         if bundle > 1 && octets <= max_payload {
@@ -242,7 +230,7 @@ proptest! {
         eager in 0_u64..4,
         seed: u64,
     ) {
-        let mut random = Random(seed);
+        let mut random = Prng::new(seed);
         let mut queue = VecDeque::new();
         let mut queues: Vec<VecDeque<Sent>> = streams
             .iter()
@@ -283,7 +271,7 @@ proptest! {
         seed: u64,
     ) {
         const UNEXPECTED: u32 = 16 << 10;
-        let mut random = Random(seed);
+        let mut random = Prng::new(seed);
         let mut inbox = Inbox::new(&config(UNEXPECTED, 1 << 20), &PROCESSORS);
         let mut receiver = Receiver::default();
         // One flow per peer: messages one after the other, in the order in which the peer's pairs take turns.
@@ -334,7 +322,7 @@ proptest! {
     fn attackers_are_bounded(seed: u64, sessions in 1_u32..4, take in 0_u64..3) {
         const UNEXPECTED: u32 = 32 << 10;
         const MAX: u32 = 256 << 10;
-        let mut random = Random(seed);
+        let mut random = Prng::new(seed);
         let mut inbox = Inbox::new(&config(UNEXPECTED, MAX), &PROCESSORS);
         let mut receiver = Receiver::default();
         for session in 1..=sessions {
@@ -419,9 +407,9 @@ fn all(inbox: &mut Inbox) -> Vec<Vec<u8>> {
     }
 }
 
-/// The paper's worked example (S4.2): 1 and 2 are halves of a message, a and b are; arrival a, 0, 1, b, c, 2, 3, d.
+/// The worked example of the publication about DSE's protocol: 1 and 2 are halves of a message, a and b are; arrival a, 0, 1, b, c, 2, 3, d.
 #[test]
-fn the_example_of_the_paper() {
+fn the_published_example() {
     let (one, other) = (
         FROM,
         From {
@@ -568,7 +556,9 @@ fn sessions_do_not_add_up() {
     for session in 1..100 {
         let from = From { session, ..FROM };
         for number in 0..4 {
-            taken += usize::from(whole(from, number, &[0; 1_000]).deliver(&mut inbox) == Verdict::Taken);
+            let verdict = whole(from, number, &[0; 1_000]).deliver(&mut inbox);
+            assert!(matches!(verdict, Verdict::Taken | Verdict::NoRoom), "{verdict:?}");
+            taken += usize::from(verdict == Verdict::Taken);
         }
     }
     assert!(taken <= 8, "{taken} messages of 1,000 octets");
@@ -577,4 +567,91 @@ fn sessions_do_not_add_up() {
         whole(From { session: 99, ..FROM }, 0, b"again").deliver(&mut inbox),
         Verdict::Taken
     );
+}
+
+/// The same with messages whose credit was given back as they landed.
+#[test]
+fn landed_messages_of_former_sessions_do_not_add_up() {
+    let mut inbox = Inbox::new(&config(4 << 10, 64 << 10), &PROCESSORS);
+    for session in 1..100 {
+        let from = From { session, ..FROM };
+        for part in 0..64 {
+            piece(from, 0, part << 10, 64 << 10, 1 << 10).deliver(&mut inbox);
+        }
+        inbox.end(PeerId(0), session);
+    }
+    assert!(inbox.memory() <= (64 << 10) + 2 * (4 << 10), "{}", inbox.memory());
+    assert_eq!(all(&mut inbox).len(), 1);
+    let from = From { session: 99, ..FROM };
+    assert_eq!(whole(from, 0, b"again").deliver(&mut inbox), Verdict::Taken);
+}
+
+/// What would be promoted, once what is before it is taken, is forgotten with its session.
+#[test]
+fn sessions_leave_no_candidates() {
+    let mut inbox = Inbox::new(&config(64 << 10, 1 << 20), &PROCESSORS);
+    assert_eq!(
+        whole(From { peer: 1, ..FROM }, 0, b"not taken").deliver(&mut inbox),
+        Verdict::Taken
+    );
+    for session in 1..100 {
+        for source in 0..50 {
+            let pair = (source, 5);
+            let large = piece(From { session, pair, ..FROM }, 0, 0, 1 << 20, 1);
+            assert_eq!(large.deliver(&mut inbox), Verdict::Taken);
+        }
+        inbox.end(PeerId(0), session);
+    }
+    assert_eq!(inbox.candidates_len(), 0);
+}
+
+/// Fragments that follow nothing, which cost next to no credit: no more of them are remembered than the bound.
+#[test]
+fn scattered_fragments_are_bounded() {
+    const MIB: u32 = 1 << 20;
+    // In many messages; in one, at its place; in one that has no buffer, because another takes all there may be.
+    for case in 0..3 {
+        let mut inbox = Inbox::new(&config(8 * MIB, MIB), &PROCESSORS);
+        if case == 2 {
+            assert_eq!(piece(FROM, 0, 0, MIB, 1).deliver(&mut inbox), Verdict::Taken);
+        }
+        let number = |n| if case == 0 { 1 + n } else { 1 };
+        let mut taken = 0;
+        for n in 0..100_000 {
+            match piece(FROM, number(n), 1 + 2 * n, MIB, 1).deliver(&mut inbox) {
+                Verdict::Taken => taken += 1,
+                verdict => assert_eq!(verdict, Verdict::NoRoom),
+            }
+        }
+        assert_eq!(taken, 4_096, "case {case}");
+        // What is in order is taken all the same: nothing comes to a standstill.
+        for n in 0..MIB / 1_024 {
+            let message = if case == 0 { 100_001 } else { 2 };
+            let sent = piece(FROM, message, 1_024 * n, MIB, 1_024);
+            assert_eq!(sent.deliver(&mut inbox), Verdict::Taken, "case {case}");
+        }
+        assert!(inbox.memory() < 3 * u64::from(MIB), "{}", inbox.memory());
+        // The session's end makes room.
+        inbox.end(PeerId(0), 1);
+        let next = From { session: 2, ..FROM };
+        assert_eq!(piece(next, 0, 1, 4, 1).deliver(&mut inbox), Verdict::Taken);
+    }
+}
+
+/// A peer that sends single octets is not held off when they come in order, buffer or not.
+#[test]
+fn single_octets_in_order_are_no_burden() {
+    let mut inbox = Inbox::new(&config(1 << 20, 10_000), &PROCESSORS);
+    // Takes all the buffers there may be, so that the others come in pieces.
+    assert_eq!(piece(FROM, 0, 0, 10_000, 1).deliver(&mut inbox), Verdict::Taken);
+    for number in 1..10 {
+        for offset in 0..9_000 {
+            assert_eq!(
+                piece(FROM, number, offset, 9_000, 1).deliver(&mut inbox),
+                Verdict::Taken
+            );
+        }
+    }
+    assert_eq!(piece(FROM, 0, 1, 10_000, 9_999).deliver(&mut inbox), Verdict::Taken);
+    assert_eq!(all(&mut inbox).len(), 10);
 }

@@ -15,12 +15,14 @@
 //! Between passes a driver that waits spins, sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
 mod clock;
+mod events;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
 
-use std::{collections::VecDeque, fmt, hint, io, io::IoSlice, mem, net::SocketAddr, time::Duration};
+use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, time::Duration};
 
 pub(crate) use self::clock::Clock;
+use self::events::Events;
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
@@ -31,6 +33,8 @@ use crate::{
 
 /// Buffers of one receive.
 const BUDGET: usize = 64;
+/// Bursts that are received in one call that does not wait.
+const BURSTS: u32 = 16;
 /// While spinning, the clock is read once in so many empty passes.
 const EMPTY_PASSES: u32 = 16;
 /// A due deadline may wait for so many passes that had something to receive.
@@ -99,10 +103,12 @@ pub struct Driver {
     burst: Burst,
     /// The burst could not be transmitted yet.
     held: bool,
+    /// There may be more to receive.
+    backlog: bool,
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
     passes: u64,
-    events: VecDeque<Event>,
+    events: Events,
     /// Sessions that have ended.
     ended: u64,
     /// Peers lost with something on its way to them, since [`Driver::watch_losses`] was called.
@@ -131,7 +137,7 @@ pub fn limits_of(capabilities: &Capabilities) -> Limits {
         max_batch: capabilities.max_batch,
         receive_buffer: capabilities.receive_buffer,
         holds_references: capabilities.holds_references,
-        receive_port: 0,
+        receive_port: capabilities.receive_port,
     }
 }
 
@@ -150,9 +156,10 @@ impl Driver {
             now: clock.now(),
             burst: Burst::default(),
             held: false,
+            backlog: false,
             overdue: 0,
             passes: 0,
-            events: VecDeque::new(),
+            events: Events::default(),
             ended: 0,
             losses: None,
             failure: None,
@@ -191,9 +198,13 @@ impl Driver {
         self.messenger.ready()
     }
 
-    /// When the next pass is due even if nothing arrives. At once if there is something to transmit.
+    /// When the next pass is due even if nothing arrives. At once if there is something to transmit, or if the last pass
+    /// ended before everything was received.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
+        if self.backlog {
+            return Some(self.now);
+        }
         if self.held {
             return Some(self.now + BUSY_WAIT);
         }
@@ -302,7 +313,7 @@ impl Driver {
 
     /// What there is to tell.
     pub fn poll_event(&mut self) -> Option<Event> {
-        match self.events.pop_front() {
+        match self.events.pop() {
             Some(event) => Some(event),
             None => self.messenger.poll_event(),
         }
@@ -320,7 +331,8 @@ impl Driver {
 
 /// Passes.
 impl Driver {
-    /// One pass, without waiting. Gives the number of messages that are ready.
+    /// Makes passes until messages are ready or everything that is there has been received, without waiting. Gives the
+    /// number of messages that are ready.
     ///
     /// # Errors
     /// The backend has failed; this driver can not be used any more.
@@ -328,11 +340,19 @@ impl Driver {
         self.check()?;
         let now = self.read_clock();
         self.transmit(now)?;
-        if self.receive_burst(now)? == 0 {
-            self.idle()?;
-        }
-        if acks == Acks::Now || self.messenger.ready() == 0 {
+        self.backlog = true;
+        for _ in 0..BURSTS {
+            if self.receive_burst(self.now)? == 0 {
+                self.backlog = false;
+                self.idle()?;
+            }
+            if acks == Acks::Later && self.messenger.ready() > 0 {
+                break;
+            }
             self.transmit(self.now)?;
+            if !self.backlog {
+                break;
+            }
         }
         Ok(self.messenger.ready())
     }
@@ -361,10 +381,14 @@ impl Driver {
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> io::Result<bool> {
         self.check()?;
-        let mut now = self.read_clock();
-        let end = timeout.map(|timeout| now + timeout);
+        self.backlog = false;
         let spin = self.policy.spin().map(nanos);
-        let mut since = now;
+        // A clock reading costs as much as handing a message in: without anything to transmit it can wait until the
+        // first looks have found nothing. Waiting and the time limit are counted from there.
+        let due = self.held || self.messenger.poll_timeout().is_some_and(|at| at <= self.now);
+        let mut now = if due { self.read_clock() } else { self.now };
+        let mut end = None;
+        let mut since = None;
         loop {
             self.transmit(now)?;
             if acks == Acks::Now && done(self) {
@@ -375,26 +399,30 @@ impl Driver {
             loop {
                 if self.receive_burst(now)? > 0 {
                     now = self.now;
-                    since = now;
+                    since = None;
                     break;
                 }
                 empty += 1;
-                if empty % EMPTY_PASSES != 0 && spin != Some(0) {
+                if !empty.is_multiple_of(EMPTY_PASSES) && spin != Some(0) {
                     hint::spin_loop();
                     continue;
                 }
                 now = self.read_clock();
+                let begun = *since.get_or_insert(now);
+                if end.is_none() {
+                    end = timeout.map(|timeout| now + timeout);
+                }
                 if self.idle()? {
                     break;
                 }
                 if end.is_some_and(|end| now >= end) {
                     return Ok(done(self));
                 }
-                if spin.is_some_and(|spin| now.nanos_since(since) >= spin) {
+                if spin.is_some_and(|spin| now.nanos_since(begun) >= spin) {
                     let woken = self.sleep(now, end)?;
                     now = self.read_clock();
                     if woken == Wake::Readable {
-                        since = now;
+                        since = None;
                     }
                 }
                 if self.held {
@@ -402,6 +430,7 @@ impl Driver {
                 }
             }
             if acks == Acks::Later && done(self) {
+                self.backlog = true;
                 return Ok(true);
             }
         }
@@ -465,10 +494,6 @@ impl Driver {
         let now = self.now;
         self.overdue = 0;
         let mut any = false;
-        if self.capabilities.holds_references {
-            let messenger = &mut self.messenger;
-            self.backend.reclaim(&mut |token| messenger.handle_released(token));
-        }
         while let Some(address) = self.backend.poll_unreachable() {
             self.messenger.handle_unreachable(now, address);
             any = true;
@@ -485,6 +510,10 @@ impl Driver {
     /// Transmits until there is nothing more to transmit, or the backend is busy.
     #[inline]
     fn transmit(&mut self, now: Instant) -> io::Result<()> {
+        if self.capabilities.holds_references {
+            let messenger = &mut self.messenger;
+            self.backend.reclaim(&mut |token| messenger.handle_released(token));
+        }
         while self.held || self.messenger.poll_transmit(now, &mut self.burst) {
             self.held = true;
             let sent = self.transmit_burst(now)?;
@@ -556,7 +585,7 @@ impl Driver {
                     losses.push((peer, error));
                 }
             }
-            self.events.push_back(event);
+            self.events.push(event);
         }
     }
 }

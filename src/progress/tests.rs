@@ -1,1 +1,201 @@
 //! Two drivers over the loopback backend.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::{
+    backends::{BindOptions, Received, bind},
+    config::Config,
+    reliability::Endpoint,
+};
+
+/// A backend that is busy or loses a burst every now and then, and keeps references for a while.
+struct Stubborn {
+    inner: Box<dyn Backend>,
+    calls: u32,
+    reclaims: u32,
+    kept: Vec<u64>,
+    /// References given out and taken back.
+    count: Arc<Mutex<(u32, u32)>>,
+}
+
+impl Backend for Stubborn {
+    fn name(&self) -> &'static str {
+        "stubborn"
+    }
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.inner.capabilities();
+        capabilities.holds_references = true;
+        capabilities
+    }
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        self.calls += 1;
+        if self.calls.is_multiple_of(3) {
+            return Ok(Sent::Busy);
+        }
+        if self.calls.is_multiple_of(11) {
+            return Ok(Sent::Dropped);
+        }
+        let sent = self.inner.transmit(now, transmit)?;
+        if sent == Sent::All && transmit.token != 0 {
+            self.count.lock().unwrap().0 += 1;
+            self.kept.push(transmit.token);
+        }
+        Ok(sent)
+    }
+    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+        self.reclaims += 1;
+        if self.reclaims.is_multiple_of(4) {
+            self.count.lock().unwrap().1 += self.kept.len() as u32;
+            self.kept.drain(..).for_each(free);
+        }
+    }
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        self.inner.receive(now, budget)
+    }
+    fn received(&mut self, index: usize) -> Received<'_> {
+        self.inner.received(index)
+    }
+    fn take(&mut self, index: usize) -> Bytes {
+        self.inner.take(index)
+    }
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.inner.wait(timeout)
+    }
+    fn stats(&self) -> BackendStats {
+        self.inner.stats()
+    }
+}
+
+fn loopback() -> Box<dyn Backend> {
+    bind("loopback", "127.0.0.1:0".parse().unwrap(), &BindOptions::default()).unwrap()
+}
+
+fn driver(processor: u32, backend: Box<dyn Backend>) -> Driver {
+    let limits = limits_of(&backend.capabilities());
+    let seed = u64::from(processor);
+    let endpoint = Endpoint::new(Config::default(), limits, seed, seed).unwrap();
+    Driver::new(Messenger::new(endpoint, &[processor]), backend, WaitPolicy::Spin)
+}
+
+fn pair(backend: Box<dyn Backend>) -> (Driver, PeerId, Driver, PeerId) {
+    let (mut a, mut b) = (driver(1, backend), driver(2, loopback()));
+    let to_b = a.add_peer(b.local_addr(), 2).unwrap();
+    let to_a = b.add_peer(a.local_addr(), 1).unwrap();
+    (a, to_b, b, to_a)
+}
+
+#[test]
+fn replies_carry_the_acknowledgements() {
+    let (mut a, to_b, mut b, to_a) = pair(loopback());
+    let plain = SendOptions::default();
+    for _ in 0..1_000 {
+        a.send(to_b, &plain, Payload::Copy(b"ping")).unwrap();
+        assert!(b.wait_ready(None).unwrap());
+        assert_eq!(b.receive().unwrap().data(), b"ping");
+        b.send(to_a, &plain, Payload::Copy(b"pong")).unwrap();
+        assert!(a.wait_ready(None).unwrap());
+        assert_eq!(a.receive().unwrap().data(), b"pong");
+    }
+    let alone = |driver: &Driver| driver.messenger().endpoint().stats().acks_alone;
+    // On a busy machine a delayed acknowledgement may fall due in between.
+    assert!(
+        alone(&a) + alone(&b) < 200,
+        "{} and {} acknowledgements alone",
+        alone(&a),
+        alone(&b)
+    );
+}
+
+#[test]
+fn bursts_share_datagrams() {
+    let (mut a, to_b, mut b, _) = pair(loopback());
+    let mut received = 0_u32;
+    for i in 0..10_000_u32 {
+        a.send(to_b, &SendOptions::default(), Payload::Copy(&i.to_le_bytes()))
+            .unwrap();
+        if i % 1_000 == 999 {
+            a.progress(Acks::Now).unwrap();
+            while b.progress(Acks::Later).unwrap() > 0 {
+                while let Some(message) = b.receive() {
+                    assert_eq!(message.data(), received.to_le_bytes());
+                    received += 1;
+                }
+            }
+        }
+    }
+    while received < 10_000 {
+        a.progress(Acks::Now).unwrap();
+        b.progress(Acks::Later).unwrap();
+        while let Some(message) = b.receive() {
+            assert_eq!(message.data(), received.to_le_bytes());
+            received += 1;
+        }
+    }
+    let sent = a.backend_stats().datagrams_sent;
+    assert!(sent < 1_000, "{sent} datagrams for 10,000 messages");
+}
+
+#[test]
+fn more_holds_back() {
+    let (mut a, to_b, _b, _) = pair(loopback());
+    let more = SendOptions {
+        more: true,
+        ..SendOptions::default()
+    };
+    a.send(to_b, &more, Payload::Copy(b"a")).unwrap();
+    assert_eq!(a.backend_stats().datagrams_sent, 0);
+    a.send(to_b, &SendOptions::default(), Payload::Copy(b"b")).unwrap();
+    assert_eq!(a.backend_stats().datagrams_sent, 1);
+}
+
+#[test]
+fn busy_backends_and_kept_references() {
+    let count = Arc::new(Mutex::new((0, 0)));
+    let stubborn = Stubborn {
+        inner: loopback(),
+        calls: 0,
+        reclaims: 0,
+        kept: Vec::new(),
+        count: Arc::clone(&count),
+    };
+    let (mut a, to_b, mut b, _) = pair(Box::new(stubborn));
+    let data = Bytes::from(vec![7; 300_000]);
+    let mut tokens = Vec::new();
+    for _ in 0..20 {
+        let token = a.send(to_b, &SendOptions::default(), Payload::Shared(data.clone()));
+        tokens.push(token.unwrap().unwrap());
+    }
+    let mut received = 0;
+    while received < 20 || !tokens.is_empty() {
+        a.progress(Acks::Now).unwrap();
+        b.progress(Acks::Later).unwrap();
+        while let Some(message) = b.receive() {
+            assert!(message.data() == data);
+            received += 1;
+        }
+        while let Some(event) = a.poll_event() {
+            if let Event::Sent { token, .. } = event {
+                tokens.retain(|&other| other != token);
+            }
+        }
+    }
+    assert!(data.is_unique(), "nobody refers to the octets any more");
+    let (out, back) = *count.lock().unwrap();
+    assert!(out > 0 && out - back < 10, "{out} out, {back} back");
+}
+
+#[test]
+fn waiting_ends() {
+    for policy in [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::default()] {
+        let (mut a, ..) = pair(loopback());
+        a.policy = policy;
+        assert!(!a.wait_ready(Some(Duration::ZERO)).unwrap());
+        assert!(!a.wait_ready(Some(Duration::from_millis(2))).unwrap());
+    }
+}

@@ -6,7 +6,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::net::SocketAddr;
+use core::{net::SocketAddr, time::Duration};
 
 use super::{
     Event, Limits, PeerId,
@@ -19,16 +19,20 @@ use super::{
     timers::{Heap, Timer},
 };
 use crate::{
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, MIN_DATAGRAM},
     error::{AddPeerError, PeerError},
+    prng,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
 };
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
+/// Time ends here, after 292 years, so that deadlines beyond it can still be told, ns.
+const LAST: u64 = u64::MAX / 2;
 /// Octets by which IPv6's header is larger than IPv4's.
 const IPV6_MORE: u16 = 20;
+
 /// Settings in the form in which the data path needs them, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -88,9 +92,10 @@ impl Endpoint {
     /// one, for tokens; both are drawn by the caller.
     ///
     /// # Errors
-    /// A setting out of its range.
+    /// A setting out of its range, or the backend takes only datagrams smaller than any setting allows.
     pub fn new(config: Config, limits: Limits, epoch: u64, seed: u64) -> Result<Self, ConfigError> {
         config.validate()?;
+        ConfigError::check_limit(limits.max_datagram)?;
         let times = Times {
             ack_delay: nanos(config.ack_delay),
             reordering: nanos(config.reordering_window),
@@ -157,8 +162,8 @@ impl Endpoint {
         for flow in self.flows_of(peer.0) {
             let flow = &self.flows[flow as usize];
             if flow.channel == 0 {
-                stats.smoothed_rtt = flow.rtt.smoothed.into();
-                stats.min_rtt = flow.rtt.min.into();
+                stats.smoothed_rtt = Duration::from_nanos(flow.rtt.smoothed.into());
+                stats.min_rtt = Duration::from_nanos(flow.rtt.min.into());
             }
             if let Some(active) = self.actives.get(flow.active as usize) {
                 let send = &active.send;
@@ -248,8 +253,10 @@ impl Endpoint {
         self.processor = processor;
     }
 
-    /// What the backend can do has changed.
-    pub fn set_limits(&mut self, limits: Limits) {
+    /// What the backend can do has changed. (Where datagrams of the smallest size that this protocol knows do not pass
+    /// any more, peers are lost in the end.)
+    pub fn set_limits(&mut self, mut limits: Limits) {
+        limits.max_datagram = limits.max_datagram.max(MIN_DATAGRAM.into());
         let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
         let shrunk = limits.max_datagram < self.limits.max_datagram;
         self.limits = limits;
@@ -465,7 +472,7 @@ impl Endpoint {
     /// Time goes on, never back.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now.as_nanos());
+        self.now = self.now.max(now.as_nanos().min(LAST));
     }
 
     /// Now, without the time that this side did not run.
@@ -476,11 +483,8 @@ impl Endpoint {
 
     /// The next number of a small generator (SplitMix64).
     pub(super) fn draw(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) as u32
+        self.random = self.random.wrapping_add(prng::GOLDEN);
+        prng::mix(self.random) as u32
     }
 
     /// What a path of this kind is taken to carry before it was searched.

@@ -31,17 +31,26 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(peer: u32, channel: u8) -> Self {
+    /// `send_next`, `expected`: see [`first_sequence`].
+    pub(crate) fn new(peer: u32, channel: u8, send_next: Seq, expected: Seq) -> Self {
         Self {
             peer,
             next: NONE,
             active: NONE,
-            send_next: Seq(0),
-            expected: Seq(0),
+            send_next,
+            expected,
             rtt: Rtt::default(),
             channel,
         }
     }
+}
+
+/// The sequence number that a sender begins a flow with, from its epoch and the token that it issued for the session:
+/// both sides know them. Packets of another session are then far outside of the window even if their token should
+/// happen to be the same.
+pub(crate) fn first_sequence(epoch: u64, token: u32, channel: u8) -> Seq {
+    let word = epoch ^ u64::from(token) << 20 ^ u64::from(channel);
+    Seq((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32)
 }
 
 /// What a sent packet carries.

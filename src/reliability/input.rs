@@ -130,7 +130,8 @@ impl Endpoint {
             }
             None => self.flow_for(peer, base.channel),
         };
-        if !self.handle_ack(flow, packet, base.acknowledgement, flags) {
+        // Who does not know our token can not acknowledge anything.
+        if base.session != 0 && !self.handle_ack(flow, packet, base.acknowledgement, flags) {
             return Err(DropReason::BadAck);
         }
         if self.peers[peer as usize].session != session {
@@ -189,10 +190,8 @@ impl Endpoint {
             if p.cost_received.wrapping_add(cost).wrapping_sub(p.limit_told) as i32 > 0 {
                 let told = p.cost_released.wrapping_add(self.config.unexpected_bytes);
                 if p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
-                    // Sent before our limit was known, perhaps: whoever sends it again must hear that we live.
-                    self.actives[index as usize].receive.ack_now = true;
-                    self.mark_ready(index);
-                    return Err(DropReason::BeyondCredit);
+                    // Sent before our limit was known, perhaps.
+                    return Err(self.put_off(index));
                 }
             }
             let origin = Origin {
@@ -204,6 +203,7 @@ impl Endpoint {
             match sink.deliver(origin, *packet) {
                 Verdict::Taken => {}
                 Verdict::Misaddressed => return Err(DropReason::Misaddressed),
+                Verdict::NoRoom => return Err(self.put_off(index)),
                 Verdict::Impossible => {
                     self.end_session(peer, PeerError::Misbehaved);
                     return Err(DropReason::Refused);
@@ -224,6 +224,14 @@ impl Endpoint {
             self.peer_said_goodbye(peer, base.channel);
         }
         Ok(())
+    }
+
+    /// There is no room for a packet now: whoever sends it again must hear that we live.
+    #[cold]
+    fn put_off(&mut self, index: u32) -> DropReason {
+        self.actives[index as usize].receive.ack_now = true;
+        self.mark_ready(index);
+        DropReason::BeyondCredit
     }
 
     /// Notes that a new packet has arrived, and when it is to be acknowledged.

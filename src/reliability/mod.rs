@@ -98,6 +98,8 @@ pub enum Verdict {
     Taken,
     /// For a processor that is not here: dropped, not acknowledged, counted.
     Misaddressed,
+    /// No room for it at the moment: dropped and counted; the peer hears that we live and will send it again.
+    NoRoom,
     /// Impossible (contradicts what came before, or too large): the peer is given up ([`PeerError::Misbehaved`]).
     Impossible,
 }
@@ -148,7 +150,7 @@ pub enum Event {
 /// What the backend can do, as far as the protocol must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest datagram that the interface takes, octets of UDP payload.
+    /// Largest datagram that the interface takes, octets of UDP payload; at least 512.
     pub max_datagram: usize,
     /// Most datagrams in one burst (at least 1).
     pub max_segments: usize,

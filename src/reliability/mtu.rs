@@ -108,7 +108,7 @@ impl Search {
         self.size = LIKELY
             .into_iter()
             .find(between)
-            .unwrap_or(self.low + (self.high - self.low).div_ceil(2));
+            .unwrap_or_else(|| self.low + (self.high - self.low).div_ceil(2));
         self.tries = 0;
         self.due = true;
         Step::Probe

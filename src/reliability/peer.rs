@@ -4,10 +4,12 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::source::NONE;
-use crate::wire::Open;
+use crate::{config::MIN_DATAGRAM, wire::Open};
 
 /// Octets that a peer may be sent before its own limit is known.
 pub(crate) const INITIAL_CREDIT: u32 = 64 << 10;
+/// Longest time that a peer may hold acknowledgements back, ns: it delays our noticing of its death.
+const MAX_ACK_DELAY: u32 = 100_000_000;
 /// What a message costs of the credit beside its octets: the receiver has to keep a record of it.
 pub(crate) const MESSAGE_COST: u32 = 64;
 
@@ -150,10 +152,10 @@ impl Peer {
     pub(crate) fn bind(&mut self, open: &Open) {
         self.remote_token = open.token;
         self.remote_epoch = open.epoch;
-        self.ack_delay = open.ack_delay;
+        self.ack_delay = open.ack_delay.min(MAX_ACK_DELAY);
         // A packet larger than all the credit that the peer ever gives could never be sent.
         let most = u16::try_from(open.credit.limit.saturating_sub(MESSAGE_COST)).unwrap_or(u16::MAX);
-        self.max_datagram = open.max_datagram.min(most).max(512);
+        self.max_datagram = open.max_datagram.min(most).max(MIN_DATAGRAM);
         self.mtu = self.mtu.min(self.max_datagram);
         self.cost_limit = open.credit.limit.into();
         self.window = open.credit.window;

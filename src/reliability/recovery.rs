@@ -1,11 +1,15 @@
 //! The sending side's view of acknowledgements: what has arrived, what is lost, how long a round trip takes.
 
+use alloc::collections::VecDeque;
+
 use super::{
     Event, PeerId,
     congestion::{Acked, Controller},
     endpoint::Endpoint,
-    flow::Form,
-    source::{Freed, NONE},
+    flow::{Form, Sender},
+    send::charge,
+    source::{Freed, NONE, Sources},
+    timeout::BLACK_HOLE,
     timers::{NEVER, Timer},
 };
 use crate::{
@@ -58,81 +62,44 @@ impl Endpoint {
     /// packet that was sent only once (Karn), 0 if none.
     #[inline]
     fn release_up_to(&mut self, index: u32, ack: Seq) -> (u32, u64) {
+        let active = &mut self.actives[index as usize];
+        let state = &self.flows[active.flow as usize];
+        let send = &mut active.send;
+        let recent = self.now.saturating_sub(state.rtt.min.into());
         let (mut bytes, mut newest) = (0, 0);
-        let mut seq = self.actives[index as usize].send.una;
         let mut writable = false;
-        while seq.before(ack) {
-            let send = &mut self.actives[index as usize].send;
-            let record = *send.record(seq);
+        while send.una.before(ack) {
+            let seq = send.una;
+            send.una = seq.plus(1);
             if send.sacked_count > 0 && send.sacked.get(seq) {
                 send.sacked.clear(seq);
                 send.sacked_count -= 1;
-            } else {
-                bytes += u32::from(record.len).max(1);
-                if record.resends == 0 {
-                    newest = record.sent_at;
-                    // It filled a gap without being sent again: the network reorders.
-                    send.reordering |= seq.before(send.highest_acked);
-                }
-                writable |= self.deliver_record(index, seq);
+                continue;
             }
-            seq = seq.plus(1);
-            let send = &mut self.actives[index as usize].send;
-            send.una = seq;
+            let record = send.record(seq);
+            bytes += u32::from(record.len).max(1);
+            if record.resends == 0 {
+                newest = record.sent_at;
+                // It filled a gap without being sent again: the network reorders.
+                send.reordering |= seq.before(send.highest_acked);
+            }
+            writable |= deliver(
+                send,
+                recent,
+                &mut self.sources,
+                &mut self.events,
+                PeerId(state.peer),
+                seq,
+            );
         }
-        let active = &mut self.actives[index as usize];
-        let send = &mut active.send;
         if ack.after(send.highest_acked) {
             send.highest_acked = ack;
         }
-        if send.una == self.flows[active.flow as usize].send_next {
-            send.waiting = false;
-        }
+        send.waiting &= send.una != state.send_next;
         if writable {
             self.note_writable(index);
         }
         (bytes, newest)
-    }
-
-    /// The packet has arrived: it is not in flight or lost any more, and needs its source no more. Tells whether
-    /// there is more room in the send queue.
-    #[inline]
-    fn deliver_record(&mut self, index: u32, seq: Seq) -> bool {
-        let now = self.now;
-        let active = &mut self.actives[index as usize];
-        let min_rtt = u64::from(self.flows[active.flow as usize].rtt.min);
-        let send = &mut active.send;
-        let record = *send.record(seq);
-        if send.lost_count > 0 && send.lost.get(seq) {
-            send.lost.clear(seq);
-            send.lost_count -= 1;
-        } else {
-            send.bytes_in_flight -= u32::from(record.len);
-            send.packets_in_flight -= 1;
-        }
-        // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
-        let original = record.resends > 0 && now - record.sent_at < min_rtt;
-        if !original && (record.sent_at, seq.distance(send.rack_seq) < 1 << 31) > (send.rack_at, false) {
-            (send.rack_at, send.rack_seq) = (record.sent_at, seq);
-        }
-        if record.form == Form::Goodbye {
-            return false;
-        }
-        let copied = record.form != Form::Whole || self.sources.whole(record.source).copied;
-        if copied {
-            send.copied_bytes -= u32::from(record.len);
-        }
-        if let Freed::Shared(_, Some(token)) = self.sources.release(record.source) {
-            let active = &mut self.actives[index as usize];
-            active.send.shared_messages -= 1;
-            let peer = self.flows[active.flow as usize].peer;
-            self.events.push_back(Event::Sent {
-                peer: PeerId(peer),
-                token,
-            });
-            return true;
-        }
-        copied
     }
 
     fn note_writable(&mut self, index: u32) {
@@ -146,11 +113,15 @@ impl Endpoint {
     /// Takes in a selective acknowledgement; gives the octets that are newly delivered.
     #[cold]
     fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>, ack: Seq) -> u32 {
-        let next = self.flows[self.actives[index as usize].flow as usize].send_next;
+        let active = &mut self.actives[index as usize];
+        let state = &self.flows[active.flow as usize];
+        let (next, peer) = (state.send_next, PeerId(state.peer));
+        let recent = self.now.saturating_sub(state.rtt.min.into());
+        let send = &mut active.send;
         let mut bytes = 0;
         let mut base = ack.plus(1);
         for word in packet.sack() {
-            let mut fresh = word & !self.actives[index as usize].send.sacked.word_at(base);
+            let mut fresh = word & !send.sacked.word_at(base);
             while fresh != 0 {
                 let seq = base.plus(fresh.trailing_zeros());
                 fresh &= fresh - 1;
@@ -158,7 +129,6 @@ impl Endpoint {
                 if !seq.before(next) {
                     break;
                 }
-                let send = &mut self.actives[index as usize].send;
                 if send.sacked.get(seq) {
                     continue;
                 }
@@ -167,8 +137,7 @@ impl Endpoint {
                 if record.resends == 0 && seq.before(send.highest_acked) && !send.lost.get(seq) {
                     send.reordering = true;
                 }
-                self.deliver_record(index, seq);
-                let send = &mut self.actives[index as usize].send;
+                deliver(send, recent, &mut self.sources, &mut self.events, peer, seq);
                 send.sacked.set(seq);
                 send.sacked_count += 1;
                 if seq.plus(1).after(send.highest_acked) {
@@ -199,6 +168,7 @@ impl Endpoint {
             flow.rtt.sample(sample);
         }
         let send = &mut active.send;
+        let silent = send.timeouts >= BLACK_HOLE;
         send.timeouts = 0;
         send.probe = false;
         send.congestion.on_ack(&Acked {
@@ -214,6 +184,9 @@ impl Endpoint {
         if send.una != flow.send_next {
             let timeout = self.rto(index);
             self.actives[index as usize].deadlines.set(Timer::Rto, now + timeout);
+        }
+        if silent {
+            self.search_mtu_again(index);
         }
     }
 
@@ -340,8 +313,60 @@ impl Endpoint {
     }
 }
 
+/// The packet has arrived: it is not in flight or lost any more, and needs its source no more. Tells whether there is
+/// more room in the send queue. `recent`: a round trip ago, at its shortest.
+#[inline]
+fn deliver(
+    send: &mut Sender,
+    recent: u64,
+    sources: &mut Sources,
+    events: &mut VecDeque<Event>,
+    peer: PeerId,
+    seq: Seq,
+) -> bool {
+    let record = send.record(seq);
+    let (sent_at, source, form) = (record.sent_at, record.source, record.form);
+    let (offset, len) = (record.offset, u32::from(record.len));
+    // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
+    let original = record.resends > 0 && sent_at > recent;
+    if send.lost_count > 0 && send.lost.get(seq) {
+        send.lost.clear(seq);
+        send.lost_count -= 1;
+    } else {
+        send.bytes_in_flight -= len;
+        send.packets_in_flight -= 1;
+    }
+    if !original && (sent_at > send.rack_at || (sent_at == send.rack_at && seq.after(send.rack_seq))) {
+        (send.rack_at, send.rack_seq) = (sent_at, seq);
+    }
+    if form == Form::Goodbye {
+        return false;
+    }
+    let copied = if form == Form::Whole {
+        let whole = sources.whole(source);
+        if whole.copied {
+            // What it was charged beyond its octets goes with the first of its packets.
+            send.copied_bytes -= if offset == 0 {
+                len + charge(whole.len) - whole.len
+            } else {
+                len
+            };
+        }
+        whole.copied
+    } else {
+        send.copied_bytes -= len;
+        true
+    };
+    if let Freed::Shared(_, Some(token)) = sources.release(source) {
+        send.shared_messages -= 1;
+        events.push_back(Event::Sent { peer, token });
+        return true;
+    }
+    copied
+}
+
 /// `seq` is in flight no more; it is to be sent again.
-pub(super) fn mark_lost(send: &mut super::flow::Sender, seq: Seq) {
+pub(super) fn mark_lost(send: &mut Sender, seq: Seq) {
     let len = u32::from(send.record(seq).len);
     send.lost.set(seq);
     send.lost_count += 1;
@@ -350,7 +375,7 @@ pub(super) fn mark_lost(send: &mut super::flow::Sender, seq: Seq) {
 }
 
 /// Everything unacknowledged is to be sent again; gives how many packets that newly are.
-pub(super) fn mark_all_lost(send: &mut super::flow::Sender, next: Seq) -> u64 {
+pub(super) fn mark_all_lost(send: &mut Sender, next: Seq) -> u64 {
     let mut seq = send.una;
     let mut lost = 0;
     while let Some(hole) = send.sacked.first_clear(seq, next) {

@@ -18,7 +18,7 @@ use crate::{
 
 impl Endpoint {
     /// Queues a message for `peer`; [`poll_transmit`](Self::poll_transmit) sends it. Gives a token for a payload by
-    /// reference: [`Event::Sent`] tells when its memory is free.
+    /// reference: [`Event::Sent`](super::Event::Sent) tells when its memory is free.
     ///
     /// # Errors
     /// The queue is full, the message too large, or the peer gone: nothing was taken.
@@ -127,7 +127,7 @@ impl Endpoint {
         room[header..].copy_from_slice(data);
         send.tail_fill += need as u32;
         send.copied_bytes += need as u32;
-        send.queued_bytes += need as u32;
+        send.queued_bytes = send.queued_bytes.saturating_add(need as u32);
         let (from, to) = (message.source, message.destination);
         let cost_end = cost + data.len() as u64 + u64::from(MESSAGE_COST);
         if let Some(Queued::Run {
@@ -167,7 +167,7 @@ impl Endpoint {
 
     /// Copies a message that takes several packets.
     fn queue_copy(&mut self, flow: u32, active: u32, message: &Outgoing, data: &[u8], cost: u64) {
-        self.actives[active as usize].send.copied_bytes += data.len() as u32;
+        self.actives[active as usize].send.copied_bytes += charge(data.len() as u32);
         if data.len() > Sources::MAX_BLOCK {
             self.queue_whole(flow, active, message, Bytes::copy_from_slice(data), None, cost);
             return;
@@ -207,6 +207,13 @@ impl Endpoint {
             cost,
         });
     }
+}
+
+/// What a copy that is not a record takes of the send queue's octets: no less than the smallest block that it lies in.
+/// (Or messages without octets could be queued without end.)
+#[inline]
+pub(super) fn charge(len: u32) -> u32 {
+    len.max(Sources::MIN_BLOCK as u32)
 }
 
 fn whole_of(message: &Outgoing, len: usize, copied: bool) -> Whole {

@@ -11,7 +11,7 @@ use super::{
     Event, PeerId,
     control::{Control, MAX_CONTROL},
     endpoint::Endpoint,
-    flow::Queued,
+    flow::{Queued, first_sequence},
     peer::{Candidate, Phase, index_of, successor},
     source::NONE,
 };
@@ -60,6 +60,14 @@ impl Endpoint {
         }
         p.bind(open);
         self.stats.sessions_opened += 1;
+        let mut flow = self.peers[peer as usize].first_flow;
+        while let Some(state) = self.flows.get_mut(flow as usize) {
+            state.expected = first_sequence(open.epoch, open.token, state.channel);
+            if let Some(active) = self.actives.get_mut(state.active as usize) {
+                active.receive.end = state.expected;
+            }
+            flow = state.next;
+        }
         self.wake_flows(peer);
     }
 
@@ -303,12 +311,16 @@ impl Endpoint {
         if *count < self.config.resets_per_second {
             *count += 1;
             self.push_control(Control::Reset { to, session, quoted });
+        } else {
+            self.stats.answers_dropped += 1;
         }
     }
 
     pub(super) fn push_control(&mut self, control: Control) {
         if self.control.len() < MAX_CONTROL {
             self.control.push_back(control);
+        } else {
+            self.stats.answers_dropped += 1;
         }
     }
 }

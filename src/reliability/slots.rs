@@ -3,7 +3,7 @@
 use super::{
     congestion::AnyController,
     endpoint::{Endpoint, IDLE, is_busy},
-    flow::{Active, Flow, Receiver, Sender},
+    flow::{Active, Flow, Receiver, Sender, first_sequence},
     mtu::Search,
     peer::Phase,
     source::NONE,
@@ -43,7 +43,10 @@ impl Endpoint {
 
     #[cold]
     fn new_flow(&mut self, peer: u32, channel: u8) -> u32 {
-        let mut flow = Flow::new(peer, channel);
+        let p = &self.peers[peer as usize];
+        let send_next = first_sequence(self.epoch, p.local_token, channel);
+        let expected = first_sequence(p.remote_epoch, p.remote_token, channel);
+        let mut flow = Flow::new(peer, channel, send_next, expected);
         let head = &mut self.peers[peer as usize].first_flow;
         let index = self.free_flows.pop().unwrap_or(self.flows.len() as u32);
         if channel == 0 || *head == NONE {
@@ -176,7 +179,7 @@ impl Endpoint {
         let earliest = deadlines.earliest();
         if earliest < deadlines.scheduled {
             deadlines.scheduled = earliest;
-            self.heap.push(earliest, index);
+            self.heap.set(earliest, index);
         }
     }
 

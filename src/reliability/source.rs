@@ -95,6 +95,8 @@ impl Sources {
         self.insert(Data::Block(block), whole, None, NONE)
     }
 
+    /// Octets that [`Self::block`] takes at least.
+    pub(crate) const MIN_BLOCK: usize = SMALL;
     /// Largest length for [`Self::block`].
     pub(crate) const MAX_BLOCK: usize = LARGE;
 

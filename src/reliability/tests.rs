@@ -25,10 +25,16 @@ const LIMITS: Limits = Limits {
 struct Got {
     messages: Vec<(u32, Vec<u8>)>,
     partial: Vec<(u32, Vec<u8>, usize)>,
+    /// So many packets find no room.
+    put_off: usize,
 }
 
 impl Sink for Got {
     fn deliver(&mut self, _: Origin, packet: Packet<&[u8]>) -> Verdict {
+        if self.put_off > 0 {
+            self.put_off -= 1;
+            return Verdict::NoRoom;
+        }
         let number = packet.base().message.0;
         if packet.flags().contains(Flags::BUNDLE) {
             for (n, record) in (number..).zip(packet.records()) {
@@ -96,7 +102,7 @@ impl Pair {
                     assert_eq!(bytes.len(), burst.len());
                     for datagram in bytes.chunks(burst.segment_size()) {
                         self.datagrams += 1;
-                        if self.datagrams % self.drop_every != 0 {
+                        if !self.datagrams.is_multiple_of(self.drop_every) {
                             self.wire.push_back((1 - n, datagram.to_vec(), datagram.len()));
                         }
                     }
@@ -234,10 +240,107 @@ fn a_burst_shares_datagrams_and_a_goodbye_ends_the_session() {
     }
 }
 
+/// Whoever holds messages for longer than the death time-out is not dead.
+#[test]
+fn no_room_for_long_is_not_death() {
+    let config = Config::default();
+    let (mut pair, to_b, _) = Pair::new(&config);
+    pair.send(0, to_b, 0, Payload::Copy(b"first"));
+    pair.pump();
+    pair.ends[1].2.put_off = 100;
+    let before = pair.now;
+    pair.send(0, to_b, 1, Payload::Copy(b"second"));
+    pair.pump();
+    assert!(u128::from(pair.now - before) > 2 * config.death_timeout.as_nanos());
+    assert_eq!(pair.ends[1].2.messages.len(), 2);
+    let dropped = pair.ends[1].0.stats().dropped;
+    assert_eq!(dropped.of(crate::DropReason::BeyondCredit), 100);
+    for end in &pair.ends {
+        assert!(
+            !end.3.iter().any(|event| matches!(event, Event::Down { .. })),
+            "{:?}",
+            end.3
+        );
+    }
+}
+
 #[test]
 fn resident_parts_are_small() {
     use super::{flow::Flow, peer::Peer};
     // 256 octets in all for an idle peer, tables' slack included (an eighth), and what messaging keeps.
     let resident = size_of::<Peer>() + size_of::<Flow>();
     assert!(resident <= 184, "{resident}");
+}
+
+/// Messages of no octets take memory too while they wait.
+#[test]
+fn empty_messages_are_refused_in_the_end() {
+    let (mut pair, to_b, _) = Pair::new(&Config::default());
+    let message = |n| Outgoing {
+        source: 0,
+        destination: 1,
+        message: Seq(n),
+        match_bits: None,
+        immediate: Some(1),
+    };
+    for _ in 0..2 {
+        let mut sent = 0;
+        let refused = loop {
+            let now = Instant::from_nanos(pair.now);
+            match pair.ends[0].0.send(now, to_b, 0, &message(sent), Payload::Copy(b"")) {
+                Ok(_) => sent += 1,
+                Err(refused) => break refused,
+            }
+            assert!(sent < 100_000, "never refused");
+        };
+        assert_eq!(refused, crate::SendError::WouldBlock(to_b));
+        pair.pump();
+        assert_eq!(pair.ends[1].2.messages.len() as u32, sent);
+        pair.ends[1].2.messages.clear();
+        assert_eq!(pair.ends[0].3.last(), Some(&Event::Writable { peer: to_b }));
+    }
+}
+
+/// The largest headers in the smallest datagrams, one octet at a time, and the end of time.
+#[test]
+fn extremes_of_settings() {
+    for (max_payload, window_packets) in [(1, 1), (65_507, 1), (1, 1_024)] {
+        let config = Config {
+            max_datagram: 512,
+            safe_datagram: 512,
+            max_payload,
+            window_packets,
+            checksum: true,
+            ..Config::default()
+        };
+        let (mut pair, to_b, _) = Pair::new(&config);
+        let limits = Limits {
+            max_datagram: 1,
+            ..LIMITS
+        };
+        assert!(Endpoint::new(config.clone(), limits, 1, 1).is_err());
+        for number in 0..2 {
+            let message = Outgoing {
+                source: 0,
+                destination: 1,
+                message: Seq(number),
+                match_bits: Some(1),
+                immediate: Some(2),
+            };
+            let now = Instant::from_nanos(pair.now);
+            let payload = data(number, 700);
+            let sent = pair.ends[0].0.send(now, to_b, 0, &message, Payload::Copy(&payload));
+            assert_eq!(sent, Ok(None));
+            pair.pump();
+            assert_eq!(pair.ends[1].2.messages.pop(), Some((number, payload)));
+            // The interface has become useless; nothing panics.
+            pair.ends[0].0.set_limits(limits);
+        }
+        let end = Instant::from_nanos(u64::MAX);
+        pair.send(0, to_b, 2, Payload::Copy(b"late"));
+        pair.ends[0].0.handle_timeout(end);
+        let mut burst = Burst::default();
+        while pair.ends[0].0.poll_transmit(end, &mut burst) {}
+        assert!(pair.ends[0].0.poll_timeout().is_some());
+    }
 }

@@ -14,7 +14,7 @@ use crate::{config::Recovery, error::PeerError, time::Instant};
 /// Being called this much later than asked for means that this side did not run, ns.
 const LATE: u64 = 10_000_000;
 /// So many time-outs in a row of packets larger than the safe size make the path a black hole (RFC 8899, 4.3).
-const BLACK_HOLE: u16 = 3;
+pub(super) const BLACK_HOLE: u16 = 3;
 
 impl Endpoint {
     /// Does what is due at `now`. To be called at the time that [`poll_timeout`](Self::poll_timeout) gave, after
@@ -28,11 +28,9 @@ impl Endpoint {
         if late > LATE {
             self.stalled += late;
         }
-        while let Some((at, index)) = self.heap.pop_due(self.now) {
+        while let Some(index) = self.heap.pop_due(self.now) {
             let active = &mut self.actives[index as usize];
-            if active.deadlines.scheduled == at {
-                active.deadlines.scheduled = NEVER;
-            }
+            active.deadlines.scheduled = NEVER;
             if active.flow == NONE {
                 continue;
             }
@@ -208,7 +206,7 @@ impl Endpoint {
         true
     }
 
-    /// Large datagrams do not arrive any more: back to the safe size, then search anew.
+    /// Large datagrams do not arrive any more: back to the safe size. When that gets through, the search begins anew.
     fn leave_black_hole(&mut self, index: u32) {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
@@ -216,6 +214,16 @@ impl Endpoint {
         if p.mtu > mtu {
             p.mtu = mtu;
             p.mtu_found = false;
+        }
+    }
+
+    /// The path is alive again after what looked like a black hole: it is searched anew.
+    #[cold]
+    pub(super) fn search_mtu_again(&mut self, index: u32) {
+        let peer = self.flows[self.actives[index as usize].flow as usize].peer;
+        if let Some(flow) = self.find_flow(peer, 0) {
+            let active = self.activate(flow);
+            self.search_mtu(active);
         }
     }
 

@@ -1,11 +1,10 @@
 //! Deadlines of flows.
 //!
-//! Each active flow keeps its deadlines in an array; the endpoint keeps a heap with at least one entry per flow that
-//! has any, no later than the earliest. Entries are not moved when a deadline is put off (which happens with every
-//! packet): one that comes up too early is put back.
+//! Each active flow keeps its deadlines in an array; the endpoint keeps a heap with one entry per flow that has any, no
+//! later than the earliest. Entries are not moved when a deadline is put off (which happens with every packet): one that
+//! comes up too early is put back.
 
-use alloc::collections::BinaryHeap;
-use core::cmp::Reverse;
+use alloc::vec::Vec;
 
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +37,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadlines {
     at: [u64; TIMERS],
-    /// The earliest entry of this flow in the heap.
+    /// The entry of this flow in the heap.
     pub(crate) scheduled: u64,
 }
 
@@ -84,26 +83,114 @@ impl Deadlines {
     }
 }
 
-/// The flows' earliest deadlines.
+/// The flows' earliest deadlines: a binary heap with at most one entry per flow.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
-    entries: BinaryHeap<Reverse<(u64, u32)>>,
+    entries: Vec<(u64, u32)>,
+    /// Where the entry of each flow is; [`ABSENT`]: it has none.
+    places: Vec<u32>,
 }
 
+const ABSENT: u32 = u32::MAX;
+
 impl Heap {
-    pub(crate) fn push(&mut self, at: u64, flow: u32) {
-        self.entries.push(Reverse((at, flow)));
+    /// Sets the entry of `flow`, in place of the one that it may have.
+    pub(crate) fn set(&mut self, at: u64, flow: u32) {
+        if flow as usize >= self.places.len() {
+            self.places.resize(flow as usize + 1, ABSENT);
+        }
+        let place = self.places[flow as usize];
+        if place == ABSENT {
+            self.entries.push((at, flow));
+            self.rise(self.entries.len() - 1);
+        } else {
+            self.entries[place as usize].0 = at;
+            self.rise(place as usize);
+            self.sink(self.places[flow as usize] as usize);
+        }
     }
 
+    #[inline]
     pub(crate) fn earliest(&self) -> Option<u64> {
-        self.entries.peek().map(|Reverse((at, _))| *at)
+        self.entries.first().map(|&(at, _)| at)
     }
 
-    /// A flow whose entry is at or before `now`.
-    pub(crate) fn pop_due(&mut self, now: u64) -> Option<(u64, u32)> {
-        if self.earliest()? > now {
+    /// A flow whose entry is at or before `now`; it has none then.
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<u32> {
+        let &(at, flow) = self.entries.first()?;
+        if at > now {
             return None;
         }
-        self.entries.pop().map(|Reverse(entry)| entry)
+        self.entries.swap_remove(0);
+        self.places[flow as usize] = ABSENT;
+        if !self.entries.is_empty() {
+            self.sink(0);
+        }
+        Some(flow)
+    }
+
+    fn rise(&mut self, mut place: usize) {
+        let entry = self.entries[place];
+        while place > 0 && entry < self.entries[(place - 1) / 2] {
+            self.put(place, self.entries[(place - 1) / 2]);
+            place = (place - 1) / 2;
+        }
+        self.put(place, entry);
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        let entry = self.entries[place];
+        loop {
+            let (left, right) = (2 * place + 1, 2 * place + 2);
+            let child = match (self.entries.get(left), self.entries.get(right)) {
+                (Some(a), Some(b)) if b < a => right,
+                (Some(_), _) => left,
+                (None, _) => break,
+            };
+            if entry <= self.entries[child] {
+                break;
+            }
+            self.put(place, self.entries[child]);
+            place = child;
+        }
+        self.put(place, entry);
+    }
+
+    #[inline]
+    fn put(&mut self, place: usize, entry: (u64, u32)) {
+        self.entries[place] = entry;
+        self.places[entry.1 as usize] = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a plain map from flows to times: the same comes out, and never two entries of a flow.
+        #[test]
+        fn heap_agrees_with_a_map(steps in prop::collection::vec((0_u32..20, 0_u64..100, any::<bool>()), 0..300)) {
+            let mut heap = Heap::default();
+            let mut map = BTreeMap::new();
+            for (flow, at, set) in steps {
+                if set {
+                    heap.set(at, flow);
+                    map.insert(flow, at);
+                } else {
+                    let first = map.iter().map(|(&flow, &at)| (at, flow)).min().filter(|&(due, _)| due <= at);
+                    prop_assert_eq!(heap.pop_due(at), first.map(|(_, flow)| flow));
+                    if let Some((_, flow)) = first {
+                        map.remove(&flow);
+                    }
+                }
+                prop_assert_eq!(heap.entries.len(), map.len());
+                prop_assert_eq!(heap.earliest(), map.values().min().copied());
+            }
+        }
     }
 }

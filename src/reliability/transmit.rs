@@ -80,7 +80,6 @@ impl Endpoint {
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
         let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
         let max_batch = self.limits.max_batch;
-        let window = window_of(&self.limits, &self.config, 1);
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
@@ -88,7 +87,15 @@ impl Endpoint {
             config: &self.config,
             now: self.now,
             stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
-            open: (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window)),
+            open: (!peer.confirmed).then(|| {
+                open_of(
+                    &self.config,
+                    &self.limits,
+                    self.epoch,
+                    peer.local_token,
+                    window_of(&self.limits, &self.config, 1),
+                )
+            }),
             overhead: Self::overhead(&self.config, peer),
             send: &mut active.send,
             flow,

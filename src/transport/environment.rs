@@ -11,8 +11,13 @@ use crate::{
 /// What the names of all variables begin with.
 const PREFIX: &str = "HIKYAKU_";
 
-/// Variables of other parts of the project, which are not settings of a transport.
-const FOREIGN: [&str; 1] = ["HIKYAKU_SEED"];
+/// Variables of this project's tests, which are not settings of a transport.
+const FOREIGN: [&str; 4] = [
+    "HIKYAKU_FUZZ_CORPUS",
+    "HIKYAKU_SEED",
+    "HIKYAKU_SIM_RUNS",
+    "HIKYAKU_SIM_TRACE",
+];
 
 /// What was read besides the settings of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

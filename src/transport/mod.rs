@@ -201,7 +201,8 @@ impl Transport {
     }
 
     /// What an event loop watches for readability, if the backend has that. When it is readable, or
-    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) until it gives 0.
+    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) and receive what is ready,
+    /// until it gives 0. (That suits watchers of levels and of edges.)
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.driver.backend().as_fd()
@@ -408,21 +409,20 @@ impl Transport {
         }
     }
 
-    /// What there is to tell. Makes no progress.
+    /// What there is to tell. Makes no progress. (Who never asks, while a peer comes and goes, is told of its first
+    /// session and of its last end.)
     pub fn next_event(&mut self) -> Option<Event> {
-        loop {
-            return Some(match self.driver.poll_event()? {
-                reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
-                reliability::Event::Down {
-                    peer,
-                    error: PeerError::Closed,
-                    ..
-                } => Event::PeerClosed { peer },
-                reliability::Event::Down { peer, error, .. } => Event::PeerDown { peer, error },
-                reliability::Event::Sent { peer, token } => Event::Sent { peer, token },
-                reliability::Event::Writable { peer } => Event::Writable { peer },
-            });
-        }
+        Some(match self.driver.poll_event()? {
+            reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
+            reliability::Event::Down {
+                peer,
+                error: PeerError::Closed,
+                ..
+            } => Event::PeerClosed { peer },
+            reliability::Event::Down { peer, error, .. } => Event::PeerDown { peer, error },
+            reliability::Event::Sent { peer, token } => Event::Sent { peer, token },
+            reliability::Event::Writable { peer } => Event::Writable { peer },
+        })
     }
 
     /// The next event; makes progress while there is none, not longer than `timeout`. `None`: the time is over.
@@ -555,6 +555,7 @@ impl Backend for Gone {
             receive_buffer: 0,
             checksummed: true,
             holds_references: false,
+            receive_port: 0,
         }
     }
 

@@ -182,7 +182,8 @@ pub struct Timestamp {
 /// What the sender of this packet is ready to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// The peer may have sent this many octets of cost in all on this flow, modulo 2^32 (as RFC 9000's MAX_DATA).
+    /// How much the peer may have sent in all in this session, on all channels, modulo 2^32 (as RFC 9000's
+    /// MAX_DATA). A message counts with its octets and 64 more, in the order in which messages were queued.
     pub limit: u32,
     /// Octets that may be in flight on this flow at once: what the socket buffer can hold.
     pub window: u32,

@@ -13,7 +13,7 @@ fn holding(seed: u64, unexpected: u32) -> World {
             config.unexpected_bytes = unexpected;
             config.path_mtu_discovery = false;
         }),
-        bare: seed % 2 == 0,
+        bare: seed.is_multiple_of(2),
         ..NodeOptions::default()
     };
     let mut world = World::pair(seed, &options);

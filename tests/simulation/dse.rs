@@ -66,8 +66,8 @@ fn worked_example() {
         let (numbers, letters) = (of(0), of(1));
         assert_eq!((numbers.len(), letters.len()), (4, 4), "packets of each sender");
 
-        // Sender, packet, and the messages that the application has by then.
-        let arrivals: [(usize, usize, &[(usize, usize)]); 8] = [
+        // Sender, packet, and the message (sender, octets) that this completes.
+        let arrivals: [(usize, usize, &[_]); 8] = [
             (1, 0, &[]),
             (0, 0, &[(0, 500)]),
             (0, 1, &[]),

@@ -46,6 +46,7 @@ fn grows_to_the_interface() {
     scenario("mtu::grows_to_the_interface", 4, |seed| {
         let mut world = jumbo(seed, JUMBO);
         world.network.usual.loss = if seed % 2 == 0 { 30 } else { 0 };
+        world.network.usual.rate = 125_000_000;
         stream(&mut world, 100, 100_000);
         world.finish(Duration::from_secs(30));
         assert_eq!(world.peer_stats(0, 1).max_datagram, JUMBO as u64);
@@ -85,6 +86,22 @@ fn shrinks_in_mid_transfer() {
             took < Duration::from_secs(3),
             "recovered from the black hole after {took:?}"
         );
+    });
+}
+
+/// A silence that looks like a black hole: when it is over the path is searched anew.
+#[test]
+fn grows_again_after_a_silence() {
+    scenario("mtu::grows_again_after_a_silence", 4, |seed| {
+        let mut world = jumbo(seed, JUMBO);
+        world.network.usual.rate = 125_000_000;
+        stream(&mut world, 100, 100_000);
+        world.run_for(Duration::from_millis(30));
+        world.network.cut(0, 1);
+        world.run_for(Duration::from_millis(1_000));
+        world.network.join(0, 1);
+        world.finish(Duration::from_secs(60));
+        assert_eq!(world.peer_stats(0, 1).max_datagram, JUMBO as u64);
     });
 }
 

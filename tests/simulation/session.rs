@@ -134,7 +134,7 @@ fn receiver_restarts() {
         world.network.usual.jitter = rng.below(200_000);
         traffic(&mut world, &mut rng, 50, 20_000);
         world.crash(1);
-        world.run_for(Duration::from_nanos(rng.skewed(100_000_000)));
+        world.run_for(MS + Duration::from_nanos(rng.skewed(100_000_000)));
         world.restart(1);
         world.send(0, 1, Job::new(2_000));
         world.run_idle(Duration::from_secs(30));
@@ -159,6 +159,8 @@ fn sender_restarts() {
         world.network.usual.jitter = rng.below(200_000);
         traffic(&mut world, &mut rng, 50, 20_000);
         world.crash(0);
+        // Nobody starts faster than what is under way arrives.
+        world.run_for(MS);
         world.restart(0);
         for _ in 0..20 {
             world.send(0, 1, Job::new(500));

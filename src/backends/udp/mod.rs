@@ -357,6 +357,11 @@ impl Backend for UdpBackend {
             receive_buffer: self.receive_buffer,
             checksummed: true,
             holds_references: false,
+            receive_port: if self.sender.is_some() {
+                self.local_addr().port()
+            } else {
+                0
+            },
         }
     }
 

@@ -134,8 +134,7 @@ impl Model {
             }
             return Err(format!("received from {pair:?}, which sent nothing"));
         };
-        let mut skipped = 0;
-        for entry in &stream.expected {
+        for (skipped, entry) in stream.expected.iter().enumerate() {
             let same = entry.len == message.data.len()
                 && entry.tag.unwrap_or(0) == message.tag
                 && entry.immediate == message.immediate
@@ -148,7 +147,6 @@ impl Model {
             if !entry.excused {
                 return Err(Self::diagnose(self.seed, pair, entry, message));
             }
-            skipped += 1;
         }
         Err(format!(
             "{pair:?}: received {} octets beginning {:02x?} after all {} messages had been received",

@@ -239,9 +239,8 @@ impl Node {
         let content = model.next_content(pair, job.len);
         let session = self.endpoint().session(peer);
         let incarnation = self.incarnation;
-        let stack = match &mut self.stack {
-            Some(stack) => stack,
-            None => return Ok(()),
+        let Some(stack) = &mut self.stack else {
+            return Ok(());
         };
         if job.shared {
             let (shared, block) = self.memory.lend(content);

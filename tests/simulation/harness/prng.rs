@@ -1,5 +1,7 @@
 //! Random numbers that are the same everywhere, and a hash of what they led to.
 
+pub(crate) use hikyaku::prng::mix;
+
 /// A seeded generator, in the units that the harness thinks in.
 #[derive(Clone, Debug)]
 pub(crate) struct Prng(hikyaku::prng::Prng);
@@ -39,13 +41,6 @@ impl Prng {
         let bits = self.below(u64::from(64 - max.leading_zeros())) + 1;
         (self.next() >> (64 - bits)).clamp(1, max)
     }
-}
-
-/// A good hash of one number.
-pub(crate) fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Hash of all that happened, in order.

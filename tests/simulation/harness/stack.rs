@@ -184,8 +184,8 @@ impl Stream {
         partial.data[offset as usize..end as usize].copy_from_slice(payload);
         partial.parts.insert(offset, payload.len() as u32);
         partial.missing -= payload.len();
-        partial.tag = partial.tag.or(packet.match_bits());
-        partial.immediate = partial.immediate.or(packet.immediate());
+        partial.tag = partial.tag.or_else(|| packet.match_bits());
+        partial.immediate = partial.immediate.or_else(|| packet.immediate());
         true
     }
 
@@ -299,6 +299,6 @@ impl Stack for Bare {
         self.endpoint.poll_event()
     }
     fn gather(&self, burst: &Burst, each: &mut dyn FnMut(&[u8])) {
-        self.endpoint.gather(burst, |slice| each(slice));
+        self.endpoint.gather(burst, each);
     }
 }

@@ -6,12 +6,12 @@
 use super::{
     json::{Document, Row, digits},
     output::emit,
-    rounds::{Progress, Series, interleave},
+    rounds::{Progress, Series, headings, interleave},
     settings::{Job, Operation},
     setup::{Setup, check, dse_kinds},
     size, sockets,
     streaming::{rate, ratios},
-    table::{Group, Table, number},
+    table::{Table, number},
 };
 use crate::{args::Common, failure::Failure};
 
@@ -156,13 +156,8 @@ fn table(setup: &Setup, results: &[Vec<Series>], messages: usize) -> Table {
          receiver, µs",
         setup.rounds
     ));
-    let mut groups = vec![Group::new("", &["what", "senders", "Size"])];
-    groups.extend(
-        setup
-            .entries
-            .iter()
-            .map(|entry| Group::new(&entry.name, &["wall", "snd", "rcv"])),
-    );
+    let columns = ["wall", "snd", "rcv"];
+    let groups = headings(setup.entries.iter(), &["what", "senders", "Size"], &columns, None);
     let mut table = Table::new(comments, groups);
     for all in results {
         let Some(job) = all.first().map(|series| series.job) else {

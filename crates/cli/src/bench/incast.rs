@@ -4,12 +4,12 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::{Progress, Series, interleave},
+    rounds::{Progress, Series, headings, interleave},
     settings::{Job, Operation},
     setup::{Setup, check, kinds},
     size,
     streaming::{bandwidth, cpu, rate, ratios},
-    table::{Group, Table, number},
+    table::{Table, number},
 };
 use crate::{args, failure::Failure};
 
@@ -112,22 +112,19 @@ fn table(setup: &Setup, results: &[Vec<Series>]) -> Table {
         "{} rounds; p99: from the send to the reply, µs; MB/s: all senders together",
         setup.rounds
     ));
-    let mut groups = vec![Group::new("", &["Size", "senders"])];
-    groups.extend(
-        setup
-            .entries
-            .iter()
-            .map(|entry| Group::new(&entry.name, &["MB/s", "p99", "cpu"])),
-    );
     let others: Vec<&str> = setup
         .entries
         .iter()
         .filter(|entry| !entry.ours)
         .map(|entry| entry.name.as_str())
         .collect();
-    if setup.entries.iter().any(|entry| entry.ours) && !others.is_empty() {
-        groups.push(Group::new("MB/s ratio to", &others));
-    }
+    let columns = ["MB/s", "p99", "cpu"];
+    let groups = headings(
+        setup.entries.iter(),
+        &["Size", "senders"],
+        &columns,
+        Some("MB/s ratio to"),
+    );
     let mut table = Table::new(comments, groups);
     for all in results {
         let Some(job) = all.first().map(|series| series.job) else {

@@ -7,11 +7,11 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::{Entry, Progress, Series, interleave},
+    rounds::{Entry, Progress, Series, headings, interleave},
     settings::{Job, Operation},
     setup::{Setup, check, kinds},
     size,
-    table::{Group, Table, number},
+    table::{Table, number},
 };
 use crate::{args::Common, failure::Failure};
 
@@ -128,18 +128,12 @@ fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) ->
     comments.push("cpu: processor time per message, both ends together".to_owned());
     let others: Vec<&&Entry> = entries.iter().filter(|entry| !entry.ours).collect();
     let ours = entries.iter().find(|entry| entry.ours);
-    let mut groups = vec![Group::new("", &["Size"])];
-    groups.extend(
-        entries
-            .iter()
-            .map(|entry| Group::new(&entry.name, &["p50", "p99", "cpu"])),
+    let groups = headings(
+        entries.iter().copied(),
+        &["Size"],
+        &["p50", "p99", "cpu"],
+        Some("ratio to"),
     );
-    if ours.is_some() && !others.is_empty() {
-        groups.push(Group::new(
-            "ratio to",
-            &others.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
-        ));
-    }
     let mut table = Table::new(comments, groups);
     for (size, all) in results {
         let find = |name: &str| all.iter().find(|series| series.name == name);

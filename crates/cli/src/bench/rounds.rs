@@ -10,6 +10,7 @@ use super::{
     session::{Outcome, Session},
     settings::{Job, Operation},
     stats::{median, percentile, ratio},
+    table::Group,
 };
 use crate::failure::Failure;
 
@@ -84,6 +85,33 @@ pub(crate) struct Entry {
     pub name: String,
     /// True for this library.
     pub ours: bool,
+}
+
+/// Headings of a table: `first`, then `columns` for each of the `entries`, then `ratio` to each of the others if this
+/// library is among them.
+pub(crate) fn headings<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    first: &[&str],
+    columns: &[&str],
+    ratio: Option<&str>,
+) -> Vec<Group> {
+    let mut groups = vec![Group::new("", first)];
+    let (mut ours, mut others) = (false, Vec::new());
+    for entry in entries {
+        groups.push(Group::new(&entry.name, columns));
+        if entry.ours {
+            ours = true;
+        } else {
+            others.push(entry.name.as_str());
+        }
+    }
+    if let Some(ratio) = ratio
+        && ours
+        && !others.is_empty()
+    {
+        groups.push(Group::new(ratio, &others));
+    }
+    groups
 }
 
 /// Measures one job over several transports, interleaved.

@@ -56,8 +56,10 @@ fn counted<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<usize> {
 
 /// A transport for each processor; `two_ports`: the paper's way, one port to send and one to receive.
 fn transports(processors: usize, two_ports: bool) -> io::Result<Vec<Transport>> {
-    let mut options = UdpOptions::default();
-    options.separate_send_socket = two_ports;
+    let options = UdpOptions {
+        separate_send_socket: two_ports,
+        ..UdpOptions::default()
+    };
     (0..processors)
         .map(|processor| {
             let backend = UdpBackend::bind_with(ANY, &options)?;

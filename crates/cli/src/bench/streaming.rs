@@ -6,11 +6,11 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::{Entry, Progress, Series, interleave},
+    rounds::{Entry, Progress, Series, headings, interleave},
     settings::{Job, Kind},
     setup::Setup,
     size,
-    table::{Group, Table, number},
+    table::{Table, number},
 };
 use crate::{args::Common, failure::Failure};
 
@@ -79,18 +79,7 @@ impl Streaming {
         let entries = &setup.entries;
         let others: Vec<&Entry> = entries.iter().filter(|entry| !entry.ours).collect();
         let ours = entries.iter().find(|entry| entry.ours);
-        let mut groups = vec![Group::new("", &["Size"])];
-        groups.extend(
-            entries
-                .iter()
-                .map(|entry| Group::new(&entry.name, &["MB/s", "msg/s", "cpu"])),
-        );
-        if ours.is_some() && !others.is_empty() {
-            groups.push(Group::new(
-                "ratio to",
-                &others.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
-            ));
-        }
+        let groups = headings(entries.iter(), &["Size"], &["MB/s", "msg/s", "cpu"], Some("ratio to"));
         let mut table = Table::new(comments, groups);
         for (size, all) in results {
             let find = |name: &str| all.iter().find(|series| series.name == name);
