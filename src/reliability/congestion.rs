@@ -93,6 +93,10 @@ impl Controller for Aimd {
     }
 }
 
+/// Processes that share a core answer late, and that is no queue: below this a smaller window would only make them
+/// wait for each other. Whoever receives from many bounds them by the window that it allows each.
+const FLOOR: u32 = 128 << 10;
+
 /// Keeps the round-trip time near a target beyond the smallest seen, in the manner of Swift (Kumar et al., SIGCOMM
 /// 2020): additive increase below the target, decrease in proportion to the excess above it, at most once per round
 /// trip. Lost packets are sent again without shrinking the window, for on a LAN random loss says nothing about
@@ -101,7 +105,10 @@ impl Controller for Aimd {
 pub struct Delay {
     window: u32,
     max: u32,
+    /// Increase per round trip is four of these, octets.
     step: u32,
+    /// The window never shrinks below this, octets.
+    floor: u32,
     target: u32,
     next_decrease: u64,
     losses: u8,
@@ -123,7 +130,7 @@ impl Controller for Delay {
             }
         } else if acked.now >= self.next_decrease {
             let cut = u64::from(self.window) * 4 / 10 * u64::from(excess - self.target) / u64::from(excess);
-            self.window = self.window.saturating_sub(cut as u32).max(4 * self.step);
+            self.window = self.window.saturating_sub(cut as u32).max(self.floor);
             self.next_decrease = acked.now + u64::from(acked.rtt);
         }
     }
@@ -133,12 +140,12 @@ impl Controller for Delay {
         self.losses = self.losses.saturating_add(2);
         if self.losses > 16 {
             self.losses = 8;
-            self.window = (self.window / 4 * 3).max(4 * self.step);
+            self.window = (self.window / 4 * 3).max(self.floor);
         }
     }
 
     fn on_timeout(&mut self) {
-        self.window = (self.window / 2).max(4 * self.step);
+        self.window = (self.window / 2).max(self.floor);
     }
 }
 
@@ -165,7 +172,8 @@ impl AnyController {
             Congestion::Delay => Self::Delay(Delay {
                 window: max.min((512 << 10).max(4 * step)),
                 max,
-                step,
+                step: step.max(max / 128),
+                floor: max.min(FLOOR.max(2 * step)),
                 target: u32::try_from(nanos(config.target_delay)).unwrap_or(u32::MAX),
                 next_decrease: 0,
                 losses: 0,

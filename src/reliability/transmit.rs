@@ -315,7 +315,6 @@ impl Lane<'_> {
         let ask = send.want_ack
             || plan.resend
             || record.form == Form::Goodbye
-            || (record.form == Form::Whole && send.queue.is_empty())
             || exhausted(self.config, self.peer, self.flow, send, record.len.into());
         if send.queue.is_empty() {
             send.want_ack = false;

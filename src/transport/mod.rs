@@ -307,6 +307,8 @@ impl Transport {
                 let bytes = loan.bytes();
                 let sent = transport.send_waiting(peer, options, move || Payload::Shared(bytes.clone()));
                 sent?;
+                // Nobody else waits for this acknowledgement, so it would come late.
+                transport.driver.request_acks();
                 transport
                     .driver
                     .run(None, Acks::Now, |_| loan.is_returned())

@@ -16,7 +16,7 @@ use super::{
 use crate::{args::Common, failure::Failure};
 
 /// Sizes if none are given.
-const SIZES: [usize; 6] = [8, 512, 2048, 8192, 65_536, 1 << 20];
+const SIZES: [usize; 8] = [0, 8, 512, 2048, 8192, 65_536, 1 << 20, 4 << 20];
 /// Octets that a round moves at most in each direction, if the number of ping-pongs is not given.
 const ROUND: usize = 8 << 20;
 /// Largest message that bare UDP can hope to move as a burst of datagrams that nobody paces.
@@ -67,7 +67,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
 fn job(common: &Common, size: usize) -> Job {
     let count = common
         .iterations
-        .map_or_else(|| (ROUND / size).clamp(10, 1000), |count| count as usize);
+        .map_or_else(|| (ROUND / size.max(1)).clamp(10, 1000), |count| count as usize);
     Job {
         operation: Operation::PingPong,
         size,
@@ -80,6 +80,10 @@ fn job(common: &Common, size: usize) -> Job {
 
 /// Bare UDP has no messages larger than a datagram, unless datagrams are small on purpose.
 fn takes(entry: &Entry, size: usize, mtu: Option<u32>) -> bool {
+    if size == 0 {
+        // A stream has no empty messages.
+        return entry.ours || entry.name == "udp";
+    }
     entry.name != "udp" || size <= if mtu.is_some() { LARGEST_BURST } else { MAX_BATCH }
 }
 

@@ -48,6 +48,9 @@ pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
     if let Some(address) = &common.listen {
         return listen::run(address);
     }
+    if !matches!(benchmark, Bench::Latency(_)) {
+        size::not_empty(&common.sizes)?;
+    }
     match benchmark {
         Bench::Latency(common) => latency::run(common),
         Bench::Bandwidth(common) => bandwidth::run(common),

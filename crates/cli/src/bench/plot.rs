@@ -92,7 +92,11 @@ fn draw(figure: &Figure, svg: &mut String, across: (f64, f64), up: (f64, f64)) -
         .light_line_style(RGBColor(240, 240, 240))
         .draw()?;
     for (line, colour) in figure.lines.iter().zip(COLOURS.iter().cycle()) {
-        let points: Vec<(f64, f64)> = line.points.iter().map(|(size, value)| (*size as f64, *value)).collect();
+        let points: Vec<(f64, f64)> = line
+            .points
+            .iter()
+            .map(|(size, value)| ((*size).max(1) as f64, *value))
+            .collect();
         let style = colour.stroke_width(2);
         chart
             .draw_series(LineSeries::new(points.clone(), style))?

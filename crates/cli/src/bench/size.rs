@@ -1,5 +1,7 @@
 //! Sizes as people write them: `8`, `64K`, `1M` (K = 1024, M = 1024 K).
 
+use crate::failure::Failure;
+
 /// Largest message that a benchmark sends.
 pub(crate) const LARGEST: usize = 256 << 20;
 
@@ -15,10 +17,17 @@ pub(crate) fn parse(text: &str) -> Result<usize, String> {
         .parse()
         .map_err(|_| format!("`{text}` is not a size; write octets such as 8, 2048, 64K or 1M"))?;
     match number.checked_mul(factor) {
-        Some(0) => Err("a message has at least 1 octet".into()),
         Some(size) if size <= LARGEST => Ok(size),
         _ => Err(format!("`{text}` is too large; at most {}", self::text(LARGEST))),
     }
+}
+
+/// Only a ping-pong makes sense without octets: elsewhere they are what is counted.
+pub(crate) fn not_empty(sizes: &[usize]) -> Result<(), Failure> {
+    if sizes.contains(&0) {
+        return Err(Failure::usage("only `bench latency` takes messages of 0 octets"));
+    }
+    Ok(())
 }
 
 /// Writes a size: the shortest exact form.
@@ -48,7 +57,9 @@ mod tests {
         for text in ["", "K", "eight", "-1", "1.5M", "8Q"] {
             assert!(parse(text).unwrap_err().contains("64K"), "{text}");
         }
-        assert!(parse("0").unwrap_err().contains("at least 1"));
+        assert_eq!(parse("0"), Ok(0));
+        assert!(not_empty(&[8, 0]).is_err());
+        assert!(not_empty(&[8]).is_ok());
         assert!(parse("1024M").unwrap_err().contains("at most 256M"));
         assert!(parse("99999999999999999999").is_err());
         assert!(parse("18446744073709551615K").unwrap_err().contains("too large"));
