@@ -212,7 +212,7 @@ fn text_has_columns() {
 fn wrong_input_is_refused_with_a_reason() {
     for (line, reason) in [
         ("bench latency --sizes 8Q", "64K"),
-        ("bench latency --sizes 0", "at least 1"),
+        ("bench bandwidth --sizes 0", "0 octets"),
         ("bench latency --sizes 1024M", "at most 256M"),
         ("bench latency --rounds 0", "rounds"),
         ("bench latency --backend token-ring", "there are: udp, loopback"),

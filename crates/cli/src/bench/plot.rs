@@ -40,6 +40,13 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(60, 60, 60),
 ];
 
+impl Line {
+    /// The points that have a place on a logarithmic axis.
+    fn shown(&self) -> impl Iterator<Item = &(usize, f64)> {
+        self.points.iter().filter(|(size, _)| *size > 0)
+    }
+}
+
 impl Figure {
     /// Draws into a file.
     pub(crate) fn draw(&self, file: &Path) -> Result<(), Failure> {
@@ -50,7 +57,7 @@ impl Figure {
 
     /// The figure as SVG.
     fn svg(&self) -> Result<String, String> {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let points = || self.lines.iter().flat_map(Line::shown);
         let (mut low, mut high) = (f64::INFINITY, 0_f64);
         for (_, value) in points() {
             (low, high) = (low.min(*value), high.max(*value));
@@ -92,11 +99,7 @@ fn draw(figure: &Figure, svg: &mut String, across: (f64, f64), up: (f64, f64)) -
         .light_line_style(RGBColor(240, 240, 240))
         .draw()?;
     for (line, colour) in figure.lines.iter().zip(COLOURS.iter().cycle()) {
-        let points: Vec<(f64, f64)> = line
-            .points
-            .iter()
-            .map(|(size, value)| ((*size).max(1) as f64, *value))
-            .collect();
+        let points: Vec<(f64, f64)> = line.shown().map(|(size, value)| (*size as f64, *value)).collect();
         let style = colour.stroke_width(2);
         chart
             .draw_series(LineSeries::new(points.clone(), style))?
