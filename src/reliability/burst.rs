@@ -11,14 +11,19 @@ pub(crate) const MAX_SEGMENTS: usize = 64;
 /// Payload up to this size is copied behind its header, so that a small datagram is one piece.
 pub(crate) const INLINE: usize = 512;
 
-/// Octets of one burst that lie together.
+/// Octets of a burst that lie elsewhere than in its arena.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    /// [`NONE`]: in the arena.
+struct Reference {
+    /// They go before this offset of the arena.
+    before: u32,
+    /// [`PADDING`]: zeros.
     source: SourceId,
     offset: u32,
     len: u32,
 }
+
+/// Instead of a source: zeros.
+const PADDING: SourceId = NONE - 1;
 
 /// A burst of datagrams to one destination: equal sizes, but the last may be shorter.
 ///
@@ -34,7 +39,7 @@ pub struct Burst {
     token: u64,
     arena: Box<[u8]>,
     used: usize,
-    pieces: Vec<Piece>,
+    references: Vec<Reference>,
 }
 
 impl Default for Burst {
@@ -48,7 +53,7 @@ impl Default for Burst {
             token: 0,
             arena: vec![0; MAX_SEGMENTS * (MAX_HEADER_LEN + INLINE)].into_boxed_slice(),
             used: 0,
-            pieces: Vec::with_capacity(2 * MAX_SEGMENTS),
+            references: Vec::with_capacity(MAX_SEGMENTS),
         }
     }
 }
@@ -105,7 +110,7 @@ impl Burst {
         self.dont_fragment = true;
         self.token = 0;
         self.used = 0;
-        self.pieces.clear();
+        self.references.clear();
     }
 
     pub(crate) fn allow_fragmentation(&mut self) {
@@ -125,48 +130,40 @@ impl Burst {
     /// The next `header_len` octets of the arena are a header; `payload` is copied behind it.
     #[inline]
     pub(crate) fn push_inline(&mut self, header_len: usize, payload: &[u8]) {
-        let end = self.used + header_len + payload.len();
-        self.arena[self.used + header_len..end].copy_from_slice(payload);
-        self.push_arena(end - self.used);
+        let start = self.used + header_len;
+        self.used = start + payload.len();
+        self.arena[start..self.used].copy_from_slice(payload);
         self.count(header_len + payload.len());
     }
 
     /// The next `header_len` octets of the arena are a header; the payload stays where it is.
     #[inline]
     pub(crate) fn push_reference(&mut self, header_len: usize, source: SourceId, offset: u32, len: u32) {
-        self.push_arena(header_len);
-        self.pieces.push(Piece { source, offset, len });
+        self.used += header_len;
+        self.refer(source, offset, len);
         self.count(header_len + len as usize);
     }
 
     /// A datagram of zeros behind the header (path MTU probes).
     pub(crate) fn push_padding(&mut self, header_len: usize, padding: usize) {
-        self.push_arena(header_len);
+        self.used += header_len;
         let mut left = padding;
         while left > 0 {
             let len = left.min(ZEROS.len());
-            self.pieces.push(Piece {
-                source: NONE - 1,
-                offset: 0,
-                len: len as u32,
-            });
+            self.refer(PADDING, 0, len as u32);
             left -= len;
         }
         self.count(header_len + padding);
     }
 
     #[inline]
-    fn push_arena(&mut self, len: usize) {
-        let offset = self.used as u32;
-        self.used += len;
-        match self.pieces.last_mut() {
-            Some(last) if last.source == NONE && last.offset + last.len == offset => last.len += len as u32,
-            _ => self.pieces.push(Piece {
-                source: NONE,
-                offset,
-                len: len as u32,
-            }),
-        }
+    fn refer(&mut self, source: SourceId, offset: u32, len: u32) {
+        self.references.push(Reference {
+            before: self.used as u32,
+            source,
+            offset,
+            len,
+        });
     }
 
     #[inline]
@@ -180,21 +177,29 @@ impl Burst {
 
     /// The sources that it refers to.
     pub(crate) fn sources(&self) -> impl Iterator<Item = SourceId> + '_ {
-        self.pieces
+        self.references
             .iter()
-            .map(|piece| piece.source)
-            .filter(|&source| source < NONE - 1)
+            .map(|reference| reference.source)
+            .filter(|&source| source != PADDING)
     }
 
     #[inline]
     pub(crate) fn each<'a>(&'a self, bytes: impl Fn(SourceId) -> &'a [u8], mut each: impl FnMut(&'a [u8])) {
-        for piece in &self.pieces {
-            let from = match piece.source {
-                NONE => &self.arena[..],
-                id if id == NONE - 1 => &ZEROS[..],
-                id => bytes(id),
-            };
-            each(&from[piece.offset as usize..(piece.offset + piece.len) as usize]);
+        let mut given = 0;
+        for reference in &self.references {
+            let before = reference.before as usize;
+            if given < before {
+                each(&self.arena[given..before]);
+                given = before;
+            }
+            let (from, len) = (reference.offset as usize, reference.len as usize);
+            each(match reference.source {
+                PADDING => &ZEROS[from..from + len],
+                source => &bytes(source)[from..from + len],
+            });
+        }
+        if given < self.used {
+            each(&self.arena[given..self.used]);
         }
     }
 

@@ -3,7 +3,7 @@
 use zerocopy::IntoBytes;
 
 use super::header::{
-    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp, VERSION,
+    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, Timestamp, VERSION,
 };
 
 /// Writes one header front to back into a buffer: the base, then extensions in their fixed order, then
@@ -159,20 +159,15 @@ impl<'a> Builder<'a> {
     #[inline]
     pub fn finish(self, payload_len: u16) -> usize {
         let base = &self.base;
-        let raw = RawBase {
-            version_kind: VERSION << 4 | base.kind as u8,
-            channel: base.channel,
-            flags: self.flags.bits().into(),
-            source: base.source.into(),
-            destination: base.destination.into(),
-            session: base.session.into(),
-            sequence: base.sequence.0.into(),
-            acknowledgement: base.acknowledgement.0.into(),
-            payload_len: payload_len.into(),
-            reply_queue: base.reply_queue.into(),
-            message: base.message.0.into(),
-        };
-        self.buffer[..BASE_LEN].copy_from_slice(raw.as_bytes());
+        let first = [VERSION << 4 | base.kind as u8, base.channel];
+        let flags = self.flags.bits();
+        let words = [
+            u64::from(u16::from_be_bytes(first)) << 48 | u64::from(flags) << 32 | u64::from(base.source),
+            u64::from(base.destination) << 32 | u64::from(base.session),
+            u64::from(base.sequence.0) << 32 | u64::from(base.acknowledgement.0),
+            u64::from(payload_len) << 48 | u64::from(base.reply_queue) << 32 | u64::from(base.message.0),
+        ];
+        self.buffer[..BASE_LEN].copy_from_slice(words.map(u64::to_be).as_bytes());
         self.len
     }
 }
