@@ -121,7 +121,6 @@ impl Endpoint {
         flags: Flags,
         sink: &mut S,
     ) -> Result<(), DropReason> {
-        let session = self.peers[peer as usize].session;
         let flow = match self.find_flow(peer, base.channel) {
             Some(flow) => flow,
             // An acknowledgement of nothing makes no flow, unless it wants an answer.
@@ -131,17 +130,19 @@ impl Endpoint {
             None => self.flow_for(peer, base.channel),
         };
         // Who does not know our token can not acknowledge anything.
-        if base.session != 0 && !self.handle_ack(flow, packet, base.acknowledgement, flags) {
-            return Err(DropReason::BadAck);
-        }
-        if self.peers[peer as usize].session != session {
-            return Ok(());
+        if base.session != 0 && self.is_news(flow, base.acknowledgement, flags) {
+            let session = self.peers[peer as usize].session;
+            if !self.handle_ack(flow, packet, base.acknowledgement, flags) {
+                return Err(DropReason::BadAck);
+            }
+            if self.peers[peer as usize].session != session {
+                return Ok(());
+            }
         }
         if !base.kind.is_sequenced() {
             if flags.contains(Flags::ACK_REQUEST) {
                 let index = self.activate(flow);
-                self.actives[index as usize].receive.ack_now = true;
-                self.mark_ready(index);
+                self.acknowledge_now(index);
             }
             return Ok(());
         }
@@ -165,34 +166,22 @@ impl Endpoint {
         sink: &mut S,
     ) -> Result<(), DropReason> {
         let index = self.activate(flow);
-        let expected = self.flows[flow as usize].expected;
-        let ahead = base.sequence.distance(expected);
-        let receive = &mut self.actives[index as usize].receive;
-        if ahead >= MAX_WINDOW_PACKETS.into() || (ahead > 0 && receive.arrived.get(base.sequence)) {
-            // Old or double: our acknowledgement was lost. (Or far ahead: then it is no honest packet.)
-            let duplicate = ahead >= 1 << 31 || ahead < MAX_WINDOW_PACKETS.into();
-            receive.ack_now = true;
-            self.mark_ready(index);
-            return Err(if duplicate {
-                DropReason::Duplicate
-            } else {
-                DropReason::BeyondWindow
-            });
+        if base.sequence != self.flows[flow as usize].expected
+            && let Some(reason) = self.refuse(index, base)
+        {
+            return Err(reason);
         }
-        if ahead > 0 && (self.config.recovery == Recovery::GoBackN || base.kind == Kind::Goodbye) {
-            self.note_gap(index, base.sequence.plus(1));
-            return Err(DropReason::OutOfOrder);
-        }
+        let state = &mut self.flows[flow as usize];
+        let active = &mut self.actives[index as usize];
+        let p = &mut self.peers[peer as usize];
         let len = packet.payload().len() as u32;
-        let cost = cost_of(packet, flags);
         if base.kind == Kind::Data {
-            let p = &self.peers[peer as usize];
-            if p.cost_received.wrapping_add(cost).wrapping_sub(p.limit_told) as i32 > 0 {
-                let told = p.cost_released.wrapping_add(self.config.unexpected_bytes);
-                if p.cost_received.wrapping_add(cost).wrapping_sub(told) as i32 > 0 {
-                    // Sent before our limit was known, perhaps.
-                    return Err(self.put_off(index));
-                }
+            let cost = cost_of(packet, flags);
+            // Beyond the limit told: sent before our limit was known, perhaps.
+            if p.exceeds(cost, p.limit_told)
+                && p.exceeds(cost, p.cost_released.wrapping_add(self.config.unexpected_bytes))
+            {
+                return Err(self.put_off(index));
             }
             let origin = Origin {
                 peer: PeerId(peer),
@@ -200,24 +189,40 @@ impl Endpoint {
                 session: p.session,
                 cost,
             };
-            match sink.deliver(origin, *packet) {
-                Verdict::Taken => {}
-                Verdict::Misaddressed => return Err(DropReason::Misaddressed),
-                Verdict::NoRoom => return Err(self.put_off(index)),
-                Verdict::Impossible => {
-                    self.end_session(peer, PeerError::Misbehaved);
-                    return Err(DropReason::Refused);
-                }
+            let verdict = sink.deliver(origin, *packet);
+            if verdict != Verdict::Taken {
+                return Err(self.not_taken(peer, index, verdict));
             }
-            let p = &mut self.peers[peer as usize];
             p.cost_received = p.cost_received.wrapping_add(cost);
             self.stats.packets_delivered += 1;
             self.stats.payload_received += u64::from(len);
         }
-        self.note_arrival(index, base, flags, len, packet);
-        let expected = self.flows[flow as usize].expected;
-        let p = &self.peers[peer as usize];
-        if p.address != source && !p.split_ports && expected == base.sequence.plus(1) {
+        let receive = &mut active.receive;
+        if let Some(stamp) = packet.timestamp()
+            && stamp.value != 0
+        {
+            (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
+        }
+        receive.unacked_bytes += len;
+        receive.unacked_packets += 1;
+        let moved = p.address != source && !p.split_ports;
+        if receive.has_gap(state.expected) || base.sequence != state.expected {
+            self.note_beside_gap(index, base.sequence);
+        } else {
+            state.expected = base.sequence.plus(1);
+            receive.end = state.expected;
+            let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
+            if flags.contains(Flags::ACK_REQUEST)
+                || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
+                || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2)
+            {
+                self.acknowledge_now(index);
+            } else if !active.deadlines.is_set(Timer::Ack) {
+                active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
+                self.reschedule(index);
+            }
+        }
+        if moved && self.flows[flow as usize].expected == base.sequence.plus(1) {
             self.move_peer(peer, source);
         }
         if base.kind == Kind::Goodbye {
@@ -226,72 +231,82 @@ impl Endpoint {
         Ok(())
     }
 
+    /// A packet that is not the next one: why it is not even looked at, if so.
+    #[cold]
+    fn refuse(&mut self, index: u32, base: &Base) -> Option<DropReason> {
+        let active = &self.actives[index as usize];
+        let ahead = base.sequence.distance(self.flows[active.flow as usize].expected);
+        if ahead >= MAX_WINDOW_PACKETS.into() || active.receive.arrived.get(base.sequence) {
+            // Old or double: our acknowledgement was lost. (Or far ahead: then it is no honest packet.)
+            let duplicate = ahead >= 1 << 31 || ahead < MAX_WINDOW_PACKETS.into();
+            self.acknowledge_now(index);
+            return Some(if duplicate {
+                DropReason::Duplicate
+            } else {
+                DropReason::BeyondWindow
+            });
+        }
+        if self.config.recovery == Recovery::GoBackN || base.kind == Kind::Goodbye {
+            self.note_gap(index, base.sequence.plus(1));
+            return Some(DropReason::OutOfOrder);
+        }
+        None
+    }
+
+    /// The layer above has not taken a packet.
+    #[cold]
+    fn not_taken(&mut self, peer: u32, index: u32, verdict: Verdict) -> DropReason {
+        match verdict {
+            Verdict::Taken | Verdict::NoRoom => self.put_off(index),
+            Verdict::Misaddressed => DropReason::Misaddressed,
+            Verdict::Impossible => {
+                self.end_session(peer, PeerError::Misbehaved);
+                DropReason::Refused
+            }
+        }
+    }
+
     /// There is no room for a packet now: whoever sends it again must hear that we live.
     #[cold]
     fn put_off(&mut self, index: u32) -> DropReason {
-        self.actives[index as usize].receive.ack_now = true;
-        self.mark_ready(index);
+        self.acknowledge_now(index);
         DropReason::BeyondCredit
     }
 
-    /// Notes that a new packet has arrived, and when it is to be acknowledged.
     #[inline]
-    fn note_arrival(&mut self, index: u32, base: &Base, flags: Flags, len: u32, packet: &Packet<&[u8]>) {
-        let now = self.now;
+    fn acknowledge_now(&mut self, index: u32) {
+        self.actives[index as usize].receive.ack_now = true;
+        self.mark_ready(index);
+    }
+
+    /// Notes that a new packet has arrived, before or beyond a gap.
+    #[cold]
+    fn note_beside_gap(&mut self, index: u32, sequence: wire::Seq) {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;
-        if let Some(stamp) = packet.timestamp()
-            && stamp.value != 0
-        {
-            (receive.stamp, receive.stamp_at) = (stamp.value, now);
-        }
-        let next = base.sequence.plus(1);
-        let had_gap = receive.has_gap(state.expected);
-        if base.sequence == state.expected {
-            state.expected = next;
-            if had_gap {
-                while receive.arrived.get(state.expected) {
-                    receive.arrived.clear(state.expected);
-                    state.expected = state.expected.plus(1);
-                }
-            }
-            if next.after(receive.end) {
-                receive.end = next;
-            }
-        } else {
-            receive.arrived.set(base.sequence);
-        }
-        receive.unacked_bytes += len;
-        receive.unacked_packets += 1;
-        let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
-        let at_once = flags.contains(Flags::ACK_REQUEST)
-            || had_gap
-            || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
-            || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
-        if next.after(state.expected) {
-            self.note_gap(index, next);
+        if sequence != state.expected {
+            receive.arrived.set(sequence);
+            self.note_gap(index, sequence.plus(1));
             return;
         }
-        if at_once {
-            receive.ack_now = true;
-            self.mark_ready(index);
-        } else if !active.deadlines.is_set(Timer::Ack) {
-            active.deadlines.set(Timer::Ack, now + self.times.ack_delay);
-            self.reschedule(index);
+        state.expected = sequence.plus(1);
+        while receive.arrived.get(state.expected) {
+            receive.arrived.clear(state.expected);
+            state.expected = state.expected.plus(1);
         }
-        let active = &mut self.actives[index as usize];
-        let expected = self.flows[active.flow as usize].expected;
-        if had_gap && !active.receive.has_gap(expected) {
+        let expected = state.expected;
+        if !receive.has_gap(expected) {
+            receive.nacked = None;
             active.deadlines.stop(Timer::Nack);
-            active.receive.nacked = None;
             if !active.deadlines.is_set(Timer::Idle) {
-                active.deadlines.set(Timer::Idle, now + IDLE);
+                active.deadlines.set(Timer::Idle, self.now + IDLE);
                 self.reschedule(index);
             }
-        } else if had_gap && active.receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
+        } else if receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
             self.await_gap(index);
         }
+        self.acknowledge_now(index);
     }
 
     /// Something beyond a gap has arrived, up to `end`: acknowledge at once, and ask for the gap if it lasts.
@@ -303,8 +318,7 @@ impl Endpoint {
             active.receive.end = end;
         }
         if !go_back {
-            active.receive.ack_now = true;
-            self.mark_ready(index);
+            self.acknowledge_now(index);
         }
         if self.actives[index as usize].receive.nacked != Some(expected) {
             self.await_gap(index);

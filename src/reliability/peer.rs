@@ -165,6 +165,12 @@ impl Peer {
         }
     }
 
+    /// A packet that costs so much would go beyond `limit`.
+    #[inline]
+    pub(crate) fn exceeds(&self, cost: u32, limit: u32) -> bool {
+        self.cost_received.wrapping_add(cost).wrapping_sub(limit) as i32 > 0
+    }
+
     /// How far the peer may go, to be told now. Never less than before: what it has sent on the strength of that must
     /// be taken (only the first [`INITIAL_CREDIT`] can be more than `unexpected` allows).
     pub(crate) fn tell_limit(&mut self, unexpected: u32) -> u32 {

@@ -6,7 +6,7 @@ use super::{
     Event, PeerId,
     congestion::{Acked, Controller},
     endpoint::Endpoint,
-    flow::{Form, Sender},
+    flow::{Active, Form, Sender},
     send::charge,
     source::{Freed, NONE, Sources},
     timeout::BLACK_HOLE,
@@ -22,19 +22,30 @@ use crate::{
 const DUPLICATE_THRESHOLD: u32 = 3;
 
 impl Endpoint {
+    /// The acknowledgement of a packet says something that is not known, be it possible or not.
+    #[inline]
+    pub(super) fn is_news(&self, flow: u32, ack: Seq, flags: Flags) -> bool {
+        let state = &self.flows[flow as usize];
+        match self.actives.get(state.active as usize) {
+            None => ack != state.send_next,
+            Some(Active { send, .. }) => {
+                ack != send.una || send.sacked_count > 0 || flags.intersects(Flags::SACK.union(Flags::NACK))
+            }
+        }
+    }
+
     /// Takes in the acknowledgement that every packet carries. `false`: it is impossible, and the packet with it.
     #[inline]
     pub(super) fn handle_ack(&mut self, flow: u32, packet: &Packet<&[u8]>, ack: Seq, flags: Flags) -> bool {
         let state = &self.flows[flow as usize];
-        if state.active == NONE || self.actives[state.active as usize].send.una == state.send_next {
-            return !ack.after(state.send_next);
-        }
         let index = state.active;
-        let send = &self.actives[index as usize].send;
         if ack.after(state.send_next) {
             return false;
         }
-        if ack.before(send.una) {
+        let Some(Active { send, .. }) = self.actives.get(index as usize) else {
+            return true;
+        };
+        if send.una == state.send_next || ack.before(send.una) {
             return true;
         }
         let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
