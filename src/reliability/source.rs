@@ -67,20 +67,31 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
+    #[inline]
     fn insert(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
-        let source = Source {
+        let Some(id) = self.free.pop() else {
+            return self.insert_new(data, whole, token, flow);
+        };
+        // Field by field, straight to where they stay.
+        let source = &mut self.slots[id as usize];
+        source.data = data;
+        source.references = 1;
+        source.whole = whole;
+        source.token = token;
+        source.flow = flow;
+        id
+    }
+
+    #[cold]
+    fn insert_new(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
+        self.slots.push(Source {
             data,
             references: 1,
             held: 0,
             whole,
             token,
             flow,
-        };
-        if let Some(id) = self.free.pop() {
-            self.slots[id as usize] = source;
-            return id;
-        }
-        self.slots.push(source);
+        });
         (self.slots.len() - 1) as SourceId
     }
 
@@ -101,6 +112,7 @@ impl Sources {
     pub(crate) const MAX_BLOCK: usize = LARGE;
 
     /// Shared memory with one reference.
+    #[inline]
     pub(crate) fn shared(&mut self, data: Bytes, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
         self.insert(Data::Shared(data), whole, token, flow)
     }
@@ -174,25 +186,30 @@ impl Sources {
         }
     }
 
+    #[inline]
     fn free(&mut self, id: SourceId) -> Freed {
-        let source = &mut self.slots[id as usize];
-        let (token, flow) = (source.token.take(), source.flow);
-        let data = core::mem::replace(&mut source.data, Data::Free);
         self.free.push(id);
-        match data {
-            Data::Block(block) => {
-                let pool = if block.len() == SMALL {
-                    &mut self.small
-                } else {
-                    &mut self.large
-                };
-                if pool.len() < KEPT {
-                    pool.push(block);
-                }
-                Freed::Block
-            }
-            Data::Shared(_) => Freed::Shared(flow, token),
-            Data::Free => Freed::No,
+        let source = &mut self.slots[id as usize];
+        if let Data::Block(_) = source.data {
+            return self.keep_block(id);
         }
+        source.data = Data::Free;
+        Freed::Shared(source.flow, source.token.take())
+    }
+
+    #[cold]
+    fn keep_block(&mut self, id: SourceId) -> Freed {
+        let source = &mut self.slots[id as usize];
+        if let Data::Block(block) = core::mem::replace(&mut source.data, Data::Free) {
+            let pool = if block.len() == SMALL {
+                &mut self.small
+            } else {
+                &mut self.large
+            };
+            if pool.len() < KEPT {
+                pool.push(block);
+            }
+        }
+        Freed::Block
     }
 }
