@@ -1,13 +1,13 @@
 //! Which packet a flow may send next, and what it will look like. Decides, changes nothing but the queue.
 
 use super::{
-    congestion::Controller,
-    flow::{Flow, Form, Queued, Record, Sender},
-    peer::{MESSAGE_COST, Peer},
+    flow::{Form, Queued, Record, Sender},
+    peer::MESSAGE_COST,
     source::Sources,
+    transmit::Lane,
 };
 use crate::{
-    config::{Config, MAX_WINDOW_PACKETS},
+    config::MAX_WINDOW_PACKETS,
     wire::{self, Fragment, Records, Seq},
 };
 
@@ -28,146 +28,160 @@ pub(super) struct Plan {
     pub(super) cost: u64,
 }
 
-/// Room in the windows for another packet of `len` octets.
-#[inline]
-fn in_window(peer: &Peer, send: &Sender, len: usize) -> bool {
-    if send.packets_in_flight == 0 || send.probe {
-        return true;
+impl Lane<'_> {
+    /// Room in the windows for another packet of `len` octets.
+    #[inline(always)]
+    fn in_window(&self, len: usize) -> bool {
+        let send = &*self.send;
+        if send.packets_in_flight == 0 || send.probe {
+            return true;
+        }
+        // After two time-outs in a row a single packet has to prove that the path is alive.
+        send.timeouts < 2 && send.bytes_in_flight as usize + len <= self.window as usize
     }
-    // After two time-outs in a row a single packet has to prove that the path is alive.
-    send.timeouts < 2 && send.bytes_in_flight as usize + len <= send.congestion.window().min(peer.window) as usize
-}
 
-/// Another packet like the last one would not be allowed: its acknowledgement is what we wait for.
-#[inline]
-pub(super) fn exhausted(config: &Config, peer: &Peer, flow: &Flow, send: &Sender, len: usize) -> bool {
-    !in_window(peer, send, len)
-        || send.waiting
-        || flow.send_next.distance(send.una) >= config.window_packets.into()
-        || send
-            .queue
-            .front()
-            .is_some_and(|next| next.cost_from() + len as u64 > peer.cost_limit)
-}
+    /// Another packet like the last one would not be allowed: its acknowledgement is what we wait for.
+    #[inline(always)]
+    pub(super) fn exhausted(&self, len: usize) -> bool {
+        let send = &*self.send;
+        !self.in_window(len)
+            || send.waiting
+            || self.flow.send_next.distance(send.una) >= self.config.window_packets.into()
+            || send
+                .queue
+                .front()
+                .is_some_and(|next| next.cost_from() + len as u64 > self.peer.cost_limit)
+    }
 
-/// The packet that the flow may send now, if any: what was lost first, then what is queued.
-#[inline]
-pub(super) fn next_packet(
-    config: &Config,
-    sources: &Sources,
-    peer: &Peer,
-    flow: &Flow,
-    send: &Sender,
-    overhead: usize,
-) -> Option<Plan> {
-    if send.lost_count > 0 {
-        let seq = send.lost.first_set(send.una, flow.send_next)?;
+    /// The packet that the flow may send now, if any: what was lost first, then what is queued.
+    #[inline(always)]
+    pub(super) fn next_packet(&self) -> Option<Plan> {
+        if self.send.lost_count > 0 {
+            self.next_resend()
+        } else {
+            self.next_queued()
+        }
+    }
+
+    #[cold]
+    fn next_resend(&self) -> Option<Plan> {
+        let send = &*self.send;
+        let seq = send.lost.first_set(send.una, self.flow.send_next)?;
         let record = *send.record(seq);
-        if !in_window(peer, send, record.len.into()) {
+        if !self.in_window(record.len.into()) {
             return None;
         }
-        return Some(plan_of(sources, overhead, seq, record, true, 1));
+        let mut plan = Plan::new(self.overhead, seq, record);
+        plan.resend = true;
+        plan.describe(self.sources);
+        Some(plan)
     }
-    let queued = send.queue.front()?;
-    let in_flight = flow.send_next.distance(send.una);
-    if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
-        return None;
-    }
-    let room = usize::from(peer.mtu) - overhead;
-    let credit = peer.cost_limit.checked_sub(queued.cost_from())?;
-    let (record, messages, cost) = match *queued {
-        Queued::Run {
-            source,
-            at,
-            end,
-            message,
-            from,
-            to,
-            ..
-        } => {
-            let room = room.min(config.max_payload.into());
-            let run = &sources.bytes(source)[at as usize..end as usize];
-            // Records are counted only if a packet of them can be sent: this is asked again at every send while the
-            // window is full. (A packet of records ends up nearly full, or has few of them.)
-            let nearly = run.len().min(room);
-            if config.bundle && !in_window(peer, send, nearly - nearly / 16) {
-                return None;
+
+    #[inline(always)]
+    fn next_queued(&self) -> Option<Plan> {
+        let (config, sources, send) = (self.config, &*self.sources, &*self.send);
+        let queued = send.queue.front()?;
+        let in_flight = self.flow.send_next.distance(send.una);
+        if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
+            return None;
+        }
+        let room = usize::from(self.peer.mtu) - self.overhead;
+        let credit = self.peer.cost_limit.checked_sub(queued.cost_from())?;
+        let (record, messages, cost) = match *queued {
+            Queued::Run {
+                source,
+                at,
+                end,
+                message,
+                from,
+                to,
+                ..
+            } => {
+                let room = room.min(config.max_payload.into());
+                let run = &sources.bytes(source)[at as usize..end as usize];
+                // Records are counted only if a packet of them can be sent: this is asked again at every send while the
+                // window is full. (A packet of records ends up nearly full, or has few of them.)
+                let nearly = run.len().min(room);
+                if config.bundle && !self.in_window(nearly - nearly / 16) {
+                    return None;
+                }
+                let (len, count, cost) = split_run(run, room, credit, config.bundle);
+                let form = if count == 1 { Form::Single } else { Form::Bundle };
+                (
+                    Record {
+                        source,
+                        offset: at,
+                        len: len as u16,
+                        form,
+                        message,
+                        from,
+                        to,
+                        ..Record::EMPTY
+                    },
+                    count,
+                    cost,
+                )
             }
-            let (len, count, cost) = split_run(run, room, credit, config.bundle);
-            let form = if count == 1 { Form::Single } else { Form::Bundle };
-            (
-                Record {
-                    source,
-                    offset: at,
-                    len: len as u16,
-                    form,
-                    message,
-                    from,
-                    to,
+            Queued::Whole {
+                source,
+                at,
+                len,
+                message,
+                from,
+                to,
+                ..
+            } => {
+                let left = (len - at) as usize;
+                let whole = sources.whole(source);
+                let first = if at == 0 {
+                    8 * (usize::from(whole.match_bits.is_some()) + usize::from(whole.immediate.is_some()))
+                } else {
+                    0
+                };
+                let alone = (room - first).min(config.max_payload.into());
+                let most = if at == 0 && left <= alone {
+                    alone
+                } else {
+                    alone.min(room - first - 8)
+                };
+                let take = left.min(most) as u16;
+                (
+                    Record {
+                        source,
+                        offset: at,
+                        len: take,
+                        form: Form::Whole,
+                        message,
+                        from,
+                        to,
+                        ..Record::EMPTY
+                    },
+                    1,
+                    u64::from(take) + if at == 0 { MESSAGE_COST.into() } else { 0 },
+                )
+            }
+            Queued::Goodbye => {
+                let goodbye = Record {
+                    form: Form::Goodbye,
+                    to: self.peer.processor,
                     ..Record::EMPTY
-                },
-                count,
-                cost,
-            )
+                };
+                (goodbye, 0, 0)
+            }
+        };
+        if cost > credit || messages == 0 && record.form != Form::Goodbye || !self.in_window(record.len.into()) {
+            return None;
         }
-        Queued::Whole {
-            source,
-            at,
-            len,
-            message,
-            from,
-            to,
-            ..
-        } => {
-            let left = (len - at) as usize;
-            let whole = sources.whole(source);
-            let first = if at == 0 {
-                8 * (usize::from(whole.match_bits.is_some()) + usize::from(whole.immediate.is_some()))
-            } else {
-                0
-            };
-            let alone = (room - first).min(config.max_payload.into());
-            let most = if at == 0 && left <= alone {
-                alone
-            } else {
-                alone.min(room - first - 8)
-            };
-            let take = left.min(most) as u16;
-            (
-                Record {
-                    source,
-                    offset: at,
-                    len: take,
-                    form: Form::Whole,
-                    message,
-                    from,
-                    to,
-                    ..Record::EMPTY
-                },
-                1,
-                u64::from(take) + if at == 0 { MESSAGE_COST.into() } else { 0 },
-            )
-        }
-        Queued::Goodbye => {
-            let goodbye = Record {
-                form: Form::Goodbye,
-                to: peer.processor,
-                ..Record::EMPTY
-            };
-            (goodbye, 0, 0)
-        }
-    };
-    if cost > credit || messages == 0 && record.form != Form::Goodbye || !in_window(peer, send, record.len.into()) {
-        return None;
+        let mut plan = Plan::new(self.overhead, self.flow.send_next, record);
+        (plan.messages, plan.cost) = (messages, cost);
+        plan.describe(sources);
+        Some(plan)
     }
-    let mut plan = plan_of(sources, overhead, flow.send_next, record, false, messages);
-    plan.cost = cost;
-    Some(plan)
 }
 
 /// How many octets and records from the front of a run fit a payload of `room` octets and the credit, and what they
 /// cost. No records: the credit is too small.
-#[inline]
+#[inline(always)]
 fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> (usize, u32, u64) {
     let (mut len, mut count, mut cost) = (0, 0, 0);
     for record in Records::new(run) {
@@ -183,55 +197,62 @@ fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> (usize, u32,
     (len, count, cost)
 }
 
-/// What the header of `record` holds, and the packet's size.
-#[inline]
-fn plan_of(sources: &Sources, overhead: usize, seq: Seq, record: Record, resend: bool, messages: u32) -> Plan {
-    let mut plan = Plan {
-        seq,
-        record,
-        payload: record.len.into(),
-        header: overhead,
-        fragment: None,
-        match_bits: None,
-        immediate: None,
-        resend,
-        messages,
-        cost: 0,
-    };
-    match record.form {
-        Form::Single => {
-            let bytes = &sources.bytes(record.source)[record.offset as usize..];
-            if let Ok((single, _)) = wire::Record::split(bytes) {
-                plan.match_bits = single.match_bits;
-                plan.payload = single.data.len();
-            }
+impl Plan {
+    #[inline(always)]
+    fn new(overhead: usize, seq: Seq, record: Record) -> Self {
+        Self {
+            seq,
+            record,
+            payload: record.len.into(),
+            header: overhead,
+            fragment: None,
+            match_bits: None,
+            immediate: None,
+            resend: false,
+            messages: 1,
+            cost: 0,
         }
-        Form::Whole => {
-            let whole = sources.whole(record.source);
-            if u32::from(record.len) != whole.len {
-                plan.fragment = Some(Fragment {
-                    offset: record.offset,
-                    total: whole.len,
-                });
-            }
-            if record.offset == 0 {
-                plan.match_bits = whole.match_bits;
-                plan.immediate = whole.immediate;
-            }
-        }
-        Form::Bundle | Form::Goodbye => {}
     }
-    let extensions = [
-        plan.match_bits.is_some(),
-        plan.immediate.is_some(),
-        plan.fragment.is_some(),
-    ];
-    plan.header += 8 * extensions.into_iter().filter(|&present| present).count();
-    plan
+
+    /// Fills in what the header says of the message, and the packet's size.
+    #[inline(always)]
+    fn describe(&mut self, sources: &Sources) {
+        let record = &self.record;
+        match record.form {
+            Form::Single => {
+                let bytes = &sources.bytes(record.source)[record.offset as usize..];
+                if let Ok((single, _)) = wire::Record::split(bytes) {
+                    self.match_bits = single.match_bits;
+                    self.payload = single.data.len();
+                }
+            }
+            Form::Whole => {
+                let whole = sources.whole(record.source);
+                if u32::from(record.len) != whole.len {
+                    self.fragment = Some(Fragment {
+                        offset: record.offset,
+                        total: whole.len,
+                    });
+                }
+                if record.offset == 0 {
+                    self.match_bits = whole.match_bits;
+                    self.immediate = whole.immediate;
+                }
+            }
+            Form::Bundle | Form::Goodbye => {}
+        }
+        for present in [
+            self.match_bits.is_some(),
+            self.immediate.is_some(),
+            self.fragment.is_some(),
+        ] {
+            self.header += 8 * usize::from(present);
+        }
+    }
 }
 
 /// The packet is sent for the first time: the queue moves on, and the packet refers to its source.
-#[inline]
+#[inline(always)]
 pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sources) {
     let len = u32::from(plan.record.len);
     send.queued_bytes = send.queued_bytes.saturating_sub(len);

@@ -2,11 +2,12 @@
 
 use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
+    congestion::Controller,
     endpoint::Endpoint,
     flow::{Flow, Form, Queued, Record, Sender},
     peer::{Peer, Phase},
-    plan::{Plan, exhausted, next_packet, take_from_queue},
-    source::{NONE, Sources},
+    plan::{Plan, take_from_queue},
+    source::{NONE, SourceId, Sources},
     timers::Timer,
 };
 use crate::{
@@ -97,6 +98,7 @@ impl Endpoint {
                 )
             }),
             overhead: Self::overhead(&self.config, peer),
+            window: active.send.congestion.window().min(peer.window),
             send: &mut active.send,
             flow,
             peer,
@@ -106,14 +108,7 @@ impl Endpoint {
         let first = lane.send.una == lane.flow.send_next;
         let mut more = true;
         while burst.segments() < most {
-            let Some(plan) = next_packet(
-                lane.config,
-                lane.sources,
-                lane.peer,
-                lane.flow,
-                lane.send,
-                lane.overhead,
-            ) else {
+            let Some(plan) = lane.next_packet() else {
                 more = false;
                 break;
             };
@@ -292,32 +287,32 @@ impl Endpoint {
 }
 
 /// One flow while a burst of its packets is written: what is the same for all of them, and what they change.
-struct Lane<'a> {
-    config: &'a Config,
+pub(super) struct Lane<'a> {
+    pub(super) config: &'a Config,
     now: u64,
     stamp: Option<Timestamp>,
     open: Option<Open>,
-    overhead: usize,
-    send: &'a mut Sender,
-    flow: &'a mut Flow,
-    peer: &'a mut Peer,
-    sources: &'a mut Sources,
+    /// Octets of a header that do not depend on the message.
+    pub(super) overhead: usize,
+    /// Octets that may be in flight.
+    pub(super) window: u32,
+    pub(super) send: &'a mut Sender,
+    pub(super) flow: &'a mut Flow,
+    pub(super) peer: &'a mut Peer,
+    pub(super) sources: &'a mut Sources,
     stats: &'a mut Stats,
 }
 
 impl Lane<'_> {
     /// Writes one data packet and notes that it is in flight.
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, plan: &Plan, burst: &mut Burst) {
         self.launch(plan);
         let record = &plan.record;
-        let send = &mut *self.send;
-        let ask = send.want_ack
-            || plan.resend
-            || record.form == Form::Goodbye
-            || exhausted(self.config, self.peer, self.flow, send, record.len.into());
-        if send.queue.is_empty() {
-            send.want_ack = false;
+        let ask =
+            self.send.want_ack || plan.resend || record.form == Form::Goodbye || self.exhausted(record.len.into());
+        if self.send.queue.is_empty() {
+            self.send.want_ack = false;
         }
         let (kind, mut flags) = match record.form {
             Form::Goodbye => (Kind::Goodbye, Flags::empty()),
@@ -352,27 +347,31 @@ impl Lane<'_> {
         let header_len = header.finish(plan.payload as u16);
         debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
         let from = record.offset as usize + usize::from(record.len) - plan.payload;
-        let payload: &[u8] = if record.source == NONE {
-            &[]
-        } else {
-            &self.sources.bytes(record.source)[from..from + plan.payload]
-        };
         if let Some(at) = checksum {
             let crc = Crc32c::new()
                 .update(burst.arena(start, start + header_len))
-                .update(payload);
+                .update(self.payload(record.source, from, plan.payload));
             burst.patch(start + at, crc.finish().to_be_bytes());
         }
-        if payload.len() <= INLINE {
-            burst.push_inline(header_len, payload);
+        if plan.payload <= INLINE {
+            burst.push_inline(header_len, self.payload(record.source, from, plan.payload));
         } else {
-            burst.push_reference(header_len, record.source, from as u32, payload.len() as u32);
+            burst.push_reference(header_len, record.source, from as u32, plan.payload as u32);
         }
         self.stats.packets_sent += 1;
     }
 
-    /// Notes that the packet is in flight, for the first time or again.
     #[inline]
+    fn payload(&self, source: SourceId, from: usize, len: usize) -> &[u8] {
+        if source == NONE {
+            &[]
+        } else {
+            &self.sources.bytes(source)[from..from + len]
+        }
+    }
+
+    /// Notes that the packet is in flight, for the first time or again.
+    #[inline(always)]
     fn launch(&mut self, plan: &Plan) {
         let send = &mut *self.send;
         let len = u32::from(plan.record.len);
@@ -410,6 +409,7 @@ impl Lane<'_> {
 }
 
 /// Writes the extensions that any packet may have; gives the offset of the checksum.
+#[inline(always)]
 pub(super) fn finish_extensions(
     header: &mut Builder<'_>,
     config: &Config,

@@ -2,9 +2,7 @@
 
 use zerocopy::IntoBytes;
 
-use super::header::{
-    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, Timestamp, VERSION,
-};
+use super::header::{BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, Timestamp, VERSION};
 
 /// Writes one header front to back into a buffer: the base, then extensions in their fixed order, then
 /// [`finish`](Self::finish).
