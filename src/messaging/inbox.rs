@@ -8,6 +8,7 @@ use alloc::{
 use super::{
     arena::Pool,
     assembly::Assembly,
+    landing::Landings,
     message::Message,
     pair::{Busy, IDLE, Inbound, NOBODY, Pair, Slab, reach},
     ready::{Head, Ready},
@@ -74,6 +75,7 @@ pub(super) struct Inbox {
     pool: Pool,
     candidates: VecDeque<Candidate>,
     releases: Vec<Release>,
+    pub(super) landings: Landings,
 }
 
 impl Inbox {
@@ -98,6 +100,7 @@ impl Inbox {
             pool: Pool::default(),
             candidates: VecDeque::new(),
             releases: Vec::new(),
+            landings: Landings::default(),
         }
     }
 
@@ -130,7 +133,7 @@ impl Inbox {
         let Some(retired) = self.ready.retire(&mut self.pool) else {
             return;
         };
-        self.release(retired.peer, retired.session, retired.cost);
+        self.release(retired.peer, retired.session, retired.cost - retired.kept);
         if let Some(inbound) = self.peers.get(retired.peer.index())
             && inbound.busy != IDLE
         {
@@ -167,7 +170,7 @@ impl Inbox {
     }
 
     #[inline]
-    fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+    pub(super) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
         if cost == 0 {
             return;
         }
@@ -304,9 +307,7 @@ impl Inbox {
         if !self.is_local(base.destination) {
             return Verdict::Misaddressed;
         }
-        let flags = packet.flags();
-        // No landing was ever granted.
-        if base.source == NOBODY || flags.contains(Flags::PLACEMENT) {
+        if base.source == NOBODY {
             return Verdict::Impossible;
         }
         reach(&mut self.peers, peer.index(), Inbound::NEW);
@@ -604,6 +605,10 @@ impl Sink for Inbox {
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
         let base = packet.base();
         let flags = packet.flags();
+        if let Some(placement) = packet.placement() {
+            let payload = packet.into_payload();
+            return self.landings.deliver(origin.peer, placement, base.message.0, payload);
+        }
         // The short way: whole messages that are next in order, of a peer from which nothing waits.
         if let Some(inbound) = self.peers.get(origin.peer.index())
             && inbound.busy == IDLE
@@ -611,7 +616,7 @@ impl Sink for Inbox {
             && inbound.source == base.source
             && inbound.next == base.message
             && base.destination == self.processor
-            && !flags.intersects(Flags::FRAGMENT.union(Flags::PLACEMENT))
+            && !flags.contains(Flags::FRAGMENT)
         {
             let records = match self.count(&packet, flags) {
                 Ok(records) => records,

@@ -3,13 +3,16 @@
 use alloc::vec::Vec;
 use core::{fmt, mem, ops::Deref};
 
-use crate::reliability::PeerId;
+use crate::reliability::{MESSAGE_COST, PeerId};
 
 /// A message as it was received, lent by who received it until the next call.
 ///
 /// It dereferences to its octets.
 pub struct Message<'a> {
     pub(super) peer: PeerId,
+    pub(super) session: u32,
+    /// Credit of what is kept of its packet.
+    pub(super) kept: &'a mut u32,
     pub(super) source: u32,
     pub(super) destination: u32,
     pub(super) tag: Option<u64>,
@@ -89,6 +92,31 @@ impl Message<'_> {
             }
         }
     }
+}
+
+impl Message<'_> {
+    /// Its octets to keep, with the credit that they hold: the sender is not given it back before
+    /// [`Messenger::release`](super::Messenger::release).
+    #[must_use]
+    pub(super) fn keep(self) -> Kept {
+        let cost = self.data().len() as u32 + MESSAGE_COST;
+        *self.kept = self.kept.saturating_add(cost);
+        Kept {
+            peer: self.peer,
+            session: self.session,
+            cost,
+            data: self.into_vec(),
+        }
+    }
+}
+
+/// A message that is kept beyond its turn.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) peer: PeerId,
+    pub(super) session: u32,
+    pub(super) cost: u32,
+    pub(super) data: Vec<u8>,
 }
 
 impl Deref for Message<'_> {

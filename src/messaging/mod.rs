@@ -22,19 +22,27 @@
 mod arena;
 mod assembly;
 mod inbox;
+mod landing;
 mod message;
 mod pair;
 mod ready;
+pub mod tagged;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use core::{fmt, net::SocketAddr};
 
-pub use self::message::Message;
-use self::{inbox::Inbox, pair::Numbers};
+use bytes::Bytes;
+
+use self::{inbox::Inbox, message::Kept, pair::Numbers};
+pub use self::{
+    landing::{Access, Landing, LandingId},
+    message::Message,
+};
 use crate::{
     error::{AddPeerError, SendError},
-    reliability::{Burst, Endpoint, Event, Limits, Outgoing, Payload, PeerId, SendToken},
+    reliability::{Burst, Endpoint, Event, Limits, Outgoing, Payload, PeerId, SendToken, Target},
     time::Instant,
 };
 
@@ -101,11 +109,12 @@ impl Messenger {
         self.inbox.processor()
     }
 
-    /// Messages that [`receive`](Self::receive) would give now.
+    /// Messages that [`receive`](Self::receive) would give now, and landings that
+    /// [`poll_landed`](Self::poll_landed) would.
     #[must_use]
     #[inline]
     pub fn ready(&self) -> usize {
-        self.inbox.messages()
+        self.inbox.messages() + self.inbox.landings.has_landed()
     }
 }
 
@@ -160,6 +169,74 @@ impl Messenger {
     pub fn receive(&mut self) -> Option<Message<'_>> {
         self.finish();
         self.inbox.take()
+    }
+
+    /// Lends memory to a peer, or to all of them, to write to. `None`: there are too many landings (2^20).
+    ///
+    /// What has landed is told by [`poll_landed`](Self::poll_landed); a landing lasts until it is revoked.
+    pub fn grant(&mut self, access: Access, memory: Box<dyn Landing>) -> Option<LandingId> {
+        self.inbox.landings.grant(access, memory)
+    }
+
+    /// Ends a landing and gives its memory back. What comes for it later is dropped and counted.
+    pub fn revoke(&mut self, id: LandingId) -> Option<Box<dyn Landing>> {
+        self.inbox.landings.revoke(id)
+    }
+
+    /// Keys of landings follow from `seed`, which nobody else should know.
+    pub fn seed_keys(&mut self, seed: u64) {
+        self.inbox.landings.seed(seed);
+    }
+
+    /// Octets that have landed so far in a landing of [`Access::Once`].
+    pub fn landed(&mut self, id: LandingId) -> u64 {
+        self.inbox.landings.progress(id)
+    }
+
+    /// A landing of [`Access::Once`] in which all octets have landed.
+    #[inline]
+    pub fn poll_landed(&mut self) -> Option<LandingId> {
+        self.inbox.landings.poll_landed()
+    }
+
+    /// Packets for landings that were not there (any more), or from peers that may not write to them.
+    #[must_use]
+    pub fn strays(&self) -> u64 {
+        self.inbox.landings.strays()
+    }
+
+    /// Sends octets to `offset` of a landing of the peer, on `channel`. They need no credit and have no order;
+    /// [`Event::Sent`] tells that they are there.
+    ///
+    /// # Errors
+    /// Nothing was taken: the queue is full, more than 2^32 − 1 octets, or the peer gone.
+    pub fn place(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        to: LandingId,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<SendToken, SendError> {
+        self.finish();
+        let Some(processor) = self.endpoint.processor(peer) else {
+            return Err(SendError::UnknownPeer(peer));
+        };
+        let target = Target {
+            source: self.inbox.processor(),
+            destination: processor,
+            landing: to.landing,
+            key: to.key,
+            offset,
+        };
+        self.endpoint.place(now, peer, channel, &target, data)
+    }
+
+    /// Gives back the credit of a message that was kept.
+    fn release(&mut self, kept: &Kept) {
+        self.inbox.release(kept.peer, kept.session, kept.cost);
+        self.apply_releases();
     }
 
     /// Asks for acknowledgement of everything outstanding, at once.

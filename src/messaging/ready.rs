@@ -1,6 +1,7 @@
 //! The queue of messages that can be taken, in the order of their admission.
 
 use alloc::{collections::VecDeque, vec::Vec};
+use core::mem;
 
 use bitflags::bitflags;
 
@@ -73,6 +74,8 @@ pub(super) struct Retired {
     pub(super) peer: PeerId,
     pub(super) session: u32,
     pub(super) cost: u32,
+    /// How much of that belongs to messages that are kept.
+    pub(super) kept: u32,
     /// Octets of a message whose credit was given back before.
     pub(super) promoted: u64,
 }
@@ -88,6 +91,8 @@ pub(super) struct Ready {
     cursor: usize,
     /// All of the first entry has been handed out.
     lent: bool,
+    /// Credit of what was kept of the first entry.
+    kept: u32,
     /// Entries ever pushed.
     pub(super) pushed: u64,
     /// Entries ever retired.
@@ -175,6 +180,7 @@ impl Ready {
             peer: entry.peer,
             session: entry.session,
             cost: entry.cost,
+            kept: mem::take(&mut self.kept).min(entry.cost),
             promoted: entry.promoted(),
         })
     }
@@ -209,8 +215,10 @@ impl Ready {
         };
         Some(Message {
             peer: entry.peer,
+            session: entry.session,
             source: entry.source,
             destination: entry.destination,
+            kept: &mut self.kept,
             tag,
             immediate: entry.marks.contains(Marks::IMMEDIATE).then_some(entry.immediate),
             body,

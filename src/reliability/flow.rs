@@ -60,7 +60,7 @@ pub(crate) enum Form {
     Single,
     /// Several records of a block.
     Bundle,
-    /// A message that is not bundled, or a fragment of it.
+    /// A message that is not bundled, or a fragment of it; or octets for a landing.
     Whole,
     /// A goodbye.
     Goodbye,
@@ -122,18 +122,34 @@ pub(crate) enum Queued {
         to: u32,
         cost: u64,
     },
+    /// Octets that go to a place in one of the peer's landings, sent up to `at`. They cost no credit: who granted the
+    /// landing has the memory.
+    Placed {
+        source: SourceId,
+        at: u32,
+        len: u32,
+        key: Seq,
+        from: u32,
+        to: u32,
+    },
     /// The end.
     Goodbye,
 }
 
 impl Queued {
+    /// It may go only as far as the peer's credit reaches.
+    #[inline]
+    pub(crate) fn takes_credit(&self) -> bool {
+        matches!(self, Self::Run { .. } | Self::Whole { .. })
+    }
+
     /// Where what is next of it begins in the row of all costs.
     #[inline]
     pub(crate) fn cost_from(&self) -> u64 {
         match *self {
             Self::Run { cost, .. } => cost,
             Self::Whole { cost, at, .. } => cost + u64::from(at) + if at > 0 { MESSAGE_COST.into() } else { 0 },
-            Self::Goodbye => 0,
+            Self::Placed { .. } | Self::Goodbye => 0,
         }
     }
 }

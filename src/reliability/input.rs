@@ -353,6 +353,9 @@ impl Endpoint {
 /// What a data packet costs of the credit: its messages' octets, and something for each message that begins in it.
 #[inline]
 fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
+    if flags.contains(Flags::PLACEMENT) {
+        return 0;
+    }
     if flags.contains(Flags::BUNDLE) {
         return packet
             .records()

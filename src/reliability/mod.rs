@@ -34,6 +34,7 @@ use crate::{
 
 pub use burst::Burst;
 pub use endpoint::Endpoint;
+pub(crate) use peer::MESSAGE_COST;
 
 pub use crate::id::{PeerId, SendToken};
 
@@ -76,6 +77,21 @@ pub struct Outgoing {
     pub match_bits: Option<u64>,
     /// Immediate data to carry.
     pub immediate: Option<u64>,
+}
+
+/// Where octets are to be put in memory that the peer has granted: a landing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Processor that sends.
+    pub source: u32,
+    /// Processor that is meant.
+    pub destination: u32,
+    /// The landing, as the peer named it.
+    pub landing: u32,
+    /// Its key, as the peer named it.
+    pub key: u32,
+    /// Offset in it, octets.
+    pub offset: u64,
 }
 
 /// Where a packet came from.

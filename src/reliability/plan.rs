@@ -8,8 +8,11 @@ use super::{
 };
 use crate::{
     config::MAX_WINDOW_PACKETS,
-    wire::{self, Fragment, Records, Seq},
+    wire::{self, Fragment, Placement, Records, Seq},
 };
+
+/// Octets of a placement in a header.
+const PLACEMENT_LEN: usize = 16;
 
 /// The next packet of a flow.
 pub(super) struct Plan {
@@ -19,6 +22,7 @@ pub(super) struct Plan {
     pub(super) payload: usize,
     pub(super) header: usize,
     pub(super) fragment: Option<Fragment>,
+    pub(super) placement: Option<Placement>,
     pub(super) match_bits: Option<u64>,
     pub(super) immediate: Option<u64>,
     pub(super) resend: bool,
@@ -50,7 +54,7 @@ impl Lane<'_> {
             || send
                 .queue
                 .front()
-                .is_some_and(|next| next.cost_from() + len as u64 > self.peer.cost_limit)
+                .is_some_and(|next| next.takes_credit() && next.cost_from() + len as u64 > self.peer.cost_limit)
     }
 
     /// The packet that the flow may send now, if any: what was lost first, then what is queued.
@@ -160,6 +164,27 @@ impl Lane<'_> {
                     u64::from(take) + if at == 0 { MESSAGE_COST.into() } else { 0 },
                 )
             }
+            Queued::Placed {
+                source,
+                at,
+                len,
+                key,
+                from,
+                to,
+            } => {
+                let room = (room - PLACEMENT_LEN).min(config.max_payload.into());
+                let record = Record {
+                    source,
+                    offset: at,
+                    len: ((len - at) as usize).min(room) as u16,
+                    form: Form::Whole,
+                    message: key,
+                    from,
+                    to,
+                    ..Record::EMPTY
+                };
+                (record, 1, 0)
+            }
             Queued::Goodbye => {
                 let goodbye = Record {
                     form: Form::Goodbye,
@@ -206,6 +231,7 @@ impl Plan {
             payload: record.len.into(),
             header: overhead,
             fragment: None,
+            placement: None,
             match_bits: None,
             immediate: None,
             resend: false,
@@ -228,6 +254,14 @@ impl Plan {
             }
             Form::Whole => {
                 let whole = sources.whole(record.source);
+                if let Some(placement) = whole.placement {
+                    self.placement = Some(Placement {
+                        offset: placement.offset + u64::from(record.offset),
+                        ..placement
+                    });
+                    self.header += PLACEMENT_LEN;
+                    return;
+                }
                 if u32::from(record.len) != whole.len {
                     self.fragment = Some(Fragment {
                         offset: record.offset,
@@ -265,7 +299,7 @@ pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sour
             *message = message.plus(plan.messages);
             at == end
         }
-        Some(Queued::Whole { at, len: total, .. }) => {
+        Some(Queued::Whole { at, len: total, .. } | Queued::Placed { at, len: total, .. }) => {
             *at += len;
             at == total
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Outgoing, Payload, PeerId, SendToken,
+    Outgoing, Payload, PeerId, SendToken, Target,
     endpoint::Endpoint,
     flow::{Queued, Sender},
     peer::{MESSAGE_COST, Peer, Phase},
@@ -13,7 +13,7 @@ use crate::{
     config::Config,
     error::{PeerError, SendError},
     time::Instant,
-    wire::{BASE_LEN, Record},
+    wire::{BASE_LEN, Placement, Record, Seq},
 };
 
 impl Endpoint {
@@ -40,10 +40,7 @@ impl Endpoint {
             return Err(self.why_not(peer));
         };
         if len as u64 > u64::from(u32::MAX) {
-            return Err(SendError::MessageTooLarge {
-                len: len as u64,
-                max: u32::MAX.into(),
-            });
+            return Err(too_large(len));
         }
         let flow = self.flow_for(peer.0, channel);
         let index = self.activate(flow);
@@ -87,6 +84,76 @@ impl Endpoint {
         };
         self.mark_ready(index);
         Ok(token)
+    }
+
+    /// Queues octets for a landing of `peer`; [`poll_transmit`](Self::poll_transmit) sends them. They cost no credit. The
+    /// token's [`Event::Sent`](super::Event::Sent) tells that all of it lies there and the memory is free.
+    ///
+    /// # Errors
+    /// The queue is full, more than 2³² − 1 octets, or the peer gone: nothing was taken.
+    pub fn place(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        target: &Target,
+        data: Bytes,
+    ) -> Result<SendToken, SendError> {
+        self.advance(now);
+        let Some(Peer {
+            phase: Phase::New | Phase::Open,
+            ..
+        }) = self.peers.get(peer.index())
+        else {
+            return Err(self.why_not(peer));
+        };
+        let Ok(len) = u32::try_from(data.len()) else {
+            return Err(too_large(data.len()));
+        };
+        let flow = self.flow_for(peer.0, channel);
+        let index = self.activate(flow);
+        let active = &mut self.actives[index as usize];
+        let send = &mut active.send;
+        if send.shared_messages >= self.config.send_queue_messages {
+            self.peers[peer.index()].blocked = true;
+            return Err(SendError::WouldBlock(peer));
+        }
+        if !active.busy {
+            active.busy = true;
+            self.busy += 1;
+        }
+        send.shared_messages += 1;
+        send.queued_bytes = send.queued_bytes.saturating_add(len);
+        self.next_token += 1;
+        let token = SendToken(self.next_token);
+        let whole = Whole {
+            len,
+            placement: Some(Placement {
+                landing: target.landing,
+                offset: target.offset,
+            }),
+            ..Whole::default()
+        };
+        let source = self.sources.shared(data, whole, Some(token), flow);
+        send.queue.push_back(Queued::Placed {
+            source,
+            at: 0,
+            len,
+            key: Seq(target.key),
+            from: target.source,
+            to: target.destination,
+        });
+        self.mark_ready(index);
+        Ok(token)
+    }
+
+    /// Credit that messages to this peer may still cost before they have to wait for it to give some back, counting
+    /// those that are queued.
+    #[must_use]
+    #[inline]
+    pub fn credit(&self, peer: PeerId) -> u64 {
+        let peer = self.peers.get(peer.index());
+        peer.map_or(0, |p| p.cost_limit.saturating_sub(p.cost_queued))
     }
 
     /// Why nothing can be sent to a peer.
@@ -211,11 +278,19 @@ pub(super) fn charge(len: u32) -> u32 {
     len.max(Sources::MIN_BLOCK as u32)
 }
 
+fn too_large(len: usize) -> SendError {
+    SendError::MessageTooLarge {
+        len: len as u64,
+        max: u32::MAX.into(),
+    }
+}
+
 fn whole_of(message: &Outgoing, len: usize, copied: bool) -> Whole {
     Whole {
         len: len as u32,
         match_bits: message.match_bits,
         immediate: message.immediate,
         copied,
+        placement: None,
     }
 }

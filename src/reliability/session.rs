@@ -288,7 +288,9 @@ impl Endpoint {
                 seq = seq.plus(1);
             }
             while let Some(queued) = self.actives[index as usize].send.queue.pop_front() {
-                if let Queued::Run { source, .. } | Queued::Whole { source, .. } = queued {
+                if let Queued::Run { source, .. } | Queued::Whole { source, .. } | Queued::Placed { source, .. } =
+                    queued
+                {
                     self.sources.release(source);
                 }
             }

@@ -5,6 +5,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use bytes::Bytes;
 
 use super::SendToken;
+use crate::wire::Placement;
 
 /// Index of a [`Source`].
 pub(crate) type SourceId = u32;
@@ -32,6 +33,8 @@ pub(crate) struct Whole {
     pub(crate) immediate: Option<u64>,
     /// Ours: a copy that counts against the send queue's octets.
     pub(crate) copied: bool,
+    /// Not a message but octets for this place in one of the peer's landings.
+    pub(crate) placement: Option<Placement>,
 }
 
 #[derive(Debug)]

@@ -343,6 +343,9 @@ impl Lane<'_> {
         if let Some(fragment) = plan.fragment {
             header.fragment(fragment);
         }
+        if let Some(placement) = plan.placement {
+            header.placement(placement);
+        }
         let checksum = finish_extensions(&mut header, self.config, self.stamp, None, self.open.as_ref());
         let header_len = header.finish(plan.payload as u16);
         debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");

@@ -1,0 +1,281 @@
+//! Landings: memory that others may write to, place by place.
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use core::fmt;
+
+use crate::{
+    reliability::{PeerId, Verdict},
+    wire::Placement,
+};
+
+/// Memory that octets land in, at any offset and in any order.
+pub trait Landing: Send {
+    /// Octets that it takes.
+    fn capacity(&self) -> u64;
+
+    /// Puts `octets` at `offset`; together they lie inside the capacity.
+    fn place(&mut self, offset: u64, octets: &[u8]);
+}
+
+impl Landing for Vec<u8> {
+    fn capacity(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn place(&mut self, offset: u64, octets: &[u8]) {
+        let at = offset as usize;
+        self[at..at + octets.len()].copy_from_slice(octets);
+    }
+}
+
+/// Names a landing for those who write to it: an index with its generation, and a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LandingId {
+    /// Index (20 bits) and generation (12 bits).
+    pub landing: u32,
+    /// Must be known, too, in order to write.
+    pub key: u32,
+}
+
+/// Who may write to a landing, and when it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// One peer, so many octets, each once: then it has landed.
+    Once {
+        /// The peer.
+        peer: PeerId,
+        /// Octets; at most the capacity.
+        len: u64,
+    },
+    /// Every peer that knows the key, as often as it likes (remote memory).
+    Lasting,
+}
+
+/// Indices of landings have so many bits, generations the rest.
+const INDEX_BITS: u32 = 20;
+
+struct Slot {
+    id: LandingId,
+    access: Access,
+    landed: u64,
+    /// `None`: free.
+    memory: Option<Box<dyn Landing>>,
+}
+
+/// Every landing of a messenger.
+#[derive(Default)]
+pub(super) struct Landings {
+    slots: Vec<Slot>,
+    free: VecDeque<u32>,
+    /// What has landed and has not been told.
+    landed: VecDeque<LandingId>,
+    /// Packets for landings that are not (or not any more) there, or of peers that may not.
+    strays: u64,
+    /// State of the keys: each is drawn from it.
+    key: u64,
+}
+
+impl fmt::Debug for Landings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Landings")
+            .field("landings", &(self.slots.len() - self.free.len()))
+            .field("strays", &self.strays)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Landings {
+    /// Keys follow from `seed`: nobody who does not know it can guess them.
+    pub(super) fn seed(&mut self, seed: u64) {
+        self.key = seed;
+    }
+
+    pub(super) fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    fn draw_key(&mut self) -> u32 {
+        self.key = self.key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.key ^ self.key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 32) as u32
+    }
+
+    /// `None`: there are too many (2^20).
+    pub(super) fn grant(&mut self, access: Access, memory: Box<dyn Landing>) -> Option<LandingId> {
+        let key = self.draw_key();
+        // The index that has been free for longest, so that generations take long to come round.
+        let reuse = self.free.len() > 64 || self.slots.len() == 1 << INDEX_BITS;
+        let index = match self.free.front().copied() {
+            Some(index) if reuse => {
+                self.free.pop_front();
+                index
+            }
+            _ if self.slots.len() == 1 << INDEX_BITS => return None,
+            _ => {
+                self.slots.push(Slot {
+                    id: LandingId {
+                        landing: self.slots.len() as u32,
+                        key,
+                    },
+                    access,
+                    landed: 0,
+                    memory: None,
+                });
+                self.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.id.landing = slot.id.landing.wrapping_add(1 << INDEX_BITS);
+        slot.id.key = key;
+        slot.access = access;
+        slot.landed = 0;
+        slot.memory = Some(memory);
+        let id = slot.id;
+        if access_len(access) == Some(0) {
+            self.landed.push_back(id);
+        }
+        Some(id)
+    }
+
+    fn slot(&mut self, id: LandingId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut((id.landing & ((1 << INDEX_BITS) - 1)) as usize)?;
+        (slot.id == id && slot.memory.is_some()).then_some(slot)
+    }
+
+    /// Ends a landing: nothing is written to it any more.
+    pub(super) fn revoke(&mut self, id: LandingId) -> Option<Box<dyn Landing>> {
+        let memory = self.slot(id)?.memory.take();
+        self.free.push_back(id.landing & ((1 << INDEX_BITS) - 1));
+        memory
+    }
+
+    /// Octets that have landed so far.
+    pub(super) fn progress(&mut self, id: LandingId) -> u64 {
+        self.slot(id).map_or(0, |slot| slot.landed)
+    }
+
+    pub(super) fn poll_landed(&mut self) -> Option<LandingId> {
+        self.landed.pop_front()
+    }
+
+    pub(super) fn has_landed(&self) -> usize {
+        self.landed.len()
+    }
+
+    /// Takes in octets for a landing. Those for one that has ended are late, and dropped; those beyond its end were
+    /// never honest.
+    pub(super) fn deliver(&mut self, peer: PeerId, placement: Placement, key: u32, octets: &[u8]) -> Verdict {
+        let id = LandingId {
+            landing: placement.landing,
+            key,
+        };
+        let Some(slot) = self.slot(id) else {
+            self.strays += 1;
+            return Verdict::Taken;
+        };
+        let Some(memory) = &mut slot.memory else {
+            return Verdict::Taken;
+        };
+        let len = match slot.access {
+            Access::Once { peer: granted, .. } if granted != peer => {
+                self.strays += 1;
+                return Verdict::Taken;
+            }
+            Access::Once { len, .. } => len,
+            Access::Lasting => memory.capacity(),
+        };
+        let end = placement.offset.checked_add(octets.len() as u64);
+        if end.is_none_or(|end| end > len) {
+            return Verdict::Impossible;
+        }
+        memory.place(placement.offset, octets);
+        if access_len(slot.access).is_some() {
+            slot.landed += octets.len() as u64;
+            if slot.landed >= len && !octets.is_empty() {
+                self.landed.push_back(id);
+            }
+        }
+        Verdict::Taken
+    }
+}
+
+fn access_len(access: Access) -> Option<u64> {
+    match access {
+        Access::Once { len, .. } => Some(len),
+        Access::Lasting => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn at(id: LandingId, offset: u64) -> Placement {
+        Placement {
+            landing: id.landing,
+            offset,
+        }
+    }
+
+    #[test]
+    fn octets_land_once_in_any_order_and_only_from_the_peer_that_may() {
+        let mut landings = Landings::default();
+        landings.seed(7);
+        let peer = PeerId(3);
+        let id = landings
+            .grant(Access::Once { peer, len: 10 }, Box::new(vec![0; 16]))
+            .unwrap();
+        assert_eq!(landings.deliver(peer, at(id, 6), id.key, &[2; 4]), Verdict::Taken);
+        assert_eq!(landings.progress(id), 4);
+        assert_eq!(landings.deliver(PeerId(4), at(id, 0), id.key, &[9; 6]), Verdict::Taken);
+        assert_eq!(landings.deliver(peer, at(id, 0), id.key ^ 1, &[9; 6]), Verdict::Taken);
+        assert_eq!(landings.strays(), 2);
+        assert_eq!(landings.poll_landed(), None);
+        for offset in [5, 10, u64::MAX, u64::MAX - 3] {
+            assert_eq!(
+                landings.deliver(peer, at(id, offset), id.key, &[9; 6]),
+                Verdict::Impossible
+            );
+        }
+        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[1; 6]), Verdict::Taken);
+        assert_eq!(landings.poll_landed(), Some(id));
+        let memory = landings.revoke(id).unwrap();
+        assert_eq!(memory.capacity(), 16);
+        assert!(landings.revoke(id).is_none());
+        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[1; 6]), Verdict::Taken);
+        assert_eq!(landings.strays(), 3);
+    }
+
+    #[test]
+    fn landings_last_and_generations_differ() {
+        let mut landings = Landings::default();
+        let first = landings.grant(Access::Lasting, Box::new(vec![0; 4])).unwrap();
+        for offset in [0, 1, 0, 1] {
+            assert_eq!(
+                landings.deliver(PeerId(offset), at(first, offset.into()), first.key, &[1; 3]),
+                Verdict::Taken
+            );
+        }
+        assert_eq!(landings.poll_landed(), None);
+        for _ in 0..1_000 {
+            let id = landings.grant(Access::Lasting, Box::new(vec![0; 4])).unwrap();
+            assert_ne!(id.landing, first.landing);
+            assert!(landings.revoke(id).is_some());
+        }
+        assert!(landings.slots.len() < 100);
+        assert!(landings.revoke(first).is_some());
+    }
+
+    #[test]
+    fn nothing_to_land_has_landed() {
+        let mut landings = Landings::default();
+        let peer = PeerId(0);
+        let id = landings.grant(Access::Once { peer, len: 0 }, Box::new(vec![])).unwrap();
+        assert_eq!(landings.poll_landed(), Some(id));
+        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[]), Verdict::Taken);
+        assert_eq!(landings.poll_landed(), None);
+    }
+}

@@ -1,0 +1,670 @@
+//! Messages with match bits: posted receives, unexpected messages, eager and rendezvous (MPI standard, chapter 3; S1.3).
+//!
+//! [`Tagged`] stands beside a [`Messenger`] and is handed it with every call. Like everything here it does no IO and reads
+//! no clock.
+//!
+//! - **Eager**: a message with match bits, sent at once, with its octets. It is matched in the order of admission; the
+//!   receive that takes it has its octets placed, or they are kept until one is posted.
+//! - **Rendezvous**: a *request to send* is matched in the same order. Who takes it grants a landing, piece by piece, and
+//!   the sender places its octets there, on a channel of their own: no reassembly, no copy.
+//!
+//! # Memory
+//!
+//! What is kept of unexpected messages holds the credit that it cost
+//! ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes) per peer). A sender that would run out of credit sends
+//! requests instead ([`TaggedStats::converted`] counts them), and keeps those back, too, when only the
+//! reserve is left: grants and answers always get through, so that no one waits for ever.
+//!
+//! # Grants
+//!
+//! The receiver paces its senders: what is granted and has not landed is about [`GRANT_BYTES`] in all, shared by up to
+//! [`SERVED`] messages at a time, oldest first.
+
+mod control;
+mod hash;
+mod outbox;
+mod posted;
+mod rendezvous;
+#[cfg(test)]
+mod tests;
+mod unexpected;
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use core::fmt;
+
+use bytes::Bytes;
+
+use self::{
+    control::Control,
+    outbox::Outbox,
+    posted::{Place, Posted},
+    rendezvous::{Incoming, Rendezvous},
+    unexpected::Unexpected,
+};
+pub use self::{posted::Selector, rendezvous::Content};
+use super::{Landing, Message, Messenger, SendOptions, message::Kept};
+use crate::{
+    error::{PeerError, SendError},
+    reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
+    time::Instant,
+};
+
+/// Octets that are granted and have not landed, in all.
+pub const GRANT_BYTES: u64 = 4 << 20;
+/// So many messages are granted something at a time.
+pub const SERVED: usize = 64;
+/// Credit that is left for grants and answers.
+const RESERVE: u64 = 16 << 10;
+
+/// How something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As it should.
+    Complete,
+    /// The message was longer than the buffer, which is full.
+    Truncated,
+    /// It was cancelled before it began.
+    Cancelled,
+    /// Its bits were revoked.
+    Revoked,
+    /// The peer is lost.
+    Failed(PeerError),
+}
+
+/// What is known of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Envelope {
+    /// Processor that sent it.
+    pub source: u32,
+    /// Its match bits.
+    pub bits: u64,
+    /// Its length, octets.
+    pub len: u64,
+}
+
+/// A send or receive has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// As its caller named it.
+    pub request: u64,
+    /// Of a receive: of the message. (Of a send that failed, and a receive that was cancelled: zeros.)
+    pub envelope: Envelope,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// What has become of a receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posting {
+    /// It has ended.
+    Done(Completion),
+    /// It waits for its message.
+    Posted(Handle),
+    /// It has its message, which is on its way.
+    Matched,
+}
+
+/// A receive that was posted, to cancel it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(Place);
+
+/// A message that has been taken out of the queues for one receive (MPI's matched probe).
+pub struct Claimed {
+    envelope: Envelope,
+    stored: Stored,
+}
+
+impl Claimed {
+    /// What it is.
+    #[must_use]
+    pub fn envelope(&self) -> Envelope {
+        self.envelope
+    }
+}
+
+impl fmt::Debug for Claimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claimed")
+            .field("envelope", &self.envelope)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaggedStats {
+    /// Messages sent with their octets.
+    pub eager: u64,
+    /// Messages sent by rendezvous.
+    pub rendezvous: u64,
+    /// Those of them that were small enough to be sent with their octets, but the peer had no memory left for them.
+    pub converted: u64,
+    /// Messages that came before their receive.
+    pub unexpected: u64,
+    /// Octets of unexpected messages that are kept now.
+    pub unexpected_bytes: u64,
+    /// The most there were.
+    pub unexpected_peak: u64,
+    /// Messages of the protocol itself that made no sense: dropped.
+    pub malformed: u64,
+}
+
+/// What is kept of an unexpected message.
+enum Stored {
+    /// Its octets.
+    Eager(Kept),
+    /// A request to send, with the sender's id.
+    Request { peer: PeerId, id: u32, len: u64 },
+    /// Our own octets.
+    Own(Bytes),
+    /// Our own send, which ends when it is received.
+    OwnContent { content: Box<dyn Content>, request: u64 },
+}
+
+impl Stored {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Eager(kept) => kept.data.len() as u64,
+            Self::Request { len, .. } => *len,
+            Self::Own(data) => data.len() as u64,
+            Self::OwnContent { content, .. } => content.len(),
+        }
+    }
+
+    /// Octets that are kept.
+    fn kept(&self) -> u64 {
+        match self {
+            Self::Eager(kept) => kept.data.len() as u64,
+            Self::Own(data) => data.len() as u64,
+            Self::Request { .. } | Self::OwnContent { .. } => 0,
+        }
+    }
+}
+
+/// A posted receive.
+struct Receive<B> {
+    request: u64,
+    buffer: B,
+}
+
+/// Takes what arrives for the layer above: its own requests and answers.
+pub trait ActiveMessages {
+    /// A message for `handler` from processor `source` at `peer`. Answers are sent after the call.
+    fn handle(&mut self, peer: PeerId, source: u32, handler: u32, data: &[u8]);
+}
+
+impl ActiveMessages for () {
+    fn handle(&mut self, _: PeerId, _: u32, _: u32, _: &[u8]) {}
+}
+
+/// Posted and unexpected queues of a [`Messenger`], and its rendezvous. `B`: buffers that receives are posted with. See
+/// the module's documentation.
+pub struct Tagged<B> {
+    /// Our processor.
+    processor: u32,
+    eager_limit: u32,
+    posted: Posted<Receive<B>>,
+    unexpected: Unexpected<Stored>,
+    rendezvous: Rendezvous,
+    outbox: Outbox,
+    completions: VecDeque<Completion>,
+    scratch: Vec<u8>,
+    stats: TaggedStats,
+}
+
+impl<B> fmt::Debug for Tagged<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tagged")
+            .field("processor", &self.processor)
+            .field("posted", &self.posted.len())
+            .field("unexpected", &self.unexpected.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Landing + 'static> Tagged<B> {
+    /// For `messenger`; messages of up to `eager_limit` octets are sent eagerly.
+    #[must_use]
+    pub fn new(messenger: &Messenger, eager_limit: u32) -> Self {
+        Self {
+            processor: messenger.processor(),
+            eager_limit,
+            posted: Posted::default(),
+            unexpected: Unexpected::default(),
+            rendezvous: Rendezvous::default(),
+            outbox: Outbox::default(),
+            completions: VecDeque::new(),
+            scratch: Vec::new(),
+            stats: TaggedStats::default(),
+        }
+    }
+
+    /// Largest message that is sent eagerly, octets.
+    #[must_use]
+    pub fn eager_limit(&self) -> u32 {
+        self.eager_limit
+    }
+
+    /// Sets [`eager_limit`](Self::eager_limit).
+    pub fn set_eager_limit(&mut self, octets: u32) {
+        self.eager_limit = octets;
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> TaggedStats {
+        self.stats
+    }
+
+    /// Receives that wait for their message.
+    #[must_use]
+    pub fn posted(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// Messages that wait for their receive.
+    #[must_use]
+    pub fn unexpected(&self) -> usize {
+        self.unexpected.len()
+    }
+
+    /// What has ended.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    // ---- sends
+
+    /// A message of `len` octets to `peer` would go eagerly now.
+    #[must_use]
+    #[inline]
+    pub fn is_eager(&mut self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
+        if len > u64::from(self.eager_limit) {
+            return false;
+        }
+        let cost = len + u64::from(MESSAGE_COST) + RESERVE;
+        let room = !self.outbox.holds_requests(peer) && messenger.endpoint().credit(peer) >= cost;
+        self.stats.converted += u64::from(!room);
+        room
+    }
+
+    /// Sends a copy of `data`; complete at once. [`is_eager`](Self::is_eager) said that it can be.
+    ///
+    /// # Errors
+    /// See [`Messenger::send`]. After [`SendError::WouldBlock`] it can still go by [`send`](Self::send).
+    #[inline]
+    pub fn send_eager(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        bits: u64,
+        data: &[u8],
+    ) -> Result<(), SendError> {
+        let options = SendOptions {
+            tag: Some(bits),
+            ..SendOptions::default()
+        };
+        messenger.send(now, peer, &options, Payload::Copy(data))?;
+        self.stats.eager += 1;
+        Ok(())
+    }
+
+    /// Sends `content` by rendezvous: a [`Completion`] with `request` follows when the receiver has all that it wants.
+    /// (So it is also how to send synchronously, whatever the length.)
+    ///
+    /// # Errors
+    /// The peer is unknown, closed or lost.
+    pub fn send(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        bits: u64,
+        content: Box<dyn Content>,
+        request: u64,
+    ) -> Result<(), SendError> {
+        if let Some(error) = messenger.endpoint().down(peer) {
+            return Err(SendError::Peer(peer, error));
+        }
+        let len = content.len();
+        let id = self.rendezvous.begin_send(peer, bits, content, request);
+        self.stats.rendezvous += 1;
+        self.request(messenger, now, peer, &Control::RequestToSend { id, bits, len });
+        Ok(())
+    }
+
+    /// Sends a copy of `data` to ourselves; complete at once.
+    pub fn send_self(&mut self, bits: u64, data: &[u8]) {
+        match self.posted.take(self.processor, bits) {
+            Some(receive) => self.place(receive, self.processor, bits, data),
+            None => {
+                let own = Stored::Own(Bytes::copy_from_slice(data));
+                self.keep(self.processor, bits, own);
+            }
+        }
+    }
+
+    /// Sends `content` to ourselves: a [`Completion`] with `request` follows when it is received.
+    pub fn send_self_later(&mut self, bits: u64, content: Box<dyn Content>, request: u64) {
+        match self.posted.take(self.processor, bits) {
+            Some(receive) => self.receive_own(receive, bits, content, request),
+            None => self.keep(self.processor, bits, Stored::OwnContent { content, request }),
+        }
+    }
+
+    /// Sends a message for a handler of the layer above ([`ActiveMessages`]), in order with others to this peer.
+    pub fn send_active(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, handler: u32, data: &[u8]) {
+        self.outbox.send(
+            messenger,
+            now,
+            peer,
+            &Control::Active { handler, data },
+            &mut self.scratch,
+        );
+    }
+
+    fn request(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, control: &Control<'_>) {
+        self.outbox.request(messenger, now, peer, control, &mut self.scratch);
+    }
+
+    // ---- receives
+
+    /// Receives into `buffer` the oldest message that `selector` takes, now or when it comes. Unless it is done at once,
+    /// a [`Completion`] with `request` follows.
+    pub fn receive(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        selector: Selector,
+        buffer: B,
+        request: u64,
+    ) -> Posting {
+        let receive = Receive { request, buffer };
+        match self.unexpected.take(&selector) {
+            None => Posting::Posted(Handle(self.posted.push(selector, receive))),
+            Some((source, bits, stored)) => self.receive_stored(messenger, now, source, bits, stored, receive),
+        }
+    }
+
+    /// Cancels a receive that still waits for its message. Gives its buffer; there is no [`Completion`].
+    pub fn cancel(&mut self, handle: Handle) -> Option<B> {
+        Some(self.posted.cancel(handle.0)?.buffer)
+    }
+
+    /// What the oldest message is that `selector` takes, if one is there.
+    #[must_use]
+    pub fn probe(&self, selector: &Selector) -> Option<Envelope> {
+        let (source, bits, stored) = self.unexpected.peek(selector)?;
+        let len = stored.len();
+        Some(Envelope { source, bits, len })
+    }
+
+    /// Takes this message out of the queues, for [`receive_claimed`](Self::receive_claimed).
+    pub fn claim(&mut self, selector: &Selector) -> Option<Claimed> {
+        let (source, bits, stored) = self.unexpected.take(selector)?;
+        let len = stored.len();
+        let envelope = Envelope { source, bits, len };
+        Some(Claimed { envelope, stored })
+    }
+
+    /// Receives a claimed message into `buffer`.
+    pub fn receive_claimed(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        claimed: Claimed,
+        buffer: B,
+        request: u64,
+    ) -> Posting {
+        let Envelope { source, bits, .. } = claimed.envelope;
+        let receive = Receive { request, buffer };
+        self.receive_stored(messenger, now, source, bits, claimed.stored, receive)
+    }
+
+    fn receive_stored(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        source: u32,
+        bits: u64,
+        stored: Stored,
+        receive: Receive<B>,
+    ) -> Posting {
+        self.stats.unexpected_bytes -= stored.kept();
+        match stored {
+            Stored::Eager(kept) => {
+                self.place(receive, source, bits, &kept.data);
+                messenger.release(&kept);
+            }
+            Stored::Own(data) => self.place(receive, source, bits, &data),
+            Stored::OwnContent { content, request } => self.receive_own(receive, bits, content, request),
+            Stored::Request { peer, id, len } => {
+                let envelope = Envelope { source, bits, len };
+                self.accept(messenger, now, peer, id, envelope, receive);
+                return Posting::Matched;
+            }
+        }
+        match self.completions.pop_back() {
+            Some(done) => Posting::Done(done),
+            None => Posting::Matched,
+        }
+    }
+
+    /// The octets of a message are here.
+    #[inline]
+    fn place(&mut self, mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) {
+        let len = data.len() as u64;
+        let room = receive.buffer.capacity();
+        let fits = len.min(room) as usize;
+        if fits > 0 {
+            receive.buffer.place(0, &data[..fits]);
+        }
+        self.completions.push_back(Completion {
+            request: receive.request,
+            envelope: Envelope { source, bits, len },
+            outcome: if len > room {
+                Outcome::Truncated
+            } else {
+                Outcome::Complete
+            },
+        });
+    }
+
+    /// Our own send meets our own receive.
+    fn receive_own(&mut self, mut receive: Receive<B>, bits: u64, mut content: Box<dyn Content>, request: u64) {
+        let len = content.len();
+        let room = receive.buffer.capacity();
+        let mut at = 0;
+        while at < len.min(room) {
+            let chunk = content.chunk(at, len.min(room) - at);
+            if chunk.is_empty() {
+                break;
+            }
+            receive.buffer.place(at, &chunk);
+            at += chunk.len() as u64;
+        }
+        let envelope = Envelope {
+            source: self.processor,
+            bits,
+            len,
+        };
+        let done = |request, outcome| Completion {
+            request,
+            envelope,
+            outcome,
+        };
+        let outcome = if len > room {
+            Outcome::Truncated
+        } else {
+            Outcome::Complete
+        };
+        self.completions.push_back(done(request, Outcome::Complete));
+        self.completions.push_back(done(receive.request, outcome));
+    }
+
+    /// A receive has met a request to send: grants it a landing.
+    fn accept(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        id: u32,
+        envelope: Envelope,
+        receive: Receive<B>,
+    ) {
+        let limit = envelope.len.min(receive.buffer.capacity());
+        let incoming = Incoming::new(peer, id, limit, envelope, receive.request);
+        if let Err(error) = self.rendezvous.accept(messenger, incoming, Box::new(receive.buffer)) {
+            self.completions.push_back(Completion {
+                request: receive.request,
+                envelope,
+                outcome: Outcome::Failed(error),
+            });
+            return;
+        }
+        self.grant(messenger, now);
+    }
+
+    fn grant(&mut self, messenger: &mut Messenger, now: Instant) {
+        let Self {
+            rendezvous,
+            outbox,
+            scratch,
+            ..
+        } = self;
+        rendezvous.grant(messenger, |messenger, peer, control| {
+            outbox.send(messenger, now, peer, control, scratch);
+        });
+    }
+
+    fn keep(&mut self, source: u32, bits: u64, stored: Stored) {
+        self.stats.unexpected += 1;
+        self.stats.unexpected_bytes += stored.kept();
+        self.stats.unexpected_peak = self.stats.unexpected_peak.max(self.stats.unexpected_bytes);
+        self.unexpected.push(source, bits, stored);
+    }
+
+    // ---- what came in
+
+    /// Takes in what the messenger has ready. What is for the layer above goes to `handler`.
+    pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
+        while let Some(message) = messenger.receive() {
+            if let Some(bits) = message.tag_if_any() {
+                self.handle_eager(message, bits);
+                continue;
+            }
+            let (peer, source) = (message.peer(), message.source());
+            match Control::parse(&message) {
+                Ok(Control::Active { handler: id, data }) => handler.handle(peer, source, id, data),
+                Ok(Control::RequestToSend { id, bits, len }) => {
+                    let envelope = Envelope { source, bits, len };
+                    self.handle_request(messenger, now, peer, id, envelope);
+                }
+                Ok(Control::Grant {
+                    id,
+                    landing,
+                    until,
+                    limit,
+                }) => {
+                    let done = self
+                        .rendezvous
+                        .granted(messenger, now, peer, id, landing, (until, limit));
+                    self.completions.extend(done);
+                }
+                Err(_) => self.stats.malformed += 1,
+            }
+        }
+        while let Some(id) = messenger.poll_landed() {
+            if let Some(done) = self.rendezvous.landed(messenger, id) {
+                self.completions.push_back(done);
+            }
+        }
+        self.grant(messenger, now);
+        if !self.outbox.is_empty() {
+            self.outbox.retry(messenger, now);
+        }
+        self.rendezvous.retry(messenger, now);
+    }
+
+    #[inline]
+    fn handle_eager(&mut self, message: Message<'_>, bits: u64) {
+        let source = message.source();
+        match self.posted.take(source, bits) {
+            Some(receive) => self.place(receive, source, bits, &message),
+            None => {
+                let kept = message.keep();
+                self.keep(source, bits, Stored::Eager(kept));
+            }
+        }
+    }
+
+    fn handle_request(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, id: u32, envelope: Envelope) {
+        let Envelope { source, bits, len } = envelope;
+        match self.posted.take(source, bits) {
+            Some(receive) => self.accept(messenger, now, peer, id, envelope, receive),
+            None => self.keep(source, bits, Stored::Request { peer, id, len }),
+        }
+    }
+
+    /// Octets that were placed are there: [`Event::Sent`](crate::reliability::Event::Sent). Gives whether they were
+    /// ours.
+    pub fn handle_sent(&mut self, token: SendToken) -> bool {
+        let Some(done) = self.rendezvous.sent(token) else {
+            return false;
+        };
+        self.completions.extend(done);
+        true
+    }
+
+    /// The peer is lost ([`Event::Down`](crate::reliability::Event::Down)): ends everything that is pending with it. Receives that take messages of
+    /// any source stay; those that name it end, and what it has sent and nobody has received is gone.
+    pub fn handle_down(&mut self, messenger: &mut Messenger, peer: PeerId, error: PeerError) {
+        let processor = messenger.endpoint().processor(peer);
+        self.outbox.forget(peer);
+        self.rendezvous.fail(messenger, peer, error, &mut self.completions);
+        let Some(processor) = processor else { return };
+        let bits = |selector: &Selector| selector.source == Some(processor);
+        self.end_posted(bits, Outcome::Failed(error));
+        let gone = self.unexpected.drain(|source, _| source == processor);
+        self.drop_stored(messenger, gone, Outcome::Failed(error));
+    }
+
+    /// Ends every receive, and drops every unexpected message, that has these match bits (but for those in `ignore`).
+    pub fn revoke(&mut self, messenger: &mut Messenger, bits: u64, ignore: u64) {
+        let same = |other: u64| (other ^ bits) & !ignore == 0;
+        self.end_posted(
+            |selector| same(selector.bits & !selector.ignore | bits & selector.ignore),
+            Outcome::Revoked,
+        );
+        let gone = self.unexpected.drain(|_, other| same(other));
+        self.drop_stored(messenger, gone, Outcome::Revoked);
+        self.rendezvous.revoke(messenger, same, &mut self.completions);
+    }
+
+    fn end_posted(&mut self, which: impl FnMut(&Selector) -> bool, outcome: Outcome) {
+        for receive in self.posted.drain(which) {
+            self.completions.push_back(Completion {
+                request: receive.request,
+                envelope: Envelope::default(),
+                outcome,
+            });
+        }
+    }
+
+    fn drop_stored(&mut self, messenger: &mut Messenger, gone: Vec<Stored>, outcome: Outcome) {
+        for stored in gone {
+            self.stats.unexpected_bytes -= stored.kept();
+            match stored {
+                Stored::Eager(kept) => messenger.release(&kept),
+                Stored::OwnContent { request, .. } => self.completions.push_back(Completion {
+                    request,
+                    envelope: Envelope::default(),
+                    outcome,
+                }),
+                Stored::Own(_) | Stored::Request { .. } => {}
+            }
+        }
+    }
+}

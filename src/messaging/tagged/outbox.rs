@@ -1,0 +1,108 @@
+//! Messages of the protocol that wait for credit.
+//!
+//! Two rows per peer: grants and other answers, which may use up all credit, because who receives them needs no help of
+//! its application to give it back; and requests to send, which leave a reserve for the first.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use hashbrown::HashMap;
+
+use super::{RESERVE, control::Control, hash::Hash};
+use crate::{
+    messaging::{Messenger, SendOptions},
+    reliability::{MESSAGE_COST, Payload, PeerId},
+    time::Instant,
+};
+
+#[derive(Default)]
+struct Rows {
+    answers: VecDeque<Vec<u8>>,
+    requests: VecDeque<Vec<u8>>,
+}
+
+#[derive(Default)]
+pub(super) struct Outbox {
+    peers: HashMap<u32, Rows, Hash>,
+}
+
+/// It went, or will not go any more; else there is no room yet.
+fn went(messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8], reserve: u64) -> bool {
+    let cost = data.len() as u64 + u64::from(MESSAGE_COST) + reserve;
+    if messenger.endpoint().down(peer).is_some() {
+        return true;
+    }
+    if messenger.endpoint().credit(peer) < cost {
+        return false;
+    }
+    let sent = messenger.send(now, peer, &SendOptions::default(), Payload::Copy(data));
+    !matches!(sent, Err(crate::error::SendError::WouldBlock(_)))
+}
+
+impl Outbox {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.peers.is_empty()
+    }
+
+    /// Requests to this peer wait: what is sent now must not overtake them.
+    #[inline]
+    pub(super) fn holds_requests(&self, peer: PeerId) -> bool {
+        !self.peers.is_empty() && self.peers.get(&peer.0).is_some_and(|rows| !rows.requests.is_empty())
+    }
+
+    /// Sends an answer.
+    pub(super) fn send(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        control: &Control<'_>,
+        scratch: &mut Vec<u8>,
+    ) {
+        control.emit(scratch);
+        let waits = self.peers.get(&peer.0).is_some_and(|rows| !rows.answers.is_empty());
+        if waits || !went(messenger, now, peer, scratch, 0) {
+            self.peers.entry(peer.0).or_default().answers.push_back(scratch.clone());
+        }
+    }
+
+    /// Sends a request.
+    pub(super) fn request(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        control: &Control<'_>,
+        scratch: &mut Vec<u8>,
+    ) {
+        control.emit(scratch);
+        if self.holds_requests(peer) || !went(messenger, now, peer, scratch, RESERVE) {
+            self.peers
+                .entry(peer.0)
+                .or_default()
+                .requests
+                .push_back(scratch.clone());
+        }
+    }
+
+    /// There may be more credit now.
+    #[cold]
+    pub(super) fn retry(&mut self, messenger: &mut Messenger, now: Instant) {
+        self.peers.retain(|&peer, rows| {
+            let peer = PeerId(peer);
+            for (row, reserve) in [(&mut rows.answers, 0), (&mut rows.requests, RESERVE)] {
+                while let Some(first) = row.front()
+                    && went(messenger, now, peer, first, reserve)
+                {
+                    row.pop_front();
+                }
+            }
+            !(rows.answers.is_empty() && rows.requests.is_empty())
+        });
+    }
+
+    /// The peer is gone.
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.peers.remove(&peer.0);
+    }
+}

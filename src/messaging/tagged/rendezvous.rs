@@ -1,0 +1,364 @@
+//! Rendezvous: large messages, whose octets are placed where they belong.
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use super::{Completion, Envelope, GRANT_BYTES, Outcome, SERVED, control::Control, hash::Hash};
+use crate::{
+    error::{PeerError, SendError},
+    messaging::{Access, Landing, LandingId, Messenger},
+    reliability::{PeerId, SendToken},
+    time::Instant,
+};
+
+/// Octets are placed on this channel, so that small messages do not wait behind them.
+const BULK: u8 = 1;
+/// Most octets in one placement: its end is what tells that it is there.
+const CHUNK: u64 = 1 << 20;
+/// Least that is granted at once.
+const MIN_GRANT: u64 = 64 << 10;
+/// Indices of sends have so many bits, generations the rest.
+const INDEX_BITS: u32 = 20;
+
+/// What a rendezvous sends: memory that stays as it is until the send has ended.
+pub trait Content: Send {
+    /// Octets.
+    fn len(&self) -> u64;
+
+    /// No octets.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Octets from `offset` on, at most `max` of them and at least one: by reference if they lie together. What is
+    /// given is dropped when the peer has them.
+    fn chunk(&mut self, offset: u64, max: u64) -> Bytes;
+}
+
+impl Content for Bytes {
+    fn len(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn chunk(&mut self, offset: u64, max: u64) -> Bytes {
+        let end = (offset + max).min(self.len() as u64);
+        self.slice(offset as usize..end as usize)
+    }
+}
+
+struct Outgoing {
+    peer: PeerId,
+    bits: u64,
+    request: u64,
+    content: Box<dyn Content>,
+    /// How it will end.
+    outcome: Outcome,
+    landing: LandingId,
+    granted: bool,
+    /// May be sent up to here; this much is wanted in all; this much was sent.
+    until: u64,
+    limit: u64,
+    sent: u64,
+    /// Chunks that are under way.
+    under_way: u32,
+}
+
+impl Outgoing {
+    fn is_done(&self) -> bool {
+        self.granted && self.sent == self.limit && self.under_way == 0
+    }
+
+    fn completion(&self, outcome: Outcome) -> Completion {
+        Completion {
+            request: self.request,
+            envelope: Envelope::default(),
+            outcome,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    send: Option<Outgoing>,
+}
+
+/// A message on its way to us.
+pub(super) struct Incoming {
+    peer: PeerId,
+    /// The sender's id.
+    id: u32,
+    landing: LandingId,
+    granted: u64,
+    announced: bool,
+    limit: u64,
+    envelope: Envelope,
+    request: u64,
+}
+
+impl Incoming {
+    pub(super) fn new(peer: PeerId, id: u32, limit: u64, envelope: Envelope, request: u64) -> Self {
+        Self {
+            peer,
+            id,
+            landing: LandingId { landing: 0, key: 0 },
+            granted: 0,
+            announced: false,
+            limit,
+            envelope,
+            request,
+        }
+    }
+
+    fn completion(&self, outcome: Outcome) -> Completion {
+        Completion {
+            request: self.request,
+            envelope: self.envelope,
+            outcome,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Rendezvous {
+    sends: Vec<Slot>,
+    free: Vec<u32>,
+    /// Which send a placement belongs to.
+    tokens: HashMap<u64, u32, Hash>,
+    /// Sends that could not place anything for want of room.
+    stalled: VecDeque<u32>,
+    /// What is on its way to us, oldest first.
+    incoming: VecDeque<Incoming>,
+}
+
+impl Rendezvous {
+    /// Gives the id for the request to send.
+    pub(super) fn begin_send(&mut self, peer: PeerId, bits: u64, content: Box<dyn Content>, request: u64) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.sends.push(Slot::default());
+            self.sends.len() as u32 - 1
+        });
+        let slot = &mut self.sends[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.send = Some(Outgoing {
+            peer,
+            bits,
+            request,
+            content,
+            outcome: Outcome::Complete,
+            landing: LandingId { landing: 0, key: 0 },
+            granted: false,
+            until: 0,
+            limit: 0,
+            sent: 0,
+            under_way: 0,
+        });
+        slot.generation << INDEX_BITS | index
+    }
+
+    /// A grant has come. One that makes no sense (from another peer, of a send that has ended) is dropped.
+    pub(super) fn granted(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        id: u32,
+        landing: LandingId,
+        (until, limit): (u64, u64),
+    ) -> Option<Completion> {
+        let index = id & ((1 << INDEX_BITS) - 1);
+        let slot = self.sends.get_mut(index as usize)?;
+        if slot.generation << INDEX_BITS | index != id {
+            return None;
+        }
+        let send = slot.send.as_mut()?;
+        if send.peer != peer || send.outcome != Outcome::Complete {
+            return None;
+        }
+        let len = send.content.len();
+        if !send.granted {
+            send.granted = true;
+            send.landing = landing;
+            send.limit = limit.min(len);
+        }
+        send.until = send.until.max(until.min(send.limit));
+        self.pump(messenger, now, index)
+    }
+
+    /// Places what may be placed.
+    fn pump(&mut self, messenger: &mut Messenger, now: Instant, index: u32) -> Option<Completion> {
+        let send = self.sends[index as usize].send.as_mut()?;
+        while send.sent < send.until {
+            let most = (send.until - send.sent).min(CHUNK);
+            let chunk = send.content.chunk(send.sent, most);
+            let len = chunk.len() as u64;
+            match messenger.place(now, send.peer, BULK, send.landing, send.sent, chunk) {
+                Ok(token) => {
+                    self.tokens.insert(token.0, index);
+                    send.sent += len;
+                    send.under_way += 1;
+                }
+                Err(SendError::WouldBlock(_)) => {
+                    self.stalled.push_back(index);
+                    return None;
+                }
+                // Its end is told by an event.
+                Err(_) => return None,
+            }
+        }
+        self.finish(index)
+    }
+
+    fn finish(&mut self, index: u32) -> Option<Completion> {
+        let slot = &mut self.sends[index as usize];
+        let send = slot.send.take_if(|send| send.is_done())?;
+        self.free.push(index);
+        Some(send.completion(send.outcome))
+    }
+
+    /// A placement is there. `None`: it was none of ours.
+    pub(super) fn sent(&mut self, token: SendToken) -> Option<Option<Completion>> {
+        let index = self.tokens.remove(&token.0)?;
+        if let Some(send) = &mut self.sends[index as usize].send {
+            send.under_way -= 1;
+        }
+        Some(self.finish(index))
+    }
+
+    /// There may be room again.
+    pub(super) fn retry(&mut self, messenger: &mut Messenger, now: Instant) {
+        for _ in 0..self.stalled.len() {
+            if let Some(index) = self.stalled.pop_front() {
+                self.pump(messenger, now, index);
+            }
+        }
+    }
+
+    /// Makes a landing for a message.
+    pub(super) fn accept(
+        &mut self,
+        messenger: &mut Messenger,
+        mut incoming: Incoming,
+        memory: Box<dyn Landing>,
+    ) -> Result<(), PeerError> {
+        if let Some(error) = messenger.endpoint().down(incoming.peer) {
+            return Err(error);
+        }
+        let access = Access::Once {
+            peer: incoming.peer,
+            len: incoming.limit,
+        };
+        // 2^20 landings: nothing else can be done about one more.
+        incoming.landing = messenger.grant(access, memory).ok_or(PeerError::Misbehaved)?;
+        self.incoming.push_back(incoming);
+        Ok(())
+    }
+
+    /// Grants the oldest messages more, as what was granted lands.
+    pub(super) fn grant(
+        &mut self,
+        messenger: &mut Messenger,
+        mut send: impl FnMut(&mut Messenger, PeerId, &Control<'_>),
+    ) {
+        if self.incoming.is_empty() {
+            return;
+        }
+        let share = (GRANT_BYTES / self.incoming.len().min(SERVED) as u64).max(MIN_GRANT);
+        for incoming in self.incoming.iter_mut().take(SERVED) {
+            if incoming.announced && incoming.granted == incoming.limit {
+                continue;
+            }
+            let landed = messenger.landed(incoming.landing);
+            if incoming.announced && incoming.granted - landed > share / 2 {
+                continue;
+            }
+            incoming.announced = true;
+            incoming.granted = incoming.limit.min(landed + share);
+            let grant = Control::Grant {
+                id: incoming.id,
+                landing: incoming.landing,
+                until: incoming.granted,
+                limit: incoming.limit,
+            };
+            send(messenger, incoming.peer, &grant);
+        }
+    }
+
+    /// All has landed.
+    pub(super) fn landed(&mut self, messenger: &mut Messenger, id: LandingId) -> Option<Completion> {
+        let at = self.incoming.iter().position(|incoming| incoming.landing == id)?;
+        let incoming = self.incoming.remove(at)?;
+        messenger.revoke(id);
+        let outcome = if incoming.envelope.len > incoming.limit {
+            Outcome::Truncated
+        } else {
+            Outcome::Complete
+        };
+        Some(incoming.completion(outcome))
+    }
+
+    /// Ends everything with this peer.
+    pub(super) fn fail(
+        &mut self,
+        messenger: &mut Messenger,
+        peer: PeerId,
+        error: PeerError,
+        completions: &mut VecDeque<Completion>,
+    ) {
+        let outcome = Outcome::Failed(error);
+        for (index, slot) in self.sends.iter_mut().enumerate() {
+            if let Some(send) = slot.send.take_if(|send| send.peer == peer) {
+                completions.push_back(send.completion(outcome));
+                self.free.push(index as u32);
+                self.tokens.retain(|_, of| *of != index as u32);
+                self.stalled.retain(|of| *of != index as u32);
+            }
+        }
+        self.end_incoming(messenger, |incoming| incoming.peer == peer, outcome, completions);
+    }
+
+    /// Ends the sends and receives whose bits are the `same`; sends as soon as the network has given their memory back.
+    /// (The other side is not told: it ends when its program revokes, too.)
+    pub(super) fn revoke(
+        &mut self,
+        messenger: &mut Messenger,
+        same: impl Fn(u64) -> bool,
+        completions: &mut VecDeque<Completion>,
+    ) {
+        for index in 0..self.sends.len() as u32 {
+            if let Some(send) = &mut self.sends[index as usize].send
+                && same(send.bits)
+            {
+                send.outcome = Outcome::Revoked;
+                send.granted = true;
+                (send.until, send.limit) = (send.sent, send.sent);
+                completions.extend(self.finish(index));
+            }
+        }
+        self.end_incoming(
+            messenger,
+            |incoming| same(incoming.envelope.bits),
+            Outcome::Revoked,
+            completions,
+        );
+    }
+
+    fn end_incoming(
+        &mut self,
+        messenger: &mut Messenger,
+        which: impl Fn(&Incoming) -> bool,
+        outcome: Outcome,
+        completions: &mut VecDeque<Completion>,
+    ) {
+        self.incoming.retain(|incoming| {
+            let ends = which(incoming);
+            if ends {
+                messenger.revoke(incoming.landing);
+                completions.push_back(incoming.completion(outcome));
+            }
+            !ends
+        });
+    }
+}

@@ -1,0 +1,469 @@
+//! The queues against plain models, and two sides that talk.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+use core::time::Duration;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::{posted::Posted, unexpected::Unexpected, *};
+use crate::{
+    config::Config,
+    error::PeerError,
+    reliability::{Burst, Endpoint, Event, Limits},
+};
+
+fn selectors() -> impl Strategy<Value = Selector> {
+    let source = prop_oneof![Just(None), (0..3_u32).prop_map(Some)];
+    let ignore = prop_oneof![4 => Just(0_u64), 1 => Just(3), 1 => Just(u64::MAX), 1 => 0..8_u64];
+    (source, 0..8_u64, ignore).prop_map(|(source, bits, ignore)| Selector { source, bits, ignore })
+}
+
+proptest! {
+    #[test]
+    fn posted_receives_are_matched_oldest_first(
+        steps in prop::collection::vec((0..4_u8, selectors(), 0..3_u32, 0..8_u64), 1..300)
+    ) {
+        let mut posted = Posted::default();
+        let mut model: Vec<(Selector, usize)> = Vec::new();
+        let mut places = Vec::new();
+        for (n, (what, selector, source, bits)) in steps.into_iter().enumerate() {
+            match what {
+                0 | 1 => {
+                    places.push((posted.push(selector, n), n));
+                    model.push((selector, n));
+                }
+                2 => {
+                    let at = model.iter().position(|(selector, _)| selector.matches(source, bits));
+                    let expected = at.map(|at| model.remove(at).1);
+                    prop_assert_eq!(posted.take(source, bits), expected);
+                }
+                _ if bits == 0 => {
+                    let which = |other: &Selector| other.source == Some(source);
+                    let expected: Vec<_> = model.iter().filter(|(s, _)| which(s)).map(|(_, n)| *n).collect();
+                    model.retain(|(s, _)| !which(s));
+                    prop_assert_eq!(posted.drain(which), expected);
+                }
+                _ if !places.is_empty() => {
+                    let (place, n) = places[bits as usize * 31 % places.len()];
+                    let at = model.iter().position(|(_, other)| *other == n);
+                    let expected = at.map(|at| model.remove(at).1);
+                    prop_assert_eq!(posted.cancel(place), expected);
+                }
+                _ => {}
+            }
+            prop_assert_eq!(posted.len(), model.len());
+        }
+    }
+
+    #[test]
+    fn unexpected_messages_are_found_oldest_first(
+        steps in prop::collection::vec((0..4_u8, selectors(), 0..3_u32, 0..8_u64), 1..300)
+    ) {
+        let mut unexpected = Unexpected::default();
+        let mut model: Vec<(u32, u64, usize)> = Vec::new();
+        for (n, (what, selector, source, bits)) in steps.into_iter().enumerate() {
+            let at = model.iter().position(|&(source, bits, _)| selector.matches(source, bits));
+            match what {
+                0 | 1 => {
+                    unexpected.push(source, bits, n);
+                    model.push((source, bits, n));
+                }
+                2 => prop_assert_eq!(unexpected.take(&selector), at.map(|at| model.remove(at))),
+                _ if bits == 0 => {
+                    let expected: Vec<_> = model.iter().filter(|(s, ..)| *s == source).map(|(.., n)| *n).collect();
+                    model.retain(|(s, ..)| *s != source);
+                    prop_assert_eq!(unexpected.drain(|s, _| s == source), expected);
+                }
+                _ => prop_assert_eq!(unexpected.peek(&selector).map(|(s, b, n)| (s, b, *n)), at.map(|at| model[at])),
+            }
+            prop_assert_eq!(unexpected.len(), model.len());
+        }
+    }
+}
+
+/// A buffer that can be looked at after it was given away.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    fn new(len: usize) -> Self {
+        Self(Arc::new(Mutex::new(vec![0xee; len])))
+    }
+
+    fn get(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Landing for Shared {
+    fn capacity(&self) -> u64 {
+        self.0.lock().unwrap().len() as u64
+    }
+
+    fn place(&mut self, offset: u64, octets: &[u8]) {
+        Landing::place(&mut *self.0.lock().unwrap(), offset, octets);
+    }
+}
+
+struct Side {
+    messenger: Messenger,
+    tagged: Tagged<Shared>,
+    active: Vec<(u32, u32, Vec<u8>)>,
+}
+
+impl ActiveMessages for Vec<(u32, u32, Vec<u8>)> {
+    fn handle(&mut self, _: PeerId, source: u32, handler: u32, data: &[u8]) {
+        self.push((source, handler, data.to_vec()));
+    }
+}
+
+/// Two processors, 0 and 1, without a network in between.
+struct Pair {
+    sides: [Side; 2],
+    now: Instant,
+}
+
+const PEER: PeerId = PeerId(0);
+
+fn address(side: usize) -> core::net::SocketAddr {
+    core::net::SocketAddr::from(([127, 0, 0, 1], 1_000 + side as u16))
+}
+
+impl Pair {
+    fn new(unexpected_bytes: u32) -> Self {
+        let sides = [0, 1].map(|side: usize| {
+            let config = Config {
+                unexpected_bytes,
+                ..Config::default()
+            };
+            let limits = Limits {
+                max_datagram: 1_472,
+                max_segments: 16,
+                max_batch: 65_000,
+                receive_buffer: 1 << 20,
+                holds_references: false,
+                receive_port: 0,
+            };
+            let endpoint = Endpoint::new(config, limits, 7 + side as u64, 9).unwrap();
+            let mut messenger = Messenger::new(endpoint, &[side as u32]);
+            messenger.add_peer(address(1 - side), 1 - side as u32).unwrap();
+            Side {
+                tagged: Tagged::new(&messenger, 4_096),
+                messenger,
+                active: Vec::new(),
+            }
+        });
+        let now = Instant::from_nanos(1_000);
+        Self { sides, now }
+    }
+
+    /// Until nothing happens any more.
+    fn run(&mut self) {
+        let mut burst = Burst::default();
+        let mut quiet = 0;
+        while quiet < 4 {
+            quiet += 1;
+            self.now += Duration::from_micros(300);
+            for side in 0..2 {
+                while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
+                    let mut octets = Vec::new();
+                    self.sides[side]
+                        .messenger
+                        .gather(&burst, |piece| octets.extend_from_slice(piece));
+                    let other = &mut self.sides[1 - side].messenger;
+                    other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
+                    quiet = 0;
+                }
+                let Side {
+                    messenger,
+                    tagged,
+                    active,
+                } = &mut self.sides[side];
+                if messenger.poll_timeout().is_some_and(|at| at <= self.now) {
+                    messenger.handle_timeout(self.now);
+                }
+                while let Some(event) = messenger.poll_event() {
+                    match event {
+                        Event::Sent { token, .. } => assert!(tagged.handle_sent(token)),
+                        Event::Down { peer, error, .. } => tagged.handle_down(messenger, peer, error),
+                        _ => {}
+                    }
+                }
+                tagged.handle_ready(messenger, self.now, active);
+            }
+        }
+    }
+
+    /// Sends as an engine does: eagerly if that is possible. Gives whether it is complete.
+    fn send(&mut self, side: usize, bits: u64, data: &[u8], request: u64) -> bool {
+        let now = self.now;
+        let Side { messenger, tagged, .. } = &mut self.sides[side];
+        if tagged.is_eager(messenger, PEER, data.len() as u64) {
+            tagged.send_eager(messenger, now, PEER, bits, data).unwrap();
+            return true;
+        }
+        let content = Box::new(Bytes::copy_from_slice(data));
+        tagged.send(messenger, now, PEER, bits, content, request).unwrap();
+        false
+    }
+
+    fn receive(&mut self, side: usize, selector: Selector, len: usize, request: u64) -> (Shared, Posting) {
+        let buffer = Shared::new(len);
+        let now = self.now;
+        let Side { messenger, tagged, .. } = &mut self.sides[side];
+        let posting = tagged.receive(messenger, now, selector, buffer.clone(), request);
+        (buffer, posting)
+    }
+
+    fn completions(&mut self, side: usize) -> Vec<Completion> {
+        core::iter::from_fn(|| self.sides[side].tagged.poll_completion()).collect()
+    }
+}
+
+fn any(bits: u64) -> Selector {
+    Selector {
+        source: None,
+        bits,
+        ignore: 0,
+    }
+}
+
+fn pattern(len: usize, salt: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251 + salt * 13) as u8).collect()
+}
+
+#[test]
+fn small_and_large_messages_meet_posted_and_late_receives() {
+    for late in [false, true] {
+        for len in [0, 1, 4_096, 4_097, 100_000, 9_000_000] {
+            let mut pair = Pair::new(1 << 20);
+            let data = pattern(len, 3);
+            let mut received = None;
+            if !late {
+                received = Some(pair.receive(1, any(5), len, 50));
+                assert!(matches!(received.as_ref().unwrap().1, Posting::Posted(_)));
+            }
+            let complete = pair.send(0, 5, &data, 40);
+            assert_eq!(complete, len <= 4_096);
+            pair.run();
+            if late {
+                assert_eq!(pair.sides[1].tagged.probe(&any(5)).map(|e| e.len), Some(len as u64));
+                assert_eq!(pair.sides[1].tagged.probe(&any(6)), None);
+                received = Some(pair.receive(1, any(5), len, 50));
+                pair.run();
+            }
+            let (buffer, posting) = received.unwrap();
+            let done = match posting {
+                Posting::Done(done) => vec![done],
+                _ => pair.completions(1),
+            };
+            let envelope = Envelope {
+                source: 0,
+                bits: 5,
+                len: len as u64,
+            };
+            let expected = Completion {
+                request: 50,
+                envelope,
+                outcome: Outcome::Complete,
+            };
+            assert_eq!(done, [expected], "{len} {late}");
+            assert!(buffer.get() == data, "{len} {late}");
+            let sent = pair.completions(0);
+            assert_eq!(sent.len(), usize::from(!complete));
+            assert!(
+                sent.iter()
+                    .all(|done| done.request == 40 && done.outcome == Outcome::Complete)
+            );
+            assert_eq!(pair.sides[1].tagged.stats().unexpected_bytes, 0);
+        }
+    }
+}
+
+#[test]
+fn what_is_too_long_is_truncated_and_harms_nothing_else() {
+    for (len, room) in [(1_000, 10), (1_000, 0), (50_000, 1_000), (50_000, 0)] {
+        let mut pair = Pair::new(1 << 20);
+        let (data, next) = (pattern(len, 1), pattern(77, 2));
+        let (first, _) = pair.receive(1, any(1), room, 1);
+        let (second, _) = pair.receive(1, any(1), 77, 2);
+        pair.send(0, 1, &data, 3);
+        pair.send(0, 1, &next, 4);
+        pair.run();
+        let mut done = pair.completions(1);
+        done.sort_by_key(|done| done.request);
+        assert_eq!(
+            done.iter()
+                .map(|done| (done.envelope.len, done.outcome))
+                .collect::<Vec<_>>(),
+            [(len as u64, Outcome::Truncated), (77, Outcome::Complete)]
+        );
+        assert_eq!(first.get(), data[..room]);
+        assert_eq!(second.get(), next);
+    }
+}
+
+/// However much is sent, no more than the credit is kept; and what needs no memory still gets through.
+#[test]
+fn a_flood_becomes_requests_and_grants_pass_it() {
+    let mut pair = Pair::new(64 << 10);
+    pair.send(0, 9, &pattern(1, 0), 0);
+    pair.run();
+    for n in 1..3_000 {
+        pair.send(0, 9, &pattern(1_000, n), n as u64);
+        if n % 100 == 0 {
+            pair.run();
+        }
+    }
+    let stats = pair.sides[1].tagged.stats();
+    assert!(stats.unexpected_peak <= 64 << 10);
+    assert!(pair.sides[0].tagged.stats().converted > 2_000);
+    // The flooded side sends something large: the grant comes from the flooding side, whose credit is used up.
+    let large = pattern(300_000, 5);
+    let (buffer, _) = pair.receive(0, any(1), large.len(), 7_000);
+    pair.send(1, 1, &large, 8_000);
+    pair.run();
+    assert!(pair.completions(0).iter().any(|done| done.request == 7_000));
+    assert!(buffer.get() == large);
+    // And all of it is received in order.
+    let mut done = Vec::new();
+    for n in 0..3_000 {
+        let (buffer, posting) = pair.receive(1, any(9), 1_000, n);
+        pair.run();
+        done.extend(pair.completions(1));
+        if let Posting::Done(one) = posting {
+            done.push(one);
+        }
+        let len = if n == 0 { 1 } else { 1_000 };
+        assert!(buffer.get()[..len] == pattern(len, n as usize), "{n}");
+    }
+    assert!(
+        done.iter()
+            .filter(|done| done.request < 3_000)
+            .all(|done| done.outcome == Outcome::Complete)
+    );
+    assert_eq!(pair.sides[1].tagged.stats().unexpected_bytes, 0);
+    assert!(pair.sides[0].tagged.outbox.is_empty());
+}
+
+#[test]
+fn messages_to_ourselves_are_matched_too() {
+    let mut pair = Pair::new(1 << 20);
+    let (late, large) = (pattern(10, 1), pattern(100_000, 2));
+    pair.sides[0].tagged.send_self(1, &late);
+    let content = Box::new(Bytes::from(large.clone()));
+    pair.sides[0].tagged.send_self_later(1, content, 11);
+    let (first, posting) = pair.receive(0, any(1), 10, 1);
+    assert!(matches!(posting, Posting::Done(_)));
+    let (second, posting) = pair.receive(0, any(1), large.len(), 2);
+    assert!(matches!(posting, Posting::Done(done) if done.request == 2));
+    assert_eq!(
+        pair.completions(0).iter().map(|done| done.request).collect::<Vec<_>>(),
+        [11]
+    );
+    let (third, _) = pair.receive(0, any(1), 10, 3);
+    pair.sides[0].tagged.send_self(1, &late);
+    assert_eq!(pair.completions(0).len(), 1);
+    assert_eq!((first.get(), third.get()), (late.clone(), late));
+    assert!(second.get() == large);
+}
+
+#[test]
+fn claimed_messages_belong_to_who_claimed_them() {
+    let mut pair = Pair::new(1 << 20);
+    for (n, len) in [10, 20_000].into_iter().enumerate() {
+        pair.send(0, 1, &pattern(len, n), n as u64);
+    }
+    pair.run();
+    let claims = [(); 2].map(|()| pair.sides[1].tagged.claim(&any(1)).unwrap());
+    assert!(pair.sides[1].tagged.claim(&any(1)).is_none());
+    for (n, claim) in claims.into_iter().enumerate().rev() {
+        let len = claim.envelope().len as usize;
+        let buffer = Shared::new(len);
+        let now = pair.now;
+        let Side { messenger, tagged, .. } = &mut pair.sides[1];
+        tagged.receive_claimed(messenger, now, claim, buffer.clone(), n as u64);
+        pair.run();
+        assert!(buffer.get() == pattern(len, n));
+    }
+}
+
+#[test]
+fn a_lost_peer_ends_what_is_pending_with_it() {
+    let mut pair = Pair::new(1 << 20);
+    pair.run();
+    let named = Selector {
+        source: Some(0),
+        ..any(1)
+    };
+    let (_, posting) = pair.receive(1, named, 10, 1);
+    let (_, open) = pair.receive(1, any(2), 10, 2);
+    pair.send(0, 5, &pattern(100, 0), 0);
+    pair.send(0, 6, &pattern(100_000, 0), 0);
+    pair.run();
+    pair.send(1, 3, &pattern(100_000, 0), 3);
+    assert_eq!(pair.sides[1].tagged.unexpected(), 2);
+    let Side { messenger, tagged, .. } = &mut pair.sides[1];
+    tagged.handle_down(messenger, PEER, PeerError::Restarted);
+    let mut done = pair.completions(1);
+    done.sort_by_key(|done| done.request);
+    let failed = Outcome::Failed(PeerError::Restarted);
+    assert_eq!(
+        done.iter().map(|done| (done.request, done.outcome)).collect::<Vec<_>>(),
+        [(1, failed), (3, failed)]
+    );
+    let tagged = &mut pair.sides[1].tagged;
+    assert_eq!((tagged.unexpected(), tagged.stats().unexpected_bytes), (0, 0));
+    let (Posting::Posted(named), Posting::Posted(open)) = (posting, open) else {
+        panic!("neither was there");
+    };
+    assert!(tagged.cancel(named).is_none());
+    assert!(tagged.cancel(open).is_some());
+}
+
+#[test]
+fn revoked_bits_end_sends_and_receives() {
+    const CONTEXT: u64 = 7 << 32;
+    let mut pair = Pair::new(1 << 20);
+    pair.receive(1, any(CONTEXT | 1), 10, 1);
+    pair.receive(1, any(2), 10, 2);
+    pair.send(0, CONTEXT | 5, &pattern(100, 0), 0);
+    pair.run();
+    pair.send(1, CONTEXT | 3, &pattern(100_000, 0), 3);
+    let Side { messenger, tagged, .. } = &mut pair.sides[1];
+    tagged.revoke(messenger, CONTEXT, 0xffff_ffff);
+    let mut done = pair.completions(1);
+    done.sort_by_key(|done| done.request);
+    assert_eq!(
+        done.iter().map(|done| (done.request, done.outcome)).collect::<Vec<_>>(),
+        [(1, Outcome::Revoked), (3, Outcome::Revoked)]
+    );
+    assert_eq!(
+        (pair.sides[1].tagged.posted(), pair.sides[1].tagged.unexpected()),
+        (1, 0)
+    );
+}
+
+#[test]
+fn active_messages_come_in_order_and_nonsense_is_counted() {
+    let mut pair = Pair::new(1 << 20);
+    let now = pair.now;
+    let Side { messenger, tagged, .. } = &mut pair.sides[0];
+    for n in 0..200_u8 {
+        tagged.send_active(messenger, now, PEER, n.into(), &[n; 100]);
+    }
+    messenger
+        .send(now, PEER, &SendOptions::default(), Payload::Copy(b"nonsense"))
+        .unwrap();
+    pair.run();
+    let came = &pair.sides[1].active;
+    assert_eq!(came.len(), 200);
+    assert!(
+        came.iter()
+            .enumerate()
+            .all(|(n, (source, handler, data))| *source == 0 && *handler == n as u32 && **data == [n as u8; 100])
+    );
+    assert_eq!(pair.sides[1].tagged.stats().malformed, 1);
+}
