@@ -1,0 +1,151 @@
+//! What can be wrong with a datatype or its use.
+
+use crate::mpi::error::ErrorClass;
+
+/// Why a datatype could not be made or used. Names of arguments are those of the MPI standard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DatatypeError {
+    /// A count, length or size below zero.
+    Negative {
+        /// The argument.
+        argument: &'static str,
+        /// Which element of it, if it is an array.
+        index: Option<usize>,
+        /// What it is.
+        value: i64,
+    },
+    /// The result would not be describable by 64 bits with sign.
+    Overflow {
+        /// The argument that leads beyond the limit.
+        argument: &'static str,
+        /// Which element of it, if it is an array.
+        index: Option<usize>,
+        /// What would overflow.
+        quantity: Quantity,
+    },
+    /// Arrays that must have the same length have not.
+    Lengths {
+        /// The array of the wrong length.
+        argument: &'static str,
+        /// Its length.
+        len: usize,
+        /// The length of the array before it.
+        expected: usize,
+    },
+    /// A subarray that is not inside of its array.
+    Subarray {
+        /// The dimension, from 0.
+        dimension: usize,
+        /// Elements of the array in this dimension.
+        size: i64,
+        /// Elements of the subarray.
+        subsize: i64,
+        /// The first of them.
+        start: i64,
+    },
+    /// Loops within loops, more than [`MAX_DEPTH`](super::MAX_DEPTH) of them.
+    Depth,
+    /// Data can not be received: two elements of the type share octets.
+    Overlap {
+        /// An octet that they share, relative to the buffer.
+        offset: i64,
+    },
+    /// The data reach beyond the memory given.
+    Memory {
+        /// First octet of the data, relative to the buffer.
+        low: i64,
+        /// The octet after the last.
+        high: i64,
+        /// Octets of memory before the place of the buffer.
+        before: usize,
+        /// Octets of memory from there on.
+        after: usize,
+    },
+}
+
+/// What can overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Quantity {
+    /// Octets of data.
+    Size,
+    /// A place of data or a bound, relative to the buffer.
+    Bound,
+    /// The distance between lower and upper bound.
+    Extent,
+}
+
+impl DatatypeError {
+    /// MPI's class of it.
+    #[must_use]
+    pub const fn class(&self) -> ErrorClass {
+        match self {
+            Self::Negative { .. } => ErrorClass::Count,
+            Self::Overflow { .. } => ErrorClass::ValueTooLarge,
+            Self::Lengths { .. } | Self::Subarray { .. } => ErrorClass::Arg,
+            Self::Depth | Self::Overlap { .. } => ErrorClass::Type,
+            Self::Memory { .. } => ErrorClass::Buffer,
+        }
+    }
+}
+
+impl core::fmt::Display for DatatypeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let named = |f: &mut core::fmt::Formatter<'_>, argument: &str, index: Option<usize>| match index {
+            Some(index) => write!(f, "{argument}[{index}]"),
+            None => f.write_str(argument),
+        };
+        match *self {
+            Self::Negative { argument, index, value } => {
+                named(f, argument, index)?;
+                write!(f, " is {value}, which is negative")
+            }
+            Self::Overflow {
+                argument,
+                index,
+                quantity,
+            } => {
+                named(f, argument, index)?;
+                let quantity = match quantity {
+                    Quantity::Size => "size",
+                    Quantity::Bound => "bounds",
+                    Quantity::Extent => "extent",
+                };
+                write!(f, " is too large: the {quantity} would not fit into 64 bits")
+            }
+            Self::Lengths {
+                argument,
+                len,
+                expected,
+            } => write!(f, "{argument} has {len} elements, {expected} are needed"),
+            Self::Subarray {
+                dimension,
+                size,
+                subsize,
+                start,
+            } => write!(
+                f,
+                "dimension {dimension}: {subsize} elements from {start} on are not inside of {size}"
+            ),
+            Self::Depth => write!(f, "nested deeper than {} levels", super::MAX_DEPTH),
+            Self::Overlap { offset } => {
+                write!(
+                    f,
+                    "two elements share the octet at {offset}, so nothing can be received here"
+                )
+            }
+            Self::Memory {
+                low,
+                high,
+                before,
+                after,
+            } => write!(
+                f,
+                "the data are at {low}..{high}, the memory reaches from -{before} to {after}"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for DatatypeError {}

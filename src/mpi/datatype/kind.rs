@@ -1,0 +1,196 @@
+//! Predefined datatypes: the letters of which all type maps are made (MPI 3.2.2, 6.9.4).
+
+/// A predefined datatype. All others are made of these.
+///
+/// Sizes and alignments are those of the C types on the platforms that Rust's `f64` and `i64` are aligned to eight
+/// octets on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Kind {
+    /// `MPI_INT8_T`.
+    I8,
+    /// `MPI_INT16_T`.
+    I16,
+    /// `MPI_INT32_T`.
+    I32,
+    /// `MPI_INT64_T`; also `MPI_AINT`, `MPI_OFFSET` and `MPI_COUNT`.
+    I64,
+    /// `MPI_UINT8_T`.
+    U8,
+    /// `MPI_UINT16_T`.
+    U16,
+    /// `MPI_UINT32_T`.
+    U32,
+    /// `MPI_UINT64_T`.
+    U64,
+    /// `MPI_FLOAT`.
+    F32,
+    /// `MPI_DOUBLE`.
+    F64,
+    /// `MPI_C_FLOAT_COMPLEX`: two `f32`.
+    Complex32,
+    /// `MPI_C_DOUBLE_COMPLEX`: two `f64`.
+    Complex64,
+    /// `MPI_C_BOOL`: one octet, zero is false.
+    Bool,
+    /// `MPI_BYTE`: uninterpreted.
+    Byte,
+    /// `MPI_PACKED`: octets that pack made; matches every signature.
+    Packed,
+    /// `MPI_SHORT_INT`: a value and its index.
+    I16I32,
+    /// `MPI_2INT`: a value and its index.
+    I32I32,
+    /// `MPI_LONG_INT`: a value and its index.
+    I64I32,
+    /// `MPI_FLOAT_INT`: a value and its index.
+    F32I32,
+    /// `MPI_DOUBLE_INT`: a value and its index.
+    F64I32,
+}
+
+impl Kind {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [Self; 20] = [
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::F32,
+        Self::F64,
+        Self::Complex32,
+        Self::Complex64,
+        Self::Bool,
+        Self::Byte,
+        Self::Packed,
+        Self::I16I32,
+        Self::I32I32,
+        Self::I64I32,
+        Self::F32I32,
+        Self::F64I32,
+    ];
+
+    /// The name that the standard gives it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::I8 => "MPI_INT8_T",
+            Self::I16 => "MPI_INT16_T",
+            Self::I32 => "MPI_INT32_T",
+            Self::I64 => "MPI_INT64_T",
+            Self::U8 => "MPI_UINT8_T",
+            Self::U16 => "MPI_UINT16_T",
+            Self::U32 => "MPI_UINT32_T",
+            Self::U64 => "MPI_UINT64_T",
+            Self::F32 => "MPI_FLOAT",
+            Self::F64 => "MPI_DOUBLE",
+            Self::Complex32 => "MPI_C_FLOAT_COMPLEX",
+            Self::Complex64 => "MPI_C_DOUBLE_COMPLEX",
+            Self::Bool => "MPI_C_BOOL",
+            Self::Byte => "MPI_BYTE",
+            Self::Packed => "MPI_PACKED",
+            Self::I16I32 => "MPI_SHORT_INT",
+            Self::I32I32 => "MPI_2INT",
+            Self::I64I32 => "MPI_LONG_INT",
+            Self::F32I32 => "MPI_FLOAT_INT",
+            Self::F64I32 => "MPI_DOUBLE_INT",
+        }
+    }
+
+    /// Octets of data in an element, without gaps.
+    #[must_use]
+    pub const fn size(self) -> u64 {
+        match self.pair() {
+            Some((value, index)) => value.size() + index.size(),
+            None => match self {
+                Self::I16 | Self::U16 => 2,
+                Self::I32 | Self::U32 | Self::F32 => 4,
+                Self::I64 | Self::U64 | Self::F64 | Self::Complex32 => 8,
+                Self::Complex64 => 16,
+                _ => 1,
+            },
+        }
+    }
+
+    /// Octets that an address of it is a multiple of.
+    #[must_use]
+    pub const fn alignment(self) -> u64 {
+        match (self.pair(), self) {
+            (Some((value, index)), _) => {
+                if value.size() > index.size() {
+                    value.size()
+                } else {
+                    index.size()
+                }
+            }
+            (None, Self::Complex32 | Self::Complex64) => self.size() / 2,
+            (None, _) => self.size(),
+        }
+    }
+
+    /// Octets from one element of an array to the next.
+    #[must_use]
+    pub const fn extent(self) -> u64 {
+        match self.pair() {
+            Some(_) => self.alignment() * 2,
+            None => self.size(),
+        }
+    }
+
+    /// What a pair (for `MPI_MINLOC` and `MPI_MAXLOC`) is made of: a value and an index. The index lies at
+    /// [`alignment`](Self::alignment) octets.
+    #[must_use]
+    pub const fn pair(self) -> Option<(Self, Self)> {
+        match self {
+            Self::I16I32 => Some((Self::I16, Self::I32)),
+            Self::I32I32 => Some((Self::I32, Self::I32)),
+            Self::I64I32 => Some((Self::I64, Self::I32)),
+            Self::F32I32 => Some((Self::F32, Self::I32)),
+            Self::F64I32 => Some((Self::F64, Self::I32)),
+            _ => None,
+        }
+    }
+}
+
+impl core::fmt::Display for Kind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::{align_of, size_of};
+
+    use super::*;
+
+    #[test]
+    fn pairs_lie_as_in_c() {
+        #[repr(C)]
+        struct Pair<V>(V, i32);
+        let laid = |kind: Kind| (kind.extent() as usize, kind.alignment() as usize);
+        assert_eq!(
+            laid(Kind::I16I32),
+            (size_of::<Pair<i16>>(), align_of::<Pair<i16>>().max(4))
+        );
+        assert_eq!(laid(Kind::I32I32), (size_of::<Pair<i32>>(), 4));
+        assert_eq!(laid(Kind::F32I32), (size_of::<Pair<f32>>(), 4));
+        if align_of::<f64>() == 8 {
+            assert_eq!(laid(Kind::I64I32), (size_of::<Pair<i64>>(), 8));
+            assert_eq!(laid(Kind::F64I32), (size_of::<Pair<f64>>(), 8));
+        }
+        assert_eq!(Kind::F64I32.size(), 12);
+    }
+
+    #[test]
+    fn all_is_in_the_order_of_declaration() {
+        for (number, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+        }
+    }
+}

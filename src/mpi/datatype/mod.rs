@@ -1,0 +1,260 @@
+//! Datatypes: how the elements of a message lie in memory (MPI 5).
+//!
+//! A [`Datatype`] is a handle that is cheap to clone and never changes. Each constructor normalises at once: what is
+//! contiguous becomes one run, what repeats stays a loop, so a vector of 10^9 blocks takes as much memory as one of
+//! two. There is nothing left to be done by `MPI_Type_commit`; whoever must know whether it was called, keeps a flag.
+//! `MPI_Type_dup` is `clone`.
+//!
+//! Data move between memory and *packed octets*: all elements in the order of the type map, without gaps. Packed octets
+//! are what a message carries. Three ways lead there:
+//!
+//! - [`Datatype::segments`] lists the runs of memory that hold a range of packed octets, to send without a copy;
+//! - [`Datatype::unpack_at`] puts octets that arrive at some packed offset where they belong, fragments in any order;
+//! - [`Datatype::pack_at`] and its safe sisters [`Datatype::pack`] and [`Datatype::unpack`] copy.
+//!
+//! All find their place by division, one per level of nesting (a binary search where blocks differ), and then go run by
+//! run; nothing is allocated.
+//!
+//! Counts and displacements of constructors are `i64` like `MPI_Count` and `MPI_Aint`; what is negative or leads
+//! beyond 64 bits is a [`DatatypeError`]. Contents are not recorded (`MPI_Type_get_contents`), nor are names.
+
+mod bounds;
+mod construct;
+mod cursor;
+mod error;
+mod kind;
+mod layout;
+mod overlap;
+mod signature;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use alloc::{borrow::Cow, sync::Arc};
+
+use bounds::Bounds;
+pub use construct::Order;
+pub use cursor::{Segment, Segments};
+pub use error::{DatatypeError, Quantity};
+pub use kind::Kind;
+use layout::{Node, Run, Runs, Shape, Shared};
+pub use signature::Signature;
+
+/// How deeply loops and lists may be nested after normalisation. A subarray takes one level per dimension.
+pub const MAX_DEPTH: usize = 64;
+
+/// A datatype. See the [module](self).
+#[derive(Clone)]
+pub struct Datatype(Shared<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    node: Node,
+    bounds: Bounds,
+    /// Octets of data, at most `i64::MAX`.
+    size: u64,
+    signature: Signature,
+    predefined: Option<Kind>,
+    element_kind: Option<Kind>,
+}
+
+impl Datatype {
+    /// A predefined datatype. Costs nothing.
+    #[must_use]
+    pub const fn predefined(kind: Kind) -> Self {
+        Self(Shared::Static(&PREDEFINED[kind as usize]))
+    }
+
+    /// Which predefined datatype it is, if it is one.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.0.predefined
+    }
+
+    /// The predefined datatype of which all of its elements are, if there is one: what `MPI_Accumulate` asks for
+    /// (MPI 12.3.4).
+    #[must_use]
+    pub fn element_kind(&self) -> Option<Kind> {
+        self.0.element_kind
+    }
+
+    /// Octets of data in one element, without gaps (`MPI_Type_size`); at most `i64::MAX`.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    /// Octets from one element of an array to the next (`MPI_Type_get_extent`); negative if `resized` said so.
+    #[must_use]
+    pub fn extent(&self) -> i64 {
+        self.0.bounds.extent()
+    }
+
+    /// Octets from the place of an element to its lower bound.
+    #[must_use]
+    pub fn lower_bound(&self) -> i64 {
+        self.0.bounds.lower_bound()
+    }
+
+    /// Octets from the place of an element to its first octet of data; 0 if there are no data
+    /// (`MPI_Type_get_true_extent`).
+    #[must_use]
+    pub fn true_lower_bound(&self) -> i64 {
+        self.0.bounds.data().0
+    }
+
+    /// Octets from the first octet of data to the one after the last.
+    #[must_use]
+    pub fn true_extent(&self) -> i64 {
+        let (low, high) = self.0.bounds.data();
+        high - low
+    }
+
+    /// What is in `count` elements.
+    #[must_use]
+    pub fn signature(&self, count: u64) -> Signature {
+        self.0.signature.repeat(count)
+    }
+
+    /// Whether a receive of `count` elements may take a message of the signature `sent` (MPI 3.3.1): the kinds must be
+    /// the same, and the message may be shorter. `MPI_PACKED` matches everything.
+    ///
+    /// A shorter message that ends within an element is not looked into. One that is longer is an error of another
+    /// class, so it is `true` here.
+    #[must_use]
+    pub fn accepts(&self, count: u64, sent: Signature) -> bool {
+        let element = self.0.signature;
+        let whole = sent.count.checked_div(element.count).unwrap_or(0);
+        if sent.count != whole.wrapping_mul(element.count) || whole > count {
+            return true;
+        }
+        element.repeat(whole) == sent || element.is_all(Kind::Packed) || sent.is_all(Kind::Packed)
+    }
+
+    /// Octets of data in `count` elements.
+    ///
+    /// # Errors
+    /// [`DatatypeError::Overflow`] if that is more than `u64::MAX`.
+    pub fn packed_size(&self, count: u64) -> Result<u64, DatatypeError> {
+        self.size().checked_mul(count).ok_or(DatatypeError::Overflow {
+            argument: "count",
+            index: None,
+            quantity: Quantity::Size,
+        })
+    }
+
+    /// Where the data of `count` elements lie, in octets relative to the buffer: the first, and the one after the
+    /// last. (0, 0) if there are none.
+    ///
+    /// # Errors
+    /// [`DatatypeError::Overflow`] if these are no places in memory.
+    pub fn span(&self, count: u64) -> Result<(i64, i64), DatatypeError> {
+        let bounds = self.0.bounds.repeated(count, i128::from(self.extent()));
+        bounds
+            .map(|bounds| bounds.data())
+            .map_err(|quantity| DatatypeError::Overflow {
+                argument: "count",
+                index: None,
+                quantity,
+            })
+    }
+
+    /// Whether `count` elements are one run of octets in memory, in their order.
+    #[must_use]
+    pub fn is_contiguous(&self, count: u64) -> bool {
+        match &self.0.node.shape {
+            Shape::Empty => true,
+            Shape::Run(run) => count <= 1 || run.len as i64 == self.extent(),
+            _ => count == 0,
+        }
+    }
+}
+
+impl From<Kind> for Datatype {
+    fn from(kind: Kind) -> Self {
+        Self::predefined(kind)
+    }
+}
+
+impl core::fmt::Debug for Datatype {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if let Some(kind) = self.kind() {
+            return write!(f, "Datatype({kind})");
+        }
+        f.debug_struct("Datatype")
+            .field("size", &self.size())
+            .field("lower_bound", &self.lower_bound())
+            .field("extent", &self.extent())
+            .field("layout", &self.0.node)
+            .finish()
+    }
+}
+
+static PREDEFINED: [Inner; Kind::ALL.len()] = [
+    inner(Kind::I8),
+    inner(Kind::I16),
+    inner(Kind::I32),
+    inner(Kind::I64),
+    inner(Kind::U8),
+    inner(Kind::U16),
+    inner(Kind::U32),
+    inner(Kind::U64),
+    inner(Kind::F32),
+    inner(Kind::F64),
+    inner(Kind::Complex32),
+    inner(Kind::Complex64),
+    inner(Kind::Bool),
+    inner(Kind::Byte),
+    inner(Kind::Packed),
+    inner(Kind::I16I32),
+    inner(Kind::I32I32),
+    inner(Kind::I64I32),
+    inner(Kind::F32I32),
+    inner(Kind::F64I32),
+];
+
+/// `MPI_SHORT_INT`, the only predefined one with a gap between its elements.
+static I16I32: Runs = Runs {
+    list: Cow::Borrowed(&[
+        Run {
+            offset: 0,
+            start: 0,
+            len: 2,
+        },
+        Run {
+            offset: 4,
+            start: 2,
+            len: 4,
+        },
+    ]),
+    size: 6,
+    uniform: 0,
+};
+
+const fn inner(kind: Kind) -> Inner {
+    // The end of the data: pairs end with their index.
+    let high = match kind.pair() {
+        Some((_, index)) => kind.alignment() + index.size(),
+        None => kind.size(),
+    };
+    Inner {
+        node: match kind {
+            Kind::I16I32 => Node {
+                offset: 0,
+                shape: Shape::Runs(Shared::Static(&I16I32)),
+            },
+            _ => Node::run(0, kind.size()),
+        },
+        bounds: Bounds::predefined(high, kind.alignment()),
+        size: kind.size(),
+        signature: Signature::of(kind),
+        predefined: Some(kind),
+        element_kind: Some(kind),
+    }
+}
+
+impl From<Inner> for Datatype {
+    fn from(inner: Inner) -> Self {
+        Self(Shared::Counted(Arc::new(inner)))
+    }
+}

@@ -1,0 +1,356 @@
+//! MPI's error classes, and errors that say what was being done (MPI 9.4).
+
+use super::{Rank, datatype::DatatypeError, group::GroupError, operation::OperationError, topology::TopologyError};
+
+macro_rules! classes {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $text:literal,)*) => {
+        /// The classes into which MPI sorts errors.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorClass {
+            $(#[doc = concat!("`", $name, "`: ", $text, ".")] $variant,)*
+        }
+
+        impl ErrorClass {
+            /// All classes.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name that the standard gives it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it means, in words.
+            #[must_use]
+            pub const fn description(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+classes! {
+    Success "MPI_SUCCESS" "no error",
+    Buffer "MPI_ERR_BUFFER" "invalid buffer",
+    Count "MPI_ERR_COUNT" "invalid count",
+    Type "MPI_ERR_TYPE" "invalid datatype",
+    Tag "MPI_ERR_TAG" "invalid tag",
+    Comm "MPI_ERR_COMM" "invalid communicator",
+    Rank "MPI_ERR_RANK" "rank out of range",
+    Request "MPI_ERR_REQUEST" "invalid request",
+    Root "MPI_ERR_ROOT" "invalid root",
+    Group "MPI_ERR_GROUP" "invalid group",
+    Op "MPI_ERR_OP" "invalid reduction operation",
+    Topology "MPI_ERR_TOPOLOGY" "invalid topology",
+    Dims "MPI_ERR_DIMS" "invalid dimensions",
+    Arg "MPI_ERR_ARG" "invalid argument",
+    Unknown "MPI_ERR_UNKNOWN" "unknown error",
+    Truncate "MPI_ERR_TRUNCATE" "message longer than the receive buffer",
+    Other "MPI_ERR_OTHER" "an error of no other class",
+    Intern "MPI_ERR_INTERN" "internal error",
+    InStatus "MPI_ERR_IN_STATUS" "the error is in the status",
+    Pending "MPI_ERR_PENDING" "the request is pending",
+    Access "MPI_ERR_ACCESS" "permission denied",
+    Amode "MPI_ERR_AMODE" "invalid access mode",
+    Assert "MPI_ERR_ASSERT" "invalid assertion",
+    BadFile "MPI_ERR_BAD_FILE" "invalid file name",
+    Base "MPI_ERR_BASE" "invalid base address",
+    Conversion "MPI_ERR_CONVERSION" "data conversion failed",
+    Disp "MPI_ERR_DISP" "invalid displacement",
+    DupDatarep "MPI_ERR_DUP_DATAREP" "data representation already defined",
+    Errhandler "MPI_ERR_ERRHANDLER" "invalid error handler",
+    FileExists "MPI_ERR_FILE_EXISTS" "the file exists",
+    FileInUse "MPI_ERR_FILE_IN_USE" "the file is open",
+    File "MPI_ERR_FILE" "invalid file handle",
+    InfoKey "MPI_ERR_INFO_KEY" "info key too long",
+    InfoNokey "MPI_ERR_INFO_NOKEY" "no such info key",
+    InfoValue "MPI_ERR_INFO_VALUE" "info value too long",
+    Info "MPI_ERR_INFO" "invalid info object",
+    Io "MPI_ERR_IO" "input or output failed",
+    Keyval "MPI_ERR_KEYVAL" "invalid attribute key",
+    Locktype "MPI_ERR_LOCKTYPE" "invalid kind of lock",
+    Name "MPI_ERR_NAME" "no such service name",
+    NoMem "MPI_ERR_NO_MEM" "out of memory",
+    NotSame "MPI_ERR_NOT_SAME" "not the same on all processes",
+    NoSpace "MPI_ERR_NO_SPACE" "not enough space",
+    NoSuchFile "MPI_ERR_NO_SUCH_FILE" "no such file",
+    Port "MPI_ERR_PORT" "invalid port",
+    ProcAborted "MPI_ERR_PROC_ABORTED" "a peer has aborted",
+    ProcFailed "MPI_ERR_PROC_FAILED" "a process has failed",
+    ProcFailedPending "MPI_ERR_PROC_FAILED_PENDING" "a process that could match has failed, the request is pending",
+    Quota "MPI_ERR_QUOTA" "quota exceeded",
+    ReadOnly "MPI_ERR_READ_ONLY" "read-only file or file system",
+    Revoked "MPI_ERR_REVOKED" "the communicator was revoked",
+    RmaAttach "MPI_ERR_RMA_ATTACH" "memory can not be attached",
+    RmaConflict "MPI_ERR_RMA_CONFLICT" "conflicting accesses to a window",
+    RmaFlavor "MPI_ERR_RMA_FLAVOR" "window of the wrong flavour",
+    RmaRange "MPI_ERR_RMA_RANGE" "target memory is not in the window",
+    RmaShared "MPI_ERR_RMA_SHARED" "memory can not be shared",
+    RmaSync "MPI_ERR_RMA_SYNC" "wrong synchronisation of a window",
+    Service "MPI_ERR_SERVICE" "invalid service name",
+    Session "MPI_ERR_SESSION" "invalid session",
+    Size "MPI_ERR_SIZE" "invalid size",
+    Spawn "MPI_ERR_SPAWN" "processes could not be started",
+    UnsupportedDatarep "MPI_ERR_UNSUPPORTED_DATAREP" "data representation not supported",
+    UnsupportedOperation "MPI_ERR_UNSUPPORTED_OPERATION" "operation not supported",
+    ValueTooLarge "MPI_ERR_VALUE_TOO_LARGE" "a value does not fit",
+    Win "MPI_ERR_WIN" "invalid window",
+}
+
+impl core::fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} ({})", self.name(), self.description())
+    }
+}
+
+/// What went wrong in an MPI call. Making one neither allocates nor formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    class: ErrorClass,
+    call: &'static str,
+    peer: Option<Rank>,
+    communicator: Option<u32>,
+    detail: Detail,
+}
+
+/// What is known beyond the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Detail {
+    /// Nothing.
+    None,
+    /// What happened, or what to do.
+    Text(&'static str),
+    /// A rank that the communicator does not have.
+    Rank {
+        /// As it was given.
+        rank: Rank,
+        /// Ranks of the communicator.
+        size: Rank,
+    },
+    /// A number that is not allowed.
+    Value {
+        /// Which argument.
+        argument: &'static str,
+        /// What it is.
+        value: i64,
+        /// The least allowed.
+        min: i64,
+        /// The greatest allowed.
+        max: i64,
+    },
+    /// A message that is longer than the receive.
+    Truncated {
+        /// Octets of the message.
+        sent: u64,
+        /// Octets of room.
+        room: u64,
+    },
+    /// See there.
+    Datatype(DatatypeError),
+    /// See there.
+    Operation(OperationError),
+    /// See there.
+    Group(GroupError),
+    /// See there.
+    Topology(TopologyError),
+}
+
+impl Error {
+    /// An error of `class` in the MPI function `call`.
+    #[must_use]
+    pub const fn new(class: ErrorClass, call: &'static str) -> Self {
+        Self {
+            class,
+            call,
+            peer: None,
+            communicator: None,
+            detail: Detail::None,
+        }
+    }
+
+    /// With the rank of the other side.
+    #[must_use]
+    pub const fn with_peer(self, peer: Rank) -> Self {
+        Self {
+            peer: Some(peer),
+            ..self
+        }
+    }
+
+    /// With the context id of the communicator.
+    #[must_use]
+    pub const fn on_communicator(self, context: u32) -> Self {
+        Self {
+            communicator: Some(context),
+            ..self
+        }
+    }
+
+    /// With what else is known.
+    #[must_use]
+    pub const fn with_detail(self, detail: Detail) -> Self {
+        Self { detail, ..self }
+    }
+
+    /// The rank `rank` is not one of the `size` of the communicator.
+    #[must_use]
+    pub const fn rank(call: &'static str, rank: Rank, size: Rank) -> Self {
+        Self::new(ErrorClass::Rank, call).with_detail(Detail::Rank { rank, size })
+    }
+
+    /// A message of `sent` octets came for a receive of `room`.
+    #[must_use]
+    pub const fn truncated(call: &'static str, sent: u64, room: u64) -> Self {
+        Self::new(ErrorClass::Truncate, call).with_detail(Detail::Truncated { sent, room })
+    }
+
+    /// A datatype was wrong, or its use.
+    #[must_use]
+    pub const fn datatype(call: &'static str, error: DatatypeError) -> Self {
+        Self::new(error.class(), call).with_detail(Detail::Datatype(error))
+    }
+
+    /// A reduction was wrong.
+    #[must_use]
+    pub const fn operation(call: &'static str, error: OperationError) -> Self {
+        Self::new(error.class(), call).with_detail(Detail::Operation(error))
+    }
+
+    /// A group could not be made.
+    #[must_use]
+    pub const fn group(call: &'static str, error: GroupError) -> Self {
+        Self::new(error.class(), call).with_detail(Detail::Group(error))
+    }
+
+    /// A topology could not be made, or was asked for what it has not.
+    #[must_use]
+    pub const fn topology(call: &'static str, error: TopologyError) -> Self {
+        Self::new(error.class(), call).with_detail(Detail::Topology(error))
+    }
+
+    /// MPI's class of it.
+    #[must_use]
+    pub const fn class(&self) -> ErrorClass {
+        self.class
+    }
+
+    /// The MPI function in which it happened.
+    #[must_use]
+    pub const fn call(&self) -> &'static str {
+        self.call
+    }
+
+    /// The rank of the other side, if there is one.
+    #[must_use]
+    pub const fn peer(&self) -> Option<Rank> {
+        self.peer
+    }
+
+    /// The context id of the communicator, if there is one.
+    #[must_use]
+    pub const fn communicator(&self) -> Option<u32> {
+        self.communicator
+    }
+
+    /// What is known beyond the class.
+    #[must_use]
+    pub const fn detail(&self) -> &Detail {
+        &self.detail
+    }
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.call)?;
+        if let Some(peer) = self.peer {
+            write!(f, " with rank {peer}")?;
+        }
+        if let Some(context) = self.communicator {
+            write!(f, " on communicator {context}")?;
+        }
+        write!(f, ": {} [{}]", self.class.description(), self.class.name())?;
+        match &self.detail {
+            Detail::None => Ok(()),
+            Detail::Text(text) => write!(f, ": {text}"),
+            Detail::Rank { rank, size } => write!(f, ": rank {rank}, and the communicator has {size} ranks"),
+            Detail::Value {
+                argument,
+                value,
+                min,
+                max,
+            } => write!(f, ": {argument} is {value}, not in {min} to {max}"),
+            Detail::Truncated { sent, room } => {
+                write!(f, ": {sent} octets were sent, there is room for {room}")
+            }
+            Detail::Datatype(error) => write!(f, ": {error}"),
+            Detail::Operation(error) => write!(f, ": {error}"),
+            Detail::Group(error) => write!(f, ": {error}"),
+            Detail::Topology(error) => write!(f, ": {error}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match &self.detail {
+            Detail::Datatype(error) => Some(error),
+            Detail::Operation(error) => Some(error),
+            Detail::Group(error) => Some(error),
+            Detail::Topology(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{collections::BTreeSet, string::ToString};
+
+    use super::*;
+
+    #[test]
+    fn errors_say_what_was_being_done() {
+        let error = Error::rank("MPI_Send", 7, 4).on_communicator(3);
+        assert_eq!(
+            error.to_string(),
+            "MPI_Send on communicator 3: rank out of range [MPI_ERR_RANK]: rank 7, and the communicator has 4 ranks"
+        );
+        let error = Error::truncated("MPI_Recv", 100, 8).with_peer(2);
+        assert_eq!(
+            error.to_string(),
+            "MPI_Recv with rank 2: message longer than the receive buffer [MPI_ERR_TRUNCATE]: \
+             100 octets were sent, there is room for 8"
+        );
+    }
+
+    #[test]
+    fn the_reason_is_the_source() {
+        let reason = DatatypeError::Negative {
+            argument: "blocklengths",
+            index: Some(3),
+            value: -1,
+        };
+        let error = Error::datatype("MPI_Type_indexed", reason);
+        assert_eq!(error.class(), ErrorClass::Count);
+        assert!(error.to_string().ends_with("blocklengths[3] is -1, which is negative"));
+        assert!(core::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn class_names_are_mpis_and_different() {
+        let names: BTreeSet<_> = ErrorClass::ALL.iter().map(|class| class.name()).collect();
+        assert_eq!(names.len(), ErrorClass::ALL.len());
+        assert!(
+            names
+                .iter()
+                .all(|name| *name == "MPI_SUCCESS" || name.starts_with("MPI_ERR_"))
+        );
+    }
+
+    #[test]
+    fn results_stay_small() {
+        assert!(size_of::<Error>() <= 96, "{} octets", size_of::<Error>());
+    }
+}

@@ -1,0 +1,198 @@
+#![expect(
+    unsafe_code,
+    reason = "operands are memory of the caller, and operations may be written in C"
+)]
+//! Reductions: `inout[i] = input[i] ∘ inout[i]` (MPI 6.9).
+//!
+//! - Integers wrap around on overflow.
+//! - Floating-point numbers are added and multiplied as IEEE 754 has it. What a sum comes to depends on the order, so
+//!   it depends on the algorithm of the collective.
+//! - `MPI_MAX` and `MPI_MIN` of a NaN and anything is NaN, whatever the order. Which zero comes out of +0 and −0 is
+//!   not defined.
+//! - `MPI_MAXLOC` and `MPI_MINLOC`: NaN wins over all numbers; among equals, and among NaNs, the lowest index wins.
+//! - Logical operations give 0 or 1; everything but zero is true.
+
+mod predefined;
+
+use alloc::sync::Arc;
+
+use super::{
+    datatype::{Datatype, DatatypeError, Kind},
+    error::ErrorClass,
+};
+pub use predefined::Predefined;
+
+/// A function of the user: input, inout, number of elements, their datatype.
+type Function = dyn Fn(*const u8, *mut u8, u64, &Datatype) + Send + Sync;
+
+/// A reduction. Cheap to clone.
+#[derive(Clone)]
+pub struct Operation(Handle);
+
+#[derive(Clone)]
+enum Handle {
+    Predefined(Predefined),
+    User {
+        function: Arc<Function>,
+        is_commutative: bool,
+    },
+}
+
+/// Why a reduction is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// The operation is not defined for this kind (MPI 6.9.2).
+    Kind {
+        /// The operation.
+        operation: Predefined,
+        /// What it was asked to reduce.
+        kind: Kind,
+    },
+    /// A predefined operation takes only predefined datatypes.
+    Derived {
+        /// The operation.
+        operation: Predefined,
+    },
+    /// An operand does not have the memory that the elements need.
+    Memory(DatatypeError),
+}
+
+impl Operation {
+    /// A predefined operation.
+    #[must_use]
+    pub const fn predefined(operation: Predefined) -> Self {
+        Self(Handle::Predefined(operation))
+    }
+
+    /// An operation of the user (`MPI_Op_create`). It gets the places of `input` and `inout`, the number of elements
+    /// and their datatype, and does `inout[i] = input[i] ∘ inout[i]`. It must be associative.
+    ///
+    /// # Safety
+    /// The function only reads the data of that many elements at `input`, and only reads and writes those at `inout`;
+    /// it takes any alignment, and keeps no pointers.
+    #[must_use]
+    pub unsafe fn user(
+        is_commutative: bool,
+        function: impl Fn(*const u8, *mut u8, u64, &Datatype) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Handle::User {
+            function: Arc::new(function),
+            is_commutative,
+        })
+    }
+
+    /// Whether operands may change places (`MPI_Op_commutative`).
+    #[must_use]
+    pub fn is_commutative(&self) -> bool {
+        match &self.0 {
+            Handle::Predefined(operation) => operation.is_commutative(),
+            Handle::User { is_commutative, .. } => *is_commutative,
+        }
+    }
+
+    /// Which predefined operation it is, if it is one.
+    #[must_use]
+    pub fn as_predefined(&self) -> Option<Predefined> {
+        match &self.0 {
+            Handle::Predefined(operation) => Some(*operation),
+            Handle::User { .. } => None,
+        }
+    }
+
+    /// Whether elements of `datatype` can be reduced. Those of the user decide for themselves.
+    ///
+    /// # Errors
+    /// [`OperationError::Kind`] or [`OperationError::Derived`].
+    pub fn check(&self, datatype: &Datatype) -> Result<(), OperationError> {
+        match &self.0 {
+            Handle::Predefined(operation) => operation.kind_of(datatype).map(|_| ()),
+            Handle::User { .. } => Ok(()),
+        }
+    }
+
+    /// `inout[i] = input[i] ∘ inout[i]` for `count` elements.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); then nothing has happened.
+    ///
+    /// # Safety
+    /// The data of `count` elements at `input` may be read and those at `inout` read and written, through these
+    /// pointers; they are initialised, share no octets, and are not used by others meanwhile. Any alignment will do.
+    pub unsafe fn apply_at(
+        &self,
+        datatype: &Datatype,
+        input: *const u8,
+        inout: *mut u8,
+        count: u64,
+    ) -> Result<(), OperationError> {
+        match &self.0 {
+            Handle::Predefined(operation) => {
+                let kind = operation.kind_of(datatype)?;
+                // SAFETY: the caller's contract, and the kind is defined for the operation.
+                unsafe { operation.apply(kind, input, inout, count as usize) };
+            }
+            Handle::User { function, .. } => function(input, inout, count, datatype),
+        }
+        Ok(())
+    }
+
+    /// [`apply_at`](Self::apply_at) with checks: both slices begin with the first element.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), or [`OperationError::Memory`] if a slice is too short; then nothing has happened.
+    pub fn apply(&self, datatype: &Datatype, input: &[u8], inout: &mut [u8], count: u64) -> Result<(), OperationError> {
+        for len in [input.len(), inout.len()] {
+            datatype.check_memory(len, 0, count).map_err(OperationError::Memory)?;
+        }
+        // SAFETY: the data of all elements are within the slices, one of which is borrowed mutably.
+        unsafe { self.apply_at(datatype, input.as_ptr(), inout.as_mut_ptr(), count) }
+    }
+}
+
+impl From<Predefined> for Operation {
+    fn from(operation: Predefined) -> Self {
+        Self::predefined(operation)
+    }
+}
+
+impl core::fmt::Debug for Operation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match &self.0 {
+            Handle::Predefined(operation) => write!(f, "Operation({operation})"),
+            Handle::User { is_commutative, .. } => f
+                .debug_struct("Operation")
+                .field("is_commutative", is_commutative)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
+impl OperationError {
+    /// MPI's class of it.
+    #[must_use]
+    pub const fn class(&self) -> ErrorClass {
+        match self {
+            Self::Kind { .. } | Self::Derived { .. } => ErrorClass::Op,
+            Self::Memory(error) => error.class(),
+        }
+    }
+}
+
+impl core::fmt::Display for OperationError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Kind { operation, kind } => write!(f, "{operation} is not defined for {kind}"),
+            Self::Derived { operation } => write!(
+                f,
+                "{operation} takes only predefined datatypes; for others, define an operation"
+            ),
+            Self::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for OperationError {}
+
+#[cfg(test)]
+mod tests;
