@@ -107,6 +107,7 @@
 //! | `std` | yes | clocks, threads, [`progress`], [`transport`] |
 //! | `loopback` | yes | the in-process backend |
 //! | `udp` | yes | the UDP socket backend (Linux) |
+//! | `mpi` | yes | [`mpi`]; `core` and `alloc` suffice |
 //!
 //! # Trust
 //!
@@ -126,6 +127,8 @@ mod config;
 mod error;
 mod id;
 pub mod messaging;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod prng;
 #[cfg(feature = "std")]
 pub mod progress;

@@ -61,6 +61,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "stats",
         ],
     ),
+    ("mpi", &[]),
     // Drives protocol and backends in virtual time; nothing depends on it.
     (
         "sim",
