@@ -1,16 +1,21 @@
 //! MPI: what programs of many processes say to each other, above messages.
 //!
-//! The parts here are pure computations: no transport, no IO, no clock; `core` and `alloc` suffice.
+//! All but the [`engine`] are pure computations: no transport, no IO, no clock; `core` and `alloc` suffice.
 //!
 //! - [`datatype`]: how data lies in memory, and how it gets into messages and out of them.
 //! - [`operation`]: reductions over arrays of predefined kinds, and operations of the user.
 //! - [`group`]: ordered sets of processes.
 //! - [`topology`]: grids and graphs of processes.
+//! - [`collectives`]: what each rank does in a collective, as data.
+//! - [`engine`]: communicators and requests, by pointer, count and datatype, over a transport.
 //! - [`error`]: MPI's error classes, and errors that say what was being done.
 //!
 //! Sections cited as "MPI 5.1" are those of the MPI standard, version 4.1.
 
+pub mod collectives;
 pub mod datatype;
+#[cfg(feature = "std")]
+pub mod engine;
 pub mod error;
 pub mod group;
 pub mod operation;

@@ -1,0 +1,119 @@
+//! How the elements of a buffer are divided among ranks.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::schedule::{Buffer, Span};
+
+/// Where the block of each rank lies in a buffer, in elements from the buffer's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks<'a> {
+    /// The same count for each rank, block after block.
+    Even {
+        /// Elements of one block.
+        count: usize,
+    },
+    /// A count and a displacement for each rank, as the collectives in `v` take them. For alltoallw: the displacements
+    /// 0, 1, 2, …, and the count 1 where there is data, 0 where there is none (see [`Span`]).
+    Uneven {
+        /// Elements of each block.
+        counts: &'a [usize],
+        /// The first element of each block.
+        displacements: &'a [isize],
+    },
+    /// A vector cut in pieces as even as possible, the first ones one element longer.
+    Pieces {
+        /// Elements of the vector.
+        total: usize,
+        /// How many pieces; at least 1.
+        parts: usize,
+    },
+}
+
+/// Displacements of blocks that lie one after the other.
+#[must_use]
+pub fn displacements(counts: &[usize]) -> Vec<isize> {
+    let sums = counts.iter().scan(0, |sum: &mut usize, count| {
+        let before = *sum;
+        *sum = sum.saturating_add(*count);
+        Some(before as isize)
+    });
+    sums.collect()
+}
+
+impl Blocks<'_> {
+    /// Elements of block `index`.
+    pub(super) fn count(&self, index: usize) -> usize {
+        match *self {
+            Self::Even { count } => count,
+            Self::Uneven { counts, .. } => counts[index],
+            Self::Pieces { total, parts } => total / parts + usize::from(index < total % parts),
+        }
+    }
+
+    /// The first element of block `index`.
+    pub(super) fn offset(&self, index: usize) -> isize {
+        match *self {
+            Self::Even { count } => (index * count) as isize,
+            Self::Uneven { displacements, .. } => displacements[index],
+            Self::Pieces { total, parts } => (index * (total / parts) + index.min(total % parts)) as isize,
+        }
+    }
+
+    /// The elements of neighbouring blocks that lie one after the other.
+    pub(super) fn elements(&self, blocks: Range<usize>) -> Range<usize> {
+        if blocks.is_empty() {
+            return 0..0;
+        }
+        let last = blocks.end - 1;
+        self.offset(blocks.start) as usize..self.offset(last) as usize + self.count(last)
+    }
+
+    /// Do neighbouring blocks lie one after the other for sure?
+    fn is_dense(&self) -> bool {
+        !matches!(self, Self::Uneven { .. })
+    }
+}
+
+/// Blocks in their buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout<'a> {
+    pub(super) buffer: Buffer,
+    pub(super) blocks: Blocks<'a>,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(buffer: Buffer, blocks: Blocks<'a>) -> Self {
+        Self { buffer, blocks }
+    }
+
+    /// The span of one block.
+    pub(super) fn block(&self, index: usize) -> Span {
+        Span {
+            region: self.buffer.region,
+            offset: self.buffer.base + self.blocks.offset(index),
+            count: self.blocks.count(index),
+        }
+    }
+
+    /// The spans of neighbouring blocks; one if they lie one after the other for sure.
+    pub(super) fn range(self, blocks: Range<usize>) -> impl Iterator<Item = Span> {
+        let stride = if self.blocks.is_dense() { blocks.len().max(1) } else { 1 };
+        blocks.step_by(stride).map(move |index| {
+            let last = self.block(index + stride - 1);
+            let first = self.block(index);
+            Span {
+                count: (last.offset - first.offset) as usize + last.count,
+                ..first
+            }
+        })
+    }
+
+    /// The spans of `len` blocks from `first` on, which go on at 0 after `size`.
+    pub(super) fn cyclic(self, first: usize, len: usize, size: usize) -> impl Iterator<Item = Span> {
+        let first = first % size;
+        let end = (first + len).min(size);
+        let rest = first + len - end;
+        self.range(first..end).chain(self.range(0..rest))
+    }
+}

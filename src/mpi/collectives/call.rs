@@ -1,0 +1,412 @@
+//! A call of a collective as one rank sees it, and its schedule.
+
+use core::fmt;
+
+use super::{
+    algorithm::{Algorithm, Collective},
+    blocks::Blocks,
+    build::build,
+    member::Member,
+    schedule::Schedule,
+};
+
+/// Most elements of a buffer: offsets, and those of scratch memory of several vectors, must be an `isize`.
+const MAX_ELEMENTS: usize = isize::MAX as usize / 8;
+
+/// The arguments of a collective at one rank, as far as messages depend on them (MPI 4.1, chapters 6 and 8).
+///
+/// Counts and displacements are in elements of the datatype of that buffer; a count is 0 if its elements have no
+/// octets. `in_place` is `MPI_IN_PLACE`. The rule for blocks: `output`'s block of a rank and that rank's `input` are as
+/// long, in octets.
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'a> {
+    /// `MPI_Barrier`
+    Barrier,
+    /// `MPI_Bcast`. The buffer is the output, at the root too.
+    ///
+    /// Vectors are cut, and ranks may call this with different datatypes. So the count must be in a unit that is the
+    /// same everywhere: octets of what is sent.
+    Bcast {
+        /// Whose buffer it is.
+        root: usize,
+        /// Elements in the unit just said.
+        count: usize,
+    },
+    /// `MPI_Gather`; `MPI_Gatherv` if the output is uneven.
+    Gather {
+        /// Who gets the blocks.
+        root: usize,
+        /// Elements of the own block in the input (of its block in the output, for a root in place).
+        input: usize,
+        /// The output of the root. At other ranks only the kind counts (empty slices will do).
+        output: Blocks<'a>,
+        /// Only at the root: its block is in its place.
+        in_place: bool,
+    },
+    /// `MPI_Scatter`; `MPI_Scatterv` if the input is uneven.
+    Scatter {
+        /// Who has the blocks.
+        root: usize,
+        /// The input of the root. At other ranks only the kind counts (empty slices will do).
+        input: Blocks<'a>,
+        /// Elements of the own block in the output.
+        output: usize,
+        /// Only at the root: its block stays in the input.
+        in_place: bool,
+    },
+    /// `MPI_Allgather`; `MPI_Allgatherv` if the output is uneven.
+    Allgather {
+        /// Elements of the own block in the input.
+        input: usize,
+        /// All blocks.
+        output: Blocks<'a>,
+        /// The own block is in its place.
+        in_place: bool,
+    },
+    /// `MPI_Alltoall`; `MPI_Alltoallv` and `MPI_Alltoallw` if blocks are uneven, at all ranks or at none.
+    Alltoall {
+        /// The blocks to send.
+        input: Blocks<'a>,
+        /// The blocks to receive, and to send if in place. (For alltoallw in place all counts are 1.)
+        output: Blocks<'a>,
+        /// There is no input.
+        in_place: bool,
+    },
+    /// `MPI_Reduce`
+    Reduce {
+        /// Who gets the result.
+        root: usize,
+        /// Elements of the vector.
+        count: usize,
+        /// May operands change places?
+        commutative: bool,
+        /// Only at the root: its operand is in the output.
+        in_place: bool,
+    },
+    /// `MPI_Allreduce`
+    Allreduce {
+        /// Elements of the vector.
+        count: usize,
+        /// May operands change places?
+        commutative: bool,
+        /// The operand is in the output.
+        in_place: bool,
+    },
+    /// `MPI_Reduce_scatter_block`; `MPI_Reduce_scatter` if counts are given for each rank.
+    ReduceScatter {
+        /// Elements of each rank's block of the vector.
+        counts: Counts<'a>,
+        /// May operands change places?
+        commutative: bool,
+        /// The whole vector is in the output.
+        in_place: bool,
+    },
+    /// `MPI_Scan`; `MPI_Exscan` if exclusive. Operands need not commute.
+    Scan {
+        /// Elements of the vector.
+        count: usize,
+        /// The own operand does not count.
+        exclusive: bool,
+        /// The operand is in the output.
+        in_place: bool,
+    },
+    /// `MPI_Neighbor_allgather` and `MPI_Neighbor_allgatherv`
+    NeighborAllgather {
+        /// Whom to receive from, in the order of blocks; `None` for `MPI_PROC_NULL`.
+        sources: &'a [Option<usize>],
+        /// Whom to send to.
+        destinations: &'a [Option<usize>],
+        /// Elements of the own block.
+        input: usize,
+        /// A block of each source.
+        output: Blocks<'a>,
+    },
+    /// `MPI_Neighbor_alltoall`, `MPI_Neighbor_alltoallv` and `MPI_Neighbor_alltoallw`
+    ///
+    /// If a rank is a neighbour more than once, messages match in the order of the lists. In a periodic grid of one or
+    /// two ranks, where what goes up must arrive from below, list the destinations accordingly.
+    NeighborAlltoall {
+        /// Whom to receive from, in the order of blocks; `None` for `MPI_PROC_NULL`.
+        sources: &'a [Option<usize>],
+        /// Whom to send to.
+        destinations: &'a [Option<usize>],
+        /// A block for each destination.
+        input: Blocks<'a>,
+        /// A block of each source.
+        output: Blocks<'a>,
+    },
+}
+
+/// How many elements each rank gets of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts<'a> {
+    /// The same for each.
+    Even(usize),
+    /// One count for each rank.
+    Each(&'a [usize]),
+}
+
+impl Call<'_> {
+    /// What is called.
+    #[must_use]
+    pub fn collective(&self) -> Collective {
+        let even = |blocks: &Blocks<'_>| matches!(blocks, Blocks::Even { .. });
+        match self {
+            Self::Barrier => Collective::Barrier,
+            Self::Bcast { .. } => Collective::Bcast,
+            Self::Gather { output, .. } if even(output) => Collective::Gather,
+            Self::Gather { .. } => Collective::Gatherv,
+            Self::Scatter { input, .. } if even(input) => Collective::Scatter,
+            Self::Scatter { .. } => Collective::Scatterv,
+            Self::Allgather { output, .. } if even(output) => Collective::Allgather,
+            Self::Allgather { .. } => Collective::Allgatherv,
+            Self::Alltoall {
+                input,
+                output,
+                in_place,
+            } if even(output) && (*in_place || even(input)) => Collective::Alltoall,
+            Self::Alltoall { .. } => Collective::Alltoallv,
+            Self::Reduce { .. } => Collective::Reduce,
+            Self::Allreduce { .. } => Collective::Allreduce,
+            Self::ReduceScatter {
+                counts: Counts::Even(_),
+                ..
+            } => Collective::ReduceScatterBlock,
+            Self::ReduceScatter { .. } => Collective::ReduceScatter,
+            Self::Scan { exclusive: false, .. } => Collective::Scan,
+            Self::Scan { .. } => Collective::Exscan,
+            Self::NeighborAllgather { .. } => Collective::NeighborAllgather,
+            Self::NeighborAlltoall { .. } => Collective::NeighborAlltoall,
+        }
+    }
+
+    /// True unless operands are reduced that may not change places.
+    #[must_use]
+    pub fn commutative(&self) -> bool {
+        match *self {
+            Self::Reduce { commutative, .. }
+            | Self::Allreduce { commutative, .. }
+            | Self::ReduceScatter { commutative, .. } => commutative,
+            _ => true,
+        }
+    }
+
+    /// What `rank` of `size` ranks has to do. All ranks must take the same algorithm.
+    ///
+    /// # Errors
+    ///
+    /// If an argument can not be, or the algorithm is none for this: [`Algorithm::suits`].
+    pub fn schedule(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<Schedule, ScheduleError> {
+        self.check(rank, size, algorithm)?;
+        Ok(build(self, Member { rank, size }, algorithm))
+    }
+
+    fn check(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<(), ScheduleError> {
+        if rank >= size || u32::try_from(size).is_err() {
+            return Err(ScheduleError::Rank { rank, size });
+        }
+        let collective = self.collective();
+        if !algorithm.suits(collective, size, self.commutative()) {
+            return Err(ScheduleError::Unsuited {
+                collective,
+                algorithm,
+                size,
+            });
+        }
+        match *self {
+            Self::Barrier => {}
+            Self::Bcast { root, count } | Self::Reduce { root, count, .. } => {
+                check_root(root, size)?;
+                fits(count)?;
+            }
+            Self::Gather {
+                root,
+                input: own,
+                output: blocks,
+                ..
+            }
+            | Self::Scatter {
+                root,
+                input: blocks,
+                output: own,
+                ..
+            } => {
+                check_root(root, size)?;
+                fits(own.saturating_mul(size))?;
+                if rank == root {
+                    check_blocks(&blocks, size)?;
+                }
+            }
+            Self::Allgather { input, output, .. } => {
+                fits(input)?;
+                check_blocks(&output, size)?;
+            }
+            Self::Alltoall {
+                input,
+                output,
+                in_place,
+            } => {
+                check_blocks(&output, size)?;
+                if !in_place {
+                    check_blocks(&input, size)?;
+                }
+            }
+            Self::Allreduce { count, .. } | Self::Scan { count, .. } => fits(count)?,
+            Self::ReduceScatter { counts, .. } => match counts {
+                Counts::Even(count) => check_blocks(&Blocks::Even { count }, size)?,
+                Counts::Each(counts) => {
+                    enough(counts.len(), size)?;
+                    fits(sum(counts))?;
+                }
+            },
+            Self::NeighborAllgather {
+                sources,
+                destinations,
+                input,
+                output,
+            } => {
+                check_neighbours(sources, destinations, size)?;
+                fits(input)?;
+                check_blocks(&output, sources.len())?;
+            }
+            Self::NeighborAlltoall {
+                sources,
+                destinations,
+                input,
+                output,
+            } => {
+                check_neighbours(sources, destinations, size)?;
+                check_blocks(&input, destinations.len())?;
+                check_blocks(&output, sources.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sum(counts: &[usize]) -> usize {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
+fn fits(elements: usize) -> Result<(), ScheduleError> {
+    if elements <= MAX_ELEMENTS {
+        Ok(())
+    } else {
+        Err(ScheduleError::TooLarge)
+    }
+}
+
+fn check_root(root: usize, size: usize) -> Result<(), ScheduleError> {
+    if root < size {
+        Ok(())
+    } else {
+        Err(ScheduleError::Root { root, size })
+    }
+}
+
+fn check_neighbours(
+    sources: &[Option<usize>],
+    destinations: &[Option<usize>],
+    size: usize,
+) -> Result<(), ScheduleError> {
+    match sources.iter().chain(destinations).flatten().find(|rank| **rank >= size) {
+        Some(rank) => Err(ScheduleError::Rank { rank: *rank, size }),
+        None => Ok(()),
+    }
+}
+
+fn enough(given: usize, needed: usize) -> Result<(), ScheduleError> {
+    if given == needed {
+        Ok(())
+    } else {
+        Err(ScheduleError::Blocks { given, needed })
+    }
+}
+
+/// There must be as many blocks as `needed`, in reach of an `isize`.
+fn check_blocks(blocks: &Blocks<'_>, needed: usize) -> Result<(), ScheduleError> {
+    match *blocks {
+        Blocks::Even { count } => fits(count.saturating_mul(needed)),
+        Blocks::Pieces { total, parts } => {
+            enough(parts, needed)?;
+            fits(total)
+        }
+        Blocks::Uneven { counts, displacements } => {
+            enough(counts.len(), needed)?;
+            enough(displacements.len(), needed)?;
+            fits(sum(counts))?;
+            let reach = displacements
+                .iter()
+                .map(|displacement| displacement.unsigned_abs())
+                .max();
+            fits(reach.unwrap_or(0))
+        }
+    }
+}
+
+/// Why there is no schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// There is no such rank, or more than 2^32 of them.
+    Rank {
+        /// The rank, the own one or a neighbour's.
+        rank: usize,
+        /// How many there are.
+        size: usize,
+    },
+    /// There is no such root.
+    Root {
+        /// Its rank.
+        root: usize,
+        /// How many ranks there are.
+        size: usize,
+    },
+    /// Not as many counts or displacements as blocks.
+    Blocks {
+        /// How many there are.
+        given: usize,
+        /// How many there should be.
+        needed: usize,
+    },
+    /// More elements than memory can have.
+    TooLarge,
+    /// The algorithm is none for this.
+    Unsuited {
+        /// What was called.
+        collective: Collective,
+        /// How it should have been done.
+        algorithm: Algorithm,
+        /// Number of ranks.
+        size: usize,
+    },
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rank { rank, size } => write!(f, "there is no rank {rank} among {size}"),
+            Self::Root { root, size } => write!(f, "there is no rank {root} among {size} that could be the root"),
+            Self::Blocks { given, needed } => {
+                write!(f, "{given} counts or displacements were given, {needed} are needed")
+            }
+            Self::TooLarge => write!(f, "the buffers are larger than memory can be"),
+            Self::Unsuited {
+                collective,
+                algorithm,
+                size,
+            } => write!(
+                f,
+                "{algorithm} is no algorithm for {collective} of {size} ranks with this operation; there are:"
+            )
+            .and_then(|()| {
+                collective
+                    .algorithms()
+                    .iter()
+                    .try_for_each(|other| write!(f, " {other}"))
+            }),
+        }
+    }
+}
+
+impl core::error::Error for ScheduleError {}

@@ -1,0 +1,302 @@
+//! Costs in closed form, and the choice by cost.
+
+use alloc::collections::BTreeMap;
+
+use super::{
+    algorithm::{Algorithm, Collective},
+    model::Model,
+};
+
+/// Seconds that a collective of `size` ranks takes in the model, or infinity if the algorithm does not suit it.
+///
+/// `octets` is
+/// - of the vector, for bcast, reduce, allreduce, reduce_scatter(_block), scan and exscan (before it is scattered);
+/// - of all blocks together, for gather, scatter and allgather;
+/// - of all blocks that one rank sends, for alltoall and neighbourhoods (then `size` is the number of neighbours + 1).
+///
+/// Equal to what [`simulate`](super::simulate) gives, if `size` is a power of two (for trees of their radix) and
+/// divides the vector, and reducing is not slower than sending. Else it is near to that, and not too small by more than
+/// a few messages. The table of formulas is in `docs/collectives.md`.
+#[must_use]
+pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: usize, model: &Model) -> f64 {
+    if !algorithm.suits(collective, size, true) {
+        return f64::INFINITY;
+    }
+    if size <= 1 {
+        return 0.0;
+    }
+    let terms = Terms {
+        model,
+        p: size,
+        n: octets as f64,
+    };
+    match collective {
+        Collective::Barrier => terms.barrier(algorithm),
+        Collective::Bcast => terms.bcast(algorithm),
+        Collective::Gather | Collective::Gatherv | Collective::Scatter | Collective::Scatterv => {
+            terms.gather(algorithm)
+        }
+        Collective::Allgather | Collective::Allgatherv => terms.allgather(algorithm),
+        Collective::Alltoall | Collective::Alltoallv | Collective::NeighborAllgather | Collective::NeighborAlltoall => {
+            terms.alltoall(algorithm)
+        }
+        Collective::Reduce => terms.reduce(algorithm),
+        Collective::Allreduce => terms.allreduce(algorithm),
+        Collective::ReduceScatter | Collective::ReduceScatterBlock => terms.reduce_scatter(algorithm),
+        Collective::Scan | Collective::Exscan => terms.scan(algorithm),
+    }
+}
+
+/// The parameters, by the letters of the formulas.
+#[derive(Clone, Copy, Debug)]
+struct Terms<'a> {
+    model: &'a Model,
+    /// Ranks; at least 2.
+    p: usize,
+    n: f64,
+}
+
+impl Terms<'_> {
+    /// Seconds for `messages` one after the other with `octets` in all.
+    fn messages(&self, messages: usize, octets: f64) -> f64 {
+        messages as f64 * self.model.alpha + octets * self.model.beta
+    }
+
+    /// Seconds to send the vector once.
+    fn h(&self) -> f64 {
+        self.messages(1, self.n)
+    }
+
+    /// Seconds to reduce `octets`.
+    fn w(&self, octets: f64) -> f64 {
+        octets * self.model.gamma
+    }
+
+    /// (p − 1) / p of all octets: what is not the own block.
+    fn others(&self) -> f64 {
+        self.n * self.rest(self.p)
+    }
+
+    fn rest(&self, parts: usize) -> f64 {
+        (parts - 1) as f64 / parts as f64
+    }
+
+    /// The next integer from log p on, to a base.
+    fn log(&self, radix: usize) -> usize {
+        let floor = self.p.ilog(radix.min(self.p));
+        let exact = radix.min(self.p).checked_pow(floor) == Some(self.p);
+        floor as usize + usize::from(!exact)
+    }
+
+    /// Messages one after the other at each level of a k-nomial tree, and in each of Bruck's rounds.
+    fn fan(&self, radix: usize) -> usize {
+        radix.min(self.p) - 1
+    }
+
+    /// The logarithm of the number of groups, and whether there are pairs among them.
+    fn fold(&self) -> (usize, bool) {
+        (self.p.ilog2() as usize, !self.p.is_power_of_two())
+    }
+
+    /// Tree of this radix; linear is one of radix p.
+    fn radix(&self, algorithm: Algorithm) -> usize {
+        match algorithm {
+            Algorithm::Knomial { radix } => radix.min(self.p),
+            _ => self.p,
+        }
+    }
+
+    fn barrier(&self, algorithm: Algorithm) -> f64 {
+        let rounds = match algorithm {
+            Algorithm::Dissemination { radix } => self.log(radix) * self.fan(radix),
+            Algorithm::RecursiveDoubling => {
+                let (levels, pairs) = self.fold();
+                levels + 2 * usize::from(pairs)
+            }
+            Algorithm::Ring => 2 * (self.p - 1),
+            _ => {
+                let radix = self.radix(algorithm);
+                2 * self.log(radix) * self.fan(radix)
+            }
+        };
+        self.messages(rounds, 0.0)
+    }
+
+    fn bcast(&self, algorithm: Algorithm) -> f64 {
+        let scatter = self.messages(self.log(2), self.others());
+        match algorithm {
+            Algorithm::Chain { segments } => self.chain(segments, self.model.beta),
+            Algorithm::Ring => scatter + self.messages(self.p - 1, self.others()),
+            Algorithm::ScatterAllgather => scatter + self.messages(self.log(2), self.others()),
+            _ => {
+                let radix = self.radix(algorithm);
+                (self.log(radix) * self.fan(radix)) as f64 * self.h()
+            }
+        }
+    }
+
+    fn gather(&self, algorithm: Algorithm) -> f64 {
+        let radix = self.radix(algorithm);
+        self.messages(self.log(radix) * self.fan(radix), self.others())
+    }
+
+    fn allgather(&self, algorithm: Algorithm) -> f64 {
+        let messages = match algorithm {
+            Algorithm::RecursiveDoubling => {
+                let (levels, pairs) = self.fold();
+                let around = self.messages(2, self.n);
+                return self.messages(levels, self.others()) + if pairs { around } else { 0.0 };
+            }
+            Algorithm::Bruck { radix } => self.log(radix) * self.fan(radix),
+            Algorithm::NeighbourExchange => self.p / 2,
+            _ => self.p - 1,
+        };
+        self.messages(messages, self.others())
+    }
+
+    fn alltoall(&self, algorithm: Algorithm) -> f64 {
+        let radix = match algorithm {
+            Algorithm::Bruck { radix } => radix.min(self.p),
+            Algorithm::RecursiveDoubling => 2,
+            _ => return self.messages(self.p - 1, self.others()),
+        };
+        let messages = self.log(radix) * self.fan(radix);
+        self.messages(messages, messages as f64 * self.n / radix as f64)
+    }
+
+    fn reduce(&self, algorithm: Algorithm) -> f64 {
+        match algorithm {
+            Algorithm::Chain { segments } => self.chain(segments, self.model.beta + self.model.gamma),
+            Algorithm::Rabenseifner => self.halving() + self.messages(self.fold().0, self.shares()),
+            _ => {
+                let radix = self.radix(algorithm);
+                let (h, w) = (self.h(), self.w(self.n));
+                self.log(radix) as f64 * (h + (self.fan(radix) - 1) as f64 * h.max(w) + w)
+            }
+        }
+    }
+
+    fn allreduce(&self, algorithm: Algorithm) -> f64 {
+        let unfold = if self.fold().1 { self.h() } else { 0.0 };
+        match algorithm {
+            Algorithm::RecursiveDoubling => {
+                let (levels, pairs) = self.fold();
+                (levels + usize::from(pairs)) as f64 * (self.h() + self.w(self.n)) + unfold
+            }
+            Algorithm::Rabenseifner => self.halving() + self.messages(self.fold().0, self.shares()) + unfold,
+            Algorithm::Ring => self.messages(2 * (self.p - 1), 2.0 * self.others()) + self.w(self.others()),
+            _ => self.reduce(algorithm) + self.bcast(algorithm),
+        }
+    }
+
+    fn reduce_scatter(&self, algorithm: Algorithm) -> f64 {
+        match algorithm {
+            Algorithm::RecursiveHalving => {
+                let unfold = self.messages(1, self.n / self.p as f64);
+                self.halving() + if self.fold().1 { unfold } else { 0.0 }
+            }
+            Algorithm::Ring => self.messages(self.p - 1, self.others()) + self.w(self.others()),
+            _ => self.reduce(algorithm) + self.gather(algorithm),
+        }
+    }
+
+    fn scan(&self, algorithm: Algorithm) -> f64 {
+        match algorithm {
+            Algorithm::RecursiveDoubling => {
+                let rounds = self.log(2);
+                rounds as f64 * self.h() + self.w((2 * rounds - 1) as f64 * self.n)
+            }
+            Algorithm::Chain { segments } => self.chain(segments, self.model.beta + self.model.gamma),
+            _ => self.chain(1, self.model.beta + self.model.gamma),
+        }
+    }
+
+    /// Reduce-scatter between groups, after pairs have been folded.
+    fn halving(&self) -> f64 {
+        let (levels, pairs) = self.fold();
+        let fold = self.h() + self.w(self.n);
+        self.messages(levels, self.shares()) + self.w(self.shares()) + if pairs { fold } else { 0.0 }
+    }
+
+    /// All shares but the own one.
+    fn shares(&self) -> f64 {
+        self.n * self.rest(1 << self.fold().0)
+    }
+
+    /// A pipeline whose stages take `per_octet`, in so many segments (0: the best number).
+    fn chain(&self, segments: usize, per_octet: f64) -> f64 {
+        let segments = if segments == 0 {
+            self.best_segments(per_octet)
+        } else {
+            segments
+        } as f64;
+        (self.p as f64 - 2.0 + segments) * (self.model.alpha + self.n / segments * per_octet)
+    }
+
+    /// The minimum of the above is at √((p − 2) n · per_octet / α).
+    fn best_segments(&self, per_octet: f64) -> usize {
+        let square = (self.p - 2) as f64 * self.n * per_octet / self.model.alpha;
+        // As a number without sign: no NaN, nothing negative, nothing too large.
+        let best = (square as u64).isqrt().clamp(1, MAX_SEGMENTS);
+        best as usize
+    }
+}
+
+/// More segments than this are not chosen: a schedule has steps for each.
+const MAX_SEGMENTS: u64 = 4_096;
+
+/// How algorithms are chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// What messages and reductions cost.
+    pub model: Model,
+    forced: BTreeMap<Collective, Algorithm>,
+}
+
+impl Policy {
+    /// A policy that takes the cheapest in this model.
+    #[must_use]
+    pub fn new(model: Model) -> Self {
+        Self {
+            model,
+            forced: BTreeMap::new(),
+        }
+    }
+
+    /// Always takes `algorithm` for `collective`, where [it suits](Algorithm::suits).
+    pub fn force(&mut self, collective: Collective, algorithm: Algorithm) {
+        self.forced.insert(collective, algorithm);
+    }
+
+    /// The cheapest algorithm, unless one is forced. `octets` as in [`cost`].
+    ///
+    /// All ranks must come to the same choice: so nothing may be passed that not all of them know. Where MPI gives each
+    /// rank only its own counts (alltoallv), pass 0.
+    #[must_use]
+    pub fn choose(&self, collective: Collective, size: usize, octets: usize, commutative: bool) -> Algorithm {
+        let suits = |algorithm: &Algorithm| algorithm.suits(collective, size, commutative);
+        let forced = self.forced.get(&collective).copied().filter(suits);
+        let cheapest = || {
+            let all = collective.algorithms().iter().copied().filter(suits);
+            let seconds = |algorithm: &Algorithm| cost(collective, *algorithm, size, octets, &self.model);
+            all.min_by(|a, b| seconds(a).total_cmp(&seconds(b)))
+        };
+        let algorithm = forced.or_else(cheapest).unwrap_or(Algorithm::Linear);
+        if algorithm != (Algorithm::Chain { segments: 0 }) || size < 2 {
+            return algorithm;
+        }
+        let terms = Terms {
+            model: &self.model,
+            p: size,
+            n: octets as f64,
+        };
+        let reduces = if collective == Collective::Bcast {
+            0.0
+        } else {
+            self.model.gamma
+        };
+        Algorithm::Chain {
+            segments: terms.best_segments(self.model.beta + reduces),
+        }
+    }
+}

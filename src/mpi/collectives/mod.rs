@@ -1,0 +1,71 @@
+//! Collectives as schedules: what each rank sends, receives, copies and reduces, as data.
+//!
+//! An algorithm is a function from a [`Call`] (the arguments of a collective at one rank) to the [`Schedule`] of that
+//! rank. Nothing is sent here: whoever runs schedules does, blocking or not, once or again and again. A rank makes only
+//! its own schedule, in a time that grows with the number of its steps (and of counts, where MPI gives one per rank).
+//!
+//! A schedule knows all its [peers](Schedule::peers) and when they are needed before it starts, and all schedules of a
+//! collective together can be [simulated](simulate) in a [`Model`] of latency and bandwidth. For the choice at run time
+//! there are closed forms ([`cost`]), out of which [`Policy::choose`] takes the cheapest, unless told otherwise.
+//!
+//! ```
+//! use hikyaku::mpi::collectives::{Algorithm, Call};
+//!
+//! let call = Call::Bcast { root: 0, count: 1_000 };
+//! let schedule = call.schedule(1, 4, Algorithm::Chain { segments: 2 })?;
+//! assert_eq!(
+//!     schedule.to_string(),
+//!     "3 rounds, 0 elements of scratch memory
+//! round 0
+//!     receive from 0: output[0..500]
+//! round 1
+//!     receive from 0: output[500..1000]
+//!     send to 2: output[0..500]
+//! round 2
+//!     send to 2: output[500..1000]
+//! "
+//! );
+//! # Ok::<_, hikyaku::mpi::collectives::ScheduleError>(())
+//! ```
+//!
+//! # Patterns
+//!
+//! Most algorithms are one of a few patterns over different spans; a message is a list of spans, so blocks need not lie
+//! one after the other, and nothing is packed or rotated.
+//!
+//! | file | pattern | collectives |
+//! |---|---|---|
+//! | `tree` | trees: stars, k-nomial trees, chains | barrier, bcast, gather, scatter, reduce |
+//! | `fold` | partners at twice or half the distance, any number of ranks folded to a power of two | barrier, allgather, reduce, allreduce, reduce_scatter |
+//! | `bruck` | digit by digit on a ring | barrier, allgather, alltoall |
+//! | `ring` | from neighbour to neighbour | allgather, reduce_scatter |
+//! | `exchange` | straight | allgather, alltoall, neighbourhoods |
+//! | `scan` | prefixes | scan, exscan |
+//!
+//! The others are put together from these (`build`): a large bcast is a scatter and an allgather, a large allreduce a
+//! reduce_scatter and an allgather.
+//!
+//! Collectives between two groups (inter-communicators) are not here.
+
+mod accumulator;
+mod algorithm;
+mod blocks;
+mod bruck;
+mod build;
+mod call;
+mod cost;
+mod exchange;
+mod fold;
+mod member;
+mod model;
+mod ring;
+mod scan;
+mod schedule;
+mod tree;
+
+pub use algorithm::{Algorithm, Collective, UnknownAlgorithm};
+pub use blocks::{Blocks, displacements};
+pub use call::{Call, Counts, ScheduleError};
+pub use cost::{Policy, cost};
+pub use model::{Model, Stuck, simulate};
+pub use schedule::{Peer, Region, Schedule, Span, Step};

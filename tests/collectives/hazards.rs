@@ -1,0 +1,66 @@
+//! What a schedule must not do, whoever runs it: found by looking at it, so that no lucky order hides it.
+
+use hikyaku::mpi::collectives::{Region, Schedule, Span, Step};
+
+/// No step touches what a message of the same round may still be writing, or writes what one may still be reading.
+pub(crate) fn check(schedule: &Schedule, rank: usize, size: usize) {
+    for round in 0..schedule.rounds() {
+        let (mut sent, mut received) = (Vec::<Span>::new(), Vec::<Span>::new());
+        assert!(schedule.round(round).next().is_some(), "an empty round");
+        for step in schedule.round(round) {
+            let fail = |what| panic!("rank {rank}, round {round}: {step} {what}\n{schedule}");
+            match step {
+                Step::Send { to, spans } => {
+                    if to == rank || to >= size {
+                        fail("goes nowhere");
+                    }
+                    if any_overlap(spans, &received) {
+                        fail("reads what is being received");
+                    }
+                    sent.extend(spans);
+                }
+                Step::Receive { from, spans } => {
+                    if from == rank || from >= size {
+                        fail("comes from nowhere");
+                    }
+                    for (index, span) in spans.iter().enumerate() {
+                        if any_overlap(&[*span], &received)
+                            || any_overlap(&[*span], &sent)
+                            || any_overlap(&[*span], &spans[..index])
+                        {
+                            fail("overwrites what is being sent or received");
+                        }
+                    }
+                    received.extend(spans);
+                }
+                Step::Reduce { from, into } | Step::Copy { from, into } => {
+                    if any_overlap(&[from, into], &received) || any_overlap(&[into], &sent) {
+                        fail("meets a message");
+                    }
+                    if any_overlap(&[from], &[into]) {
+                        fail("overlaps itself");
+                    }
+                }
+            }
+            let spans = match step {
+                Step::Send { spans, .. } | Step::Receive { spans, .. } => spans.to_vec(),
+                Step::Reduce { from, into } | Step::Copy { from, into } => vec![from, into],
+            };
+            for span in spans {
+                let end = span.offset + span.count as isize;
+                if span.count == 0
+                    || span.region == Region::Scratch && (span.offset < 0 || end > schedule.scratch() as isize)
+                {
+                    fail("is empty or outside of the scratch memory");
+                }
+            }
+        }
+    }
+}
+
+fn any_overlap(a: &[Span], b: &[Span]) -> bool {
+    let overlap = |a: &Span, b: &Span| {
+        a.region == b.region && a.offset < b.offset + b.count as isize && b.offset < a.offset + a.count as isize
+    };
+    a.iter().any(|a| b.iter().any(|b| overlap(a, b)))
+}
