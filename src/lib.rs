@@ -107,7 +107,7 @@
 //! | `std` | yes | clocks, threads, [`progress`], [`transport`] |
 //! | `loopback` | yes | the in-process backend |
 //! | `udp` | yes | the UDP socket backend (Linux) |
-//! | `mpi` | yes | [`mpi`]: datatypes, reductions, groups, topologies; `core` and `alloc` suffice |
+//! | `mpi` | yes | [`mpi`]: communicators, datatypes, collectives over a transport |
 //!
 //! # Trust
 //!

@@ -61,7 +61,18 @@ const ROOMS: &[(&str, &[&str])] = &[
             "stats",
         ],
     ),
-    ("mpi", &[]),
+    (
+        "mpi",
+        &[
+            "transport",
+            "progress",
+            "messaging",
+            "reliability",
+            "backends",
+            "time",
+            "error",
+        ],
+    ),
     // Drives protocol and backends in virtual time; nothing depends on it.
     (
         "sim",

@@ -14,7 +14,6 @@
 
 pub mod collectives;
 pub mod datatype;
-#[cfg(feature = "std")]
 pub mod engine;
 pub mod error;
 pub mod group;

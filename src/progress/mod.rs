@@ -67,7 +67,7 @@ impl WaitPolicy {
     pub const SPIN: Duration = Duration::from_micros(50);
 
     /// How long to spin; `None`: for ever.
-    fn spin(self) -> Option<Duration> {
+    pub(crate) fn spin(self) -> Option<Duration> {
         match self {
             Self::Spin => None,
             Self::Block => Some(Duration::ZERO),
@@ -222,6 +222,19 @@ impl Driver {
         !self.events.is_empty()
     }
 
+    /// Time until [`deadline`](Self::deadline).
+    pub(crate) fn time_left(&mut self) -> Option<Duration> {
+        let deadline = self.deadline()?;
+        let now = self.read_clock();
+        Some(Duration::from_nanos(deadline.nanos_since(now)))
+    }
+
+    /// Sleeps until something comes or a deadline, not longer than `most`.
+    pub(crate) fn nap(&mut self, most: Duration) -> io::Result<Wake> {
+        let now = self.read_clock();
+        self.sleep(now, Some(now + most))
+    }
+
     /// Passes since the start.
     pub(crate) fn passes(&self) -> u64 {
         self.passes
@@ -317,6 +330,29 @@ impl Driver {
             Some(event) => Some(event),
             None => self.messenger.poll_event(),
         }
+    }
+
+    /// The messenger, for commands at this time. What they queue is transmitted by the next pass, or by
+    /// [`transmit_now`](Self::transmit_now).
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&mut Messenger, Instant) {
+        (&mut self.messenger, self.now)
+    }
+
+    /// Says goodbye to every peer and waits, not longer than `linger`, until all have heard it. Gives how many have not.
+    pub(crate) fn close_all(&mut self, linger: Duration) -> io::Result<usize> {
+        let endpoint = self.messenger.endpoint();
+        let peers = || (0..endpoint.peers() as u32).map(PeerId);
+        let open: Vec<PeerId> = peers().filter(|&peer| endpoint.down(peer).is_none()).collect();
+        let done = self.ended + open.len() as u64;
+        for peer in open {
+            self.close(peer);
+        }
+        self.request_acks();
+        let closed = self.run(Some(linger), Acks::Now, |driver| driver.ended >= done);
+        // The answer to a goodbye that came last.
+        self.transmit_now();
+        closed.map(|_| done.saturating_sub(self.ended) as usize)
     }
 
     /// Gives the protocol and the backend up for others, which have no references to anything.

@@ -86,22 +86,34 @@ impl Builder {
     /// # Errors
     /// A setting is out of its range, the environment can not be understood, the address can not be resolved or
     /// bound, or there is no such backend in this build.
-    pub fn bind(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+    pub fn bind(self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        let processors = self.processors.clone();
+        Ok(Transport::new(self.bind_driver(name, address)?, &processors))
+    }
+
+    /// What [`bind`](Self::bind) puts into a transport.
+    pub(crate) fn bind_driver(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Driver, BuildError> {
         let environment = self.read_environment()?;
         let name = environment.backend.as_deref().unwrap_or(name);
         self.config.validate()?;
         let address = resolve(&address, |_| true)?;
         let backend = backends::bind(name, address, &self.options)?;
-        self.build(backend)
+        self.driver(backend)
+    }
+
+    /// What [`backend`](Self::backend) puts into a transport.
+    pub(crate) fn driver_on(mut self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
+        self.read_environment()?;
+        self.driver(backend)
     }
 
     /// Uses a backend that is open already.
     ///
     /// # Errors
     /// A setting is out of its range, or the environment can not be understood.
-    pub fn backend(mut self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
-        self.read_environment()?;
-        self.build(backend)
+    pub fn backend(self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
+        let processors = self.processors.clone();
+        Ok(Transport::new(self.driver_on(backend)?, &processors))
     }
 
     fn read_environment(&mut self) -> Result<Environment, BuildError> {
@@ -113,15 +125,12 @@ impl Builder {
         Ok(environment)
     }
 
-    fn build(self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
+    fn driver(self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
         if self.processors.is_empty() {
             return Err(BuildError::NoProcessor);
         }
         let messenger = messenger(self.config, &*backend, &self.processors)?;
-        Ok(Transport::new(
-            Driver::new(messenger, backend, self.wait),
-            &self.processors,
-        ))
+        Ok(Driver::new(messenger, backend, self.wait))
     }
 }
 

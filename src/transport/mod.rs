@@ -473,27 +473,13 @@ impl Transport {
     /// gone all the same.
     pub fn close(mut self, linger: Duration) -> Result<(), CloseError> {
         self.closed = true;
-        let endpoint = self.driver.messenger().endpoint();
-        let open = self.all_peers().filter(|&peer| endpoint.down(peer).is_none()).count() as u64;
-        let done = self.driver.ended() + open;
         self.driver.watch_losses(true);
-        for peer in self.all_peers() {
-            self.driver.close(peer);
-        }
-        self.driver.request_acks();
-        let closed = self
-            .driver
-            .run(Some(linger), Acks::Now, |driver| driver.ended() >= done);
-        // The answer to a goodbye that came last.
-        self.driver.transmit_now();
+        let closed = self.driver.close_all(linger);
         let losses = self.driver.losses().to_vec();
         match closed {
             Err(error) => Err(FlushError::Backend(error)),
-            Ok(false) => Err(FlushError::TimedOut {
-                timeout: linger,
-                peers: (done - self.driver.ended()) as usize,
-            }),
-            Ok(true) => match losses.first() {
+            Ok(peers) if peers > 0 => Err(FlushError::TimedOut { timeout: linger, peers }),
+            Ok(_) => match losses.first() {
                 Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
                 None => Ok(()),
             },

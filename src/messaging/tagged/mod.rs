@@ -29,7 +29,11 @@ mod rendezvous;
 mod tests;
 mod unexpected;
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
 use core::fmt;
 
 use bytes::Bytes;
@@ -209,6 +213,8 @@ pub struct Tagged<B> {
     outbox: Outbox,
     completions: VecDeque<Completion>,
     scratch: Vec<u8>,
+    /// Processors whose messages are not taken any more.
+    lost: BTreeSet<u32>,
     stats: TaggedStats,
 }
 
@@ -235,6 +241,7 @@ impl<B: Landing + 'static> Tagged<B> {
             outbox: Outbox::default(),
             completions: VecDeque::new(),
             scratch: Vec::new(),
+            lost: BTreeSet::new(),
             stats: TaggedStats::default(),
         }
     }
@@ -551,6 +558,9 @@ impl<B: Landing + 'static> Tagged<B> {
     /// Takes in what the messenger has ready. What is for the layer above goes to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
         while let Some(message) = messenger.receive() {
+            if !self.lost.is_empty() && self.lost.contains(&message.source()) {
+                continue;
+            }
             if let Some(bits) = message.tag_if_any() {
                 self.handle_eager(message, bits);
                 continue;
@@ -619,7 +629,8 @@ impl<B: Landing + 'static> Tagged<B> {
     }
 
     /// The peer is lost ([`Event::Down`](crate::reliability::Event::Down)): ends everything that is pending with it. Receives that take messages of
-    /// any source stay; those that name it end, and what it has sent and nobody has received is gone.
+    /// any source stay; those that name it end, and what it has sent and nobody has received is gone, unless it has said
+    /// goodbye. What comes from it later is dropped.
     pub fn handle_down(&mut self, messenger: &mut Messenger, peer: PeerId, error: PeerError) {
         let processor = messenger.endpoint().processor(peer);
         self.outbox.forget(peer);
@@ -627,6 +638,11 @@ impl<B: Landing + 'static> Tagged<B> {
         let Some(processor) = processor else { return };
         let bits = |selector: &Selector| selector.source == Some(processor);
         self.end_posted(bits, Outcome::Failed(error));
+        self.lost.insert(processor);
+        if error == PeerError::Closed {
+            // It had sent all that it had to send.
+            return;
+        }
         let gone = self.unexpected.drain(|source, _| source == processor);
         self.drop_stored(messenger, gone, Outcome::Failed(error));
     }

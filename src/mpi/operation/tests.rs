@@ -1,3 +1,4 @@
+#![expect(unsafe_code, reason = "operations of the user promise to stay within their operands")]
 use alloc::{string::ToString, vec::Vec};
 
 use proptest::prelude::*;

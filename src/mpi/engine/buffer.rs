@@ -1,0 +1,309 @@
+#![expect(unsafe_code, reason = "messages lie where the caller's pointers and datatypes say")]
+//! Memory of the caller, as what messages come from and land in.
+
+use alloc::{sync::Arc, vec::Vec};
+use core::{
+    mem::MaybeUninit,
+    slice,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    messaging::{Landing, tagged::Content},
+    mpi::datatype::Datatype,
+};
+
+/// What is packed at once when it can not be sent from where it lies.
+const PACK: u64 = 64 << 10;
+/// Runs of at least so many octets are sent from where they lie.
+const RUN: u64 = 4 << 10;
+
+/// Elements of a datatype at some address.
+#[derive(Clone, Debug)]
+struct Piece {
+    base: *mut u8,
+    count: u64,
+    datatype: Datatype,
+    /// Which of the packed octets: from here on, so many.
+    from: u64,
+    len: u64,
+}
+
+/// Elements in memory of the caller: of one datatype at one address, or several such pieces one after the other.
+///
+/// Whoever makes one answers for the memory (see [`Buffer::new`]), so using it is safe.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer {
+    pieces: Pieces,
+}
+
+#[derive(Clone, Debug)]
+enum Pieces {
+    One(Piece),
+    Many(Arc<[Piece]>),
+}
+
+// SAFETY: `Buffer::new` demands that the memory may be used from any thread.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    /// `count` elements of `datatype` at `base`; `None` if that is more than memory can be.
+    ///
+    /// # Safety
+    /// For as long as this value, its clones or anything made from it exist: the data of these elements are
+    /// initialised memory that may be read through `base` from any thread; and written, if the buffer is received into
+    /// (then nobody else uses it meanwhile; otherwise nobody writes to it).
+    pub(crate) unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
+        let len = datatype.packed_size(count).ok()?;
+        datatype.span(count).ok()?;
+        Some(Self {
+            pieces: Pieces::One(Piece {
+                base,
+                count,
+                datatype: datatype.clone(),
+                from: 0,
+                len,
+            }),
+        })
+    }
+
+    /// These one after the other.
+    pub(crate) fn join(mut buffers: Vec<Self>) -> Self {
+        if buffers.len() == 1
+            && let Some(one) = buffers.pop()
+        {
+            return one;
+        }
+        let pieces = buffers
+            .iter()
+            .flat_map(|buffer| buffer.pieces().iter().cloned())
+            .collect();
+        Self {
+            pieces: Pieces::Many(pieces),
+        }
+    }
+
+    /// The packed octets from `from` on, `len` of them; `None` if there are not as many, or if this is not one piece.
+    pub(crate) fn range(&self, from: u64, len: u64) -> Option<Self> {
+        let Pieces::One(piece) = &self.pieces else { return None };
+        let fits = from.checked_add(len).is_some_and(|end| end <= piece.len);
+        fits.then(|| Self {
+            pieces: Pieces::One(Piece {
+                from: piece.from + from,
+                len,
+                ..piece.clone()
+            }),
+        })
+    }
+
+    fn pieces(&self) -> &[Piece] {
+        match &self.pieces {
+            Pieces::One(piece) => slice::from_ref(piece),
+            Pieces::Many(pieces) => pieces,
+        }
+    }
+
+    /// Octets of data.
+    pub(crate) fn len(&self) -> u64 {
+        self.pieces().iter().map(|piece| piece.len).sum()
+    }
+
+    /// The data, if they lie together.
+    pub(crate) fn as_slice(&self) -> Option<&[u8]> {
+        match &self.pieces {
+            Pieces::One(piece) if piece.datatype.is_contiguous(piece.count) => Some(piece.run(0, piece.len)?.1),
+            Pieces::Many(pieces) if pieces.is_empty() => Some(&[]),
+            _ => None,
+        }
+    }
+
+    /// Calls `with` for the data, packed into `scratch` if they do not lie together.
+    pub(crate) fn with_packed<R>(&self, scratch: &mut Vec<u8>, with: impl FnOnce(&[u8]) -> R) -> R {
+        if let Some(data) = self.as_slice() {
+            return with(data);
+        }
+        scratch.clear();
+        self.pack(0, self.len(), scratch);
+        with(scratch)
+    }
+
+    /// Appends the octets from `offset` on, at most `len`, to `out`.
+    fn pack(&self, mut offset: u64, mut len: u64, out: &mut Vec<u8>) {
+        for piece in self.pieces() {
+            if offset >= piece.len {
+                offset -= piece.len;
+                continue;
+            }
+            let take = len.min(piece.len - offset);
+            out.reserve(take as usize);
+            let room: &mut [MaybeUninit<u8>] = &mut out.spare_capacity_mut()[..take as usize];
+            // SAFETY: `new`'s contract: the data may be read; `out` is memory of our own.
+            let done = unsafe {
+                piece
+                    .datatype
+                    .pack_at(piece.base, piece.count, piece.from + offset, room)
+            };
+            let filled = out.len() + done;
+            // SAFETY: so many octets of the spare capacity have just been written.
+            unsafe { out.set_len(filled) };
+            len -= take;
+            offset = 0;
+            if len == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Copies elements: the octets of `from` become those of this buffer, as far as both go.
+    pub(crate) fn copy_from(&mut self, from: &Self, scratch: &mut Vec<u8>) {
+        let (mut at, len) = (0, from.len().min(self.len()));
+        if let Some(data) = from.as_slice() {
+            self.place(0, &data[..len as usize]);
+            return;
+        }
+        while at < len {
+            scratch.clear();
+            from.pack(at, PACK.min(len - at), scratch);
+            self.place(at, scratch);
+            at += scratch.len() as u64;
+        }
+    }
+
+    /// Address, count and datatype, if it is one piece.
+    pub(crate) fn piece(&self) -> Option<(*mut u8, u64, &Datatype)> {
+        match &self.pieces {
+            Pieces::One(piece) => Some((piece.base, piece.count, &piece.datatype)),
+            Pieces::Many(_) => None,
+        }
+    }
+}
+
+impl Piece {
+    /// The run of memory that holds octet `offset`: its address's offset, and its octets from there on, at most `max`.
+    fn run(&self, offset: u64, max: u64) -> Option<(i64, &[u8])> {
+        if offset >= self.len {
+            return Some((0, &[]));
+        }
+        let segment = self
+            .datatype
+            .segments(self.count, self.from + offset..self.from + (offset + max).min(self.len))
+            .next()?;
+        let start = self.base.wrapping_offset(segment.offset as isize);
+        // SAFETY: `new`'s contract: these are data of the elements.
+        Some((segment.offset, unsafe {
+            slice::from_raw_parts(start, segment.len as usize)
+        }))
+    }
+}
+
+impl Landing for Buffer {
+    fn capacity(&self) -> u64 {
+        self.len()
+    }
+
+    fn place(&mut self, mut offset: u64, mut octets: &[u8]) {
+        for piece in self.pieces() {
+            if offset >= piece.len {
+                offset -= piece.len;
+                continue;
+            }
+            let (here, rest) = octets.split_at(octets.len().min((piece.len - offset) as usize));
+            // SAFETY: `new`'s contract: the data may be written, and nobody else uses them, so `octets` is other memory.
+            unsafe {
+                piece
+                    .datatype
+                    .unpack_at(piece.base, piece.count, piece.from + offset, here)
+            };
+            octets = rest;
+            offset = 0;
+            if octets.is_empty() {
+                break;
+            }
+        }
+    }
+}
+
+/// References to the memory of a send that exist outside of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loans(Arc<AtomicUsize>);
+
+impl Loans {
+    /// All have been given back.
+    pub(super) fn are_back(&self) -> bool {
+        // Pairs with the release in `Lent::drop`: the octets are not read any more.
+        self.0.load(Ordering::Acquire) == 0
+    }
+}
+
+/// What a rendezvous sends from.
+pub(super) struct Lender {
+    buffer: Buffer,
+    loans: Loans,
+}
+
+impl Lender {
+    pub(super) fn new(buffer: Buffer) -> (Self, Loans) {
+        let loans = Loans::default();
+        let lender = Self {
+            buffer,
+            loans: loans.clone(),
+        };
+        (lender, loans)
+    }
+}
+
+/// Octets of a buffer that somebody refers to.
+struct Lent {
+    start: *const u8,
+    len: usize,
+    /// Keeps count: the request is not complete before all are back, so the memory is there.
+    loans: Loans,
+}
+
+// SAFETY: memory that may be read from any thread, by `Buffer::new`'s contract.
+unsafe impl Send for Lent {}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: data of a buffer (see `Lender::chunk`), whose contract holds at least until `loans` is back to 0.
+        unsafe { slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.loans.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Content for Lender {
+    fn len(&self) -> u64 {
+        self.buffer.len()
+    }
+
+    fn chunk(&mut self, offset: u64, max: u64) -> Bytes {
+        let mut at = offset;
+        for piece in self.buffer.pieces() {
+            if at >= piece.len {
+                at -= piece.len;
+                continue;
+            }
+            if let Some((_, run)) = piece.run(at, max)
+                && (run.len() as u64 >= RUN.min(max))
+            {
+                self.loans.0.fetch_add(1, Ordering::Relaxed);
+                return Bytes::from_owner(Lent {
+                    start: run.as_ptr(),
+                    len: run.len(),
+                    loans: self.loans.clone(),
+                });
+            }
+            break;
+        }
+        let mut packed = Vec::new();
+        self.buffer.pack(offset, max.min(PACK), &mut packed);
+        packed.into()
+    }
+}

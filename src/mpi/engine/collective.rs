@@ -1,0 +1,293 @@
+#![expect(unsafe_code, reason = "buffers and operands are memory of the caller")]
+//! Runs the schedules of collectives, round by round, whoever makes progress.
+
+use alloc::{vec, vec::Vec};
+
+use super::{
+    buffer::Buffer,
+    core::{Core, Ended, RequestId, Route},
+};
+use crate::{
+    error::PeerError,
+    messaging::{
+        Messenger,
+        tagged::{Outcome, Selector},
+    },
+    mpi::{
+        collectives::{Region, Schedule, Span, Step},
+        datatype::{Datatype, Kind},
+        group::Group,
+        operation::Operation,
+    },
+    time::Instant,
+};
+
+/// Where a region of a schedule lies.
+#[derive(Clone, Debug)]
+pub(crate) enum Memory {
+    /// Elements of one datatype at an address.
+    Plain(Address, Datatype),
+    /// Each element is a packed octet of these elements (bcast, which cuts them anywhere).
+    Packed(Address, u64, Datatype),
+    /// Element `i` is so many elements of a datatype at so many octets from the address (alltoallw).
+    Each(Address, Vec<(i64, u64, Datatype)>),
+}
+
+/// An address of the caller's, which may be handed to other threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address(pub(crate) *mut u8);
+// SAFETY: an address is only a number; who makes a `Buffer` of it answers for the memory.
+unsafe impl Send for Address {}
+
+impl Memory {
+    /// Nothing: where MPI gives a rank no buffer.
+    pub(crate) fn none(datatype: &Datatype) -> Self {
+        Self::Plain(Address(core::ptr::dangling_mut()), datatype.clone())
+    }
+    fn buffer(&self, span: &Span) -> Option<Buffer> {
+        match self {
+            Self::Plain(base, datatype) => {
+                let octets = datatype.extent().checked_mul(span.offset as i64)?;
+                let base = base.0.wrapping_offset(octets as isize);
+                // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
+                unsafe { Buffer::new(base, span.count as u64, datatype) }
+            }
+            Self::Packed(base, count, datatype) => {
+                // SAFETY: as above.
+                let all = unsafe { Buffer::new(base.0, *count, datatype) }?;
+                all.range(span.offset.try_into().ok()?, span.count as u64)
+            }
+            Self::Each(base, elements) => {
+                let first = usize::try_from(span.offset).ok()?;
+                let list = elements.get(first..first.checked_add(span.count)?)?;
+                let mut parts = Vec::with_capacity(list.len());
+                for (octets, count, datatype) in list {
+                    let base = base.0.wrapping_offset(*octets as isize);
+                    // SAFETY: as above.
+                    parts.push(unsafe { Buffer::new(base, *count, datatype) }?);
+                }
+                Some(Buffer::join(parts))
+            }
+        }
+    }
+}
+
+/// What a collective is called with.
+pub(crate) struct Collective {
+    pub(crate) schedule: Schedule,
+    pub(crate) input: Memory,
+    pub(crate) output: Memory,
+    /// The datatype of scratch memory.
+    pub(crate) scratch: Memory,
+    pub(crate) operation: Option<Operation>,
+    /// The processes of ranks.
+    pub(crate) group: Group,
+    /// Match bits of all of its messages.
+    pub(crate) bits: u64,
+}
+
+/// A collective that runs.
+pub(super) struct Running {
+    call: Collective,
+    /// Owns the scratch memory that `call.scratch` names.
+    _scratch: Vec<u64>,
+    /// The next round.
+    round: usize,
+    /// Messages of this round.
+    pending: Vec<RequestId>,
+    request: RequestId,
+    failure: Option<Outcome>,
+}
+
+impl Core {
+    /// Begins a collective. Gives its request, which may have ended already.
+    pub(crate) fn begin(&mut self, messenger: &mut Messenger, now: Instant, mut call: Collective) -> RequestId {
+        let scratch = scratch_for(&mut call);
+        let request = self.request_of_caller();
+        let running = Running {
+            call,
+            _scratch: scratch,
+            round: 0,
+            pending: Vec::new(),
+            request,
+            failure: None,
+        };
+        let index = match self.collectives.iter().position(Option::is_none) {
+            Some(index) => {
+                self.collectives[index] = Some(running);
+                index
+            }
+            None => {
+                self.collectives.push(Some(running));
+                self.collectives.len() - 1
+            }
+        } as u32;
+        self.advance(messenger, now, index);
+        request
+    }
+
+    /// Goes on with a collective whose messages may have ended.
+    pub(super) fn advance(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
+        let Some(mut running) = self.collectives.get_mut(index as usize).and_then(Option::take) else {
+            return;
+        };
+        loop {
+            let mut failure = running.failure;
+            running.pending.retain(|id| match self.take(*id) {
+                None => true,
+                Some(ended) => {
+                    if ended.outcome != Outcome::Complete {
+                        failure = failure.or(Some(ended.outcome));
+                    }
+                    false
+                }
+            });
+            running.failure = failure;
+            if !running.pending.is_empty() {
+                if failure.is_some() {
+                    // Receives that nobody will answer any more.
+                    for id in running.pending.clone() {
+                        self.cancel(id);
+                    }
+                    running.pending.retain(|id| self.take(*id).is_none());
+                }
+                if !running.pending.is_empty() {
+                    self.collectives[index as usize] = Some(running);
+                    return;
+                }
+            }
+            if failure.is_some() || running.round == running.call.schedule.rounds() {
+                let outcome = failure.unwrap_or(Outcome::Complete);
+                self.end(running.request, Ended { outcome, ..Ended::WELL });
+                return;
+            }
+            let round = running.round;
+            running.round += 1;
+            self.start_round(messenger, now, index, round, &mut running);
+        }
+    }
+
+    /// A process is lost: nobody of its collectives can be sure of the others any more.
+    pub(super) fn fail_collectives(&mut self, process: u32, error: PeerError) {
+        for index in 0..self.collectives.len() {
+            if let Some(running) = &mut self.collectives[index]
+                && running.call.group.rank_of(process).is_some()
+            {
+                running.failure.get_or_insert(Outcome::Failed(error));
+                self.advancing.push_back(index as u32);
+            }
+        }
+    }
+
+    fn start_round(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        index: u32,
+        round: usize,
+        running: &mut Running,
+    ) {
+        let Running {
+            call, pending, failure, ..
+        } = running;
+        for step in call.schedule.round(round) {
+            let done = match step {
+                Step::Send { to, spans } => call.route(to, spans).map(|(process, buffer)| {
+                    let route = Route {
+                        process,
+                        bits: call.bits,
+                    };
+                    pending.extend(self.send_of_collective(messenger, now, route, buffer, index));
+                }),
+                Step::Receive { from, spans } => call.route(from, spans).map(|(process, buffer)| {
+                    let selector = Selector {
+                        source: Some(process),
+                        bits: call.bits,
+                        ignore: 0,
+                    };
+                    pending.push(self.receive_of_collective(messenger, now, selector, buffer, index));
+                }),
+                Step::Reduce { from, into } => call.reduce(&from, &into),
+                Step::Copy { from, into } => call.copy(&from, &into, &mut self.scratch),
+            };
+            if done.is_none() {
+                // Checked by who made the schedule; nothing is touched that does not fit.
+                failure.get_or_insert(Outcome::Truncated);
+            }
+        }
+    }
+}
+
+impl Collective {
+    fn memory(&self, region: Region) -> &Memory {
+        match region {
+            Region::Input => &self.input,
+            Region::Output => &self.output,
+            Region::Scratch => &self.scratch,
+        }
+    }
+
+    fn span(&self, span: &Span) -> Option<Buffer> {
+        self.memory(span.region).buffer(span)
+    }
+
+    fn route(&self, rank: usize, spans: &[Span]) -> Option<(u32, Buffer)> {
+        let process = self.group.process(rank.try_into().ok()?)?;
+        if let [one] = spans {
+            return Some((process, self.span(one)?));
+        }
+        let parts: Option<Vec<_>> = spans.iter().map(|span| self.span(span)).collect();
+        Some((process, Buffer::join(parts?)))
+    }
+    fn reduce(&self, from: &Span, into: &Span) -> Option<()> {
+        let (from, into) = (self.span(from)?, self.span(into)?);
+        let ((input, count, _), (inout, _, datatype)) = (from.piece()?, into.piece()?);
+        // SAFETY: both are `count` elements of the caller's buffers or of the scratch memory; a schedule's spans of one
+        // step do not overlap, and nothing of this round uses them meanwhile.
+        unsafe { self.operation.as_ref()?.apply_at(datatype, input, inout, count) }.ok()
+    }
+
+    fn copy(&self, from: &Span, into: &Span, scratch: &mut Vec<u8>) -> Option<()> {
+        let (from, mut into) = (self.span(from)?, self.span(into)?);
+        into.copy_from(&from, scratch);
+        Some(())
+    }
+}
+
+/// Makes the scratch memory, and puts its place into the call.
+fn scratch_for(call: &mut Collective) -> Vec<u64> {
+    let elements = call.schedule.scratch() as u64;
+    if elements == 0 {
+        return Vec::new();
+    }
+    let mut memory;
+    match &mut call.scratch {
+        Memory::Plain(base, datatype) => {
+            // A place beyond memory is refused when the buffers are made.
+            let (low, high) = datatype.span(elements).unwrap_or((0, 0));
+            memory = vec![0_u64; ((high - low) as usize).div_ceil(8)];
+            base.0 = memory.as_mut_ptr().cast::<u8>().wrapping_offset(-low as isize);
+        }
+        // Nothing that is cut anywhere needs scratch memory of its own datatype: octets will do.
+        Memory::Packed(..) => {
+            memory = vec![0_u64; (elements as usize).div_ceil(8)];
+            call.scratch = Memory::Packed(
+                Address(memory.as_mut_ptr().cast()),
+                elements,
+                Datatype::predefined(Kind::Byte),
+            );
+        }
+        Memory::Each(base, list) => {
+            // Packed one after the other, each with room for its own layout.
+            let mut at = 0_i64;
+            for (octets, count, datatype) in list.iter_mut() {
+                let (low, high) = datatype.span(*count).unwrap_or((0, 0));
+                *octets = at - low;
+                at += (high - low + 7) & !7;
+            }
+            memory = vec![0_u64; (at as usize).div_ceil(8)];
+            base.0 = memory.as_mut_ptr().cast();
+        }
+    }
+    memory
+}

@@ -1,0 +1,558 @@
+//! What is going on at one process: requests, and what they wait for.
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use core::time::Duration;
+
+use super::{
+    buffer::{Buffer, Lender, Loans},
+    collective::Running,
+};
+use crate::{
+    error::{PeerError, SendError},
+    messaging::{
+        Messenger,
+        tagged::{ActiveMessages, Completion, Envelope, Handle, Outcome, Posting, Selector, Tagged, TaggedStats},
+    },
+    reliability::{Event, PeerId},
+    time::Instant,
+};
+
+/// Names a request: index and generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RequestId(u64);
+
+/// How a request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Of a receive: what was received.
+    pub(crate) envelope: Envelope,
+    pub(crate) outcome: Outcome,
+}
+
+impl Ended {
+    pub(super) const WELL: Self = Self {
+        envelope: Envelope {
+            source: 0,
+            bits: 0,
+            len: 0,
+        },
+        outcome: Outcome::Complete,
+    };
+
+    fn with(outcome: Outcome) -> Self {
+        Self { outcome, ..Self::WELL }
+    }
+}
+
+/// Who waits for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// The application.
+    Caller,
+    /// Nobody: it is forgotten when it ends.
+    Nobody,
+    /// A collective.
+    Collective(u32),
+}
+
+enum State {
+    Free,
+    Pending,
+    Ended(Ended),
+}
+
+struct Slot {
+    generation: u32,
+    owner: Owner,
+    state: State,
+    /// Of a receive that is posted.
+    handle: Option<Handle>,
+    /// Of a send: it has not ended before all are back.
+    loans: Option<Loans>,
+    /// The peer that it needs, if it names one.
+    peer: Option<PeerId>,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// The process.
+    pub(crate) process: u32,
+    /// Match bits.
+    pub(crate) bits: u64,
+}
+
+/// Requests of one process, and the queues behind them. Always used together with its messenger.
+pub(crate) struct Core {
+    pub(super) tagged: Tagged<Buffer>,
+    peers: Vec<Option<PeerId>>,
+    /// Why a process is lost.
+    lost: Vec<Option<PeerError>>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    pub(super) collectives: Vec<Option<Running>>,
+    pub(super) scratch: Vec<u8>,
+    /// Collectives whose round is complete.
+    pub(super) advancing: VecDeque<u32>,
+    /// Requests ended since the start.
+    pub(super) ended: u64,
+    /// Peers to which something may be waiting to be transmitted.
+    touched: Vec<PeerId>,
+    handlers: Handlers,
+}
+
+/// Takes in active messages until somebody asks for them.
+#[derive(Default)]
+struct Handlers {
+    inbox: VecDeque<Active>,
+}
+
+struct Active {
+    peer: PeerId,
+    handler: u32,
+    data: Vec<u8>,
+}
+
+/// Handler: this process (4 octets, network byte order) is lost.
+const LOST: u32 = 0;
+
+impl ActiveMessages for Handlers {
+    fn handle(&mut self, peer: PeerId, _: u32, handler: u32, data: &[u8]) {
+        self.inbox.push_back(Active {
+            peer,
+            handler,
+            data: data.to_vec(),
+        });
+    }
+}
+
+impl Core {
+    /// `peers` are all processes, `None` for ourselves.
+    pub(crate) fn new(messenger: &Messenger, peers: Vec<Option<PeerId>>, eager_limit: u32) -> Self {
+        Self {
+            tagged: Tagged::new(messenger, eager_limit),
+            lost: peers.iter().map(|_| None).collect(),
+            peers,
+            slots: Vec::new(),
+            free: Vec::new(),
+            collectives: Vec::new(),
+            scratch: Vec::new(),
+            advancing: VecDeque::new(),
+            ended: 0,
+            touched: Vec::new(),
+            handlers: Handlers::default(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> TaggedStats {
+        self.tagged.stats()
+    }
+
+    /// Requests that have not been forgotten.
+    pub(crate) fn requests(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn request(&mut self, owner: Owner, peer: Option<PeerId>) -> (RequestId, &mut Slot) {
+        let slot = Slot {
+            generation: 0,
+            owner,
+            state: State::Pending,
+            handle: None,
+            loans: None,
+            peer,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                let generation = self.slots[index as usize].generation.wrapping_add(1);
+                self.slots[index as usize] = Slot { generation, ..slot };
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        (RequestId(u64::from(slot.generation) << 32 | u64::from(index)), slot)
+    }
+
+    fn slot(&mut self, id: RequestId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(id.0 as u32 as usize)?;
+        let live = slot.generation == (id.0 >> 32) as u32 && !matches!(slot.state, State::Free);
+        live.then_some(slot)
+    }
+
+    fn forget(&mut self, id: RequestId) {
+        if let Some(slot) = self.slot(id) {
+            slot.state = State::Free;
+            slot.loans = None;
+            self.free.push(id.0 as u32);
+        }
+    }
+
+    /// The request has ended; it is forgotten by this. `None`: not yet, or there is no such request.
+    pub(crate) fn take(&mut self, id: RequestId) -> Option<Ended> {
+        let slot = self.slot(id)?;
+        let State::Ended(ended) = slot.state else { return None };
+        if slot.loans.as_ref().is_some_and(|loans| !loans.are_back()) {
+            return None;
+        }
+        self.forget(id);
+        Some(ended)
+    }
+
+    /// The request has ended.
+    pub(crate) fn is_done(&mut self, id: RequestId) -> bool {
+        self.slot(id).is_some_and(|slot| {
+            matches!(slot.state, State::Ended(_)) && slot.loans.as_ref().is_none_or(Loans::are_back)
+        })
+    }
+
+    /// Looks at how it has ended.
+    pub(crate) fn peek(&mut self, id: RequestId) -> Option<Ended> {
+        if !self.is_done(id) {
+            return None;
+        }
+        match self.slot(id)?.state {
+            State::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// Nobody will ask for it any more.
+    pub(crate) fn detach(&mut self, id: RequestId) {
+        if self.take(id).is_none()
+            && let Some(slot) = self.slot(id)
+        {
+            slot.owner = Owner::Nobody;
+        }
+    }
+
+    /// Why a process is lost.
+    pub(crate) fn lost(&self, process: u32) -> Option<PeerError> {
+        *self.lost.get(process as usize)?
+    }
+
+    /// The processes that are lost.
+    pub(crate) fn all_lost(&self) -> impl Iterator<Item = u32> + '_ {
+        let lost = self.lost.iter().enumerate().filter(|(_, error)| error.is_some());
+        lost.map(|(process, _)| process as u32)
+    }
+
+    fn peer(&self, process: u32) -> Option<PeerId> {
+        *self.peers.get(process as usize)?
+    }
+
+    // ---- messages
+
+    /// Sends at once what is small, without a request: `None`; otherwise, or if `synchronous`, gives one.
+    pub(crate) fn send(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        route: Route,
+        buffer: Buffer,
+        synchronous: bool,
+    ) -> Option<RequestId> {
+        self.send_for(messenger, now, route, buffer, synchronous, Owner::Caller)
+    }
+
+    fn send_for(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        route: Route,
+        buffer: Buffer,
+        synchronous: bool,
+        owner: Owner,
+    ) -> Option<RequestId> {
+        let Route { process, bits } = route;
+        let len = buffer.len();
+        let Some(peer) = self.peer(process) else {
+            return self.send_self(bits, buffer, synchronous, owner);
+        };
+        if !synchronous && self.tagged.is_eager(messenger, peer, len) {
+            let tagged = &mut self.tagged;
+            let sent = buffer.with_packed(&mut self.scratch, |data| {
+                tagged.send_eager(messenger, now, peer, bits, data)
+            });
+            match sent {
+                Ok(()) => {
+                    self.touch(peer);
+                    return None;
+                }
+                Err(SendError::WouldBlock(_)) => {}
+                Err(error) => return Some(self.failed(owner, process, error)),
+            }
+        }
+        let (lender, loans) = Lender::new(buffer);
+        let (id, slot) = self.request(owner, Some(peer));
+        slot.loans = Some(loans);
+        if let Err(error) = self.tagged.send(messenger, now, peer, bits, Box::new(lender), id.0) {
+            self.forget(id);
+            return Some(self.failed(owner, process, error));
+        }
+        self.touch(peer);
+        Some(id)
+    }
+
+    fn send_self(&mut self, bits: u64, buffer: Buffer, synchronous: bool, owner: Owner) -> Option<RequestId> {
+        if !synchronous && buffer.len() <= u64::from(self.tagged.eager_limit()) {
+            let tagged = &mut self.tagged;
+            buffer.with_packed(&mut self.scratch, |data| tagged.send_self(bits, data));
+            self.collect();
+            return None;
+        }
+        let (lender, loans) = Lender::new(buffer);
+        let (id, slot) = self.request(owner, None);
+        slot.loans = Some(loans);
+        self.tagged.send_self_later(bits, Box::new(lender), id.0);
+        self.collect();
+        Some(id)
+    }
+
+    /// A request that has failed at once.
+    fn failed(&mut self, owner: Owner, process: u32, error: SendError) -> RequestId {
+        let error = match error {
+            SendError::Peer(_, error) => error,
+            _ => self.lost(process).unwrap_or(PeerError::Closed),
+        };
+        let (id, slot) = self.request(owner, None);
+        slot.state = State::Ended(Ended::with(Outcome::Failed(error)));
+        self.ended += 1;
+        if let Owner::Collective(index) = owner {
+            self.advancing.push_back(index);
+        }
+        id
+    }
+
+    /// Posts a receive. Gives how it has ended if it has at once.
+    pub(crate) fn receive(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        selector: Selector,
+        buffer: Buffer,
+    ) -> Result<Ended, RequestId> {
+        let id = self.receive_for(messenger, now, selector, buffer, Owner::Caller);
+        match self.take(id) {
+            Some(ended) => Ok(ended),
+            None => Err(id),
+        }
+    }
+
+    fn receive_for(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        selector: Selector,
+        buffer: Buffer,
+        owner: Owner,
+    ) -> RequestId {
+        let peer = selector.source.and_then(|process| self.peer(process));
+        if let Some(process) = selector.source
+            && let Some(error) = self.lost(process)
+            && self.tagged.probe(&selector).is_none()
+        {
+            return self.failed(owner, process, SendError::Peer(PeerId(0), error));
+        }
+        let (id, _) = self.request(owner, peer);
+        let posting = self.tagged.receive(messenger, now, selector, buffer, id.0);
+        self.posted(id, posting);
+        id
+    }
+
+    fn posted(&mut self, id: RequestId, posting: Posting) {
+        match posting {
+            Posting::Done(done) => self.complete(&done),
+            Posting::Posted(handle) => {
+                if let Some(slot) = self.slot(id) {
+                    slot.handle = Some(handle);
+                }
+            }
+            Posting::Matched => {}
+        }
+        // Our own send may have ended with it.
+        self.collect();
+    }
+
+    /// Receives a message that was claimed.
+    pub(crate) fn receive_claimed(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        claimed: crate::messaging::tagged::Claimed,
+        buffer: Buffer,
+    ) -> RequestId {
+        let (id, _) = self.request(Owner::Caller, None);
+        let posting = self.tagged.receive_claimed(messenger, now, claimed, buffer, id.0);
+        self.posted(id, posting);
+        id
+    }
+
+    /// Cancels a receive that has no message yet; it ends by that. Gives whether it did.
+    pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
+        let handle = self.slot(id).and_then(|slot| slot.handle.take());
+        let cancelled = handle.is_some_and(|handle| self.tagged.cancel(handle).is_some());
+        if cancelled {
+            self.end(id, Ended::with(Outcome::Cancelled));
+        }
+        cancelled
+    }
+
+    // ---- for collectives
+
+    pub(super) fn send_of_collective(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        route: Route,
+        buffer: Buffer,
+        index: u32,
+    ) -> Option<RequestId> {
+        self.send_for(messenger, now, route, buffer, false, Owner::Collective(index))
+    }
+
+    pub(super) fn receive_of_collective(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        selector: Selector,
+        buffer: Buffer,
+        index: u32,
+    ) -> RequestId {
+        self.receive_for(messenger, now, selector, buffer, Owner::Collective(index))
+    }
+
+    /// A request without messages of its own: a collective's, as its caller sees it.
+    pub(super) fn request_of_caller(&mut self) -> RequestId {
+        self.request(Owner::Caller, None).0
+    }
+
+    /// The request ends like this.
+    pub(super) fn end(&mut self, id: RequestId, ended: Ended) {
+        let Some(slot) = self.slot(id) else { return };
+        slot.state = State::Ended(ended);
+        slot.handle = None;
+        let owner = slot.owner;
+        self.ended += 1;
+        match owner {
+            Owner::Caller => {}
+            Owner::Nobody => self.forget(id),
+            Owner::Collective(index) => self.advancing.push_back(index),
+        }
+    }
+
+    // ---- progress
+
+    fn touch(&mut self, peer: PeerId) {
+        if self.touched.last() != Some(&peer) {
+            self.touched.push(peer);
+        }
+    }
+
+    /// Something that was queued since the last call is worth transmitting at once.
+    pub(crate) fn wants_transmit(&mut self, messenger: &Messenger) -> bool {
+        let mut wants = false;
+        for peer in self.touched.drain(..) {
+            wants = wants || messenger.endpoint().should_transmit(peer, 0);
+        }
+        wants
+    }
+
+    fn complete(&mut self, done: &Completion) {
+        self.end(
+            RequestId(done.request),
+            Ended {
+                envelope: done.envelope,
+                outcome: done.outcome,
+            },
+        );
+    }
+
+    fn collect(&mut self) {
+        while let Some(done) = self.tagged.poll_completion() {
+            self.complete(&done);
+        }
+    }
+
+    /// Takes in what the messenger has ready, and goes on with what waited for it.
+    pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
+        self.tagged.handle_ready(messenger, now, &mut self.handlers);
+        if !self.handlers.inbox.is_empty() {
+            self.handle_active(messenger, now);
+        }
+        self.collect();
+        while let Some(index) = self.advancing.pop_front() {
+            self.advance(messenger, now, index);
+            self.collect();
+        }
+    }
+
+    /// What the transport has to tell.
+    pub(crate) fn handle_event(&mut self, messenger: &mut Messenger, now: Instant, event: Event) {
+        match event {
+            Event::Sent { token, .. } => {
+                self.tagged.handle_sent(token);
+            }
+            Event::Down { peer, error, .. } => {
+                self.tagged.handle_down(messenger, peer, error);
+                if let Some(process) = messenger.endpoint().processor(peer) {
+                    self.lose(messenger, now, process, error);
+                }
+            }
+            Event::Up { .. } | Event::Writable { .. } => {}
+        }
+        self.collect();
+    }
+
+    /// A process is lost: ends the collectives that it takes part in, and tells the others, unless it has only finished.
+    fn lose(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) {
+        match self.lost.get_mut(process as usize) {
+            Some(lost @ None) => *lost = Some(error),
+            _ => return,
+        }
+        if error == PeerError::Closed {
+            return;
+        }
+        self.fail_collectives(process, error);
+        for other in 0..self.peers.len() {
+            if let (Some(peer), None) = (self.peers[other], self.lost[other]) {
+                self.tagged
+                    .send_active(messenger, now, peer, LOST, &process.to_be_bytes());
+                self.touch(peer);
+            }
+        }
+    }
+
+    /// What other engines have to say.
+    fn handle_active(&mut self, messenger: &mut Messenger, now: Instant) {
+        while let Some(Active { peer, handler, data }) = self.handlers.inbox.pop_front() {
+            if handler == LOST
+                && let Ok(process) = <[u8; 4]>::try_from(&data[..]).map(u32::from_be_bytes)
+                && let Some(Some(lost)) = self.peers.get(process as usize).copied()
+                && lost != peer
+            {
+                let error = PeerError::TimedOut {
+                    resends: 0,
+                    silence: Duration::ZERO,
+                };
+                self.tagged.handle_down(messenger, lost, error);
+                self.lose(messenger, now, process, error);
+            }
+        }
+    }
+
+    /// Ends everything that is pending with these bits (but for those in `ignore`).
+    pub(crate) fn revoke(&mut self, messenger: &mut Messenger, bits: u64, ignore: u64) {
+        self.tagged.revoke(messenger, bits, ignore);
+        self.collect();
+    }
+
+    /// Peers that pending requests name: their silence must be noticed.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
+        pending.filter_map(|slot| slot.peer)
+    }
+}

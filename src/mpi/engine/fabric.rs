@@ -1,0 +1,37 @@
+//! How an engine reaches its network and waits: the one place where real time and simulated time differ.
+
+use alloc::string::String;
+use core::{fmt, time::Duration};
+
+use super::core::Core;
+use crate::{messaging::Messenger, time::Instant};
+
+/// The network can not be used any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FabricError(pub String);
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the network has failed: {}", self.0)
+    }
+}
+
+impl core::error::Error for FabricError {}
+
+/// What an engine runs on.
+///
+/// All waiting of MPI goes through [`wait`](Self::wait). Natively it pumps a backend and sleeps; in a simulator it lets
+/// others run until something has happened.
+pub(crate) trait Fabric: Send + Sync {
+    /// Calls `f` with everything locked, then transmits what is worth it.
+    fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant));
+
+    /// Sends and receives what can be sent and received now.
+    fn progress(&self) -> Result<(), FabricError>;
+
+    /// Makes progress until `done`. No lock is held while nothing happens.
+    fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
+
+    /// Says goodbye to everybody, and waits not longer than `linger` for it to be heard.
+    fn close(&self, linger: Duration) -> Result<(), FabricError>;
+}

@@ -1,0 +1,182 @@
+//! The untyped engine: everything by pointer, count, datatype and communicator (DESIGN's lower layer of MPI).
+//!
+//! A typed façade, or a C library with MPI's ABI, stands on it. An [`Engine`] is one process of a job; its world is a
+//! [`Communicator`], on which messages and collectives are called; what does not end at once is a [`Request`].
+//!
+//! # Threads
+//!
+//! Everything is `Send + Sync` (`MPI_THREAD_MULTIPLE`). One lock guards the state of a process; it is not held while
+//! somebody waits for something to happen.
+//!
+//! # Failures
+//!
+//! A process that is lost ends everything that is pending with it, with `MPI_ERR_PROC_FAILED`; whoever notices it tells
+//! the others, so that collectives that it takes part in end, too. [`Communicator::revoke`] ends all that is pending on a
+//! communicator, here.
+
+mod buffer;
+mod collective;
+mod communicator;
+mod core;
+mod fabric;
+mod native;
+mod request;
+mod start;
+
+use ::core::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    time::Duration,
+};
+use alloc::{sync::Arc, vec::Vec};
+
+pub use self::{
+    communicator::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, Region, TAG_UB},
+    fabric::FabricError,
+    request::{Request, Status},
+    start::{ConnectError, Unconnected},
+};
+use self::{core::Core, fabric::Fabric, native::Native};
+use super::collectives::{Model, Policy};
+use crate::{
+    messaging::tagged::TaggedStats,
+    progress::{Driver, WaitPolicy},
+    reliability::PeerId,
+};
+
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Messages of up to so many octets are sent without asking (S1.8). 0 to 1 MiB; default 16 KiB.
+    pub eager_limit: u32,
+    /// How to wait.
+    pub wait: WaitPolicy,
+    /// A helper thread makes progress when nobody has for so long; `None`: there is none. Default 10 ms.
+    pub helper: Option<Duration>,
+    /// How algorithms of collectives are chosen.
+    pub policy: Policy,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            eager_limit: 16 << 10,
+            wait: WaitPolicy::default(),
+            helper: Some(Duration::from_millis(10)),
+            policy: Policy::new(Model {
+                alpha: 8e-6,
+                beta: 0.5e-9,
+                gamma: 0.2e-9,
+            }),
+        }
+    }
+}
+
+/// One process of a job.
+pub struct Engine {
+    fabric: Arc<dyn Fabric>,
+    process: u32,
+    size: u32,
+    /// Contexts that this process has given out.
+    contexts: AtomicU32,
+    finalized: AtomicBool,
+    policy: Policy,
+    helper: Option<native::Helper>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("process", &self.process)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Process `process` of as many as there are `peers` (`None` stands for ourselves), on a driver that knows them.
+    pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
+        let size = peers.len() as u32;
+        let core = Core::new(driver.messenger(), peers, options.eager_limit);
+        let native = Arc::new(Native::new(driver, core, options.wait.spin()));
+        // Without the thread the program must call something now and then.
+        let helper = options.helper.and_then(|interval| native.assist(interval).ok());
+        Self {
+            fabric: native,
+            process,
+            size,
+            contexts: AtomicU32::new(0),
+            finalized: AtomicBool::new(false),
+            policy: options.policy,
+            helper,
+        }
+    }
+
+    /// Number of this process in the job.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Processes of the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Counters of messages.
+    #[must_use]
+    pub fn stats(&self) -> TaggedStats {
+        let mut stats = TaggedStats::default();
+        self.fabric.access(&mut |core, _, _| stats = core.stats());
+        stats
+    }
+
+    /// Requests that have neither ended nor been given up.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        let mut requests = 0;
+        self.fabric.access(&mut |core, _, _| requests = core.requests());
+        requests
+    }
+
+    /// Makes progress without waiting.
+    ///
+    /// # Errors
+    /// The network has failed.
+    pub fn progress(&self) -> Result<(), FabricError> {
+        self.fabric.progress()
+    }
+
+    /// Processes that are lost.
+    #[must_use]
+    pub fn lost(&self) -> Vec<u32> {
+        let mut lost = Vec::new();
+        self.fabric.access(&mut |core, _, _| lost = core.all_lost().collect());
+        lost
+    }
+
+    /// [`finalize`](Self::finalize) was called.
+    #[must_use]
+    pub fn is_finalized(&self) -> bool {
+        self.finalized.load(Ordering::Relaxed)
+    }
+
+    /// Says goodbye to all other processes; not longer than `linger`. (Meeting them first, so that nobody is cut off, is
+    /// the caller's: a barrier.)
+    ///
+    /// # Errors
+    /// The network has failed.
+    pub fn finalize(&self, linger: Duration) -> Result<(), FabricError> {
+        if self.finalized.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.fabric.close(linger)
+    }
+
+    /// Whether a helper thread makes progress.
+    #[must_use]
+    pub fn has_helper(&self) -> bool {
+        self.helper.is_some()
+    }
+}

@@ -1,0 +1,307 @@
+//! What has begun and may not have ended.
+
+use alloc::vec::Vec;
+use core::{fmt, mem};
+
+use super::{
+    communicator::Communicator,
+    core::{Core, Ended, RequestId},
+};
+use crate::{
+    error::PeerError,
+    messaging::{Messenger, tagged::Outcome},
+    mpi::{
+        Rank,
+        error::{Detail, Error, ErrorClass},
+    },
+    time::Instant,
+};
+
+/// What has been received (MPI 3.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Rank of the sender; [`PROC_NULL`](super::PROC_NULL) for no message.
+    pub source: Rank,
+    /// Its tag; [`ANY_TAG`](super::ANY_TAG) for no message.
+    pub tag: i32,
+    /// Octets of data.
+    pub len: u64,
+    /// The request was cancelled.
+    pub cancelled: bool,
+}
+
+impl Status {
+    /// Of what was no message (MPI 3.7.3).
+    pub const EMPTY: Self = Self {
+        source: super::ANY_SOURCE,
+        tag: super::ANY_TAG,
+        len: 0,
+        cancelled: false,
+    };
+
+    /// Of a message to or from [`PROC_NULL`](super::PROC_NULL).
+    pub const NULL: Self = Self {
+        source: super::PROC_NULL,
+        ..Self::EMPTY
+    };
+}
+
+enum State {
+    /// Ended when it began.
+    Ended(Status),
+    Pending(RequestId),
+}
+
+/// A send, receive or collective that has begun.
+///
+/// Dropping one that has not ended gives it up (as `MPI_Request_free`): the operation goes on, and its memory must stay
+/// until it has ended, which nobody can find out any more. So whoever borrows memory waits in its own `drop`.
+pub struct Request {
+    pub(super) communicator: Communicator,
+    state: State,
+    call: &'static str,
+    /// Octets that there is room for.
+    room: u64,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("call", &self.call)
+            .field("ended", &matches!(self.state, State::Ended(_)))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Request {
+    pub(super) fn pending(communicator: &Communicator, id: RequestId, call: &'static str, room: u64) -> Self {
+        Self {
+            communicator: communicator.clone(),
+            state: State::Pending(id),
+            call,
+            room,
+        }
+    }
+
+    pub(super) fn ended(communicator: &Communicator, status: Status, call: &'static str) -> Self {
+        Self {
+            communicator: communicator.clone(),
+            state: State::Ended(status),
+            call,
+            room: 0,
+        }
+    }
+
+    /// What it is: the MPI function that began it.
+    #[must_use]
+    pub fn call(&self) -> &'static str {
+        self.call
+    }
+
+    /// It has ended: [`wait`](Self::wait) would not wait. Makes no progress.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let State::Pending(id) = self.state else { return true };
+        let mut done = false;
+        self.communicator
+            .engine()
+            .fabric
+            .access(&mut |core, _, _| done = core.is_done(id));
+        done
+    }
+
+    /// Waits for it to end.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn wait(mut self) -> Result<Status, Error> {
+        self.wait_mut()
+    }
+
+    /// The same, when it can not be given away. After that it has ended with an empty status.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn wait_mut(&mut self) -> Result<Status, Error> {
+        let id = match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
+            State::Ended(status) => return Ok(status),
+            State::Pending(id) => id,
+        };
+        let mut ended = None;
+        let waited = self.communicator.engine().fabric.wait(&mut |core, _, _| {
+            ended = ended.or_else(|| core.take(id));
+            ended.is_some()
+        });
+        match (ended, waited) {
+            (Some(ended), _) => self.result(&ended),
+            (None, Err(_)) => Err(self.communicator.broken(self.call)),
+            (None, Ok(())) => Err(Error::new(ErrorClass::Request, self.call)),
+        }
+    }
+
+    /// Makes progress once; gives what [`wait`](Self::wait) would if it has ended.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn test(&mut self) -> Result<Option<Status>, Error> {
+        let State::Pending(id) = self.state else {
+            return self.wait_mut().map(Some);
+        };
+        let fabric = &self.communicator.engine().fabric;
+        let mut ended = None;
+        let mut look = |core: &mut Core, _: &mut Messenger, _: Instant| ended = core.take(id);
+        fabric.access(&mut look);
+        if ended.is_none() {
+            let progress = fabric.progress();
+            fabric.access(&mut |core, _, _| ended = core.take(id));
+            if progress.is_err() && ended.is_none() {
+                return Err(self.communicator.broken(self.call));
+            }
+        }
+        let Some(ended) = ended else { return Ok(None) };
+        self.state = State::Ended(Status::EMPTY);
+        self.result(&ended).map(Some)
+    }
+
+    /// How it has ended, if it has, without taking note of it (`MPI_Request_get_status`). Makes progress once.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn status(&self) -> Result<Option<Status>, Error> {
+        let id = match self.state {
+            State::Ended(status) => return Ok(Some(status)),
+            State::Pending(id) => id,
+        };
+        let fabric = &self.communicator.engine().fabric;
+        let _ = fabric.progress();
+        let mut ended = None;
+        fabric.access(&mut |core, _, _| ended = core.peek(id));
+        ended.map(|ended| self.result(&ended)).transpose()
+    }
+
+    /// Cancels a receive that has no message yet. It must still be waited for. Sends are not cancelled (as MPI 4
+    /// discourages it).
+    pub fn cancel(&self) {
+        if let State::Pending(id) = self.state {
+            self.communicator.engine().fabric.access(&mut |core, _, _| {
+                core.cancel(id);
+            });
+        }
+    }
+
+    /// Waits until one of `requests` has ended and gives its index and status; it is taken out. `None` if there is
+    /// nothing to wait for.
+    ///
+    /// # Errors
+    /// That one has failed.
+    pub fn wait_any(requests: &mut [Option<Self>]) -> Option<(usize, Result<Status, Error>)> {
+        let index = Self::wait_for_any(requests)?;
+        let request = requests[index].take()?;
+        Some((index, request.wait()))
+    }
+
+    fn wait_for_any(requests: &[Option<Self>]) -> Option<usize> {
+        let first = requests.iter().flatten().next()?;
+        let ended = |core: &mut Core| {
+            requests.iter().position(|request| match request {
+                Some(request) => match request.state {
+                    State::Ended(_) => true,
+                    State::Pending(id) => core.is_done(id),
+                },
+                None => false,
+            })
+        };
+        let mut found = None;
+        let _ = first.communicator.engine().fabric.wait(&mut |core, _, _| {
+            found = ended(core);
+            found.is_some()
+        });
+        // If the network has failed, the first one says so.
+        found.or_else(|| requests.iter().position(Option::is_some))
+    }
+
+    /// Waits until at least one of `requests` has ended, and takes out all that have. Empty if there is nothing to wait
+    /// for.
+    pub fn wait_some(requests: &mut [Option<Self>]) -> Vec<(usize, Result<Status, Error>)> {
+        match Self::wait_for_any(requests) {
+            Some(_) => Self::take_ended(requests),
+            None => Vec::new(),
+        }
+    }
+
+    /// Makes progress once, and takes out all of `requests` that have ended.
+    pub fn test_some(requests: &mut [Option<Self>]) -> Vec<(usize, Result<Status, Error>)> {
+        if let Some(first) = requests.iter().flatten().next() {
+            let _ = first.communicator.engine().fabric.progress();
+        }
+        Self::take_ended(requests)
+    }
+
+    fn take_ended(requests: &mut [Option<Self>]) -> Vec<(usize, Result<Status, Error>)> {
+        let mut ended = Vec::new();
+        for (index, place) in requests.iter_mut().enumerate() {
+            if let Some(request) = place.take_if(|request| request.is_done()) {
+                ended.push((index, request.wait()));
+            }
+        }
+        ended
+    }
+
+    fn result(&self, ended: &Ended) -> Result<Status, Error> {
+        self.communicator.result(ended, self.call, self.room)
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let State::Pending(id) = self.state {
+            self.communicator
+                .engine()
+                .fabric
+                .access(&mut |core, _, _| core.detach(id));
+        }
+    }
+}
+
+impl Communicator {
+    /// How a request has ended, in the words of MPI.
+    pub(super) fn result(&self, ended: &Ended, call: &'static str, room: u64) -> Result<Status, Error> {
+        let envelope = &ended.envelope;
+        let source = self.rank_of(envelope.source).unwrap_or(super::ANY_SOURCE);
+        let status = Status {
+            source,
+            tag: (envelope.bits as u32) as i32,
+            len: envelope.len,
+            cancelled: false,
+        };
+        match ended.outcome {
+            Outcome::Complete => Ok(status),
+            Outcome::Cancelled => Ok(Status {
+                cancelled: true,
+                ..Status::EMPTY
+            }),
+            Outcome::Truncated => Err(self.locate(Error::truncated(call, envelope.len, room).with_peer(source))),
+            Outcome::Revoked => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
+            Outcome::Failed(error) => {
+                let detail = Detail::Text(failure_text(error));
+                Err(self.locate(Error::new(ErrorClass::ProcFailed, call).with_detail(detail)))
+            }
+        }
+    }
+
+    pub(super) fn broken(&self, call: &'static str) -> Error {
+        let detail = Detail::Text("the network of this process has failed");
+        self.locate(Error::new(ErrorClass::Other, call).with_detail(detail))
+    }
+}
+
+fn failure_text(error: PeerError) -> &'static str {
+    match error {
+        PeerError::Closed => "it has said goodbye",
+        PeerError::Restarted => "it has been started anew",
+        PeerError::Reset => "it has given us up, or was started anew",
+        PeerError::Misbehaved => "it sent what makes no sense",
+        PeerError::Refused => "nobody listens at its address",
+        PeerError::TimedOut { .. } => "it does not answer",
+    }
+}

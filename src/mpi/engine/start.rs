@@ -1,0 +1,134 @@
+//! How an engine comes to be: bind, tell the others where, connect.
+
+use std::{
+    fmt::{self, Debug},
+    net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
+};
+
+use super::{Engine, Options};
+use crate::{
+    backends::Backend,
+    error::AddPeerError,
+    progress::{Driver, WaitPolicy},
+    transport::{BuildError, Builder},
+};
+
+/// A process that has an address and does not know the others yet.
+#[derive(Debug)]
+pub struct Unconnected {
+    driver: Driver,
+    process: u32,
+}
+
+/// Why the processes of a job could not be connected.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// This process is not one of as many.
+    Process {
+        /// Number of this process.
+        process: u32,
+        /// How many there are addresses of.
+        size: usize,
+    },
+    /// A process can not be added.
+    Peer {
+        /// Its number.
+        process: u32,
+        /// Its address.
+        address: SocketAddr,
+        /// Why.
+        source: AddPeerError,
+    },
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { process, size } => {
+                write!(
+                    f,
+                    "connecting the job: this is process {process}, and there are {size} addresses"
+                )
+            }
+            Self::Peer {
+                process,
+                address,
+                source,
+            } => write!(f, "connecting the job: process {process} at {address}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Process { .. } => None,
+            Self::Peer { source, .. } => Some(source),
+        }
+    }
+}
+
+impl Engine {
+    /// Opens the backend called `name` at `address` for process `process`. How to wait is not taken from `builder` but
+    /// from the [`Options`] later.
+    ///
+    /// # Errors
+    /// See [`Builder::bind`].
+    pub fn bind(
+        builder: Builder,
+        name: &str,
+        address: impl ToSocketAddrs + Debug,
+        process: u32,
+    ) -> Result<Unconnected, BuildError> {
+        let driver = builder
+            .processor(process)
+            .wait(WaitPolicy::Spin)
+            .bind_driver(name, address)?;
+        Ok(Unconnected { driver, process })
+    }
+
+    /// The same with a backend that is open.
+    ///
+    /// # Errors
+    /// See [`Builder::backend`].
+    pub fn on(builder: Builder, backend: Box<dyn Backend>, process: u32) -> Result<Unconnected, BuildError> {
+        let driver = builder.processor(process).wait(WaitPolicy::Spin).driver_on(backend)?;
+        Ok(Unconnected { driver, process })
+    }
+}
+
+impl Unconnected {
+    /// Where the others reach this process.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.driver.local_addr()
+    }
+
+    /// Connects the processes of a job: `addresses[i]` is that of process `i`.
+    ///
+    /// # Errors
+    /// This process is not among them, or two have the same address.
+    pub fn connect(mut self, addresses: &[SocketAddr], options: Options) -> Result<Arc<Engine>, ConnectError> {
+        let process = self.process;
+        let size = addresses.len();
+        if process as usize >= size {
+            return Err(ConnectError::Process { process, size });
+        }
+        let mut peers = Vec::with_capacity(size);
+        for (other, &address) in (0..).zip(addresses) {
+            if other == process {
+                peers.push(None);
+                continue;
+            }
+            let added = self.driver.add_peer(address, other);
+            peers.push(Some(added.map_err(|source| ConnectError::Peer {
+                process: other,
+                address,
+                source,
+            })?));
+        }
+        Ok(Arc::new(Engine::native(self.driver, process, peers, options)))
+    }
+}

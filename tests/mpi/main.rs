@@ -1,0 +1,7 @@
+//! MPI's engine: several processes as threads of this one, over the loopback backend and over UDP.
+#![cfg(all(feature = "mpi", feature = "loopback"))]
+#![expect(unsafe_code, reason = "the engine takes pointers")]
+
+mod collectives;
+mod messages;
+mod support;
