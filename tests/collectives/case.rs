@@ -245,6 +245,7 @@ pub(crate) fn algorithms(collective: Collective, size: usize, commutative: bool)
     for algorithm in collective.algorithms() {
         match *algorithm {
             Algorithm::Knomial { .. } => all.extend([2, 3, 5].map(|radix| Algorithm::Knomial { radix })),
+            Algorithm::Bruck { radix: 4.. } => {}
             Algorithm::Bruck { .. } => all.extend([2, 3, 4, 100].map(|radix| Algorithm::Bruck { radix })),
             Algorithm::Dissemination { .. } => all.extend([2, 4].map(|radix| Algorithm::Dissemination { radix })),
             Algorithm::Chain { .. } => all.extend([0, 2, 3, 100].map(|segments| Algorithm::Chain { segments })),

@@ -1,1 +1,275 @@
+//! Closed forms against simulations and S3's figures, and the choice by cost.
 
+use hikyaku::mpi::collectives::{
+    Algorithm, Blocks, Call, Collective, Counts, Model, Policy, Schedule, Stuck, cost, simulate,
+};
+
+use crate::case::algorithms;
+
+const MODEL: Model = Model {
+    alpha: 100e-6,
+    beta: 8e-9,
+    gamma: 1e-9,
+};
+
+/// All ranks' schedules for `octets` in the sense of [`cost`], of elements of one octet.
+fn schedules(collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Vec<Schedule> {
+    let part = octets / size;
+    let even = Blocks::Even { count: part };
+    let counts = vec![part; size];
+    let offsets: Vec<isize> = (0..size).map(|rank| (rank * part) as isize).collect();
+    let uneven = Blocks::Uneven {
+        counts: &counts,
+        displacements: &offsets,
+    };
+    let (root, count, commutative, in_place) = (0, octets, true, false);
+    let call = match collective {
+        Collective::Barrier => Call::Barrier,
+        Collective::Bcast => Call::Bcast { root, count },
+        Collective::Gather | Collective::Gatherv => Call::Gather {
+            root,
+            input: part,
+            output: if collective == Collective::Gather { even } else { uneven },
+            in_place,
+        },
+        Collective::Scatter | Collective::Scatterv => Call::Scatter {
+            root,
+            input: if collective == Collective::Scatter {
+                even
+            } else {
+                uneven
+            },
+            output: part,
+            in_place,
+        },
+        Collective::Allgather | Collective::Allgatherv => Call::Allgather {
+            input: part,
+            output: if collective == Collective::Allgather {
+                even
+            } else {
+                uneven
+            },
+            in_place,
+        },
+        Collective::Alltoall => Call::Alltoall {
+            input: even,
+            output: even,
+            in_place,
+        },
+        Collective::Alltoallv => Call::Alltoall {
+            input: uneven,
+            output: uneven,
+            in_place,
+        },
+        Collective::Reduce => Call::Reduce {
+            root,
+            count,
+            commutative,
+            in_place,
+        },
+        Collective::Allreduce => Call::Allreduce {
+            count,
+            commutative,
+            in_place,
+        },
+        Collective::ReduceScatter | Collective::ReduceScatterBlock => Call::ReduceScatter {
+            counts: if collective == Collective::ReduceScatter {
+                Counts::Each(&counts)
+            } else {
+                Counts::Even(part)
+            },
+            commutative,
+            in_place,
+        },
+        Collective::Scan | Collective::Exscan => Call::Scan {
+            count,
+            exclusive: collective == Collective::Exscan,
+            in_place,
+        },
+        // Everybody is everybody's neighbour.
+        Collective::NeighborAllgather | Collective::NeighborAlltoall => {
+            let neighbours = |rank: usize| (1..size).map(move |distance| Some((rank + distance) % size));
+            let make = |rank: usize| {
+                let destinations: Vec<_> = neighbours(rank).collect();
+                let sources: Vec<_> = destinations.iter().rev().copied().collect();
+                let call = Call::NeighborAlltoall {
+                    sources: &sources,
+                    destinations: &destinations,
+                    input: even,
+                    output: even,
+                };
+                call.schedule(rank, size, algorithm).unwrap()
+            };
+            return (0..size).map(make).collect();
+        }
+    };
+    (0..size)
+        .map(|rank| call.schedule(rank, size, algorithm).unwrap())
+        .collect()
+}
+
+fn simulated(collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> f64 {
+    simulate(&schedules(collective, algorithm, size, octets), 1, &MODEL).unwrap()
+}
+
+/// Is the closed form meant to be exact for this?
+fn is_exact(collective: Collective, algorithm: Algorithm, size: usize) -> bool {
+    match algorithm {
+        // The first sum is a copy.
+        _ if collective == Collective::Exscan => false,
+        // The last child at each level may have fewer children than the others.
+        Algorithm::Knomial { radix } if collective.reduces() => {
+            radix >= size || (1..7).any(|power| radix.pow(power) == size)
+        }
+        Algorithm::Knomial { .. } | Algorithm::Bruck { .. } | Algorithm::Dissemination { .. } => true,
+        // Two ranks are no pipeline: the first one has nothing to reduce.
+        Algorithm::Chain { segments } => collective == Collective::Bcast || segments == 1 || size > 2,
+        Algorithm::Linear | Algorithm::Pairwise | Algorithm::NeighbourExchange => true,
+        Algorithm::Ring => collective != Collective::Bcast || size.is_power_of_two(),
+        _ => size.is_power_of_two(),
+    }
+}
+
+#[test]
+fn closed_forms_are_those_of_the_schedules() {
+    let mut compared = 0;
+    for size in (2..=36).chain([64, 81]) {
+        for octets in [0, 60 * size, 6_000 * size] {
+            for collective in Collective::ALL {
+                for algorithm in algorithms(collective, size, true) {
+                    let algorithm = match algorithm {
+                        Algorithm::Chain { segments } => Algorithm::Chain {
+                            segments: [1, 2, 3, 60][segments % 4],
+                        },
+                        other => other,
+                    };
+                    // Nothing is sent where there is nothing.
+                    if octets == 0 && collective != Collective::Barrier {
+                        continue;
+                    }
+                    let exact = simulated(collective, algorithm, size, octets);
+                    let closed = cost(collective, algorithm, size, octets, &MODEL);
+                    let what = format!("{collective} by {algorithm}, {size} ranks, {octets} octets");
+                    if is_exact(collective, algorithm, size) {
+                        compared += 1;
+                        assert!((exact / closed - 1.0).abs() < 1e-3, "{what}: {exact} is not {closed}");
+                    } else {
+                        let near = (0.9..1.4).contains(&(exact / closed));
+                        assert!(near, "{what}: {exact} is not near {closed}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 1_000);
+}
+
+/// The table in S3.4, column "ideal": seconds for 1, 100,000 and 1,000,000 octets.
+#[test]
+fn costs_of_the_optical_experiment() {
+    let figures = [
+        (Collective::Bcast, Algorithm::Linear, [0.0031, 0.0279, 0.2511]),
+        (Collective::Allgather, Algorithm::Ring, [0.0031, 0.0039, 0.0109]),
+        (
+            Collective::Allgather,
+            Algorithm::RecursiveDoubling,
+            [0.0005, 0.0013, 0.0083],
+        ),
+        (Collective::Bcast, Algorithm::BINOMIAL, [0.0005, 0.0045, 0.0405]),
+    ];
+    for (collective, algorithm, seconds) in figures {
+        for (octets, expected) in [1, 100_000, 1_000_000].into_iter().zip(seconds) {
+            let closed = cost(collective, algorithm, 32, octets, &MODEL);
+            assert!(
+                (closed - expected).abs() < 0.6e-4,
+                "{collective} by {algorithm}: {closed}"
+            );
+        }
+        let octets = 32 * 31_250;
+        let exact = simulated(collective, algorithm, 32, octets);
+        assert!(
+            (exact - seconds[2]).abs() < 0.6e-4,
+            "{collective} by {algorithm}: {exact}"
+        );
+    }
+    let exact = simulated(Collective::Alltoall, Algorithm::RecursiveDoubling, 16, 16_000);
+    assert!((exact - 4.0 * (MODEL.alpha + 8_000.0 * MODEL.beta)).abs() < 1e-9);
+}
+
+#[test]
+fn a_lost_message_is_noticed() {
+    let mut schedules = schedules(Collective::Barrier, Algorithm::RecursiveDoubling, 4, 0);
+    schedules[3] = Schedule::default();
+    assert_eq!(simulate(&schedules, 1, &MODEL), Err(Stuck { rank: 0, round: 1 }));
+}
+
+#[test]
+fn the_cheapest_is_chosen() {
+    let policy = Policy::new(MODEL);
+    for collective in Collective::ALL {
+        for size in 1..70 {
+            for octets in [0, 1, 1_000, 100_000, 10_000_000] {
+                for commutative in [true, false] {
+                    let chosen = policy.choose(collective, size, octets, commutative);
+                    assert!(chosen.suits(collective, size, commutative));
+                    let chosen = cost(collective, chosen, size, octets, &MODEL);
+                    for other in collective
+                        .algorithms()
+                        .iter()
+                        .filter(|other| other.suits(collective, size, commutative))
+                    {
+                        assert!(chosen <= cost(collective, *other, size, octets, &MODEL));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn small_and_large_differ() {
+    let policy = Policy::new(Model::default());
+    let choose = |collective, octets| policy.choose(collective, 16, octets, true);
+    assert_eq!(choose(Collective::Allreduce, 8), Algorithm::RecursiveDoubling);
+    assert_eq!(choose(Collective::Allreduce, 1 << 20), Algorithm::Rabenseifner);
+    assert_eq!(policy.choose(Collective::Allreduce, 17, 1 << 24, true), Algorithm::Ring);
+    assert_eq!(choose(Collective::Bcast, 8), Algorithm::BINOMIAL);
+    assert!(matches!(
+        choose(Collective::Bcast, 1 << 24),
+        Algorithm::Chain { segments: 2.. }
+    ));
+    assert_eq!(choose(Collective::Alltoall, 16 * 8), Algorithm::Bruck { radix: 2 });
+    assert_eq!(choose(Collective::Alltoall, 16 << 20), Algorithm::Pairwise);
+}
+
+#[test]
+fn the_best_number_of_segments() {
+    for collective in [Collective::Bcast, Collective::Reduce, Collective::Scan] {
+        for octets in [0, 50_000, 5_000_000] {
+            let mut policy = Policy::new(MODEL);
+            policy.force(collective, Algorithm::Chain { segments: 0 });
+            let Algorithm::Chain { segments } = policy.choose(collective, 20, octets, false) else {
+                panic!("not what was forced");
+            };
+            let seconds = |segments| cost(collective, Algorithm::Chain { segments }, 20, octets, &MODEL);
+            assert!(segments >= 1);
+            assert!(seconds(segments) <= seconds(segments + 2) && seconds(segments) <= seconds((segments / 2).max(1)));
+        }
+    }
+}
+
+#[test]
+fn what_is_forced_and_does_not_suit_is_not_taken() {
+    let mut policy = Policy::new(MODEL);
+    policy.force(Collective::Allreduce, Algorithm::Ring);
+    assert_eq!(policy.choose(Collective::Allreduce, 8, 8, true), Algorithm::Ring);
+    assert_eq!(
+        policy.choose(Collective::Allreduce, 8, 8, false),
+        Algorithm::RecursiveDoubling
+    );
+    policy.force(Collective::Bcast, Algorithm::Chain { segments: 7 });
+    assert_eq!(
+        policy.choose(Collective::Bcast, 8, 8, true),
+        Algorithm::Chain { segments: 7 }
+    );
+}

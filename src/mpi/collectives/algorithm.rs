@@ -78,7 +78,7 @@ impl Collective {
         }
     }
 
-    /// The algorithms for it, with their usual parameters.
+    /// The algorithms for it, with the parameters that are worth a thought.
     #[must_use]
     pub const fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::{
@@ -94,7 +94,14 @@ impl Collective {
             Self::Allgather | Self::Allgatherv => {
                 &[RecursiveDoubling, Bruck { radix: 2 }, NeighbourExchange, Ring, Linear]
             }
-            Self::Alltoall => &[Pairwise, Bruck { radix: 2 }, RecursiveDoubling, Linear],
+            Self::Alltoall => &[
+                Pairwise,
+                Bruck { radix: 2 },
+                Bruck { radix: 4 },
+                Bruck { radix: 8 },
+                RecursiveDoubling,
+                Linear,
+            ],
             Self::Alltoallv => &[Pairwise, Linear],
             Self::Reduce => &[Knomial { radix: 2 }, Chain { segments: 0 }, Rabenseifner, Linear],
             Self::Allreduce => &[RecursiveDoubling, Rabenseifner, Ring, BINOMIAL, Linear],
@@ -174,7 +181,9 @@ impl Algorithm {
 }
 
 impl Collective {
-    fn reduces(self) -> bool {
+    /// True if operands are reduced.
+    #[must_use]
+    pub const fn reduces(self) -> bool {
         matches!(
             self,
             Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::ReduceScatterBlock | Self::Scan | Self::Exscan

@@ -257,7 +257,6 @@ fn allreduce(b: &mut Builder, me: Member, count: usize, reduction: Reduction, al
         }
         _ => {
             reduce(b, me, 0, count, reduction, algorithm);
-            b.end_round();
             bcast(b, me, 0, count, algorithm);
         }
     }

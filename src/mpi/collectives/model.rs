@@ -61,7 +61,7 @@ pub fn simulate(schedules: &[Schedule], element: usize, model: &Model) -> Result
     for rank in 0..schedules.len() {
         simulation.advance(rank);
     }
-    while let Some(Reverse((_, rank))) = simulation.ready.pop() {
+    while let Some(Reverse((.., rank))) = simulation.ready.pop() {
         simulation.transmit(rank);
     }
     let stuck = simulation
@@ -167,8 +167,8 @@ struct Simulation<'a> {
     element: usize,
     ranks: Vec<Rank<'a>>,
     channels: BTreeMap<(usize, usize), Channel>,
-    /// Ranks with something to send, by the earliest time at which the first message may go.
-    ready: BinaryHeap<Reverse<(Time, usize)>>,
+    /// Ranks with something to send: by the earliest time at which the first message may go, then by when it was ready.
+    ready: BinaryHeap<Reverse<(Time, Time, usize)>>,
 }
 
 impl Simulation<'_> {
@@ -208,7 +208,7 @@ impl Simulation<'_> {
                     rank.open += 1;
                     rank.outgoing.push_back((now, to, octets));
                     if rank.outgoing.len() == 1 {
-                        self.ready.push(Reverse((now.max(rank.out_port), index)));
+                        self.ready.push(Reverse((now.max(rank.out_port), now, index)));
                     }
                 }
                 Step::Receive { from, .. } => {
@@ -235,8 +235,12 @@ impl Simulation<'_> {
         let may = ready.max(rank.out_port);
         let start = may.max(self.ranks.get(to).map_or(may, |receiver| receiver.in_port));
         // Another one may have come first meanwhile.
-        if self.ready.peek().is_some_and(|Reverse((next, _))| *next < start) {
-            self.ready.push(Reverse((start, index)));
+        if self
+            .ready
+            .peek()
+            .is_some_and(|Reverse(next)| *next < (start, ready, index))
+        {
+            self.ready.push(Reverse((start, ready, index)));
             return;
         }
         let end = Time(start.0 + self.model.message(octets));
@@ -244,7 +248,7 @@ impl Simulation<'_> {
         sender.outgoing.pop_front();
         sender.out_port = end;
         if let Some((next, ..)) = sender.outgoing.front() {
-            self.ready.push(Reverse(((*next).max(end), index)));
+            self.ready.push(Reverse(((*next).max(end), *next, index)));
         }
         self.complete(index, end);
         let channel = self.channels.entry((index, to)).or_default();
