@@ -15,23 +15,24 @@ use data::Shape;
 
 type Make = fn(&Shape) -> Vec<Part>;
 
-/// What is made from shapes; names are those of the tests that fail.
-const ALL: [(&str, Make); 14] = [
-    ("barrier", data::barrier),
-    ("bcast", data::bcast),
-    ("gather", data::gather),
-    ("scatter", data::scatter),
-    ("allgather", data::allgather),
-    ("alltoall", data::alltoall),
-    ("alltoallw", data::alltoallw),
-    ("reduce", data::reduce),
-    ("allreduce", data::allreduce),
-    ("reduce_scatter", data::reduce_scatter),
-    ("scan", |shape| data::scan(shape, false)),
-    ("exscan", |shape| data::scan(shape, true)),
-    ("neighbor_allgather", |shape| data::neighbours(shape, true)),
-    ("neighbor_alltoall", |shape| data::neighbours(shape, false)),
+/// All collectives; first those that have a root.
+const ALL: [Make; 14] = [
+    data::bcast,
+    data::gather,
+    data::scatter,
+    data::reduce,
+    data::barrier,
+    data::allgather,
+    data::alltoall,
+    data::alltoallw,
+    data::allreduce,
+    data::reduce_scatter,
+    |shape| data::scan(shape, false),
+    |shape| data::scan(shape, true),
+    |shape| data::neighbours(shape, true),
+    |shape| data::neighbours(shape, false),
 ];
+const ROOTED: usize = 4;
 
 /// All flags, all roots, few ranks.
 #[test]
@@ -50,7 +51,7 @@ fn small_worlds() {
                         in_place: flags & 4 == 4,
                         seed: flags + (size * 31 + root * 17) as u64,
                     };
-                    for (_, make) in ALL {
+                    for make in ALL.iter().take(if root == 0 { ALL.len() } else { ROOTED }) {
                         check(&make(&shape), shape.seed);
                     }
                 }
@@ -63,7 +64,7 @@ prop_compose! {
     fn shapes()(size in prop_oneof![1..=20_usize, 1..=64_usize, Just(16), Just(32), Just(64)])(
         size in Just(size),
         root in 0..size,
-        counts in prop_oneof![vec(0..4_usize, size), vec(prop_oneof![Just(0_usize), 60..200_usize], size)],
+        counts in prop_oneof![vec(0..4_usize, size), vec(prop_oneof![Just(0_usize), 20..70_usize], size)],
         even in any::<bool>(),
         commutative in any::<bool>(),
         in_place in any::<bool>(),
@@ -84,7 +85,7 @@ impl Shape {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
 
     #[test]
     fn barrier(shape in shapes()) { check(&data::barrier(&shape), shape.seed); }
