@@ -107,6 +107,7 @@
 //! | `std` | yes | clocks, threads, [`progress`], [`transport`] |
 //! | `loopback` | yes | the in-process backend |
 //! | `udp` | yes | the UDP socket backend (Linux) |
+//! | `mpi` | yes | jobs of many processes: [`bootstrap`] |
 //!
 //! # Trust
 //!
@@ -122,6 +123,8 @@ struct Readme;
 
 #[cfg(feature = "std")]
 pub mod backends;
+#[cfg(feature = "mpi")]
+pub mod bootstrap;
 mod config;
 mod error;
 mod id;
