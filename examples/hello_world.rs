@@ -6,21 +6,11 @@
 //! mpiexec -n 4 target/debug/examples/hello_world
 //! ```
 
-use std::{env, error::Error, net::UdpSocket, process::ExitCode};
+use std::{error::Error, net::UdpSocket};
 
-use hikyaku::bootstrap::{self, Environment, World};
+use hikyaku::bootstrap::{self, Environment};
 
-fn main() -> ExitCode {
-    match hello() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn hello() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let mut world = bootstrap::discover(&Environment::of_process())?;
     let socket = UdpSocket::bind(world.bind_address()?)?;
     world.put("address", socket.local_addr()?.to_string().as_bytes())?;
@@ -40,20 +30,5 @@ fn hello() -> Result<(), Box<dyn Error>> {
         world.launcher(),
         addresses.join(" ")
     );
-    misbehave(world)
-}
-
-/// What a launcher must cope with, for its tests: `abort 1 7` has rank 1 abort the job with code 7.
-fn misbehave(mut world: World) -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let chosen = |rank: &str| rank.parse() == Ok(world.rank());
-    match args[..] {
-        ["abort", rank, code] if chosen(rank) => world.abort(code.parse()?, "as it was told to"),
-        ["vanish", rank] if chosen(rank) => return Ok(()),
-        // The others wait for the one that will not come.
-        ["abort" | "vanish", ..] => world.fence()?,
-        _ => {}
-    }
     Ok(world.finalize()?)
 }
