@@ -47,6 +47,8 @@ pub mod message;
 mod pmi;
 mod pmix;
 mod rendezvous;
+#[cfg(test)]
+mod replay_tests;
 pub mod server;
 mod world;
 
