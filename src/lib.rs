@@ -107,7 +107,7 @@
 //! | `std` | yes | clocks, threads, [`progress`], [`transport`] |
 //! | `loopback` | yes | the in-process backend |
 //! | `udp` | yes | the UDP socket backend (Linux) |
-//! | `mpi` | yes | [`mpi`]: communicators, datatypes, collectives over a transport |
+//! | `mpi` | yes | jobs of many processes: [`bootstrap`], [`mpi`] |
 //!
 //! # Trust
 //!
@@ -123,6 +123,8 @@ struct Readme;
 
 #[cfg(feature = "std")]
 pub mod backends;
+#[cfg(feature = "mpi")]
+pub mod bootstrap;
 mod config;
 mod error;
 mod id;

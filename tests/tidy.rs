@@ -30,6 +30,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["reliability", "wire", "time", "id", "prng", "config", "error", "stats"],
     ),
     ("backends", &["time", "prng"]),
+    // Who is where; what they say to each other then is not its business.
+    ("bootstrap", &[]),
     (
         "progress",
         &[

@@ -11,8 +11,22 @@ use crate::{
 /// What the names of all variables begin with.
 const PREFIX: &str = "HIKYAKU_";
 
-/// Variables of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 4] = [
+/// Variables of launchers and of this project's tests, which are not settings of a transport.
+const FOREIGN: [&str; 18] = [
+    "HIKYAKU_APP",
+    "HIKYAKU_BOOTSTRAP",
+    "HIKYAKU_BOOTSTRAP_TIMEOUT",
+    "HIKYAKU_HOST_ADDRESS",
+    "HIKYAKU_IFACE",
+    "HIKYAKU_JOB_KEY",
+    "HIKYAKU_LOCAL_RANK",
+    "HIKYAKU_LOCAL_SIZE",
+    "HIKYAKU_PORT_BASE",
+    "HIKYAKU_RANK",
+    "HIKYAKU_RENDEZVOUS",
+    "HIKYAKU_RUN_ADDRESS",
+    "HIKYAKU_RUN_TICKET",
+    "HIKYAKU_SIZE",
     "HIKYAKU_FUZZ_CORPUS",
     "HIKYAKU_SEED",
     "HIKYAKU_SIM_RUNS",
@@ -270,6 +284,14 @@ mod tests {
             .map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let environment = Environment::from_variables(variables, &mut config)?;
         Ok((environment, config))
+    }
+
+    #[test]
+    #[cfg(feature = "mpi")]
+    fn variables_of_launchers_are_no_settings() {
+        for name in crate::bootstrap::environment::names::ALL {
+            assert!(FOREIGN.contains(&name), "{name}");
+        }
     }
 
     #[test]

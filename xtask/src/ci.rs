@@ -30,6 +30,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     for tests in &IGNORED {
         ignored(steps, tests)?;
     }
+    launchers(steps)?;
     fuzz::run(steps, &[])?;
     callgrind::run(steps, false)
 }
@@ -39,6 +40,30 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
         .iter()
         .filter(|tests| tests.file == "netns")
         .try_for_each(|tests| ignored(steps, tests))
+}
+
+/// (launcher, tools, only as root): tests in `crates/cli/tests/launchers`.
+const LAUNCHERS: [(&str, &[&str], bool); 3] = [
+    ("mpich", &["mpiexec.hydra"], false),
+    ("open_mpi", &["mpirun.openmpi"], false),
+    ("slurm", &["srun", "slurmctld", "slurmd", "munged"], true),
+];
+
+/// Processes under the launchers of others.
+pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
+    for (name, tools, needs_root) in LAUNCHERS {
+        let obstacle = if needs_root && !shell::is_root() {
+            Some("needs root".to_owned())
+        } else {
+            shell::missing(tools)
+        };
+        let test = format!("launchers::{name}");
+        let command = Cmd::parse("cargo test -p hikyaku-cli --test run -- --ignored --exact")
+            .args([test])
+            .limit_s(300);
+        steps.run_unless(obstacle, &format!("launchers: {name}"), &command)?;
+    }
+    Ok(())
 }
 
 fn ignored(steps: &mut Steps, tests: &Ignored) -> Result<(), String> {

@@ -6,12 +6,18 @@ use crate::{
 };
 
 /// (tool, Debian package, what for)
-const PACKAGES: [(&str, &str, &str); 7] = [
+const PACKAGES: [(&str, &str, &str); 13] = [
     ("ip", "iproute2", "tests between network namespaces"),
     ("nft", "nftables", "loss in those tests"),
     ("ethtool", "ethtool", "offloads in those tests"),
     ("tshark", "tshark", "the test of the packet dissector"),
     ("valgrind", "valgrind", "instruction counts"),
+    ("mpiexec.hydra", "mpich", "tests under its launcher"),
+    ("mpirun.openmpi", "openmpi-bin", "tests under its launcher"),
+    ("srun", "slurm-client", "tests under Slurm"),
+    ("slurmctld", "slurmctld", "tests under Slurm"),
+    ("slurmd", "slurmd", "tests under Slurm"),
+    ("munged", "munge", "tests under Slurm"),
     ("c++", "g++", "fuzzing (libFuzzer is C++)"),
     ("clang", "clang", "bindings of C libraries"),
 ];

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{
-    settings::{Preset, Wait},
-    size,
+use crate::{
+    bench::{
+        settings::{Preset, Wait},
+        size,
+    },
+    hello::HelloArgs,
+    run::{RunArgs, args::EXAMPLES},
 };
 
-/// Reliable messages over plain datagrams: benchmarks and tools.
+/// Reliable messages over plain datagrams: benchmarks, a launcher and tools.
 #[derive(Debug, Parser)]
 #[command(name = "hikyaku", version, about, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -24,6 +28,12 @@ pub(crate) enum Command {
     /// Measure speed, side by side with what the kernel offers
     #[command(subcommand)]
     Bench(Box<Bench>),
+    /// Start the processes of a job, here or on several hosts
+    #[command(after_help = EXAMPLES)]
+    Run(Box<RunArgs>),
+    /// Be a process of a job: say which one, and where the others are. Tries out a launcher
+    #[command(after_help = HELLO)]
+    Hello(HelloArgs),
     /// The other end of a benchmark; started by `bench`, not by people
     #[command(hide = true)]
     BenchWorker {
@@ -33,6 +43,14 @@ pub(crate) enum Command {
         key: String,
     },
 }
+
+const HELLO: &str = "\
+Examples:
+  hikyaku run -n 2 hikyaku hello
+  mpiexec -n 2 hikyaku hello                            MPICH
+  mpirun -n 2 hikyaku hello                             Open MPI
+  srun --mpi=pmi2 -n 2 hikyaku hello                    Slurm
+  HIKYAKU_IFACE=eth1 hikyaku run --host a,b hikyaku hello";
 
 const LATENCY: &str = "\
 Examples:

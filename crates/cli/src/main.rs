@@ -1,10 +1,12 @@
-//! The `hikyaku` command: benchmarks and tools.
+//! The `hikyaku` command: benchmarks, the launcher and tools.
 
 mod allocation;
 mod args;
 mod bench;
 mod clock;
 mod failure;
+mod hello;
+mod run;
 
 use std::process::ExitCode;
 
@@ -13,11 +15,13 @@ use clap::Parser;
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
     let result = match cli.command {
-        args::Command::Bench(benchmark) => bench::run(&benchmark),
-        args::Command::BenchWorker { address, key } => bench::work(&address, &key),
+        args::Command::Bench(benchmark) => bench::run(&benchmark).map(|()| 0),
+        args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
+        args::Command::Hello(args) => hello::run(&args).map(|()| 0),
+        args::Command::Run(args) => run::run(&args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(failure) => {
             eprintln!("hikyaku: {failure}");
             ExitCode::from(failure.code())

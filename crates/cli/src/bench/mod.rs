@@ -19,7 +19,7 @@ mod link;
 mod listen;
 mod output;
 mod peers;
-mod pin;
+pub(crate) mod pin;
 mod plot;
 mod rate;
 mod rounds;

@@ -1,0 +1,551 @@
+//! The launcher: waits for everything at once, answers the wire-up, and decides when the job ends and how.
+
+use std::{
+    io::{self, ErrorKind, IsTerminal, Read},
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
+
+use hikyaku::bootstrap::{
+    JobKey,
+    address::towards,
+    server::{Note, Outcome, Store},
+};
+use nix::{
+    sys::signal::Signal,
+    unistd::{getpgrp, tcgetpgrp},
+};
+
+use super::{
+    frame::{Ended, Frame, Hello, Kind, NotStarted, Start, Started},
+    hosts::Binding,
+    output::Output,
+    pipes::{Interest, Raw},
+    plan::Plan,
+    remote::Link,
+    signals::Signals,
+};
+use crate::failure::{Failure, While};
+
+/// How long ranks may take to end by themselves before they are killed, and agents after them.
+const GRACE: Duration = Duration::from_secs(3);
+/// Exit code when `--timeout` has passed, as of timeout(1).
+const TIMED_OUT: u8 = 124;
+/// How much is read from standard input before rank 0 must have taken it.
+const STDIN_PIECE: usize = 64 << 10;
+
+/// What is known of a rank.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rank {
+    pid: Option<i32>,
+    joined: bool,
+    over: bool,
+}
+
+/// What comes next if the job does not end by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Ranks are killed.
+    Kill,
+    /// Agents are killed, and ranks with them.
+    Abandon,
+}
+
+/// How the wait for standard input stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// More can be read.
+    Open,
+    /// Rank 0 has not taken the last piece yet.
+    Waiting,
+    Closed,
+}
+
+struct Launcher<'a> {
+    plan: &'a Plan,
+    store: Store,
+    links: Vec<Link>,
+    /// Index of the host of each rank.
+    host_of: Vec<usize>,
+    ranks: Vec<Rank>,
+    signals: Signals,
+    output: Output,
+    input: Input,
+    started: bool,
+    /// Exit code of the job, once it can not be 0 any more.
+    code: Option<u8>,
+    /// The job is being ended: what comes next, and when.
+    next_step: Option<(Step, Instant)>,
+    /// Until when hosts must have answered.
+    hello_until: Instant,
+    /// Until when a fence must be complete that somebody waits in.
+    fence_until: Option<Instant>,
+    job_until: Option<Instant>,
+}
+
+/// Runs a job and gives its exit code.
+pub(super) fn run(plan: &Plan) -> Result<u8, Failure> {
+    let mut links = Vec::new();
+    for (host, _) in &plan.hosts {
+        let link = Link::start(host, plan);
+        links.push(link.or_fail(&format!("host {}: starting its agent", host.name))?);
+    }
+    let wanted = [
+        Signal::SIGCHLD,
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ];
+    let mut host_of = vec![0; plan.size as usize];
+    for (index, (_, places)) in plan.hosts.iter().enumerate() {
+        places.iter().for_each(|place| host_of[place.rank as usize] = index);
+    }
+    let now = Instant::now();
+    let mut launcher = Launcher {
+        plan,
+        store: Store::new(plan.size),
+        links,
+        host_of,
+        ranks: vec![Rank::default(); plan.size as usize],
+        signals: Signals::take(&wanted).or_fail("taking signals")?,
+        output: Output::new(plan.tag_output),
+        input: Input::Open,
+        started: false,
+        code: None,
+        next_step: None,
+        hello_until: now + plan.startup_timeout,
+        fence_until: None,
+        job_until: plan.timeout.map(|limit| now + limit),
+    };
+    if plan.missing_slots > 0 {
+        launcher.output.say(&format!(
+            "{} ranks on {} slots: hosts get ranks beyond theirs",
+            plan.size,
+            plan.size - plan.missing_slots
+        ));
+    }
+    launcher.serve().or_fail("waiting")?;
+    Ok(launcher.code.unwrap_or(0))
+}
+
+impl Launcher<'_> {
+    /// Until all ranks have ended and all that they printed is out.
+    fn serve(&mut self) -> io::Result<()> {
+        while !self.is_over() {
+            self.turn()?;
+        }
+        self.links.iter_mut().for_each(Link::close);
+        let until = Instant::now() + GRACE;
+        while self.links.iter().any(|link| link.ended.is_none()) && Instant::now() < until {
+            self.turn_until(Some(until))?;
+        }
+        self.links.iter_mut().for_each(Link::kill);
+        // A reader that is slow has its time; one that does not read has not.
+        let until = Instant::now() + GRACE;
+        while !self.output.is_empty() && (self.code.is_none() || Instant::now() < until) {
+            self.turn_until(Some(until))?;
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let gone = |index: usize| self.links[index].ended.is_some();
+        let mut ranks = self.ranks.iter().zip(&self.host_of);
+        // A job that fails before it has started has no ranks to wait for.
+        (!self.started && self.code.is_some()) || ranks.all(|(rank, &host)| rank.over || gone(host))
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let times = [
+            (!self.started).then_some(self.hello_until),
+            self.fence_until,
+            self.job_until,
+            self.next_step.map(|(_, at)| at),
+        ];
+        self.turn_until(times.into_iter().flatten().min())
+    }
+
+    /// Waits for something, and does what follows from it.
+    fn turn_until(&mut self, until: Option<Instant>) -> io::Result<()> {
+        let (stdin, out, err) = (io::stdin(), io::stdout(), io::stderr());
+        let reads_stdin = self.started && self.input == Input::Open && may_read_stdin();
+        let mut interest = Interest::default();
+        interest.read(self.signals.as_fd());
+        if reads_stdin {
+            interest.read(stdin.as_fd());
+        }
+        self.output.interest(&out, &err, &mut interest);
+        let reads = !self.output.is_full();
+        self.links.iter().for_each(|link| link.interest(&mut interest, reads));
+        interest.wait(until)?;
+        let stdin_ready = reads_stdin && interest.is_ready(stdin.as_fd());
+        self.output.flush(&out, &err, &interest);
+        drop(interest);
+        if self.output.is_broken() && self.code.is_none() {
+            self.end(Signal::SIGTERM, 128 + Signal::SIGPIPE as u8, None);
+        }
+        if stdin_ready {
+            self.read_stdin();
+        }
+        self.hear_signals();
+        self.hear_agents(reads);
+        self.watch_time();
+        Ok(())
+    }
+
+    fn read_stdin(&mut self) {
+        let mut piece = vec![0; STDIN_PIECE];
+        // One read of what is there: the terminal's or a pipe's, which stay as blocking as they are.
+        let count = match Raw(io::stdin()).read(&mut piece) {
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => return,
+            Err(_) => 0,
+        };
+        piece.truncate(count);
+        self.input = if count == 0 { Input::Closed } else { Input::Waiting };
+        self.links[self.host_of[0]].send(&Frame::new(Kind::Stdin, 0, piece));
+    }
+
+    fn hear_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            match signal {
+                Signal::SIGCHLD => self.links.iter_mut().for_each(Link::look_hard),
+                Signal::SIGUSR1 | Signal::SIGUSR2 => self.signal_all(signal),
+                _ if self.next_step.is_none() => {
+                    let code = 128 + signal as u8;
+                    self.end(signal, code, Some(format!("{signal}: ending all ranks")));
+                }
+                // Again: no more patience.
+                _ => self.take_step(Step::Kill),
+            }
+        }
+    }
+
+    fn hear_agents(&mut self, reads: bool) {
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            link.flush();
+            link.complaints(self.output.errors());
+            let frames = if reads { link.receive() } else { Ok(Vec::new()) };
+            match frames {
+                Ok(frames) => {
+                    for frame in frames {
+                        if let Err(error) = self.handle(index, &frame) {
+                            self.fail_host(index, &error);
+                        }
+                    }
+                }
+                Err(error) => self.fail_host(index, &error),
+            }
+            self.links[index].look();
+            self.mourn(index);
+        }
+    }
+
+    fn fail_host(&mut self, index: usize, error: &str) {
+        let name = self.links[index].name.clone();
+        self.end(Signal::SIGTERM, 1, Some(format!("host {name}: {error}")));
+        self.links[index].kill();
+    }
+
+    /// If an agent has ended although its ranks have not.
+    fn mourn(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        let Some(status) = link.ended else { return };
+        // If it was only ssh that has ended, this ends the agent.
+        link.close();
+        let lost: Vec<u32> = self.plan.hosts[index]
+            .1
+            .iter()
+            .map(|place| place.rank)
+            .filter(|rank| !self.ranks[*rank as usize].over)
+            .collect();
+        if lost.is_empty() {
+            return;
+        }
+        let text = if link.hello.is_none() {
+            format!(
+                "host {}: no agent could be started ({status}): {}",
+                link.name, link.line
+            )
+        } else {
+            format!(
+                "host {}: its agent has ended ({status}): {} lost",
+                link.name,
+                ranks_text(&lost)
+            )
+        };
+        lost.iter().for_each(|rank| self.ranks[*rank as usize].over = true);
+        self.end(Signal::SIGTERM, 1, Some(text));
+    }
+
+    fn handle(&mut self, index: usize, frame: &Frame) -> Result<(), String> {
+        let rank = frame.rank;
+        if rank >= self.plan.size {
+            return Err(format!("rank {rank} does not exist"));
+        }
+        let state = &mut self.ranks[rank as usize];
+        match frame.kind {
+            Kind::Hello => {
+                self.links[index].hello = Some(frame.content::<Hello>()?);
+                if !self.started && self.code.is_none() && self.links.iter().all(|link| link.hello.is_some()) {
+                    self.start_ranks().map_err(|error| error.to_string())?;
+                }
+            }
+            Kind::Started => {
+                let started: Started = frame.content()?;
+                state.pid = Some(started.pid);
+                self.report(rank, &started);
+            }
+            Kind::NotStarted => {
+                let problem: NotStarted = frame.content()?;
+                state.over = true;
+                let text = format!("{} could not be started: {}", self.name(rank), problem.message);
+                self.end(Signal::SIGTERM, problem.code, Some(text));
+            }
+            Kind::Stdout => self.output.carry(rank, false, &frame.payload),
+            Kind::Stderr => self.output.carry(rank, true, &frame.payload),
+            Kind::StdinTaken if self.input == Input::Waiting => self.input = Input::Open,
+            Kind::StdinTaken => {}
+            Kind::Joined => {
+                state.joined = true;
+                self.store.joined(rank);
+                self.blame_who_did_not_join();
+            }
+            Kind::Line => {
+                let outcome = self.store.handle(rank, &frame.payload);
+                self.answer(rank, outcome);
+            }
+            Kind::Exited => self.rank_ended(rank, frame.content()?),
+            kind => return Err(format!("{kind:?} from an agent")),
+        }
+        Ok(())
+    }
+
+    fn start_ranks(&mut self) -> io::Result<()> {
+        let (ticket, job_key) = (JobKey::random()?.to_hex(), JobKey::random()?.to_hex());
+        let remote = self.links.iter().find_map(Link::reached_at);
+        for (index, (host, places)) in self.plan.hosts.iter().enumerate() {
+            let link = &mut self.links[index];
+            let cpus = link.hello.as_ref().map_or(0, |hello| hello.cpus);
+            let binding = match self.plan.binding {
+                Some(binding) => binding,
+                None if places.len() <= cpus => Binding::Core,
+                None => Binding::None,
+            };
+            if places.len() > cpus {
+                let how = match binding {
+                    Binding::Core => "some share a core",
+                    Binding::None => "they are not bound",
+                };
+                let (name, count) = (&host.name, places.len());
+                self.output
+                    .say(&format!("host {name}: {count} ranks on {cpus} cores: {how}"));
+            }
+            // This host is where packets to the others leave from.
+            let address = if link.local {
+                remote.and_then(towards)
+            } else {
+                link.reached_at()
+            };
+            let start = Start {
+                size: self.plan.size,
+                places: places.clone(),
+                apps: self.plan.apps.clone(),
+                directory: self.plan.directory.clone(),
+                binding,
+                ticket: ticket.clone(),
+                job_key: job_key.clone(),
+                host_address: address.map(|address| address.to_string()),
+            };
+            link.send(&Frame::of(Kind::Start, 0, &start));
+        }
+        self.started = true;
+        Ok(())
+    }
+
+    fn report(&mut self, rank: u32, started: &Started) {
+        if self.plan.report_bindings {
+            let place = match started.cpu {
+                Some(cpu) => format!("bound to CPU {cpu}"),
+                None => "not bound".to_owned(),
+            };
+            let text = format!("{} is {place}", self.name(rank));
+            self.output.say(&text);
+        }
+    }
+
+    fn answer(&mut self, rank: u32, outcome: Outcome) {
+        for (to, line) in outcome.replies {
+            self.links[self.host_of[to as usize]].send(&Frame::new(Kind::Reply, to, line));
+        }
+        match outcome.note {
+            Some(Note::Aborted { code, message }) => {
+                let text = format!("{} aborted the job with code {code}: {message}", self.name(rank));
+                self.end(Signal::SIGTERM, code, Some(text));
+            }
+            Some(Note::Malformed(error)) => {
+                let text = format!("{} spoke to the wire-up server, but {error}", self.name(rank));
+                self.end(Signal::SIGTERM, 1, Some(text));
+            }
+            _ => {}
+        }
+        self.fence_until = match (self.store.awaited().is_empty(), self.fence_until) {
+            (true, _) => None,
+            (false, Some(until)) => Some(until),
+            (false, None) => Some(Instant::now() + self.plan.startup_timeout),
+        };
+    }
+
+    fn rank_ended(&mut self, rank: u32, ended: Ended) {
+        let finalized = self.store.has_finalized(rank);
+        self.ranks[rank as usize].over = true;
+        let joined = self.ranks[rank as usize].joined;
+        let text = match ended {
+            Ended::Code(0) if joined && !finalized => "exited without finalize".to_owned(),
+            Ended::Code(0) => return self.blame_who_did_not_join(),
+            Ended::Code(code) => format!("exited with code {code}"),
+            Ended::Signal(number) => {
+                let name = Signal::try_from(number).map_or("unknown", Signal::as_str);
+                format!("killed by signal {number} ({name})")
+            }
+        };
+        let code = ended.code().max(1);
+        if finalized {
+            // The others have no need of it.
+            self.say_end(code, format!("{}: {text}", self.name(rank)));
+        } else {
+            self.end(Signal::SIGTERM, code, Some(format!("{}: {text}", self.name(rank))));
+        }
+        let outcome = self.store.left(rank);
+        self.answer(rank, outcome);
+    }
+
+    /// A job of programs that do not join is fine; one that some join and others can not join any more is not.
+    fn blame_who_did_not_join(&mut self) {
+        let left_out = |rank: &Rank| rank.over && !rank.joined;
+        let culprit = self.ranks.iter().position(left_out).map(|rank| rank as u32);
+        if let Some(rank) = culprit
+            && self.ranks.iter().any(|rank| rank.joined)
+        {
+            let text = format!("{}: exited without joining the job as others have", self.name(rank));
+            self.end(Signal::SIGTERM, 1, Some(text));
+        }
+    }
+
+    /// `rank 2 (pid 123 on host)`
+    fn name(&self, rank: u32) -> String {
+        let host = &self.links[self.host_of[rank as usize]].name;
+        match self.ranks[rank as usize].pid {
+            Some(pid) => format!("rank {rank} (pid {pid} on {host})"),
+            None => format!("rank {rank} (on {host})"),
+        }
+    }
+
+    /// Says why the job fails; only the first reason counts, what follows from it is not news.
+    fn say_end(&mut self, code: u8, text: String) {
+        if self.code.is_none() {
+            self.code = Some(code);
+            self.output.say(&text);
+        }
+    }
+
+    /// Ends the job: with `signal` first, then by force.
+    fn end(&mut self, signal: Signal, code: u8, text: Option<String>) {
+        if self.next_step.is_some() {
+            return;
+        }
+        match text {
+            Some(text) => self.say_end(code, text),
+            None => self.code = self.code.or(Some(code)),
+        }
+        self.signal_all(signal);
+        self.next_step = Some((Step::Kill, Instant::now() + GRACE));
+    }
+
+    fn signal_all(&mut self, signal: Signal) {
+        let frame = Frame::new(Kind::Signal, 0, [signal as u8]);
+        let running = self.links.iter_mut().filter(|link| link.ended.is_none());
+        running.for_each(|link| link.send(&frame));
+    }
+
+    fn take_step(&mut self, step: Step) {
+        match step {
+            Step::Kill => {
+                self.signal_all(Signal::SIGKILL);
+                self.next_step = Some((Step::Abandon, Instant::now() + GRACE));
+            }
+            Step::Abandon => {
+                self.links.iter_mut().for_each(Link::kill);
+                self.ranks.iter_mut().for_each(|rank| rank.over = true);
+                self.next_step = None;
+            }
+        }
+    }
+
+    fn watch_time(&mut self) {
+        let now = Instant::now();
+        if let Some((step, at)) = self.next_step {
+            if now >= at {
+                self.take_step(step);
+            }
+            return;
+        }
+        if !self.started && now >= self.hello_until {
+            let silent = self.links.iter().filter(|link| link.hello.is_none());
+            let silent: Vec<String> = silent.map(|link| format!("{} ({})", link.name, link.line)).collect();
+            if !silent.is_empty() {
+                let seconds = self.plan.startup_timeout.as_secs_f64();
+                let text = format!("no answer within {seconds} s from: {}", silent.join(", "));
+                self.end(Signal::SIGTERM, 1, Some(text));
+            }
+        }
+        if self.fence_until.is_some_and(|until| now >= until) {
+            let missing = ranks_text(&self.store.awaited());
+            let seconds = self.plan.startup_timeout.as_secs_f64();
+            let text = format!("others wait at start-up, and {missing} did not come within {seconds} s");
+            self.end(Signal::SIGTERM, 1, Some(text));
+        }
+        if self.job_until.is_some_and(|until| now >= until) {
+            self.job_until = None;
+            let seconds = self.plan.timeout.unwrap_or_default().as_secs_f64();
+            self.end(
+                Signal::SIGTERM,
+                TIMED_OUT,
+                Some(format!("the job has not ended within {seconds} s")),
+            );
+        }
+    }
+}
+
+/// `rank 3`, `ranks 1, 2, 5`
+fn ranks_text(ranks: &[u32]) -> String {
+    const SHOWN: usize = 20;
+    let mut names: Vec<String> = ranks.iter().take(SHOWN).map(u32::to_string).collect();
+    if ranks.len() > SHOWN {
+        names.push(format!("and {} more", ranks.len() - SHOWN));
+    }
+    let plural = if ranks.len() == 1 { "" } else { "s" };
+    format!("rank{plural} {}", names.join(", "))
+}
+
+/// In the background of a terminal, reading from it would stop this process.
+fn may_read_stdin() -> bool {
+    let stdin = io::stdin();
+    !stdin.is_terminal() || tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranks_text;
+
+    #[test]
+    fn ranks_are_named() {
+        assert_eq!(ranks_text(&[3]), "rank 3");
+        assert_eq!(ranks_text(&[1, 2, 5]), "ranks 1, 2, 5");
+        let many: Vec<u32> = (0..25).collect();
+        assert!(ranks_text(&many).ends_with("19, and 5 more"));
+    }
+}

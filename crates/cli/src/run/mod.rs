@@ -1,0 +1,29 @@
+//! `hikyaku run`: starts the processes of a job, on this host and on others, and ends them together.
+//!
+//! The launcher talks to one agent for each host (this command again, over a pipe or over ssh), and the agents to the
+//! ranks. Neither has threads: each waits for all that can happen at once.
+
+mod agent;
+pub(crate) mod args;
+mod frame;
+mod hosts;
+mod launcher;
+mod output;
+mod pipes;
+mod plan;
+mod remote;
+mod signals;
+mod spawn;
+
+pub(crate) use args::RunArgs;
+
+use crate::failure::Failure;
+
+/// Runs the job; gives the exit code.
+pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
+    if args.agent {
+        return agent::run();
+    }
+    let plan = plan::Plan::new(args)?;
+    launcher::run(&plan)
+}

@@ -1,0 +1,198 @@
+//! Pipes that are read and written when they are ready, and never waited for alone.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+
+/// More than this waits in a queue: what fills it is not read until it is shorter.
+pub(super) const FULL: usize = 1 << 20;
+/// A pipe that says it is ready takes this many octets without blocking (`PIPE_BUF`).
+const ATOMIC: usize = 4096;
+
+/// A descriptor without the buffer that the standard library puts before its own.
+pub(super) struct Raw<T>(pub(super) T);
+
+impl<T: AsFd> Read for Raw<T> {
+    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
+        Ok(nix::unistd::read(&self.0, octets)?)
+    }
+}
+
+impl<T: AsFd> Write for Raw<T> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        Ok(nix::unistd::write(&self.0, octets)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
+    let flags = fcntl(&descriptor, FcntlArg::F_GETFL)?;
+    let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
+    fcntl(&descriptor, FcntlArg::F_SETFL(flags))?;
+    Ok(())
+}
+
+/// Reads what is there into `buffer`, up to `limit` octets at once; `false` once the other end has closed it.
+pub(super) fn read_some(source: &mut impl Read, buffer: &mut Vec<u8>, limit: usize) -> bool {
+    let mut octets = [0; 16 << 10];
+    let mut count = 0;
+    while count < limit {
+        match source.read(&mut octets) {
+            Ok(0) => return false,
+            Ok(more) => {
+                buffer.extend_from_slice(&octets[..more]);
+                count += more;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// What waits to be written.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) octets: Vec<u8>,
+    /// Nobody reads any more: what is written is thrown away.
+    pub(super) broken: bool,
+}
+
+impl Queue {
+    pub(super) fn is_full(&self) -> bool {
+        self.octets.len() > FULL
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
+    /// Writes to a non-blocking pipe as much as it takes.
+    pub(super) fn flush(&mut self, sink: &mut impl Write) {
+        self.write(sink, usize::MAX, true);
+    }
+
+    /// Writes to something that may block, but has just said that it is ready: one small piece.
+    pub(super) fn flush_piece(&mut self, sink: &mut impl Write) {
+        self.write(sink, ATOMIC, false);
+    }
+
+    fn write(&mut self, sink: &mut impl Write, piece: usize, again: bool) {
+        let mut done = 0;
+        while done < self.octets.len() && !self.broken {
+            let end = self.octets.len().min(done.saturating_add(piece));
+            match sink.write(&self.octets[done..end]) {
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.broken = true,
+            }
+            if !again {
+                break;
+            }
+        }
+        self.octets.drain(..done);
+        if self.broken {
+            self.octets.clear();
+        }
+    }
+}
+
+/// Descriptors to wait for.
+#[derive(Default)]
+pub(super) struct Interest<'a> {
+    descriptors: Vec<PollFd<'a>>,
+}
+
+impl<'a> Interest<'a> {
+    pub(super) fn read(&mut self, descriptor: BorrowedFd<'a>) {
+        self.descriptors.push(PollFd::new(descriptor, PollFlags::POLLIN));
+    }
+
+    pub(super) fn write(&mut self, descriptor: BorrowedFd<'a>) {
+        self.descriptors.push(PollFd::new(descriptor, PollFlags::POLLOUT));
+    }
+
+    /// Waits until one is ready or `until` has come.
+    pub(super) fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        // Rounded up, so that the time has come when the wait is over.
+        let timeout = left.map_or(PollTimeout::NONE, |left| {
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut self.descriptors, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// What became ready on `descriptor`.
+    pub(super) fn is_ready(&self, descriptor: BorrowedFd<'_>) -> bool {
+        use std::os::fd::AsRawFd;
+        let same = |entry: &&PollFd<'_>| entry.as_fd().as_raw_fd() == descriptor.as_raw_fd();
+        self.descriptors
+            .iter()
+            .find(same)
+            .is_some_and(|entry| entry.any().unwrap_or(true))
+    }
+}
+
+/// Lines out of a stream of octets.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// A longer line is handed on in pieces.
+    const LONGEST: usize = 64 << 10;
+
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.rest
+    }
+
+    /// All whole lines, at the `end` also what is left.
+    pub(super) fn take(&mut self, end: bool) -> Option<Vec<u8>> {
+        let whole = self
+            .rest
+            .iter()
+            .rposition(|octet| *octet == b'\n')
+            .map_or(0, |at| at + 1);
+        let until = if end || self.rest.len() - whole > Self::LONGEST {
+            self.rest.len()
+        } else {
+            whole
+        };
+        (until > 0).then(|| self.rest.drain(..until).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole() {
+        let mut lines = Lines::default();
+        lines.buffer().extend(b"one\ntwo\nthr");
+        assert_eq!(lines.take(false).unwrap(), b"one\ntwo\n");
+        assert_eq!(lines.take(false), None);
+        lines.buffer().extend(b"ee");
+        assert_eq!(lines.take(true).unwrap(), b"three");
+        assert_eq!(lines.take(true), None);
+        lines.buffer().extend([b'x'; Lines::LONGEST + 1]);
+        assert_eq!(lines.take(false).map(|line| line.len()), Some(Lines::LONGEST + 1));
+    }
+}

@@ -1,0 +1,172 @@
+//! Launchers of others: MPICH's, Open MPI's and Slurm's. They need these to be installed (`cargo xtask setup`) and are
+//! run by `cargo xtask launchers`.
+
+use std::{
+    env, fs,
+    process::{Command, Output},
+};
+
+use super::{Dir, PROGRAM, check_hello, err, out};
+
+fn by(line: &str, more: &[(&str, &str)]) -> Output {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
+    // Whether this test runs under a launcher itself must not matter.
+    for (name, _) in
+        env::vars().filter(|(name, _)| ["PMI", "OMPI", "SLURM", "HIKYAKU"].iter().any(|p| name.starts_with(p)))
+    {
+        command.env_remove(name);
+    }
+    command.envs(more.iter().copied());
+    command.output().unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn hello(line: &str, size: usize, launcher: &str, more: &[(&str, &str)]) {
+    let output = by(&format!("{line} {PROGRAM} hello"), more);
+    assert!(output.status.success(), "{line}: {}", err(&output));
+    check_hello(&out(&output), size, launcher);
+    assert_eq!(
+        out(&output).matches(&format!("of {size}, app 0")).count(),
+        size,
+        "{}",
+        out(&output)
+    );
+}
+
+/// Ranks that abort and that vanish.
+fn misbehaviour(line: &str, more: &[(&str, &str)]) {
+    let output = by(&format!("{line} {PROGRAM} hello --abort 1 --code 7"), more);
+    assert_eq!(output.status.code(), Some(7), "{line}: {}", err(&output));
+    let output = by(&format!("{line} {PROGRAM} hello --vanish 1 --code 6"), more);
+    assert!(!output.status.success(), "{line}: {}", err(&output));
+}
+
+#[test]
+#[ignore = "needs MPICH's mpiexec.hydra: cargo xtask launchers"]
+fn mpich() {
+    hello("mpiexec.hydra -n 3", 3, "pmi1", &[]);
+    hello("mpiexec.hydra -pmi-port -n 2", 2, "pmi1", &[]);
+    hello("mpiexec.hydra -n 2", 2, "pmi2", &[("HIKYAKU_BOOTSTRAP", "pmi2")]);
+    hello("mpiexec.mpich -n 1", 1, "pmi1", &[]);
+    misbehaviour("mpiexec.hydra -n 3", &[]);
+}
+
+#[test]
+#[ignore = "needs Open MPI's mpirun: cargo xtask launchers"]
+fn open_mpi() {
+    let mpirun = "mpirun.openmpi --allow-run-as-root --oversubscribe";
+    hello(&format!("{mpirun} -n 3"), 3, "pmix", &[]);
+    hello(&format!("{mpirun} -n 1"), 1, "pmix", &[]);
+    misbehaviour(&format!("{mpirun} -n 3"), &[]);
+}
+
+/// Slurm with one node, this one, in a directory of its own; as root.
+struct Slurm {
+    dir: Dir,
+}
+
+impl Slurm {
+    fn start() -> Self {
+        let dir = Dir::new("slurm");
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let host = host.trim().split('.').next().unwrap().to_owned();
+        let at = |name: &str| dir.path(name);
+        fs::create_dir_all(at("state")).unwrap();
+        fs::create_dir_all(at("spool")).unwrap();
+        dir.write("munge.key", &"0123456789abcdef".repeat(8));
+        must(&format!("chmod 600 {}", at("munge.key")));
+        // A socket's path has to be short.
+        let socket = env::temp_dir().join(format!("hikyaku-munge-{}", std::process::id()));
+        let socket = socket.display();
+        must(&format!(
+            "munged --force --key-file={} --socket={socket} --pid-file={} --log-file={} --seed-file={}",
+            at("munge.key"),
+            at("munged.pid"),
+            at("munged.log"),
+            at("munge.seed")
+        ));
+        let conf = [
+            "ClusterName=hikyaku",
+            &format!("SlurmctldHost={host}(127.0.0.1)"),
+            "SlurmUser=root",
+            "SlurmctldPort=16817",
+            "SlurmdPort=16818",
+            "AuthType=auth/munge",
+            &format!("AuthInfo=socket={socket}"),
+            &format!("StateSaveLocation={}", at("state")),
+            &format!("SlurmdSpoolDir={}", at("spool")),
+            &format!("SlurmctldPidFile={}", at("slurmctld.pid")),
+            &format!("SlurmdPidFile={}", at("slurmd.pid")),
+            &format!("SlurmctldLogFile={}", at("slurmctld.log")),
+            &format!("SlurmdLogFile={}", at("slurmd.log")),
+            "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none",
+            "SwitchType=switch/none",
+            "MpiDefault=none",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_Core",
+            "ReturnToService=2",
+            &format!("NodeName={host} NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN"),
+            &format!("PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP"),
+        ];
+        let conf = dir.write("slurm.conf", &(conf.join("\n") + "\n"));
+        must(&format!("slurmctld -c -f {conf}"));
+        must(&format!("slurmd -f {conf} -N {host}"));
+        Self { dir }
+    }
+
+    fn conf(&self) -> String {
+        self.dir.path("slurm.conf")
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        for daemon in ["slurmd", "slurmctld", "munged"] {
+            let pid = fs::read_to_string(self.dir.path(&format!("{daemon}.pid"))).unwrap_or_default();
+            let _ = Command::new("kill").arg(pid.trim()).status();
+        }
+    }
+}
+
+fn must(line: &str) {
+    let output = by(
+        line,
+        &[("PATH", &format!("{}:/usr/sbin:/sbin", env::var("PATH").unwrap()))],
+    );
+    assert!(output.status.success(), "{line}: {}{}", out(&output), err(&output));
+}
+
+#[test]
+#[ignore = "needs Slurm, munge and root: cargo xtask launchers"]
+fn slurm() {
+    let slurm = Slurm::start();
+    let conf = slurm.conf();
+    let conf: &[(&str, &str)] = &[("SLURM_CONF", &conf)];
+    // The node registers itself a moment after its start: srun waits for it.
+    hello("srun --mpi=pmi2 -O -n 3", 3, "pmi2", conf);
+    hello("srun --mpi=none -O -n 3", 3, "slurm", conf);
+    hello(
+        "srun --mpi=pmi2 -O -n 2",
+        2,
+        "pmi1",
+        &[conf, &[("HIKYAKU_BOOTSTRAP", "pmi1")]].concat(),
+    );
+    hello("srun --mpi=none -n 1", 1, "slurm", conf);
+    let output = by(
+        &format!("srun --mpi=pmi2 -O -n 3 {PROGRAM} hello --abort 1 --code 7"),
+        conf,
+    );
+    // Slurm gives the highest code, and those of ranks that it kills count.
+    assert!(
+        [Some(7), Some(137), Some(143)].contains(&output.status.code()),
+        "{}",
+        err(&output)
+    );
+    assert!(
+        err(&output).contains("task 1: Exited with exit code 7"),
+        "{}",
+        err(&output)
+    );
+}

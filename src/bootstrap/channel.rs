@@ -1,0 +1,134 @@
+//! A connection to a launcher: requests and their answers, each within a deadline.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixStream,
+    time::Duration,
+};
+
+use super::{
+    deadline::Deadline,
+    error::Cause,
+    message::{LENGTH_OCTETS, MAX_MESSAGE, Message, MessageError, Version},
+};
+
+/// A stream whose waits can be limited.
+pub(super) trait Stream: Read + Write + Send {
+    fn limit(&self, limit: Duration) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn limit(&self, limit: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(limit))?;
+        self.set_write_timeout(Some(limit))
+    }
+}
+
+impl Stream for UnixStream {
+    fn limit(&self, limit: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(limit))?;
+        self.set_write_timeout(Some(limit))
+    }
+}
+
+pub(super) struct Channel {
+    stream: Box<dyn Stream>,
+    /// Received, and not yet part of a message.
+    input: Vec<u8>,
+}
+
+impl Channel {
+    pub(super) fn new(stream: impl Stream + 'static) -> Self {
+        Self {
+            stream: Box::new(stream),
+            input: Vec::new(),
+        }
+    }
+
+    pub(super) fn send(&mut self, version: Version, message: &Message, deadline: Deadline) -> Result<(), Cause> {
+        let text = message.encode(version);
+        if text.len() > MAX_MESSAGE {
+            return Err(Cause::Argument(format!(
+                "a message of {} octets is too long",
+                text.len()
+            )));
+        }
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            self.stream.limit(deadline.remaining()?)?;
+            match self.stream.write(rest) {
+                Ok(0) => return Err(Cause::Closed),
+                Ok(written) => rest = &rest[written..],
+                Err(error) => passing(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive(&mut self, version: Version, deadline: Deadline) -> Result<Message, Cause> {
+        let octets = match version {
+            Version::One => self.line(deadline)?,
+            Version::Two => {
+                let length = self.exactly(LENGTH_OCTETS, deadline)?;
+                let length = Message::parse_length(&length).map_err(|error| malformed(&length, error))?;
+                self.exactly(length, deadline)?
+            }
+        };
+        let message = match version {
+            Version::One => Message::parse_line(&octets),
+            Version::Two => Message::parse_body(&octets),
+        };
+        message.map_err(|error| malformed(&octets, error))
+    }
+
+    fn line(&mut self, deadline: Deadline) -> Result<Vec<u8>, Cause> {
+        let mut seen = 0;
+        loop {
+            if let Some(end) = self.input[seen..].iter().position(|octet| *octet == b'\n') {
+                return Ok(self.input.drain(..=seen + end).collect());
+            }
+            seen = self.input.len();
+            if seen > MAX_MESSAGE {
+                return Err(malformed(&self.input, MessageError::TooLong));
+            }
+            self.read_some(deadline)?;
+        }
+    }
+
+    fn exactly(&mut self, count: usize, deadline: Deadline) -> Result<Vec<u8>, Cause> {
+        while self.input.len() < count {
+            self.read_some(deadline)?;
+        }
+        Ok(self.input.drain(..count).collect())
+    }
+
+    fn read_some(&mut self, deadline: Deadline) -> Result<(), Cause> {
+        let mut octets = [0; 4096];
+        self.stream.limit(deadline.remaining()?)?;
+        match self.stream.read(&mut octets) {
+            Ok(0) => Err(Cause::Closed),
+            Ok(count) => {
+                self.input.extend_from_slice(&octets[..count]);
+                Ok(())
+            }
+            Err(error) => passing(error),
+        }
+    }
+}
+
+/// Interrupted, or a wait that ended: the deadline decides whether it goes on.
+fn passing(error: io::Error) -> Result<(), Cause> {
+    match error.kind() {
+        ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Err(Cause::Closed),
+        _ => Err(Cause::Io(error)),
+    }
+}
+
+fn malformed(octets: &[u8], error: MessageError) -> Cause {
+    Cause::Malformed {
+        text: octets[..octets.len().min(80)].escape_ascii().to_string(),
+        error,
+    }
+}

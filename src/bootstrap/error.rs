@@ -1,0 +1,144 @@
+//! What can go wrong before a process knows where its peers are.
+
+use std::{fmt, io, time::Duration};
+
+use super::{Launcher, address::AddressError, message::MessageError};
+
+/// What was tried, with which launcher, and why it failed.
+#[derive(Debug)]
+pub struct BootstrapError {
+    launcher: Launcher,
+    doing: String,
+    cause: Cause,
+}
+
+/// Why a step failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// An environment variable has a value that can not be used, or is missing.
+    Variable {
+        /// Its name.
+        name: String,
+        /// Its value, if it is set.
+        value: Option<String>,
+        /// What it should have been.
+        expected: &'static str,
+    },
+    /// An input or output error.
+    Io(io::Error),
+    /// Nothing came within this time.
+    TimedOut(Duration),
+    /// The other end closed the connection: the launcher has ended, or has given this job up.
+    Closed,
+    /// What came is no message.
+    Malformed {
+        /// The beginning of what came, escaped.
+        text: String,
+        /// What is wrong with it.
+        error: MessageError,
+    },
+    /// A message came, but not the one that belongs here, or without a field that it needs.
+    Unexpected {
+        /// What was expected.
+        expected: String,
+        /// What came.
+        text: String,
+    },
+    /// The launcher said no, in its own words.
+    Refused(String),
+    /// That rank has put nothing under that key before the last fence.
+    NoSuchKey {
+        /// The rank that was asked about.
+        rank: u32,
+        /// The key.
+        key: String,
+    },
+    /// An argument is out of range.
+    Argument(String),
+    /// A library that is loaded at run time could not be used.
+    Library(String),
+    /// No address could be chosen.
+    Address(AddressError),
+}
+
+impl BootstrapError {
+    pub(super) fn new(launcher: Launcher, doing: impl Into<String>, cause: impl Into<Cause>) -> Self {
+        Self {
+            launcher,
+            doing: doing.into(),
+            cause: cause.into(),
+        }
+    }
+
+    /// Which launcher was spoken to.
+    #[must_use]
+    pub const fn launcher(&self) -> Launcher {
+        self.launcher
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub const fn cause(&self) -> &Cause {
+        &self.cause
+    }
+}
+
+impl fmt::Display for BootstrapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "start-up ({}): {}: {}", self.launcher, self.doing, self.cause)
+    }
+}
+
+impl std::error::Error for BootstrapError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Io(error) => Some(error),
+            Cause::Address(error) => Some(error),
+            Cause::Malformed { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable {
+                name,
+                value: Some(value),
+                expected,
+            } => write!(f, "{name}={value}: expected {expected}"),
+            Self::Variable {
+                name,
+                value: None,
+                expected,
+            } => write!(f, "{name} is not set: expected {expected}"),
+            Self::Io(error) => error.fmt(f),
+            Self::TimedOut(limit) => write!(
+                f,
+                "nothing came within {} s (HIKYAKU_BOOTSTRAP_TIMEOUT)",
+                limit.as_secs_f64()
+            ),
+            Self::Closed => f.write_str("the launcher has closed the connection"),
+            Self::Malformed { text, error } => write!(f, "'{text}' is no message: {error}"),
+            Self::Unexpected { expected, text } => write!(f, "expected {expected}, got '{text}'"),
+            Self::Refused(reason) => write!(f, "the launcher says: {reason}"),
+            Self::NoSuchKey { rank, key } => write!(f, "rank {rank} has put no '{key}' before the last fence"),
+            Self::Argument(what) | Self::Library(what) => f.write_str(what),
+            Self::Address(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for Cause {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<AddressError> for Cause {
+    fn from(error: AddressError) -> Self {
+        Self::Address(error)
+    }
+}

@@ -1,0 +1,70 @@
+//! The job's key.
+
+use std::{fmt, fs::File, io, io::Read, str::FromStr};
+
+use super::message::{from_hex, to_hex};
+
+/// 128 random bits that all processes of a job share, and others do not.
+///
+/// Meant to go into session epochs and tokens, so that packets of other jobs are dropped. It is not printed by `Debug`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct JobKey([u8; 16]);
+
+impl JobKey {
+    /// A new one.
+    ///
+    /// # Errors
+    /// If the operating system has no randomness (`/dev/urandom`) to give.
+    pub fn random() -> io::Result<Self> {
+        let mut key = [0; 16];
+        File::open("/dev/urandom")?.read_exact(&mut key)?;
+        Ok(Self(key))
+    }
+
+    /// From its octets.
+    #[must_use]
+    pub const fn new(octets: [u8; 16]) -> Self {
+        Self(octets)
+    }
+
+    /// Its octets.
+    #[must_use]
+    pub const fn octets(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// As 32 hexadecimal digits. Whoever has them can take part in the job.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        to_hex(&self.0)
+    }
+}
+
+impl FromStr for JobKey {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let octets = from_hex(text).ok_or(())?;
+        octets.try_into().map(Self).map_err(|_| ())
+    }
+}
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobKey(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_and_are_read_back() {
+        let (one, other) = (JobKey::random().unwrap(), JobKey::random().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(one.to_hex().parse(), Ok(one));
+        assert_eq!("12".parse::<JobKey>(), Err(()));
+        assert_eq!(format!("{one:?}"), "JobKey(…)");
+    }
+}

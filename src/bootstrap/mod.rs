@@ -1,0 +1,286 @@
+//! Who is where: how the processes of a job find each other before they can exchange messages.
+//!
+//! A [`World`] knows the number of its process and of all, and has a small store of keys and values that all processes
+//! share: each puts what others must know (its address), all meet at a fence, and then each can get what any other has
+//! put. Behind it is whatever has started the job:
+//!
+//! | launcher | how it is recognised | what is spoken |
+//! |---|---|---|
+//! | `hikyaku run` | `HIKYAKU_RUN_ADDRESS` | PMI-1 over TCP behind a ticket |
+//! | Open MPI's `mpirun`, PRRTE | `PMIX_NAMESPACE`, `PMIX_RANK` | PMIx: `libpmix.so.2`, loaded when it is needed |
+//! | MPICH's `mpiexec` | `PMI_FD`, or `PMI_PORT` | PMI-1 |
+//! | Slurm's `srun --mpi=pmi2` | `PMI_FD` and `SLURM_STEP_ID` | PMI-2 |
+//! | none: a rendezvous | `HIKYAKU_RENDEZVOUS` | PMI-1 over TCP; rank 0 is the server |
+//! | Slurm's `srun` alone | `SLURM_STEP_ID` | the same, at an address made of Slurm's variables |
+//! | nothing | none of the above | a world of one |
+//!
+//! `HIKYAKU_BOOTSTRAP` chooses by name instead. Every wait ends after `HIKYAKU_BOOTSTRAP_TIMEOUT` seconds (60), and every
+//! error says what was being done with whom.
+//!
+//! ```
+//! use hikyaku::bootstrap::{self, Environment};
+//!
+//! # fn main() -> Result<(), bootstrap::BootstrapError> {
+//! // Started alone: a world of one.
+//! let mut world = bootstrap::discover(&Environment::default())?;
+//! let address = world.bind_address()?;
+//! world.put("address", address.to_string().as_bytes())?;
+//! world.fence()?;
+//! for rank in 0..world.size() {
+//!     let address = world.get(rank, "address")?;
+//!     println!("rank {rank} is at {}", String::from_utf8_lossy(&address));
+//! }
+//! world.finalize()
+//! # }
+//! ```
+
+pub mod address;
+mod alone;
+mod channel;
+mod deadline;
+mod descriptor;
+pub mod environment;
+mod error;
+mod identity;
+mod key;
+pub mod message;
+mod pmi;
+mod pmix;
+mod rendezvous;
+#[cfg(test)]
+mod replay_tests;
+pub mod server;
+mod world;
+
+pub use environment::Environment;
+pub use error::{BootstrapError, Cause};
+pub use key::JobKey;
+pub use world::World;
+
+use std::{fmt, str::FromStr};
+
+use environment::names;
+use identity::Identity;
+use message::Version;
+
+/// Longest key, in characters.
+pub const MAX_KEY: usize = 32;
+/// Longest value, in octets: PMI's 1,024 characters hold that many twice over.
+pub const MAX_VALUE: usize = 511;
+
+/// What has started this process, and how it is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Launcher {
+    /// `hikyaku run`.
+    Hikyaku,
+    /// PMI version 1.
+    Pmi1,
+    /// PMI version 2.
+    Pmi2,
+    /// PMIx.
+    Pmix,
+    /// Slurm without PMI.
+    Slurm,
+    /// No launcher: rank 0 is the meeting point.
+    Rendezvous,
+    /// Nothing: a world of one.
+    Alone,
+}
+
+const LAUNCHERS: [(&str, Launcher); 7] = [
+    ("hikyaku", Launcher::Hikyaku),
+    ("pmi1", Launcher::Pmi1),
+    ("pmi2", Launcher::Pmi2),
+    ("pmix", Launcher::Pmix),
+    ("slurm", Launcher::Slurm),
+    ("rendezvous", Launcher::Rendezvous),
+    ("alone", Launcher::Alone),
+];
+
+impl fmt::Display for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = LAUNCHERS.iter().find(|(_, launcher)| launcher == self);
+        f.write_str(found.map_or("unknown", |(name, _)| name))
+    }
+}
+
+impl FromStr for Launcher {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let found = LAUNCHERS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, launcher)| *launcher).ok_or(())
+    }
+}
+
+/// The store that all processes of a job share, as a launcher offers it.
+trait Exchange: Send {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError>;
+    fn fence(&mut self) -> Result<(), BootstrapError>;
+    fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
+    fn finalize(&mut self) -> Result<(), BootstrapError>;
+    /// Tells the launcher that the job shall end.
+    fn abort(&mut self, code: u8, message: &str);
+}
+
+/// Which launcher an environment is of.
+fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {
+    let wanted = environment.wanted();
+    if let Some(wanted) = wanted.map_err(|cause| BootstrapError::new(Launcher::Alone, "the environment", cause))? {
+        return Ok(wanted);
+    }
+    let set = |name| environment.get(name).is_some();
+    let in_slurm = set("SLURM_STEP_ID") && set("SLURM_PROCID");
+    Ok(if set(names::RUN_ADDRESS) {
+        Launcher::Hikyaku
+    } else if set(names::RENDEZVOUS) {
+        Launcher::Rendezvous
+    } else if set("PMIX_NAMESPACE") && set("PMIX_RANK") {
+        Launcher::Pmix
+    } else if set("PMI_FD") || set("PMI_PORT") {
+        if in_slurm { Launcher::Pmi2 } else { Launcher::Pmi1 }
+    } else if in_slurm {
+        Launcher::Slurm
+    } else {
+        not_alone(environment)?;
+        Launcher::Alone
+    })
+}
+
+/// Four processes that each believe to be alone are a trap: what hints at a launcher that can not be used is an error.
+fn not_alone(environment: &Environment) -> Result<(), BootstrapError> {
+    let hints = [
+        ("OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE as well, from the same mpirun"),
+        ("PMI_SIZE", "PMI_FD or PMI_PORT as well, from the same launcher"),
+    ];
+    for (name, expected) in hints {
+        let size = environment.get(name);
+        if size.is_some_and(|size| size != "1") {
+            let cause = Cause::Variable {
+                name: name.to_owned(),
+                value: size.map(str::to_owned),
+                expected,
+            };
+            return Err(BootstrapError::new(Launcher::Alone, "finding the launcher", cause));
+        }
+    }
+    Ok(())
+}
+
+/// Finds out what has started this process, and joins its job. Meets all other processes once.
+///
+/// # Errors
+/// If the launcher can not be recognised or spoken to, or other processes do not come within the time-out.
+pub fn discover(environment: &Environment) -> Result<World, BootstrapError> {
+    let launcher = recognise(environment)?;
+    let fail = |cause| BootstrapError::new(launcher, "the environment", cause);
+    let timeout = environment.timeout().map_err(fail)?;
+    let (exchange, identity): (Box<dyn Exchange>, Identity) = match launcher {
+        Launcher::Hikyaku => rendezvous::join_run(environment, timeout)?,
+        Launcher::Pmi1 | Launcher::Pmi2 => {
+            let version = if launcher == Launcher::Pmi1 {
+                Version::One
+            } else {
+                Version::Two
+            };
+            let (pmi, identity) = pmi::Pmi::join(environment, version, timeout)?;
+            let local = pmi::local(environment);
+            (Box::new(pmi), Identity { local, ..identity })
+        }
+        Launcher::Pmix => pmix::join(environment, timeout)?,
+        Launcher::Slurm | Launcher::Rendezvous => rendezvous::join(launcher, environment, timeout)?,
+        Launcher::Alone => alone::join(),
+    };
+    World::new(launcher, exchange, identity, environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        variables.iter().map(owned).collect()
+    }
+
+    fn recognised(variables: &[(&str, &str)]) -> Launcher {
+        recognise(&environment(variables)).unwrap()
+    }
+
+    #[test]
+    fn launchers_are_recognised() {
+        assert_eq!(recognised(&[]), Launcher::Alone);
+        assert_eq!(recognised(&[("PMI_FD", "3"), ("PMI_RANK", "0")]), Launcher::Pmi1);
+        assert_eq!(recognised(&[("PMI_PORT", "a:1")]), Launcher::Pmi1);
+        let slurm = [("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "1")];
+        assert_eq!(recognised(&slurm), Launcher::Slurm);
+        assert_eq!(recognised(&[&slurm[..], &[("PMI_FD", "3")]].concat()), Launcher::Pmi2);
+        let pmix = [("PMIX_NAMESPACE", "x"), ("PMIX_RANK", "0")];
+        assert_eq!(recognised(&[&slurm[..], &pmix[..]].concat()), Launcher::Pmix);
+        let ours = [("HIKYAKU_RUN_ADDRESS", "127.0.0.1:1")];
+        assert_eq!(recognised(&[&pmix[..], &ours[..]].concat()), Launcher::Hikyaku);
+        assert_eq!(
+            recognised(&[&ours[..], &[("HIKYAKU_BOOTSTRAP", "alone")]].concat()),
+            Launcher::Alone
+        );
+        // A batch script is one process, although Slurm tells it the number of tasks.
+        assert_eq!(
+            recognised(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]),
+            Launcher::Alone
+        );
+    }
+
+    #[test]
+    fn half_a_launcher_is_an_error() {
+        for name in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+            let error = recognise(&environment(&[(name, "4")])).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+            assert_eq!(recognised(&[(name, "1")]), Launcher::Alone);
+        }
+        let error = recognise(&environment(&[("HIKYAKU_BOOTSTRAP", "mpd")])).unwrap_err();
+        assert!(error.to_string().contains("HIKYAKU_BOOTSTRAP=mpd"), "{error}");
+    }
+
+    #[test]
+    fn a_world_of_one() {
+        let mut world = discover(&Environment::default()).unwrap();
+        assert_eq!((world.rank(), world.size(), world.local_size()), (0, 1, 1));
+        world.put("a", b"b").unwrap();
+        assert!(matches!(
+            world.get(0, "a").unwrap_err().cause(),
+            Cause::NoSuchKey { .. }
+        ));
+        world.fence().unwrap();
+        assert_eq!(world.get(0, "a").unwrap(), b"b");
+        assert!(matches!(world.get(1, "a").unwrap_err().cause(), Cause::Argument(_)));
+        assert!(matches!(world.put("a b", b"").unwrap_err().cause(), Cause::Argument(_)));
+        assert!(matches!(
+            world.put("b", &[0; 512]).unwrap_err().cause(),
+            Cause::Argument(_)
+        ));
+        assert!(world.bind_address().unwrap().ip().is_loopback());
+        world.finalize().unwrap();
+    }
+
+    #[test]
+    fn bad_variables_are_named() {
+        for (name, value) in [
+            ("HIKYAKU_BOOTSTRAP_TIMEOUT", "-1"),
+            ("HIKYAKU_BOOTSTRAP_TIMEOUT", "soon"),
+            ("HIKYAKU_PORT_BASE", "70000"),
+            ("HIKYAKU_JOB_KEY", "xyz"),
+        ] {
+            let error = discover(&environment(&[(name, value)])).unwrap_err().to_string();
+            assert!(error.contains(&format!("{name}={value}")), "{error}");
+        }
+        let error = discover(&environment(&[
+            ("PMI_FD", "9999"),
+            ("PMI_RANK", "0"),
+            ("PMI_SIZE", "1"),
+        ]));
+        assert!(error.unwrap_err().to_string().contains("PMI_FD=9999"));
+        let error = discover(&environment(&[("HIKYAKU_RUN_ADDRESS", "127.0.0.1:1")]));
+        assert!(error.unwrap_err().to_string().contains("HIKYAKU_RANK is not set"));
+    }
+}

@@ -1,0 +1,377 @@
+//! The client of PMI versions 1 and 2, which differ in their framing and in the names of their commands. Version 1 is
+//! also what `hikyaku run` speaks, over TCP and behind a greeting with a ticket.
+
+use std::{
+    net::{TcpStream, ToSocketAddrs},
+    time::Duration,
+};
+
+use super::{
+    Exchange, Identity, Launcher,
+    channel::Channel,
+    deadline::Deadline,
+    descriptor,
+    environment::{Environment, names},
+    error::{BootstrapError, Cause},
+    message::{Message, Version, from_hex, to_hex},
+};
+
+/// The names of the commands of a version.
+struct Vocabulary {
+    put: [&'static str; 2],
+    fence: [&'static str; 2],
+    get: [&'static str; 2],
+    finalize: [&'static str; 2],
+    /// What the name of the key space is called.
+    space: &'static str,
+}
+
+const ONE: Vocabulary = Vocabulary {
+    put: ["put", "put_result"],
+    fence: ["barrier_in", "barrier_out"],
+    get: ["get", "get_result"],
+    finalize: ["finalize", "finalize_ack"],
+    space: "kvsname",
+};
+
+const TWO: Vocabulary = Vocabulary {
+    put: ["kvs-put", "kvs-put-response"],
+    fence: ["kvs-fence", "kvs-fence-response"],
+    get: ["kvs-get", "kvs-get-response"],
+    finalize: ["finalize", "finalize-response"],
+    space: "jobid",
+};
+
+pub(super) struct Pmi {
+    launcher: Launcher,
+    version: Version,
+    channel: Channel,
+    rank: u32,
+    /// The name of the key space.
+    space: String,
+    /// Longest value, in characters.
+    max_value: usize,
+    timeout: Duration,
+}
+
+type Joined = (Pmi, Identity);
+
+impl Pmi {
+    /// Joins over the descriptor `PMI_FD`, or by a connection to `PMI_PORT`.
+    pub(super) fn join(
+        environment: &Environment,
+        version: Version,
+        timeout: Duration,
+    ) -> Result<Joined, BootstrapError> {
+        let launcher = match version {
+            Version::One => Launcher::Pmi1,
+            Version::Two => Launcher::Pmi2,
+        };
+        let fail = |doing: String| move |cause: Cause| BootstrapError::new(launcher, doing, cause);
+        let descriptor = environment
+            .parse("PMI_FD", "the number of a descriptor")
+            .map_err(fail("the environment".into()))?;
+        if let Some(number) = descriptor {
+            let doing = format!("PMI_FD={number}");
+            let channel = descriptor::adopt(number).map_err(|error| fail(doing)(error.into()))?;
+            Self::begin(launcher, version, Channel::new(channel), environment, timeout, false)
+        } else {
+            let address: String = environment
+                .require("PMI_PORT", "host:port")
+                .map_err(fail("the environment".into()))?;
+            let stream = connect(&address, timeout).map_err(fail(format!("connecting to PMI_PORT={address}")))?;
+            Self::begin(launcher, version, Channel::new(stream), environment, timeout, true)
+        }
+    }
+
+    /// Joins a job of `hikyaku run`, or the server of rank 0 of a job without a launcher.
+    pub(super) fn join_hikyaku(
+        launcher: Launcher,
+        stream: TcpStream,
+        ticket: &str,
+        rank: u32,
+        timeout: Duration,
+    ) -> Result<Self, BootstrapError> {
+        let mut pmi = Self {
+            launcher,
+            version: Version::One,
+            channel: Channel::new(stream),
+            rank,
+            space: "hikyaku".to_owned(),
+            max_value: super::MAX_VALUE * 2,
+            timeout,
+        };
+        let hello = Message::new("hello").with("rank", rank).with("ticket", ticket);
+        pmi.ask("saying hello to the wire-up server", &hello, "welcome")?;
+        Ok(pmi)
+    }
+
+    fn begin(
+        launcher: Launcher,
+        version: Version,
+        channel: Channel,
+        environment: &Environment,
+        timeout: Duration,
+        by_port: bool,
+    ) -> Result<Joined, BootstrapError> {
+        let mut pmi = Self {
+            launcher,
+            version: Version::One,
+            channel,
+            rank: 0,
+            space: String::new(),
+            max_value: 0,
+            timeout,
+        };
+        let mut identity = if by_port {
+            Some(pmi.acknowledge(environment)?)
+        } else {
+            None
+        };
+        let number = if version == Version::One { 1 } else { 2 };
+        let init = Message::new("init")
+            .with("pmi_version", number)
+            .with("pmi_subversion", if number == 1 { 1 } else { 0 });
+        let answer = pmi.ask("agreeing on the version", &init, "response_to_init")?;
+        if answer.number("pmi_version") != Some(number) {
+            return Err(pmi.unexpected("agreeing on the version", format!("version {number}"), &answer));
+        }
+        pmi.version = version;
+        if version == Version::One {
+            let identity = match identity.take() {
+                Some(identity) => identity,
+                None => pmi.identity_of(environment)?,
+            };
+            pmi.space_of_version_1()?;
+            Ok((pmi.with_rank(identity.rank), identity))
+        } else {
+            let identity = pmi.full_init(environment)?;
+            Ok((pmi.with_rank(identity.rank), identity))
+        }
+    }
+
+    fn with_rank(mut self, rank: u32) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    fn identity_of(&self, environment: &Environment) -> Result<Identity, BootstrapError> {
+        let number = |name| environment.require(name, "a number");
+        let fail = |cause| BootstrapError::new(self.launcher, "the environment", cause);
+        let (rank, size) = (number("PMI_RANK").map_err(fail)?, number("PMI_SIZE").map_err(fail)?);
+        Identity::new(self.launcher, rank, size)
+    }
+
+    /// The greeting of connections to `PMI_PORT`: who we are is in its answer.
+    fn acknowledge(&mut self, environment: &Environment) -> Result<Identity, BootstrapError> {
+        let doing = "saying who we are over PMI_PORT";
+        let id: u32 = environment
+            .require("PMI_ID", "a number")
+            .map_err(|cause| BootstrapError::new(self.launcher, doing, cause))?;
+        self.ask(doing, &Message::new("initack").with("pmiid", id), "initack")?;
+        let (mut rank, mut size) = (None, None);
+        // Three lines of `cmd=set`, the last of which is `debug`.
+        for _ in 0..3 {
+            let line = self.answer(doing, "set")?;
+            rank = rank.or_else(|| line.number("rank"));
+            size = size.or_else(|| line.number("size"));
+        }
+        match (rank, size) {
+            (Some(rank), Some(size)) => Identity::new(self.launcher, rank, size),
+            _ => Err(BootstrapError::new(
+                self.launcher,
+                doing,
+                Cause::Refused("neither rank nor size".into()),
+            )),
+        }
+    }
+
+    fn space_of_version_1(&mut self) -> Result<(), BootstrapError> {
+        let doing = "asking for the key space";
+        let answer = self.ask(doing, &Message::new("get_maxes"), "maxes")?;
+        self.max_value = match answer.number("vallen_max") {
+            Some(limit) => limit,
+            None => return Err(self.unexpected(doing, "vallen_max".into(), &answer)),
+        };
+        let answer = self.ask(doing, &Message::new("get_my_kvsname"), "my_kvsname")?;
+        self.space = match answer.get("kvsname") {
+            Some(space) => space.to_owned(),
+            None => return Err(self.unexpected(doing, "kvsname".into(), &answer)),
+        };
+        Ok(())
+    }
+
+    fn full_init(&mut self, environment: &Environment) -> Result<Identity, BootstrapError> {
+        let doing = "joining the job";
+        let mut init = Message::new("fullinit");
+        if let Some(job) = environment.get("PMI_JOBID") {
+            init = init.with("pmijobid", job);
+        }
+        if let Some(rank) = environment.get("PMI_RANK") {
+            init = init.with("pmirank", rank);
+        }
+        let answer = self.ask(doing, &init.with("threaded", "FALSE"), "fullinit-response")?;
+        let (Some(rank), Some(size)) = (answer.number("rank"), answer.number("size")) else {
+            return Err(self.unexpected(doing, "rank and size".into(), &answer));
+        };
+        // Slurm says -1 for "only one".
+        let app = answer.number("appnum").unwrap_or(0);
+        let answer = self.ask(doing, &Message::new("job-getid"), "job-getid-response")?;
+        self.space = match answer.get("jobid") {
+            Some(space) => space.to_owned(),
+            None => return Err(self.unexpected(doing, "jobid".into(), &answer)),
+        };
+        // PMI2_MAX_VALLEN.
+        self.max_value = 1024;
+        Ok(Identity {
+            app,
+            ..Identity::new(self.launcher, rank, size)?
+        })
+    }
+
+    const fn vocabulary(&self) -> &'static Vocabulary {
+        match self.version {
+            Version::One => &ONE,
+            Version::Two => &TWO,
+        }
+    }
+
+    /// Keys are of the whole job, so each rank has its own by name.
+    fn key(rank: u32, key: &str) -> String {
+        format!("hk.{rank}.{key}")
+    }
+
+    /// Sends a request and waits for its answer, whose `rc` must be 0 if there is one.
+    fn ask(&mut self, doing: &str, request: &Message, expected: &str) -> Result<Message, BootstrapError> {
+        let answer = self.exchange(doing, request, expected)?;
+        match answer.get("rc") {
+            None | Some("0") => Ok(answer),
+            Some(_) => {
+                let reason = answer.get("msg").or_else(|| answer.get("errmsg"));
+                let reason = reason.map_or_else(|| answer.encode(Version::One), |text| text.replace('_', " "));
+                let cause = Cause::Refused(reason.trim().to_owned());
+                Err(BootstrapError::new(self.launcher, doing, cause))
+            }
+        }
+    }
+
+    fn exchange(&mut self, doing: &str, request: &Message, expected: &str) -> Result<Message, BootstrapError> {
+        let deadline = Deadline::after(self.timeout);
+        self.channel
+            .send(self.version, request, deadline)
+            .map_err(|cause| BootstrapError::new(self.launcher, doing, cause))?;
+        self.receive(doing, expected, deadline)
+    }
+
+    fn answer(&mut self, doing: &str, expected: &str) -> Result<Message, BootstrapError> {
+        self.receive(doing, expected, Deadline::after(self.timeout))
+    }
+
+    fn receive(&mut self, doing: &str, expected: &str, deadline: Deadline) -> Result<Message, BootstrapError> {
+        let answer = self
+            .channel
+            .receive(self.version, deadline)
+            .map_err(|cause| BootstrapError::new(self.launcher, doing, cause))?;
+        if answer.command() == expected {
+            Ok(answer)
+        } else {
+            Err(self.unexpected(doing, format!("cmd={expected}"), &answer))
+        }
+    }
+
+    fn unexpected(&self, doing: &str, expected: String, answer: &Message) -> BootstrapError {
+        let text = answer.encode(Version::One).trim_end().to_owned();
+        BootstrapError::new(self.launcher, doing, Cause::Unexpected { expected, text })
+    }
+}
+
+impl Exchange for Pmi {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
+        let doing = format!("putting '{key}'");
+        let value = to_hex(value);
+        if value.len() >= self.max_value {
+            let limit = self.max_value.saturating_sub(1) / 2;
+            let cause = Cause::Argument(format!("this launcher takes values of up to {limit} octets"));
+            return Err(BootstrapError::new(self.launcher, doing, cause));
+        }
+        let [request, answer] = self.vocabulary().put;
+        let mut request = Message::new(request);
+        if self.version == Version::One {
+            request = request.with(self.vocabulary().space, &self.space);
+        }
+        let request = request.with("key", Self::key(self.rank, key)).with("value", value);
+        self.ask(&doing, &request, answer).map(drop)
+    }
+
+    fn fence(&mut self) -> Result<(), BootstrapError> {
+        let [request, answer] = self.vocabulary().fence;
+        self.ask("waiting for all ranks", &Message::new(request), answer)
+            .map(drop)
+    }
+
+    fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
+        let doing = format!("getting '{key}' of rank {rank}");
+        let [request, answer] = self.vocabulary().get;
+        let request = Message::new(request)
+            .with(self.vocabulary().space, &self.space)
+            .with("key", Self::key(rank, key));
+        let answer = self.exchange(&doing, &request, answer)?;
+        let found = answer.number("rc").unwrap_or(0) == 0 && answer.get("found") != Some("FALSE");
+        match answer.get("value") {
+            _ if !found => Ok(None),
+            Some(value) => match from_hex(value) {
+                Some(octets) => Ok(Some(octets)),
+                None => Err(self.unexpected(&doing, "a value in hexadecimal digits".into(), &answer)),
+            },
+            None => Err(self.unexpected(&doing, "a value".into(), &answer)),
+        }
+    }
+
+    fn finalize(&mut self) -> Result<(), BootstrapError> {
+        let [request, answer] = self.vocabulary().finalize;
+        self.ask("finalizing", &Message::new(request), answer).map(drop)
+    }
+
+    fn abort(&mut self, code: u8, message: &str) {
+        let request = match self.launcher {
+            Launcher::Pmi1 => Message::new("abort").with("exitcode", code),
+            Launcher::Pmi2 => Message::new("abort")
+                .with("isworld", "TRUE")
+                .with("exitcode", code)
+                .with("msg", message.replace(char::is_control, " ")),
+            _ => Message::new("abort")
+                .with("exitcode", code)
+                .with("text", to_hex(message.as_bytes())),
+        };
+        // This process ends, whether it could still be said or not.
+        let _ = self.channel.send(self.version, &request, Deadline::after(self.timeout));
+    }
+}
+
+/// Connects to `host:port`, trying each of its addresses.
+pub(super) fn connect(address: &str, timeout: Duration) -> Result<TcpStream, Cause> {
+    let deadline = Deadline::after(timeout);
+    let mut last = None;
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, deadline.remaining()?) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or_else(|| Cause::Argument(format!("'{address}' has no address")), Cause::Io))
+}
+
+/// Local rank and size as launchers with PMI tell them besides.
+pub(super) fn local(environment: &Environment) -> Option<(u32, u32)> {
+    let number = |name: &str| environment.get(name)?.parse().ok();
+    let hydra = Option::zip(number("MPI_LOCALRANKID"), number("MPI_LOCALNRANKS"));
+    let slurm = || {
+        let one_host = number("SLURM_STEP_NUM_NODES") == Some(1);
+        Option::zip(number("SLURM_LOCALID"), number("SLURM_STEP_NUM_TASKS")).filter(|_| one_host)
+    };
+    let ours = || Option::zip(number(names::LOCAL_RANK), number(names::LOCAL_SIZE));
+    hydra.or_else(slurm).or_else(ours)
+}

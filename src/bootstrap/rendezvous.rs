@@ -1,0 +1,332 @@
+//! Joining over TCP: the server of `hikyaku run`, or, where no launcher has one, that of rank 0.
+
+use std::{
+    net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{
+    Exchange, JobKey, Launcher,
+    deadline::Deadline,
+    environment::{Environment, names},
+    error::{BootstrapError, Cause},
+    identity::Identity,
+    pmi::{self, Pmi},
+    server::{Gate, GateEvent, Outcome, Store},
+};
+
+type Joined = (Box<dyn Exchange>, Identity);
+
+/// First of the ports at which rank 0 of a Slurm job without PMI listens, and how many there are: below those that
+/// Linux gives out by itself (32768 and up).
+const SLURM_PORTS: (u16, u16) = (15_000, 15_000);
+
+/// Joins the job of `hikyaku run`.
+pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<Joined, BootstrapError> {
+    let launcher = Launcher::Hikyaku;
+    let fail = |cause| BootstrapError::new(launcher, "the environment", cause);
+    let number = |name| environment.require::<u32>(name, "a number").map_err(fail);
+    let mut identity = Identity::new(launcher, number(names::RANK)?, number(names::SIZE)?)?;
+    identity.local = Some((number(names::LOCAL_RANK)?, number(names::LOCAL_SIZE)?));
+    identity.app = number(names::APP)?;
+    identity.job_key = Some(
+        environment
+            .require::<JobKey>(names::JOB_KEY, "32 hexadecimal digits")
+            .map_err(fail)?,
+    );
+    let address: String = environment.require(names::RUN_ADDRESS, "host:port").map_err(fail)?;
+    let ticket: String = environment
+        .require(names::RUN_TICKET, "what hikyaku run has set")
+        .map_err(fail)?;
+    let stream = pmi::connect(&address, timeout)
+        .map_err(|cause| BootstrapError::new(launcher, format!("connecting to the launcher at {address}"), cause))?;
+    let pmi = Pmi::join_hikyaku(launcher, stream, &ticket, identity.rank, timeout)?;
+    Ok((Box::new(pmi), identity))
+}
+
+/// Where and with whom to meet.
+struct Meeting {
+    /// Of rank 0: `host:port`.
+    address: String,
+    ticket: String,
+    identity: Identity,
+}
+
+/// Meets without a launcher: rank 0 listens, the others connect.
+pub(super) fn join(launcher: Launcher, environment: &Environment, timeout: Duration) -> Result<Joined, BootstrapError> {
+    let meeting = match launcher {
+        Launcher::Slurm => slurm(environment),
+        _ => told(environment),
+    };
+    let meeting = meeting.map_err(|cause| BootstrapError::new(launcher, "the environment", cause))?;
+    let identity = meeting.identity;
+    let identity = Identity {
+        local: identity.local,
+        ..Identity::new(launcher, identity.rank, identity.size)?
+    };
+    if identity.rank == 0 {
+        Ok((Box::new(Host::start(launcher, &meeting, timeout)?), identity))
+    } else {
+        let stream = connect_patiently(&meeting.address, timeout).map_err(|cause| {
+            BootstrapError::new(launcher, format!("connecting to rank 0 at {}", meeting.address), cause)
+        })?;
+        let pmi = Pmi::join_hikyaku(launcher, stream, &meeting.ticket, identity.rank, timeout)?;
+        Ok((Box::new(pmi), identity))
+    }
+}
+
+/// A meeting point that people have set.
+fn told(environment: &Environment) -> Result<Meeting, Cause> {
+    let number = |name| environment.require::<u32>(name, "a number");
+    Ok(Meeting {
+        address: environment.require(names::RENDEZVOUS, "host:port of rank 0")?,
+        // Without one, whoever reaches the port can take part until all ranks are there.
+        ticket: environment.get(names::JOB_KEY).unwrap_or("open").to_owned(),
+        identity: Identity {
+            rank: number(names::RANK)?,
+            size: number(names::SIZE)?,
+            local: pmi::local(environment),
+            app: 0,
+            job_key: None,
+        },
+    })
+}
+
+/// One that follows from what Slurm tells each task.
+fn slurm(environment: &Environment) -> Result<Meeting, Cause> {
+    let number = |name| environment.require::<u32>(name, "a number");
+    let nodes: String = environment.require("SLURM_STEP_NODELIST", "a list of nodes")?;
+    let (job, step) = (number("SLURM_JOB_ID")?, number("SLURM_STEP_ID")?);
+    let port = match environment.parse::<u16>(names::PORT_BASE, "a port, 0 to 65535")? {
+        Some(port) if port != 0 => port,
+        _ => {
+            let (first, count) = SLURM_PORTS;
+            let number = job.wrapping_mul(31).wrapping_add(step) % u32::from(count);
+            first + u16::try_from(number).unwrap_or(0)
+        }
+    };
+    Ok(Meeting {
+        address: format!("{}:{port}", first_node(&nodes)),
+        ticket: format!("slurm.{job}.{step}"),
+        identity: Identity {
+            rank: number("SLURM_PROCID")?,
+            size: number("SLURM_STEP_NUM_TASKS")?,
+            local: pmi::local(environment),
+            app: 0,
+            job_key: None,
+        },
+    })
+}
+
+/// The first name of a list of nodes as Slurm writes it: `a[07-12,20]-ib,b` begins with `a07-ib`.
+fn first_node(list: &str) -> String {
+    let mut name = String::new();
+    let mut characters = list.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            ',' => break,
+            '[' => {
+                let inside: String = characters.by_ref().take_while(|c| *c != ']').collect();
+                name.extend(inside.chars().take_while(|c| *c != '-' && *c != ','));
+            }
+            _ => name.push(character),
+        }
+    }
+    name
+}
+
+/// Connects as soon as rank 0 listens.
+fn connect_patiently(address: &str, timeout: Duration) -> Result<TcpStream, Cause> {
+    let deadline = Deadline::after(timeout);
+    loop {
+        match pmi::connect(address, deadline.remaining()?) {
+            Ok(stream) => return Ok(stream),
+            Err(cause) if deadline.is_over() => return Err(cause),
+            Err(_) => pause(),
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when a process on another host begins to listen"
+)]
+fn pause() {
+    thread::sleep(Duration::from_millis(20));
+}
+
+/// Rank 0: has the store in a thread, and is one of its clients.
+struct Host {
+    client: Pmi,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    fn start(launcher: Launcher, meeting: &Meeting, timeout: Duration) -> Result<Self, BootstrapError> {
+        let (address, size) = (&meeting.address, meeting.identity.size);
+        let fail = |cause: Cause| BootstrapError::new(launcher, format!("listening as rank 0 at {address}"), cause);
+        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        let port = port.ok_or_else(|| fail(Cause::Argument("that is not host:port".into())))?;
+        // All addresses: the name may mean another of them to the other ranks.
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+            .or_else(|_| TcpListener::bind(("0.0.0.0", port)))
+            .map_err(|error| fail(error.into()))?;
+        let here = if listener.local_addr().is_ok_and(|address| address.is_ipv6()) {
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port))
+        } else {
+            SocketAddr::from(([127, 0, 0, 1], port))
+        };
+        let mut gate = Gate::new(listener, &meeting.ticket, 0..size).map_err(|error| fail(error.into()))?;
+        let server = thread::Builder::new()
+            .name("hikyaku rendezvous".to_owned())
+            .spawn(move || serve(&mut gate, size, timeout))
+            .map_err(|error| fail(error.into()))?;
+        let stream = TcpStream::connect(here).map_err(|error| fail(error.into()))?;
+        stream.set_nodelay(true).map_err(|error| fail(error.into()))?;
+        let client = Pmi::join_hikyaku(launcher, stream, &meeting.ticket, 0, timeout)?;
+        Ok(Self {
+            client,
+            server: Some(server),
+        })
+    }
+}
+
+impl Exchange for Host {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
+        self.client.put(key, value)
+    }
+
+    fn fence(&mut self) -> Result<(), BootstrapError> {
+        self.client.fence()
+    }
+
+    fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
+        self.client.get(rank, key)
+    }
+
+    /// Stays until the others have said goodbye too, or the time-out has passed.
+    fn finalize(&mut self) -> Result<(), BootstrapError> {
+        self.client.finalize()?;
+        if let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self, code: u8, message: &str) {
+        self.client.abort(code, message);
+    }
+}
+
+/// Answers until nobody is left, or, once rank 0 has said goodbye, for `timeout` at most.
+fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
+    let mut store = Store::new(size);
+    let mut farewell = None;
+    while !store.is_over() && !farewell.as_ref().is_some_and(Deadline::is_over) {
+        wait(gate);
+        for event in gate.pump() {
+            let outcome = match event {
+                GateEvent::Joined(rank) => {
+                    store.joined(rank);
+                    Outcome::default()
+                }
+                GateEvent::Line(rank, line) => store.handle(rank, &line),
+                GateEvent::Left(rank) => store.left(rank),
+                GateEvent::Dropped(_) => Outcome::default(),
+            };
+            for (rank, line) in outcome.replies {
+                gate.send(rank, &line);
+            }
+        }
+        if farewell.is_none() && store.has_finalized(0) {
+            farewell = Some(Deadline::after(timeout));
+        }
+    }
+}
+
+/// Until something is ready, or a second has passed.
+fn wait(gate: &Gate) {
+    let flags = |writes| {
+        if writes {
+            PollFlags::POLLIN | PollFlags::POLLOUT
+        } else {
+            PollFlags::POLLIN
+        }
+    };
+    let mut descriptors: Vec<PollFd<'_>> = gate
+        .descriptors()
+        .into_iter()
+        .map(|(descriptor, writes)| PollFd::new(descriptor, flags(writes)))
+        .collect();
+    let _ = poll(&mut descriptors, PollTimeout::from(1000_u16));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bootstrap::{World, discover};
+
+    #[test]
+    fn first_nodes() {
+        for (list, first) in [
+            ("vm", "vm"),
+            ("n1,n2", "n1"),
+            ("node[07-12,20]", "node07"),
+            ("a[3,5]-ib,b", "a3-ib"),
+            ("r[1-2]c[3-4]", "r1c3"),
+        ] {
+            assert_eq!(first_node(list), first);
+        }
+    }
+
+    fn world(rank: u32, size: u32, port: u16, more: &[(&str, &str)]) -> Result<World, BootstrapError> {
+        let mut variables = vec![
+            (names::RENDEZVOUS.to_owned(), format!("127.0.0.1:{port}")),
+            (names::RANK.to_owned(), rank.to_string()),
+            (names::SIZE.to_owned(), size.to_string()),
+        ];
+        variables.extend(
+            more.iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
+        discover(&variables.into_iter().collect())
+    }
+
+    fn free_port() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    }
+
+    #[test]
+    fn three_meet_without_a_launcher() {
+        let port = free_port();
+        let ranks: Vec<_> = (0..3)
+            .map(|rank| {
+                thread::spawn(move || {
+                    let mut world = world(rank, 3, port, &[]).unwrap();
+                    assert_eq!((world.local_rank(), world.local_size()), (rank, 3));
+                    world.put("number", &[rank as u8]).unwrap();
+                    world.fence().unwrap();
+                    assert_eq!(world.get_all("number").unwrap(), [[0], [1], [2]]);
+                    let key = *world.job_key();
+                    world.finalize().unwrap();
+                    key
+                })
+            })
+            .collect();
+        let keys: Vec<_> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
+        assert!(keys.iter().all(|key| *key == keys[0]));
+    }
+
+    #[test]
+    fn nobody_comes() {
+        let port = free_port();
+        let error = world(1, 2, port, &[(names::TIMEOUT, "0.2")]).unwrap_err().to_string();
+        assert!(error.contains(&format!("rank 0 at 127.0.0.1:{port}")), "{error}");
+        let error = world(0, 2, port, &[(names::TIMEOUT, "0.2")]).unwrap_err();
+        assert!(matches!(error.cause(), Cause::TimedOut(_)), "{error}");
+    }
+}

@@ -1,0 +1,155 @@
+//! The client of PMI against recorded launchers, and against octets that no launcher would send.
+
+use std::{
+    io::{Read, Write},
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    thread,
+};
+
+use proptest::prelude::*;
+
+use super::{BootstrapError, Cause, Environment, Exchange, Identity, message::Version, pmi::Pmi};
+
+/// What `mpiexec.hydra` 4.0.2 says to rank 0 of 2, recorded, with the keys and values of these tests. `>` is from the
+/// client, `<` from the launcher.
+const HYDRA: &[&str] = &[
+    "> cmd=init pmi_version=1 pmi_subversion=1\n",
+    "< cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+    "> cmd=get_maxes\n",
+    "< cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n",
+    "> cmd=get_my_kvsname\n",
+    "< cmd=my_kvsname kvsname=kvs_17685_0_574400437_vm\n",
+    "> cmd=put kvsname=kvs_17685_0_574400437_vm key=hk.0.a value=6869\n",
+    "< cmd=put_result rc=0 msg=success\n",
+    "> cmd=barrier_in\n",
+    "< cmd=barrier_out\n",
+    "> cmd=get kvsname=kvs_17685_0_574400437_vm key=hk.1.a\n",
+    "< cmd=get_result rc=0 msg=success value=686f\n",
+    "> cmd=get kvsname=kvs_17685_0_574400437_vm key=hk.1.none\n",
+    "< cmd=get_result rc=-1 msg=key_hk.1.none_not_found value=unknown\n",
+    "> cmd=finalize\n",
+    "< cmd=finalize_ack\n",
+];
+
+/// The same of Slurm 22.05, `srun --mpi=pmi2`. It puts lengths to the left.
+const SLURM: &[&str] = &[
+    "> cmd=init pmi_version=2 pmi_subversion=0\n",
+    "< cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
+    ">     51cmd=fullinit;pmijobid=3.0;pmirank=0;threaded=FALSE;",
+    "< 114   cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=-1;debugged=FALSE;pmiverbose=FALSE;",
+    ">     14cmd=job-getid;",
+    "< 38    cmd=job-getid-response;rc=0;jobid=3.0;",
+    ">     34cmd=kvs-put;key=hk.0.a;value=6869;",
+    "< 26    cmd=kvs-put-response;rc=0;",
+    ">     14cmd=kvs-fence;",
+    "< 28    cmd=kvs-fence-response;rc=0;",
+    ">     33cmd=kvs-get;jobid=3.0;key=hk.1.a;",
+    "< 48    cmd=kvs-get-response;rc=0;found=TRUE;value=686f;",
+    ">     36cmd=kvs-get;jobid=3.0;key=hk.1.none;",
+    "< 38    cmd=kvs-get-response;rc=0;found=FALSE;",
+    ">     13cmd=finalize;",
+    "< 27    cmd=finalize-response;rc=0;",
+];
+
+/// Plays the launcher; fails if the client says something else than was recorded.
+fn play(script: &'static [&'static str], mut launcher: UnixStream) {
+    for line in script {
+        let (who, text) = line.split_at(2);
+        if who == "< " {
+            launcher.write_all(text.as_bytes()).unwrap();
+        } else {
+            let mut said = vec![0; text.len()];
+            launcher.read_exact(&mut said).unwrap();
+            assert_eq!(String::from_utf8_lossy(&said), text);
+        }
+    }
+}
+
+fn join(client: &UnixStream, version: Version, timeout: &str) -> Result<(Pmi, Identity), BootstrapError> {
+    let environment: Environment = [
+        ("PMI_FD", client.as_raw_fd().to_string()),
+        ("PMI_RANK", "0".to_owned()),
+        ("PMI_SIZE", "2".to_owned()),
+        ("PMI_JOBID", "3.0".to_owned()),
+        ("HIKYAKU_BOOTSTRAP_TIMEOUT", timeout.to_owned()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect();
+    let timeout = environment.timeout().unwrap();
+    // Version 1 has it from the launcher in some forms, so it must not depend on this one.
+    Pmi::join(&environment, version, timeout)
+}
+
+fn replay(script: &'static [&'static str], version: Version) {
+    let (client, launcher) = UnixStream::pair().unwrap();
+    let launcher = thread::spawn(move || play(script, launcher));
+    let (mut pmi, identity) = join(&client, version, "20").unwrap();
+    assert_eq!((identity.rank, identity.size, identity.app), (0, 2, 0));
+    pmi.put("a", b"hi").unwrap();
+    pmi.fence().unwrap();
+    assert_eq!(pmi.get(1, "a").unwrap().unwrap(), b"ho");
+    assert_eq!(pmi.get(1, "none").unwrap(), None);
+    pmi.finalize().unwrap();
+    launcher.join().unwrap();
+}
+
+#[test]
+fn hydra() {
+    replay(HYDRA, Version::One);
+}
+
+#[test]
+fn slurm() {
+    replay(SLURM, Version::Two);
+}
+
+/// Joins while the launcher says `answer` and then hangs up.
+fn told(answer: &[u8], version: Version) -> Result<(), BootstrapError> {
+    let (client, mut launcher) = UnixStream::pair().unwrap();
+    launcher.write_all(answer).unwrap();
+    launcher.shutdown(std::net::Shutdown::Write).unwrap();
+    join(&client, version, "20").map(drop)
+}
+
+#[test]
+fn a_launcher_that_speaks_otherwise_is_quoted() {
+    let said = |answer: &str| told(answer.as_bytes(), Version::One).unwrap_err().to_string();
+    assert_eq!(
+        said(""),
+        "start-up (pmi1): agreeing on the version: the launcher has closed the connection"
+    );
+    assert!(said("hello\n").ends_with("'hello\\n' is no message: 'hello' is not name=value"));
+    assert!(said("cmd=response_to_init rc=-1 msg=no_thanks\n").ends_with("the launcher says: no thanks"));
+    assert!(said("cmd=maxes\n").ends_with("expected cmd=response_to_init, got 'cmd=maxes'"));
+    let old = "cmd=response_to_init pmi_version=0 pmi_subversion=9\n";
+    assert!(said(old).contains("expected version 1"), "{}", said(old));
+}
+
+#[test]
+fn a_launcher_that_says_nothing_is_not_waited_for() {
+    let (client, _launcher) = UnixStream::pair().unwrap();
+    let error = join(&client, Version::Two, "0.1").map(drop).unwrap_err();
+    assert!(matches!(error.cause(), Cause::TimedOut(_)), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_answer_ends_well(
+        answer in proptest::collection::vec(any::<u8>(), 0..200),
+        at in 0_usize..100,
+        with in any::<u8>(),
+    ) {
+        let _ = told(&answer, Version::One);
+        let _ = told(&answer, Version::Two);
+        // And nearly what was recorded.
+        for (script, version) in [(HYDRA, Version::One), (SLURM, Version::Two)] {
+            let recorded = script.iter().filter_map(|line| line.strip_prefix("< "));
+            let mut octets: Vec<u8> = recorded.flat_map(str::bytes).collect();
+            octets[at] = with;
+            let _ = told(&octets, version);
+        }
+    }
+}

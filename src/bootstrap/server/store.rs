@@ -1,0 +1,351 @@
+//! Keys, values and the fence: the answers to what ranks ask.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::bootstrap::{
+    MAX_KEY, MAX_VALUE,
+    message::{Message, MessageError, Version, from_hex},
+};
+
+/// How many keys a rank may put.
+pub const MAX_KEYS: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Absent,
+    Joined,
+    Finalized,
+    Gone,
+}
+
+/// What whoever runs the job must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A rank wants the job to end.
+    Aborted {
+        /// The exit code it asks for.
+        code: u8,
+        /// What it says.
+        message: String,
+    },
+    /// A rank said goodbye.
+    Finalized,
+    /// A rank sent what is no message. It gets no answer.
+    Malformed(MessageError),
+}
+
+/// What follows from a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Lines to send, each to its rank.
+    pub replies: Vec<(u32, String)>,
+    /// Something to know about the rank that sent the line.
+    pub note: Option<Note>,
+}
+
+/// The state of a job: who is here, and what was put. Holds at most [`MAX_KEYS`] values for each rank.
+#[derive(Debug)]
+pub struct Store {
+    ranks: Vec<State>,
+    keys: Vec<usize>,
+    values: BTreeMap<String, String>,
+    in_fence: BTreeSet<u32>,
+}
+
+impl Store {
+    /// For a job of `size` ranks.
+    #[must_use]
+    pub fn new(size: u32) -> Self {
+        Self {
+            ranks: vec![State::Absent; size as usize],
+            keys: vec![0; size as usize],
+            values: BTreeMap::new(),
+            in_fence: BTreeSet::new(),
+        }
+    }
+
+    /// `rank` has come.
+    pub fn joined(&mut self, rank: u32) {
+        self.set(rank, State::Joined);
+    }
+
+    /// `rank` will say nothing more: its connection or its process has ended. Those who wait for it in a fence are told.
+    pub fn left(&mut self, rank: u32) -> Outcome {
+        self.in_fence.remove(&rank);
+        if !self.has_finalized(rank) {
+            self.set(rank, State::Gone);
+        }
+        self.settle()
+    }
+
+    /// `rank` joined, and has not said goodbye.
+    #[must_use]
+    pub fn is_inside(&self, rank: u32) -> bool {
+        self.state(rank) == Some(State::Joined)
+    }
+
+    /// `rank` said goodbye.
+    #[must_use]
+    pub fn has_finalized(&self, rank: u32) -> bool {
+        self.state(rank) == Some(State::Finalized)
+    }
+
+    /// No rank will ask for anything any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let over = |state: &State| matches!(state, State::Finalized | State::Gone);
+        self.ranks.iter().all(over)
+    }
+
+    /// The ranks that others wait for in a fence; none while nobody waits.
+    #[must_use]
+    pub fn awaited(&self) -> Vec<u32> {
+        if self.in_fence.is_empty() {
+            return Vec::new();
+        }
+        let size = self.ranks.len() as u32;
+        (0..size).filter(|rank| !self.in_fence.contains(rank)).collect()
+    }
+
+    /// Works on a line of `rank`.
+    pub fn handle(&mut self, rank: u32, line: &[u8]) -> Outcome {
+        let message = match Message::parse_line(line) {
+            Ok(message) => message,
+            Err(error) => {
+                return Outcome {
+                    note: Some(Note::Malformed(error)),
+                    ..Outcome::default()
+                };
+            }
+        };
+        if !self.is_inside(rank) {
+            return reply(rank, refusal(&message, "not_in_the_job"));
+        }
+        match message.command() {
+            "put" => reply(rank, self.put(rank, &message)),
+            "get" => reply(rank, self.get(&message)),
+            "barrier_in" => {
+                self.in_fence.insert(rank);
+                self.settle()
+            }
+            "finalize" => {
+                self.set(rank, State::Finalized);
+                let mut outcome = self.settle();
+                outcome
+                    .replies
+                    .push(line_to(rank, &Message::new("finalize_ack").with("rc", 0)));
+                outcome.note = Some(Note::Finalized);
+                outcome
+            }
+            "abort" => Outcome {
+                note: Some(aborted(&message)),
+                ..Outcome::default()
+            },
+            _ => reply(rank, refusal(&message, "unknown_command")),
+        }
+    }
+
+    fn put(&mut self, rank: u32, message: &Message) -> Message {
+        let (Some(key), Some(value)) = (message.get("key"), message.get("value")) else {
+            return refusal(message, "no_key_or_value");
+        };
+        // The prefix of the rank comes on top of the caller's key.
+        if key.len() > MAX_KEY + 16 || value.len() > 2 * MAX_VALUE {
+            return refusal(message, "key_or_value_too_long");
+        }
+        let Some(count) = self.keys.get_mut(rank as usize) else {
+            return refusal(message, "no_such_rank");
+        };
+        if *count == MAX_KEYS {
+            return refusal(message, "too_many_keys");
+        }
+        if self.values.contains_key(key) {
+            return refusal(message, "this_key_was_put_before");
+        }
+        *count += 1;
+        self.values.insert(key.to_owned(), value.to_owned());
+        Message::new("put_result").with("rc", 0)
+    }
+
+    fn get(&self, message: &Message) -> Message {
+        match message.get("key").and_then(|key| self.values.get(key)) {
+            Some(value) => Message::new("get_result").with("rc", 0).with("value", value),
+            None => refusal(message, "no_such_key"),
+        }
+    }
+
+    /// Ends the fence if all are in it, or if one that is missing can not come any more.
+    fn settle(&mut self) -> Outcome {
+        let missing = self.awaited();
+        if self.in_fence.is_empty() {
+            return Outcome::default();
+        }
+        let gone: Vec<String> = missing
+            .iter()
+            .filter(|rank| matches!(self.state(**rank), Some(State::Gone | State::Finalized)))
+            .map(u32::to_string)
+            .collect();
+        let answer = match (missing.is_empty(), gone.is_empty()) {
+            (true, _) => Message::new("barrier_out").with("rc", 0),
+            (false, true) => return Outcome::default(),
+            (false, false) => Message::new("barrier_out")
+                .with("rc", -1)
+                .with("msg", format!("rank_{}_has_gone", gone.join(",_"))),
+        };
+        let waiting = std::mem::take(&mut self.in_fence);
+        Outcome {
+            replies: waiting.into_iter().map(|rank| line_to(rank, &answer)).collect(),
+            note: None,
+        }
+    }
+
+    fn state(&self, rank: u32) -> Option<State> {
+        self.ranks.get(rank as usize).copied()
+    }
+
+    fn set(&mut self, rank: u32, state: State) {
+        if let Some(entry) = self.ranks.get_mut(rank as usize) {
+            *entry = state;
+        }
+    }
+}
+
+fn aborted(message: &Message) -> Note {
+    let text = message.get("text").and_then(from_hex).unwrap_or_default();
+    let code = message.number::<i32>("exitcode").unwrap_or(1);
+    Note::Aborted {
+        code: u8::try_from(code & 0xff).unwrap_or(1),
+        message: String::from_utf8_lossy(&text).into_owned(),
+    }
+}
+
+fn refusal(request: &Message, reason: &str) -> Message {
+    let command = match request.command() {
+        "put" => "put_result",
+        "get" => "get_result",
+        "barrier_in" => "barrier_out",
+        "finalize" => "finalize_ack",
+        _ => "error",
+    };
+    Message::new(command).with("rc", -1).with("msg", reason)
+}
+
+fn line_to(rank: u32, message: &Message) -> (u32, String) {
+    (rank, message.encode(Version::One))
+}
+
+fn reply(rank: u32, message: Message) -> Outcome {
+    Outcome {
+        replies: vec![line_to(rank, &message)],
+        note: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of_two() -> Store {
+        let mut store = Store::new(2);
+        store.joined(0);
+        store.joined(1);
+        store
+    }
+
+    fn replies(outcome: &Outcome) -> Vec<(u32, &str)> {
+        let lines = outcome.replies.iter();
+        lines.map(|(rank, line)| (*rank, line.trim_end())).collect()
+    }
+
+    #[test]
+    fn put_fence_get() {
+        let mut store = of_two();
+        let outcome = store.handle(0, b"cmd=put kvsname=x key=hk.0.a value=01");
+        assert_eq!(replies(&outcome), [(0, "cmd=put_result rc=0")]);
+        assert_eq!(replies(&store.handle(0, b"cmd=barrier_in")), []);
+        assert_eq!(store.awaited(), [1]);
+        let outcome = store.handle(1, b"cmd=barrier_in");
+        assert_eq!(
+            replies(&outcome),
+            [(0, "cmd=barrier_out rc=0"), (1, "cmd=barrier_out rc=0")]
+        );
+        assert_eq!(store.awaited(), []);
+        let outcome = store.handle(1, b"cmd=get key=hk.0.a");
+        assert_eq!(replies(&outcome), [(1, "cmd=get_result rc=0 value=01")]);
+        let outcome = store.handle(1, b"cmd=get key=hk.1.a");
+        assert_eq!(replies(&outcome), [(1, "cmd=get_result rc=-1 msg=no_such_key")]);
+    }
+
+    #[test]
+    fn a_fence_does_not_wait_for_who_has_gone() {
+        for finalizes in [false, true] {
+            let mut store = of_two();
+            store.handle(0, b"cmd=barrier_in");
+            let outcome = if finalizes {
+                store.handle(1, b"cmd=finalize")
+            } else {
+                store.left(1)
+            };
+            assert_eq!(
+                replies(&outcome)[0],
+                (0, "cmd=barrier_out rc=-1 msg=rank_1_has_gone"),
+                "{finalizes}"
+            );
+            // Who comes later is told as well.
+            assert_eq!(store.handle(0, b"cmd=barrier_in").replies.len(), 1);
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut store = of_two();
+        for number in 0..2 * MAX_KEYS {
+            let outcome = store.handle(0, format!("cmd=put key=k{number} value=00").as_bytes());
+            assert_eq!(replies(&outcome)[0].1.contains("rc=0"), number < MAX_KEYS);
+        }
+        let long = format!("cmd=put key=k value={}", "0".repeat(2 * MAX_VALUE + 1));
+        assert!(replies(&store.handle(1, long.as_bytes()))[0].1.contains("too_long"));
+        assert!(
+            replies(&store.handle(1, b"cmd=put key=k0 value=1"))[0]
+                .1
+                .contains("before")
+        );
+    }
+
+    #[test]
+    fn the_end() {
+        let mut store = of_two();
+        let outcome = store.handle(1, b"cmd=abort exitcode=3 text=6e6f");
+        assert_eq!(
+            outcome.note,
+            Some(Note::Aborted {
+                code: 3,
+                message: "no".into()
+            })
+        );
+        assert_eq!(store.handle(0, b"cmd=finalize").note, Some(Note::Finalized));
+        assert!(store.has_finalized(0) && store.is_inside(1) && !store.is_over());
+        store.left(0);
+        assert!(store.has_finalized(0), "leaving after the goodbye changes nothing");
+        store.left(1);
+        assert!(store.is_over());
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_of_anybody_is_survived(
+            lines in proptest::collection::vec((0_u32..5, "(cmd=(put|get|barrier_in|finalize|abort|x))?( [a-z]{0,3}=?[a-z0-9.]{0,4}){0,4}"), 0..30),
+        ) {
+            let mut store = of_two();
+            for (rank, line) in lines {
+                let outcome = store.handle(rank, line.as_bytes());
+                for (_, reply) in outcome.replies {
+                    prop_assert!(Message::parse_line(reply.as_bytes()).is_ok());
+                }
+            }
+        }
+    }
+}

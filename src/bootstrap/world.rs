@@ -1,0 +1,289 @@
+//! The job that this process is a part of.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    process,
+};
+
+use nix::unistd::{SysconfVar, gethostname, sysconf};
+
+use super::{
+    Exchange, JobKey, Launcher, MAX_KEY, MAX_VALUE,
+    address::{self, Wish},
+    environment::{Environment, names},
+    error::{BootstrapError, Cause},
+    identity::Identity,
+};
+
+/// Keys of this room begin with a dot, so that no caller's are the same.
+const HOST: &str = ".host";
+const JOB_KEY: &str = ".key";
+
+/// The job that this process is a part of: numbers, and a store that its processes share.
+///
+/// A process that joined must [`finalize`](Self::finalize) before it exits; otherwise the launcher takes it for dead and
+/// ends the job. Dropping a `World` does not finalize.
+pub struct World {
+    launcher: Launcher,
+    exchange: Box<dyn Exchange>,
+    rank: u32,
+    size: u32,
+    local_rank: u32,
+    local_size: u32,
+    app: u32,
+    job_key: JobKey,
+    known_as: Option<IpAddr>,
+    interface: Option<String>,
+    port_base: u16,
+}
+
+impl World {
+    pub(super) fn new(
+        launcher: Launcher,
+        mut exchange: Box<dyn Exchange>,
+        identity: Identity,
+        environment: &Environment,
+    ) -> Result<Self, BootstrapError> {
+        let fail = |cause| BootstrapError::new(launcher, "the environment", cause);
+        let port_base = environment.parse(names::PORT_BASE, "a port, 0 to 65535");
+        let known_as = environment.parse(names::HOST_ADDRESS, "an IP address");
+        let given = environment.parse(names::JOB_KEY, "32 hexadecimal digits");
+        let job_key = identity.job_key.or(given.map_err(fail)?);
+        let (local, job_key) = agree(launcher, exchange.as_mut(), &identity, job_key)?;
+        Ok(Self {
+            launcher,
+            exchange,
+            rank: identity.rank,
+            size: identity.size,
+            local_rank: local.0,
+            local_size: local.1,
+            app: identity.app,
+            job_key,
+            known_as: known_as.map_err(fail)?,
+            interface: environment.get(names::IFACE).map(str::to_owned),
+            port_base: port_base.map_err(fail)?.unwrap_or(0),
+        })
+    }
+
+    /// What has started this process.
+    #[must_use]
+    pub const fn launcher(&self) -> Launcher {
+        self.launcher
+    }
+
+    /// The number of this process, from 0.
+    #[must_use]
+    pub const fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many processes there are.
+    #[must_use]
+    pub const fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The number of this process among those on this host, from 0.
+    #[must_use]
+    pub const fn local_rank(&self) -> u32 {
+        self.local_rank
+    }
+
+    /// How many processes of the job are on this host.
+    #[must_use]
+    pub const fn local_size(&self) -> u32 {
+        self.local_size
+    }
+
+    /// Which of the programs of the job this is, from 0 (MPI's `MPI_APPNUM`).
+    #[must_use]
+    pub const fn app_number(&self) -> u32 {
+        self.app
+    }
+
+    /// The key that the processes of this job share, and no other's.
+    #[must_use]
+    pub const fn job_key(&self) -> &JobKey {
+        &self.job_key
+    }
+
+    /// More processes of the job are on this host than it has processors: waiting should sleep, not spin.
+    #[must_use]
+    pub fn is_oversubscribed(&self) -> bool {
+        let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+        processors.is_some_and(|count| i64::from(self.local_size) > count)
+    }
+
+    /// The address of this host that the process should bind and publish; how it is chosen says [`address`].
+    ///
+    /// # Errors
+    /// If `HIKYAKU_IFACE` fits no interface; the error lists those that there are.
+    pub fn address(&self) -> Result<IpAddr, BootstrapError> {
+        let wish = Wish {
+            interface: self.interface.as_deref(),
+            all_local: self.local_size == self.size,
+            known_as: self.known_as,
+        };
+        let chosen = address::choose(&wish, &address::interfaces(), address::default_route);
+        chosen.map_err(|error| BootstrapError::new(self.launcher, "choosing an address", error))
+    }
+
+    /// [`address`](Self::address) with the port `HIKYAKU_PORT_BASE` + local rank, or port 0 (any) if that is not set.
+    ///
+    /// # Errors
+    /// As `address`, or if the port is above 65,535.
+    pub fn bind_address(&self) -> Result<SocketAddr, BootstrapError> {
+        let port = address::port(self.port_base, self.local_rank).ok_or_else(|| {
+            let (base, local_rank) = (self.port_base, self.local_rank);
+            let cause = Cause::Argument(format!(
+                "{}={base} leaves no port for local rank {local_rank}",
+                names::PORT_BASE
+            ));
+            BootstrapError::new(self.launcher, "choosing a port", cause)
+        })?;
+        Ok(SocketAddr::new(self.address()?, port))
+    }
+
+    /// Puts a value where the other processes will find it after the next [`fence`](Self::fence). Each key once.
+    ///
+    /// Keys have 1 to [`MAX_KEY`] letters, digits, `-`, `_` or `.`, and do not begin with a dot; values have up to
+    /// [`MAX_VALUE`] octets.
+    ///
+    /// # Errors
+    /// If key or value are out of range, or the launcher does not take it.
+    pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if key.is_empty() || key.len() > MAX_KEY || key.starts_with('.') || !key.chars().all(allowed) {
+            return Err(self.argument(format!("'{}' is no key", key.escape_default())));
+        }
+        if value.len() > MAX_VALUE {
+            let (length, key) = (value.len(), key.escape_default());
+            return Err(self.argument(format!(
+                "the value of '{key}' has {length} octets, more than {MAX_VALUE}"
+            )));
+        }
+        self.exchange.put(key, value)
+    }
+
+    /// Waits until all processes are here. What they have put before, all can get afterwards.
+    ///
+    /// # Errors
+    /// If they do not come within the time-out, or the launcher ends.
+    pub fn fence(&mut self) -> Result<(), BootstrapError> {
+        self.exchange.fence()
+    }
+
+    /// What `rank` has put under `key` before the last fence.
+    ///
+    /// # Errors
+    /// [`Cause::NoSuchKey`] if it has put nothing; [`Cause::Argument`] if there is no such rank.
+    pub fn get(&mut self, rank: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {
+        if rank >= self.size {
+            return Err(self.argument(format!("there is no rank {rank} in a job of {}", self.size)));
+        }
+        get(self.launcher, self.exchange.as_mut(), rank, key)
+    }
+
+    /// What each rank has put under `key`, in the order of ranks.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_all(&mut self, key: &str) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        (0..self.size).map(|rank| self.get(rank, key)).collect()
+    }
+
+    /// Ends the whole job: tells the launcher, which ends the other processes, and exits with `code` (0 to 255).
+    pub fn abort(mut self, code: u8, message: &str) -> ! {
+        self.exchange.abort(code, message);
+        process::exit(i32::from(code))
+    }
+
+    /// Says goodbye to the launcher: from now on this process may exit without ending the job.
+    ///
+    /// # Errors
+    /// If the launcher does not answer.
+    pub fn finalize(mut self) -> Result<(), BootstrapError> {
+        self.exchange.finalize()
+    }
+
+    fn argument(&self, what: String) -> BootstrapError {
+        BootstrapError::new(self.launcher, "the store of keys and values", Cause::Argument(what))
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("launcher", &self.launcher)
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("local_rank", &self.local_rank)
+            .field("local_size", &self.local_size)
+            .finish_non_exhaustive()
+    }
+}
+
+fn get(launcher: Launcher, exchange: &mut dyn Exchange, rank: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {
+    exchange.get(rank, key)?.ok_or_else(|| {
+        let cause = Cause::NoSuchKey {
+            rank,
+            key: key.to_owned(),
+        };
+        BootstrapError::new(launcher, format!("getting '{key}'"), cause)
+    })
+}
+
+/// What the launcher did not tell, the processes tell each other: a key from rank 0, and who shares a host.
+fn agree(
+    launcher: Launcher,
+    exchange: &mut dyn Exchange,
+    identity: &Identity,
+    job_key: Option<JobKey>,
+) -> Result<((u32, u32), JobKey), BootstrapError> {
+    let doing = "agreeing on a job key";
+    if let (Some(local), Some(job_key)) = (identity.local, job_key) {
+        return Ok((local, job_key));
+    }
+    if identity.size == 1 {
+        let fresh = || JobKey::random().map_err(|error| BootstrapError::new(launcher, doing, error));
+        return Ok(((0, 1), job_key.map_or_else(fresh, Ok)?));
+    }
+    // Each rank puts both, because another one may lack what this one knows.
+    let host = gethostname()
+        .map_err(|errno| BootstrapError::new(launcher, "asking for the host's name", io::Error::from(errno)))?;
+    exchange.put(HOST, &host.as_encoded_bytes()[..host.len().min(MAX_VALUE)])?;
+    if identity.rank == 0 {
+        let key = job_key.map_or_else(JobKey::random, Ok);
+        let key = key.map_err(|error| BootstrapError::new(launcher, doing, error))?;
+        exchange.put(JOB_KEY, key.octets())?;
+    }
+    exchange.fence()?;
+    let key = get(launcher, exchange, 0, JOB_KEY)?;
+    let Ok(key) = <[u8; 16]>::try_from(key.as_slice()) else {
+        let cause = Cause::Refused(format!("a key of {} octets", key.len()));
+        return Err(BootstrapError::new(launcher, doing, cause));
+    };
+    let local = match identity.local {
+        Some(local) => local,
+        None => local_of(launcher, exchange, identity)?,
+    };
+    Ok((local, JobKey::new(key)))
+}
+
+/// Local rank and size from the names of all ranks' hosts.
+fn local_of(
+    launcher: Launcher,
+    exchange: &mut dyn Exchange,
+    identity: &Identity,
+) -> Result<(u32, u32), BootstrapError> {
+    let here = get(launcher, exchange, identity.rank, HOST)?;
+    let (mut rank, mut size) = (0, 0);
+    for other in 0..identity.size {
+        if get(launcher, exchange, other, HOST)? == here {
+            size += 1;
+            rank += u32::from(other < identity.rank);
+        }
+    }
+    Ok((rank, size))
+}
