@@ -206,7 +206,7 @@ pub fn to_hex(octets: &[u8]) -> String {
 /// What [`to_hex`] has written, or `None`.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || text.len() % 2 != 0 || text.contains('+') {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) || text.contains('+') {
         return None;
     }
     let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();

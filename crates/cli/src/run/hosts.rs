@@ -193,7 +193,7 @@ pub(super) fn is_here(name: &str) -> bool {
     let loopback = name
         .parse()
         .is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-    let same = own.is_some_and(|own| own == name || (!name.parse::<std::net::IpAddr>().is_ok() && short(&own) == name));
+    let same = own.is_some_and(|own| own == name || (name.parse::<std::net::IpAddr>().is_err() && short(&own) == name));
     name == "localhost" || loopback || same
 }
 
