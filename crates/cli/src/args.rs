@@ -57,6 +57,7 @@ Examples:
   hikyaku bench latency                                 both ends here, against TCP and bare UDP
   hikyaku bench latency --sizes 8,2048 --mtu 1500       as over Ethernet: 1472-byte datagrams
   hikyaku bench latency --wait block --vs tcp           both ends sleep in the kernel
+  hikyaku bench latency --level transport,mpi           what MPI adds to the transport
   hikyaku bench latency --format json --plot lat.svg    for programs, and for eyes
   hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
   hikyaku bench latency --connect first-host:7475
@@ -194,7 +195,7 @@ pub(crate) struct Common {
     /// Device of the backend (dpdk)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// What is measured: transport
+    /// What is measured: transport, mpi (sends and receives of MPI over it), or both
     #[arg(
         long,
         value_enum,

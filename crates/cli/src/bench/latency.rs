@@ -7,8 +7,8 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::{Entry, Progress, Series, headings, interleave},
-    settings::{Job, Operation},
+    rounds::{Entry, Progress, Series, headings, interleave, ours_and_others},
+    settings::{Job, Operation, level_of},
     setup::{Setup, check, kinds},
     size,
     table::{Table, number},
@@ -102,16 +102,15 @@ fn one_way(series: &Series) -> (Option<f64>, Option<f64>, Option<f64>) {
 fn row(series: &Series, all: &[Series]) -> Option<Row> {
     let (p50, p99, cpu) = one_way(series);
     let mut ratio = BTreeMap::new();
-    if series.ours {
-        for other in all.iter().filter(|other| !other.ours) {
-            if let Some(value) = series.ratio(other, |round| round.time) {
-                ratio.insert(other.name.clone(), digits(value));
-            }
+    for other in series.rivals(all) {
+        if let Some(value) = series.ratio(other, |round| round.time) {
+            ratio.insert(other.name.clone(), digits(value));
         }
     }
+    let (transport, level) = level_of(&series.name);
     Some(Row {
-        transport: series.name.clone(),
-        level: Some("transport"),
+        transport: transport.to_owned(),
+        level: Some(level),
         size: Some(series.job.size),
         p50_us: Some(digits(p50?)),
         p99_us: p99.map(digits),
@@ -130,8 +129,7 @@ fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) ->
         setup.rounds
     ));
     comments.push("cpu: processor time per message, both ends together".to_owned());
-    let others: Vec<&&Entry> = entries.iter().filter(|entry| !entry.ours).collect();
-    let ours = entries.iter().find(|entry| entry.ours);
+    let compared = ours_and_others(entries.iter().copied());
     let groups = headings(
         entries.iter().copied(),
         &["Size"],
@@ -146,8 +144,10 @@ fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) ->
             let (p50, p99, cpu) = find(&entry.name).map_or((None, None, None), one_way);
             cells.extend([number(p50), number(p99), number(cpu)]);
         }
-        if let Some(ours) = ours.and_then(|entry| find(&entry.name)) {
-            for other in &others {
+        if let Some((ours, others)) = &compared
+            && let Some(ours) = find(&ours.name)
+        {
+            for other in others {
                 cells.push(number(
                     find(&other.name).and_then(|other| ours.ratio(other, |round| round.time)),
                 ));

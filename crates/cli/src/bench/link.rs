@@ -9,7 +9,7 @@ use std::{io, net::IpAddr, time::Duration};
 use super::baseline::{kcp, quinn};
 use super::{
     baseline::{tcp, udp},
-    hikyaku,
+    hikyaku, mpi,
     settings::{Job, Kind, Offer, Operation, Settings},
 };
 
@@ -81,6 +81,7 @@ pub(crate) fn open_hub(kind: &Kind, settings: &Settings, local: IpAddr) -> io::R
         Kind::Tcp | Kind::TcpBatched => Box::new(tcp::TcpHub::open(settings, local)?),
         Kind::Udp => Box::new(udp::UdpHub::open(settings, local)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_hub(backend, *preset, settings, local)?,
+        Kind::Mpi { backend } => mpi::open_hub(backend, settings, local)?,
         #[cfg(feature = "peers")]
         Kind::Kcp => Box::new(kcp::KcpHub::open(settings, local)?),
         #[cfg(feature = "peers")]
@@ -97,6 +98,7 @@ pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &
         Kind::TcpBatched => Box::new(tcp::TcpSpoke::open(settings, hub, true)?),
         Kind::Udp => Box::new(udp::UdpSpoke::open(settings, local, hub)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_spoke(backend, *preset, settings, local, hub)?,
+        Kind::Mpi { backend } => mpi::open_spoke(backend, settings, local, hub)?,
         #[cfg(feature = "peers")]
         Kind::Kcp => Box::new(kcp::KcpSpoke::open(settings, local, hub)?),
         #[cfg(feature = "peers")]

@@ -17,6 +17,7 @@ mod json;
 mod latency;
 mod link;
 mod listen;
+mod mpi;
 mod output;
 mod peers;
 pub(crate) mod pin;

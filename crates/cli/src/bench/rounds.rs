@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 
 use super::{
     session::{Outcome, Session},
-    settings::{Job, Operation},
+    settings::{Job, Operation, level_of},
     stats::{median, percentile, ratio},
     table::Group,
 };
@@ -51,6 +51,14 @@ impl Series {
     /// Median over rounds of one figure.
     pub(crate) fn median(&self, figure: impl Fn(&Round) -> f64) -> Option<f64> {
         median(&self.rounds.iter().flatten().map(figure).collect::<Vec<_>>())
+    }
+
+    /// What this is compared with: everything that is not of this library, and its lower level.
+    pub(crate) fn rivals<'a>(&self, all: &'a [Self]) -> impl Iterator<Item = &'a Self> {
+        let is_mpi = |series: &Self| level_of(&series.name).1 == "mpi";
+        let (ours, above) = (self.ours, is_mpi(self));
+        all.iter()
+            .filter(move |other| ours && (!other.ours || above && !is_mpi(other)))
     }
 
     /// Median of the rounds' ratios of one figure.
@@ -96,22 +104,23 @@ pub(crate) fn headings<'a>(
     ratio: Option<&str>,
 ) -> Vec<Group> {
     let mut groups = vec![Group::new("", first)];
-    let (mut ours, mut others) = (false, Vec::new());
-    for entry in entries {
-        groups.push(Group::new(&entry.name, columns));
-        if entry.ours {
-            ours = true;
-        } else {
-            others.push(entry.name.as_str());
-        }
-    }
-    if let Some(ratio) = ratio
-        && ours
+    let entries: Vec<&Entry> = entries.collect();
+    groups.extend(entries.iter().map(|entry| Group::new(&entry.name, columns)));
+    if let (Some(ratio), Some((_, others))) = (ratio, ours_and_others(entries.iter().copied()))
         && !others.is_empty()
     {
-        groups.push(Group::new(ratio, &others));
+        let names: Vec<&str> = others.iter().map(|entry| entry.name.as_str()).collect();
+        groups.push(Group::new(ratio, &names));
     }
     groups
+}
+
+/// Which of the `entries` tables compare, and with which: this library's highest level with everything else.
+pub(crate) fn ours_and_others<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(&'a Entry, Vec<&'a Entry>)> {
+    let entries: Vec<&Entry> = entries.collect();
+    let ours = entries.iter().rposition(|entry| entry.ours)?;
+    let others = entries.iter().enumerate().filter(|(index, _)| *index != ours);
+    Some((entries[ours], others.map(|(_, entry)| *entry).collect()))
 }
 
 /// Measures one job over several transports, interleaved.

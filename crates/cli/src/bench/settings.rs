@@ -40,6 +40,17 @@ pub(crate) enum Preset {
     Dse,
 }
 
+/// What names of this library's MPI end with.
+const MPI: &str = "/mpi";
+
+/// Transport and level of one of the things that are compared, from its name.
+pub(crate) fn level_of(name: &str) -> (&str, &'static str) {
+    match name.strip_suffix(MPI) {
+        Some(transport) => (transport, "mpi"),
+        None => (name, "transport"),
+    }
+}
+
 /// One of the things that are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -50,6 +61,11 @@ pub(crate) enum Kind {
         backend: String,
         /// Protocol settings.
         preset: Preset,
+    },
+    /// This library's MPI.
+    Mpi {
+        /// Name of the backend.
+        backend: String,
     },
     /// Kernel TCP, one write a message.
     Tcp,
@@ -75,6 +91,7 @@ impl Kind {
                 backend,
                 preset: Preset::Dse,
             } => format!("hikyaku/{backend}/dse"),
+            Self::Mpi { backend } => format!("hikyaku/{backend}{MPI}"),
             Self::Tcp => "tcp".into(),
             Self::TcpBatched => "tcp/batched".into(),
             Self::Udp => "udp".into(),
@@ -85,7 +102,7 @@ impl Kind {
 
     /// True for this library, false for what it is compared with.
     pub(crate) const fn is_ours(&self) -> bool {
-        matches!(self, Self::Hikyaku { .. })
+        matches!(self, Self::Hikyaku { .. } | Self::Mpi { .. })
     }
 }
 

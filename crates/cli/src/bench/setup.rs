@@ -33,10 +33,7 @@ pub(crate) struct Setup {
 
 /// What is compared, from the options: this library, then the others.
 pub(crate) fn kinds(common: &Common, batched_tcp: bool) -> Vec<Kind> {
-    let mut kinds = vec![Kind::Hikyaku {
-        backend: common.backend.clone(),
-        preset: common.config,
-    }];
+    let mut kinds: Vec<Kind> = common.level.iter().map(|level| ours(common, *level)).collect();
     for opponent in &common.vs {
         match opponent {
             Opponent::Tcp => {
@@ -59,6 +56,17 @@ pub(crate) fn kinds(common: &Common, batched_tcp: bool) -> Vec<Kind> {
     unique
 }
 
+fn ours(common: &Common, level: Level) -> Kind {
+    let backend = common.backend.clone();
+    match level {
+        Level::Transport => Kind::Hikyaku {
+            backend,
+            preset: common.config,
+        },
+        Level::Mpi => Kind::Mpi { backend },
+    }
+}
+
 /// Refuses what this build or this benchmark can not do.
 pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failure> {
     match common.backend.as_str() {
@@ -79,11 +87,6 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
             "--device is for the backend dpdk; `{}` has no devices",
             common.backend
         )));
-    }
-    if common.level.contains(&Level::Mpi) {
-        return Err(Failure::usage(
-            "--level mpi: this build has no MPI layer; use --level transport",
-        ));
     }
     if let (Some(np), Some(fixed)) = (common.np, fixed_np)
         && np != fixed

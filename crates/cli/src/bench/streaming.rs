@@ -6,8 +6,8 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::{Entry, Progress, Series, headings, interleave},
-    settings::{Job, Kind},
+    rounds::{Entry, Progress, Series, headings, interleave, ours_and_others},
+    settings::{Job, Kind, level_of},
     setup::Setup,
     size,
     table::{Table, number},
@@ -77,8 +77,7 @@ impl Streaming {
         ));
         comments.push("cpu: processor time per message, both ends together, µs".to_owned());
         let entries = &setup.entries;
-        let others: Vec<&Entry> = entries.iter().filter(|entry| !entry.ours).collect();
-        let ours = entries.iter().find(|entry| entry.ours);
+        let compared = ours_and_others(entries.iter());
         let groups = headings(entries.iter(), &["Size"], &["MB/s", "msg/s", "cpu"], Some("ratio to"));
         let mut table = Table::new(comments, groups);
         for (size, all) in results {
@@ -89,7 +88,9 @@ impl Streaming {
                 cells.push(number(series.and_then(rate)));
                 cells.push(number(series.and_then(cpu)));
             }
-            if let Some(ours) = ours.and_then(|entry| find(&entry.name)) {
+            if let Some((ours, others)) = &compared
+                && let Some(ours) = find(&ours.name)
+            {
                 let ratio = |entry: &&Entry| ours.ratio(find(&entry.name)?, |round| round.messages_per_s);
                 cells.extend(others.iter().map(|entry| number(ratio(entry))));
             }
@@ -134,8 +135,8 @@ pub(crate) fn cpu(series: &Series) -> Option<f64> {
 
 /// This series' speed against that of all others.
 pub(crate) fn ratios(series: &Series, all: &[Series]) -> BTreeMap<String, f64> {
-    let others = all.iter().filter(|other| series.ours && !other.ours);
-    others
+    series
+        .rivals(all)
         .filter_map(|other| {
             Some((
                 other.name.clone(),
@@ -146,9 +147,10 @@ pub(crate) fn ratios(series: &Series, all: &[Series]) -> BTreeMap<String, f64> {
 }
 
 fn row(series: &Series, all: &[Series]) -> Option<Row> {
+    let (transport, level) = level_of(&series.name);
     Some(Row {
-        transport: series.name.clone(),
-        level: Some("transport"),
+        transport: transport.to_owned(),
+        level: Some(level),
         size: Some(series.job.size),
         mb_per_s: Some(digits(bandwidth(series)?)),
         messages_per_s: Some(digits(rate(series)?)),
