@@ -306,6 +306,8 @@ pub(crate) struct Receiver {
     pub(crate) tell_credit: bool,
     /// The gap that was asked for last begins here, and has been asked for.
     pub(crate) nacked: Option<Seq>,
+    /// Acknowledge when this packet or a later one has arrived: a new gap is then taken for a loss.
+    pub(crate) tell_gap: Option<Seq>,
     /// Latest timestamp received and when, ns; 0: none.
     pub(crate) stamp: u32,
     pub(crate) stamp_at: u64,
