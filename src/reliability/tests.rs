@@ -201,6 +201,24 @@ fn losses_are_mended() {
 }
 
 #[test]
+fn an_open_gap_does_not_have_each_packet_acknowledged() {
+    let (mut pair, to_b, _) = Pair::new(&Config {
+        path_mtu_discovery: false,
+        ..Config::default()
+    });
+    pair.drop_every = 100;
+    let bytes = data(0, 3_000_000);
+    pair.send(0, to_b, 0, Payload::Copy(&bytes));
+    pair.pump();
+    assert!(pair.ends[1].2.messages == [(0, bytes)]);
+    let (resends, acks) = (pair.ends[0].0.stats().resends, pair.ends[1].0.stats().acks_alone);
+    assert!(
+        resends > 15 && acks < 10 * resends,
+        "{resends} resends, {acks} acknowledgements"
+    );
+}
+
+#[test]
 fn the_papers_protocol_works_with_and_without_loss() {
     exchange(&Config::dse(), usize::MAX);
     exchange(&Config::dse(), 13);
