@@ -137,6 +137,16 @@ pub(crate) enum Queued {
 }
 
 impl Queued {
+    /// A packet with the next `len` octets is its last.
+    #[inline]
+    pub(crate) fn is_ended_by(&self, len: u16) -> bool {
+        match *self {
+            Self::Run { at, end, .. } => at + u32::from(len) == end,
+            Self::Whole { at, len: total, .. } | Self::Placed { at, len: total, .. } => at + u32::from(len) == total,
+            Self::Goodbye => true,
+        }
+    }
+
     /// It may go only as far as the peer's credit reaches.
     #[inline]
     pub(crate) fn takes_credit(&self) -> bool {
