@@ -232,6 +232,13 @@ impl Endpoint {
         self.busy == 0
     }
 
+    /// A full batch waits for this peer on this channel, or nothing is in flight to it: worth transmitting at once.
+    #[must_use]
+    #[inline]
+    pub fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
+        self.sender(peer, channel).is_some() && (self.is_quiet(peer, channel) || self.has_batch(peer, channel))
+    }
+
     /// Nothing is in flight to this peer on this channel.
     #[must_use]
     #[inline]
