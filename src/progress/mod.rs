@@ -9,8 +9,8 @@
 //! 4. if nothing was there to receive and a deadline is due, handle it. In that order, so that the time during which
 //!    *this* side did not run never looks like silence of a peer.
 //!
-//! [`Driver::send`] transmits within the call if the flow has nothing in flight, or if a full batch is queued;
-//! otherwise messages wait for company until the next pass. Every pass begins by transmitting.
+//! [`Driver::send`] transmits within the call if the flow has nothing in flight; if it has, full batches only. What is
+//! left waits for company until the next pass. Every pass begins by transmitting.
 //!
 //! Between passes a driver that waits spins, sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
