@@ -9,8 +9,8 @@
 //! 4. if nothing was there to receive and a deadline is due, handle it. In that order, so that the time during which
 //!    *this* side did not run never looks like silence of a peer.
 //!
-//! [`Driver::send`] transmits within the call if the flow has nothing in flight, or if a full batch is queued;
-//! otherwise messages wait for company until the next pass. Every pass begins by transmitting.
+//! [`Driver::send`] transmits within the call if the flow has nothing in flight; if it has, full batches only. What is
+//! left waits for company until the next pass. Every pass begins by transmitting.
 //!
 //! Between passes a driver that waits spins, sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
@@ -256,7 +256,7 @@ impl Driver {
         self.messenger.add_peer(address, processor)
     }
 
-    /// Queues a message, and transmits it if nothing is in flight to this peer or a full batch is queued (unless
+    /// Queues a message. Transmits what is queued if nothing is in flight to this peer, else full batches only (unless
     /// [`SendOptions::more`] says that more is to come).
     ///
     /// # Errors
@@ -270,10 +270,30 @@ impl Driver {
     ) -> Result<Option<SendToken>, SendError> {
         // What is queued behind others needs no exact time, and what is transmitted gets it.
         let token = self.messenger.send(self.now, peer, options, payload)?;
-        if !options.more && self.messenger.endpoint().should_transmit(peer, options.channel) {
-            self.transmit_now();
+        if !options.more {
+            let endpoint = self.messenger.endpoint();
+            if endpoint.is_quiet(peer, options.channel) {
+                self.transmit_now();
+            } else if endpoint.has_batch(peer, options.channel) {
+                self.transmit_batches(peer, options.channel);
+            }
         }
         Ok(token)
+    }
+
+    /// Transmits as long as a full batch is queued. The rest waits for company: it would be a burst of its own.
+    fn transmit_batches(&mut self, peer: PeerId, channel: u8) {
+        let now = self.read_clock();
+        while self.messenger.endpoint().has_batch(peer, channel) {
+            match self.transmit_next(now) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+        }
     }
 
     /// Transmits what there is; the next pass tells if the backend fails.
@@ -550,18 +570,26 @@ impl Driver {
             let messenger = &mut self.messenger;
             self.backend.reclaim(&mut |token| messenger.handle_released(token));
         }
-        while self.held || self.messenger.poll_transmit(now, &mut self.burst) {
-            self.held = true;
-            let sent = self.transmit_burst(now)?;
-            if sent == Sent::Busy {
-                return Ok(());
-            }
-            self.held = false;
-            if sent == Sent::Dropped {
-                self.dropped();
-            }
-        }
+        while self.transmit_next(now)? {}
         Ok(())
+    }
+
+    /// Transmits the next burst; `false`: there is none, or the backend is busy.
+    #[inline]
+    fn transmit_next(&mut self, now: Instant) -> io::Result<bool> {
+        if !self.held && !self.messenger.poll_transmit(now, &mut self.burst) {
+            return Ok(false);
+        }
+        self.held = true;
+        let sent = self.transmit_burst(now)?;
+        if sent == Sent::Busy {
+            return Ok(false);
+        }
+        self.held = false;
+        if sent == Sent::Dropped {
+            self.dropped();
+        }
+        Ok(true)
     }
 
     #[inline]

@@ -236,14 +236,29 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
-        let Some(flow) = self.find_flow(peer.0, channel) else {
-            return false;
-        };
-        let flow = &self.flows[flow as usize];
-        let Some(active) = self.actives.get(flow.active as usize) else {
-            return false;
-        };
-        active.send.una == flow.send_next || active.send.queued_bytes as usize >= self.limits.max_batch
+        self.sender(peer, channel).is_some() && (self.is_quiet(peer, channel) || self.has_batch(peer, channel))
+    }
+
+    /// Nothing is in flight to this peer on this channel.
+    #[must_use]
+    #[inline]
+    pub fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
+        self.sender(peer, channel)
+            .is_none_or(|(flow, send)| send.una == flow.send_next)
+    }
+
+    /// A full batch waits for this peer on this channel.
+    #[must_use]
+    #[inline]
+    pub fn has_batch(&self, peer: PeerId, channel: u8) -> bool {
+        self.sender(peer, channel)
+            .is_some_and(|(_, send)| send.queued_bytes as usize >= self.limits.max_batch)
+    }
+
+    #[inline]
+    fn sender(&self, peer: PeerId, channel: u8) -> Option<(&Flow, &Sender)> {
+        let flow = &self.flows[self.find_flow(peer.0, channel)? as usize];
+        Some((flow, &self.actives.get(flow.active as usize)?.send))
     }
 
     // ---- commands

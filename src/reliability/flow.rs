@@ -137,6 +137,16 @@ pub(crate) enum Queued {
 }
 
 impl Queued {
+    /// A packet with the next `len` octets is its last.
+    #[inline]
+    pub(crate) fn is_ended_by(&self, len: u16) -> bool {
+        match *self {
+            Self::Run { at, end, .. } => at + u32::from(len) == end,
+            Self::Whole { at, len: total, .. } | Self::Placed { at, len: total, .. } => at + u32::from(len) == total,
+            Self::Goodbye => true,
+        }
+    }
+
     /// It may go only as far as the peer's credit reaches.
     #[inline]
     pub(crate) fn takes_credit(&self) -> bool {
@@ -306,6 +316,8 @@ pub(crate) struct Receiver {
     pub(crate) tell_credit: bool,
     /// The gap that was asked for last begins here, and has been asked for.
     pub(crate) nacked: Option<Seq>,
+    /// Acknowledge when this packet or a later one has arrived: a new gap is then taken for a loss.
+    pub(crate) tell_gap: Option<Seq>,
     /// Latest timestamp received and when, ns; 0: none.
     pub(crate) stamp: u32,
     pub(crate) stamp_at: u64,

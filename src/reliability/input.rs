@@ -7,6 +7,7 @@ use super::{
     control::Control,
     endpoint::{Endpoint, IDLE},
     peer::MESSAGE_COST,
+    recovery::DUPLICATE_THRESHOLD,
     timers::Timer,
 };
 use crate::{
@@ -206,16 +207,16 @@ impl Endpoint {
         receive.unacked_bytes += len;
         receive.unacked_packets += 1;
         let moved = p.address != source && !p.split_ports;
+        let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
+        let due = flags.contains(Flags::ACK_REQUEST)
+            || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
+            || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
         if receive.has_gap(state.expected) || base.sequence != state.expected {
-            self.note_beside_gap(index, base.sequence);
+            self.note_beside_gap(index, base.sequence, due);
         } else {
             state.expected = base.sequence.plus(1);
             receive.end = state.expected;
-            let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
-            if flags.contains(Flags::ACK_REQUEST)
-                || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
-                || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2)
-            {
+            if due {
                 self.acknowledge_now(index);
             } else if !active.deadlines.is_set(Timer::Ack) {
                 active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
@@ -279,15 +280,15 @@ impl Endpoint {
         self.mark_ready(index);
     }
 
-    /// Notes that a new packet has arrived, before or beyond a gap.
+    /// Notes that a new packet has arrived, before or beyond a gap. `due`: it is to be acknowledged at once in any case.
     #[cold]
-    fn note_beside_gap(&mut self, index: u32, sequence: wire::Seq) {
+    fn note_beside_gap(&mut self, index: u32, sequence: wire::Seq, due: bool) {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;
         if sequence != state.expected {
             receive.arrived.set(sequence);
-            self.note_gap(index, sequence.plus(1));
+            self.note_beyond_gap(index, sequence, due);
             return;
         }
         state.expected = sequence.plus(1);
@@ -309,7 +310,34 @@ impl Endpoint {
         self.acknowledge_now(index);
     }
 
-    /// Something beyond a gap has arrived, up to `end`: acknowledge at once, and ask for the gap if it lasts.
+    /// A packet beyond a gap has arrived. The sender hears of each new gap once: when as many packets have arrived beyond
+    /// it as make it a loss there, or when it has outlived the reordering window, whichever is sooner. Otherwise
+    /// acknowledgements are as rare as without a gap: under steady loss there is one nearly all the time.
+    fn note_beyond_gap(&mut self, index: u32, sequence: wire::Seq, due: bool) {
+        let active = &mut self.actives[index as usize];
+        let expected = self.flows[active.flow as usize].expected;
+        let receive = &mut active.receive;
+        if sequence.after(receive.end) {
+            receive.tell_gap = Some(sequence.plus(DUPLICATE_THRESHOLD - 1));
+        }
+        if !sequence.before(receive.end) {
+            receive.end = sequence.plus(1);
+        }
+        let told = receive.tell_gap.is_some_and(|at| !sequence.before(at));
+        let asked = receive.nacked == Some(expected);
+        if due || told || !self.config.nack {
+            receive.tell_gap = None;
+            self.acknowledge_now(index);
+        } else if !active.deadlines.is_set(Timer::Ack) {
+            active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
+            self.reschedule(index);
+        }
+        if !asked {
+            self.await_gap(index);
+        }
+    }
+
+    /// Something beyond a gap has arrived, up to `end`, that is not kept: ask for the gap.
     fn note_gap(&mut self, index: u32, end: wire::Seq) {
         let active = &mut self.actives[index as usize];
         let expected = self.flows[active.flow as usize].expected;

@@ -67,6 +67,72 @@ impl Lane<'_> {
         }
     }
 
+    /// The same, but the short end of a long message lets the next long message pass, and comes when that has filled
+    /// the burst: only the last datagram of a burst may be shorter. `size`: octets of the others; `room`: two more fit.
+    #[inline(always)]
+    pub(super) fn next_in_burst(&mut self, size: usize, room: bool) -> Option<Plan> {
+        let plan = self.next_packet();
+        let goes = match &plan {
+            Some(plan) if self.passed.is_some() => self.passes(plan, size, room),
+            Some(plan) => !room || plan.size() >= self.peer.mtu.into() || !self.may_be_passed(plan),
+            None => self.passed.is_none(),
+        };
+        if goes { plan } else { self.change_order(size, room) }
+    }
+
+    /// The packet is the end of a long message, and behind that is another with a full packet to send.
+    #[inline(never)]
+    fn may_be_passed(&self, plan: &Plan) -> bool {
+        let mut queue = self.send.queue.iter();
+        let ends = queue.next().is_some_and(|front| front.is_ended_by(plan.record.len));
+        let next = match queue.next() {
+            Some(&(Queued::Whole { at, len, .. } | Queued::Placed { at, len, .. })) => len - at,
+            _ => 0,
+        };
+        ends && !plan.resend && plan.record.form == Form::Whole && next >= self.peer.mtu.into()
+    }
+
+    /// A packet of the message that passes is as long as the others, and leaves room for the end of the message passed.
+    #[inline(always)]
+    fn passes(&mut self, plan: &Plan, size: usize, room: bool) -> bool {
+        let end = self.passed.unwrap_or(0);
+        let in_flight = self.flow.send_next.distance(self.send.una);
+        let goes = room
+            && plan.size() == size
+            && in_flight + 1 < self.config.window_packets.into()
+            && self.in_window(usize::from(plan.record.len) + usize::from(end));
+        if goes
+            && self
+                .send
+                .queue
+                .front()
+                .is_some_and(|front| front.is_ended_by(plan.record.len))
+        {
+            // It leaves the queue, and the one behind it is in front again.
+            self.passed = None;
+        }
+        goes
+    }
+
+    /// The first two messages of the queue change places, for a part of a burst.
+    #[inline(never)]
+    fn change_order(&mut self, size: usize, room: bool) -> Option<Plan> {
+        if self.passed.is_none()
+            && let Some(end) = self.next_packet()
+        {
+            self.send.queue.swap(0, 1);
+            self.passed = Some(end.record.len);
+            if let Some(plan) = self.next_packet()
+                && self.passes(&plan, size, room)
+            {
+                return Some(plan);
+            }
+        }
+        self.send.queue.swap(0, 1);
+        self.passed = None;
+        self.next_packet()
+    }
+
     #[cold]
     fn next_resend(&self) -> Option<Plan> {
         let send = &*self.send;
@@ -223,6 +289,12 @@ fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> (usize, u32,
 }
 
 impl Plan {
+    /// Octets of the datagram.
+    #[inline(always)]
+    pub(super) fn size(&self) -> usize {
+        self.header + self.payload
+    }
+
     #[inline(always)]
     fn new(overhead: usize, seq: Seq, record: Record) -> Self {
         Self {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// So many packets beyond a gap make it a loss at once while the network is not known to reorder (RFC 8985, 6.2).
-const DUPLICATE_THRESHOLD: u32 = 3;
+pub(super) const DUPLICATE_THRESHOLD: u32 = 3;
 
 impl Endpoint {
     /// The acknowledgement of a packet says something that is not known, be it possible or not.

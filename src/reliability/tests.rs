@@ -201,6 +201,63 @@ fn losses_are_mended() {
 }
 
 #[test]
+fn ends_of_messages_do_not_end_bursts() {
+    let (mut pair, to_b, _) = Pair::new(&Config {
+        path_mtu_discovery: false,
+        ..Config::default()
+    });
+    pair.send(0, to_b, 0, Payload::Copy(&[1]));
+    pair.pump();
+    // Each is 46 full datagrams of 1,472 octets and a short one; a burst holds 44.
+    for number in 1..=4 {
+        let bytes = Bytes::from(data(number, 65_536));
+        pair.send(0, to_b, number, Payload::Shared(bytes));
+    }
+    let mut burst = Burst::default();
+    let mut sizes = vec![];
+    let (a, from, ..) = &mut pair.ends[0];
+    let from = *from;
+    let now = Instant::from_nanos(pair.now);
+    let mut wire = vec![];
+    while a.poll_transmit(now, &mut burst) {
+        let mut bytes = vec![];
+        a.gather(&burst, |part| bytes.extend_from_slice(part));
+        sizes.push(burst.segments());
+        wire.push((bytes, burst.segment_size()));
+    }
+    assert_eq!(sizes, [44, 44, 44, 44, 12]);
+    for (mut bytes, stride) in wire {
+        let b = &mut pair.ends[1];
+        b.0.handle_datagrams(now, from, &mut bytes, stride, &mut b.2);
+    }
+    pair.pump();
+    pair.ends[1].2.messages.sort_by_key(|(number, _)| *number);
+    for (number, bytes) in &pair.ends[1].2.messages[1..] {
+        assert!(*bytes == data(*number, 65_536));
+    }
+    assert_eq!(pair.ends[1].2.messages.len(), 5);
+    assert_eq!(pair.ends[0].0.stats().resends, 0);
+}
+
+#[test]
+fn an_open_gap_does_not_have_each_packet_acknowledged() {
+    let (mut pair, to_b, _) = Pair::new(&Config {
+        path_mtu_discovery: false,
+        ..Config::default()
+    });
+    pair.drop_every = 100;
+    let bytes = data(0, 3_000_000);
+    pair.send(0, to_b, 0, Payload::Copy(&bytes));
+    pair.pump();
+    assert!(pair.ends[1].2.messages == [(0, bytes)]);
+    let (resends, acks) = (pair.ends[0].0.stats().resends, pair.ends[1].0.stats().acks_alone);
+    assert!(
+        resends > 15 && acks < 10 * resends,
+        "{resends} resends, {acks} acknowledgements"
+    );
+}
+
+#[test]
 fn the_papers_protocol_works_with_and_without_loss() {
     exchange(&Config::dse(), usize::MAX);
     exchange(&Config::dse(), 13);

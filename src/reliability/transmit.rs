@@ -104,15 +104,22 @@ impl Endpoint {
             peer,
             sources: &mut self.sources,
             stats: &mut self.stats,
+            passed: None,
         };
         let first = lane.send.una == lane.flow.send_next;
         let mut more = true;
         while burst.segments() < most {
-            let Some(plan) = lane.next_packet() else {
+            let size = if burst.is_empty() {
+                lane.peer.mtu.into()
+            } else {
+                burst.segment_size()
+            };
+            let room = burst.segments() + 1 < most && burst.len() + 2 * size <= max_batch;
+            let Some(plan) = lane.next_in_burst(size, room) else {
                 more = false;
                 break;
             };
-            let size = plan.header + plan.payload;
+            let size = plan.size();
             let oversize = size > usize::from(lane.peer.mtu);
             if burst.segments() > 0 {
                 if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
@@ -301,6 +308,8 @@ pub(super) struct Lane<'a> {
     pub(super) peer: &'a mut Peer,
     pub(super) sources: &'a mut Sources,
     stats: &'a mut Stats,
+    /// The message in front of the queue has passed the short end, of so many octets, of the one behind it.
+    pub(super) passed: Option<u16>,
 }
 
 impl Lane<'_> {

@@ -130,10 +130,13 @@ impl End {
 
     /// Brings everything to an end that is under way.
     fn settle(&mut self) -> io::Result<()> {
-        // A delayed acknowledgement that the other end waits for goes out by its timer.
+        // A delayed acknowledgement that the other end waits for goes out by its timer. Other senders may share this
+        // core and still be at it, so this waits as messages are waited for, and does not spin where that sleeps.
         let until = clock::now() + ACKNOWLEDGE;
-        while clock::now() < until {
-            self.transport.progress()?;
+        while let left @ 1.. = until.saturating_sub(clock::now()) {
+            if let Some(event) = self.transport.wait_event(Some(Duration::from_nanos(left)))? {
+                check(event)?;
+            }
         }
         // What is missing after that is an acknowledgement that was lost: no harm.
         let _ = self.transport.flush(LINGER);
