@@ -8,7 +8,10 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -59,7 +62,9 @@ struct Dir(PathBuf);
 
 impl Dir {
     fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{process}-{number}"));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
         Self(dir)
@@ -237,14 +242,27 @@ fn two_jobs_have_two_keys() {
 #[test]
 fn output_is_tagged_by_lines() {
     let output = run("-n 2 -l sh -c", &["printf 'one\\ntwo'; echo three >&2"]);
-    for rank in 0..2 {
-        assert!(
-            out(&output).contains(&format!("[{rank}] one\n[{rank}] two\n")),
-            "{}",
-            out(&output)
-        );
-        assert!(err(&output).contains(&format!("[{rank}] three\n")), "{}", err(&output));
-    }
+    // Lines of different ranks come in any order.
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines.join("|")
+    };
+    assert_eq!(sorted(out(&output)), "[0] one|[0] two|[1] one|[1] two");
+    assert_eq!(sorted(err(&output)), "[0] three|[1] three");
+}
+
+#[test]
+fn all_of_a_lot_of_output_arrives() {
+    let script = "head -c 5000000 /dev/zero; printf end; head -c 3000000 /dev/zero >&2";
+    let output = run("-n 2 sh -c", &[script]);
+    assert_eq!(output.stdout.len(), 2 * 5_000_003);
+    assert_eq!(
+        output.stderr.len(),
+        2 * 3_000_000,
+        "{}",
+        err(&output).trim_matches('\0')
+    );
 }
 
 #[test]
@@ -376,10 +394,7 @@ const FAMILY: &str =
     "exec 3>\"$1\"; sleep 1000 & setsid sleep 1000 & trap '' INT TERM; echo ready >&3; sleep 1000; sleep 1000";
 
 fn family(options: &str) -> (Job, Lifeline, Dir) {
-    family_in(Dir::new(&format!("family{}", options.len())), options)
-}
-
-fn family_in(dir: Dir, options: &str) -> (Job, Lifeline, Dir) {
+    let dir = Dir::new("family");
     let (lifeline, path) = Lifeline::new(&dir);
     let job = Job::start(&format!("{options} sh -c"), &[FAMILY, "sh", &path]);
     assert_eq!((lifeline.line(), lifeline.line()), ("ready".into(), "ready".into()));

@@ -37,6 +37,8 @@ use crate::{
 
 /// How much is read from one pipe before others have their turn.
 const TURN: usize = 64 << 10;
+/// As much as a pipe can hold (`/proc/sys/fs/pipe-max-size`).
+const ALL: usize = 1 << 20;
 
 struct Rank {
     place: Place,
@@ -292,8 +294,8 @@ impl Agent {
             let number = rank.place.rank;
             if !full {
                 for (kind, lines) in [
-                    (Kind::Stdout, carry(&mut rank.stdout, &mut rank.stdout_lines)),
-                    (Kind::Stderr, carry(&mut rank.stderr, &mut rank.stderr_lines)),
+                    (Kind::Stdout, carry(&mut rank.stdout, &mut rank.stdout_lines, TURN)),
+                    (Kind::Stderr, carry(&mut rank.stderr, &mut rank.stderr_lines, TURN)),
                 ] {
                     frames.extend(lines.map(|lines| Frame::new(kind, number, lines)));
                 }
@@ -320,17 +322,19 @@ impl Agent {
             return;
         }
         self.pump_gate();
-        self.pump_ranks();
         for (index, how) in ended {
             let rank = &mut self.ranks[index];
             rank.running = false;
             rank.stdin = None;
             let number = rank.place.rank;
-            // What it has written without a line feed; children that it leaves may still write.
-            for (kind, lines) in [
+            // What it has left in its pipes, also without a line feed; children that it leaves may still write.
+            let rest = [
+                (Kind::Stdout, carry(&mut rank.stdout, &mut rank.stdout_lines, ALL)),
                 (Kind::Stdout, rank.stdout_lines.take(true)),
+                (Kind::Stderr, carry(&mut rank.stderr, &mut rank.stderr_lines, ALL)),
                 (Kind::Stderr, rank.stderr_lines.take(true)),
-            ] {
+            ];
+            for (kind, lines) in rest {
                 if let Some(lines) = lines {
                     self.tell(&Frame::new(kind, number, lines));
                 }
@@ -376,8 +380,8 @@ impl Rank {
 }
 
 /// Reads a pipe and gives whole lines; drops it at its end.
-fn carry(pipe: &mut Option<impl Read>, lines: &mut Lines) -> Option<Vec<u8>> {
-    let open = read_some(pipe.as_mut()?, lines.buffer(), TURN);
+fn carry(pipe: &mut Option<impl Read>, lines: &mut Lines, limit: usize) -> Option<Vec<u8>> {
+    let open = read_some(pipe.as_mut()?, lines.buffer(), limit);
     if !open {
         *pipe = None;
     }

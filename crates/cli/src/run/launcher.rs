@@ -145,7 +145,7 @@ impl Launcher<'_> {
         // A reader that is slow has its time; one that does not read has not.
         let until = Instant::now() + GRACE;
         while !self.output.is_empty() && (self.code.is_none() || Instant::now() < until) {
-            self.turn_until(Some(until))?;
+            self.turn_until(self.code.map(|_| until))?;
         }
         Ok(())
     }
