@@ -126,7 +126,8 @@ fn wait_all(requests: Vec<Request>) -> io::Result<()> {
     let mut result = Ok(());
     for request in requests {
         // All are waited for, whatever happens: their memory is in use.
-        result = result.and(request.wait().map(drop).map_err(failed));
+        let waited = request.wait().map(drop).map_err(failed);
+        result = result.and(waited);
     }
     result
 }
