@@ -54,42 +54,54 @@ impl Lane<'_> {
             || send
                 .queue
                 .front()
-                .is_some_and(|next| next.takes_credit() && next.cost_from() + len as u64 > self.peer.cost_limit)
+                .is_some_and(|next| next.takes_credit() && next.cost + len as u64 > self.peer.cost_limit)
     }
 
     /// The packet that the flow may send now, if any: what was lost first, then what is queued.
     #[inline(always)]
     pub(super) fn next_packet(&self) -> Option<Plan> {
-        if self.send.lost_count > 0 {
-            self.next_resend()
+        let resend = self.send.lost_count > 0;
+        let (seq, (record, messages, cost)) = if resend {
+            let seq = self.first_lost()?;
+            (seq, (*self.send.record(seq), 1, 0))
         } else {
-            self.next_queued()
-        }
+            (self.flow.send_next, self.first_queued()?)
+        };
+        self.in_window(record.len.into())
+            .then(|| self.describe(seq, record, resend, messages, cost))
     }
 
     /// The same, but the short end of a long message lets the next long message pass, and comes when that has filled
     /// the burst: only the last datagram of a burst may be shorter. `size`: octets of the others; `room`: two more fit.
     #[inline(always)]
     pub(super) fn next_in_burst(&mut self, size: usize, room: bool) -> Option<Plan> {
-        let plan = self.next_packet();
-        let goes = match &plan {
-            Some(plan) if self.passed.is_some() => self.passes(plan, size, room),
-            Some(plan) => !room || plan.size() >= self.peer.mtu.into() || !self.may_be_passed(plan),
-            None => self.passed.is_none(),
-        };
-        if goes { plan } else { self.change_order(size, room) }
+        let mut settled = false;
+        loop {
+            let plan = self.next_packet();
+            let goes = match &plan {
+                _ if settled => true,
+                Some(plan) if self.passed.is_some() => self.passes(plan, size, room),
+                Some(plan) => !room || plan.size() >= self.peer.mtu.into() || !self.may_be_passed(plan),
+                None => self.passed.is_none(),
+            };
+            if goes {
+                return plan;
+            }
+            settled = self.change_order(plan.map_or(0, |plan| plan.record.len));
+        }
     }
 
     /// The packet is the end of a long message, and behind that is another with a full packet to send.
-    #[inline(never)]
+    #[inline(always)]
     fn may_be_passed(&self, plan: &Plan) -> bool {
-        let mut queue = self.send.queue.iter();
-        let ends = queue.next().is_some_and(|front| front.is_ended_by(plan.record.len));
-        let next = match queue.next() {
-            Some(&(Queued::Whole { at, len, .. } | Queued::Placed { at, len, .. })) => len - at,
-            _ => 0,
+        let queue = &self.send.queue;
+        let long = |next: &Queued| {
+            matches!(next.form, Form::Whole | Form::Placed) && next.end - next.at >= self.peer.mtu.into()
         };
-        ends && !plan.resend && plan.record.form == Form::Whole && next >= self.peer.mtu.into()
+        queue.get(1).is_some_and(long)
+            && matches!(plan.record.form, Form::Whole | Form::Placed)
+            && !plan.resend
+            && queue.front().is_some_and(|front| front.is_ended_by(plan.record.len))
     }
 
     /// A packet of the message that passes is as long as the others, and leaves room for the end of the message passed.
@@ -114,61 +126,53 @@ impl Lane<'_> {
         goes
     }
 
-    /// The first two messages of the queue change places, for a part of a burst.
+    /// The first two messages of the queue change places, for a part of a burst. `true`: the first is first again, and
+    /// goes. `end`: octets of its packet.
     #[inline(never)]
-    fn change_order(&mut self, size: usize, room: bool) -> Option<Plan> {
-        if self.passed.is_none()
-            && let Some(end) = self.next_packet()
-        {
-            self.send.queue.swap(0, 1);
-            self.passed = Some(end.record.len);
-            if let Some(plan) = self.next_packet()
-                && self.passes(&plan, size, room)
-            {
-                return Some(plan);
-            }
-        }
+    fn change_order(&mut self, end: u16) -> bool {
         self.send.queue.swap(0, 1);
-        self.passed = None;
-        self.next_packet()
+        let again = self.passed.take().is_some();
+        if !again {
+            self.passed = Some(end);
+        }
+        again
     }
 
     #[cold]
-    fn next_resend(&self) -> Option<Plan> {
-        let send = &*self.send;
-        let seq = send.lost.first_set(send.una, self.flow.send_next)?;
-        let record = *send.record(seq);
-        if !self.in_window(record.len.into()) {
-            return None;
-        }
-        let mut plan = Plan::new(self.overhead, seq, record);
-        plan.resend = true;
-        plan.describe(self.sources);
-        Some(plan)
+    fn first_lost(&self) -> Option<Seq> {
+        self.send.lost.first_set(self.send.una, self.flow.send_next)
     }
 
+    /// A packet from the front of the queue, how many messages are in it, and what it costs of the credit.
     #[inline(always)]
-    fn next_queued(&self) -> Option<Plan> {
-        let (config, sources, send) = (self.config, &*self.sources, &*self.send);
+    fn first_queued(&self) -> Option<(Record, u32, u64)> {
+        let (config, send) = (self.config, &*self.send);
         let queued = send.queue.front()?;
         let in_flight = self.flow.send_next.distance(send.una);
         if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
             return None;
         }
         let room = usize::from(self.peer.mtu) - self.overhead;
-        let credit = self.peer.cost_limit.checked_sub(queued.cost_from())?;
-        let (record, messages, cost) = match *queued {
-            Queued::Run {
-                source,
-                at,
-                end,
-                message,
-                from,
-                to,
-                ..
-            } => {
+        let credit = self.peer.cost_limit.checked_sub(queued.cost)?;
+        let (form, len, messages, cost) = match queued.form {
+            Form::Whole => {
+                let whole = self.sources.whole(queued.source);
+                let left = (queued.end - queued.at) as usize;
+                let begins = queued.at == 0;
+                let first = if begins { whole.header_len() } else { 0 };
+                let alone = (room - first).min(config.max_payload.into());
+                let most = if begins && left <= alone {
+                    alone
+                } else {
+                    alone.min(room - first - 8)
+                };
+                let len = left.min(most);
+                let cost = len as u64 + if begins { MESSAGE_COST.into() } else { 0 };
+                (Form::Whole, len, 1, cost)
+            }
+            Form::Single | Form::Bundle => {
                 let room = room.min(config.max_payload.into());
-                let run = &sources.bytes(source)[at as usize..end as usize];
+                let run = &self.sources.bytes(queued.source)[queued.at as usize..queued.end as usize];
                 // Records are counted only if a packet of them can be sent: this is asked again at every send while the
                 // window is full. (A packet of records ends up nearly full, or has few of them.)
                 let nearly = run.len().min(room);
@@ -177,96 +181,83 @@ impl Lane<'_> {
                 }
                 let (len, count, cost) = split_run(run, room, credit, config.bundle);
                 let form = if count == 1 { Form::Single } else { Form::Bundle };
-                (
-                    Record {
-                        source,
-                        offset: at,
-                        len: len as u16,
-                        form,
-                        message,
-                        from,
-                        to,
-                        ..Record::EMPTY
-                    },
-                    count,
-                    cost,
-                )
+                (form, len, count, cost)
             }
-            Queued::Whole {
-                source,
-                at,
-                len,
-                message,
-                from,
-                to,
-                ..
-            } => {
-                let left = (len - at) as usize;
-                let whole = sources.whole(source);
-                let first = if at == 0 {
-                    8 * (usize::from(whole.match_bits.is_some()) + usize::from(whole.immediate.is_some()))
-                } else {
-                    0
-                };
-                let alone = (room - first).min(config.max_payload.into());
-                let most = if at == 0 && left <= alone {
-                    alone
-                } else {
-                    alone.min(room - first - 8)
-                };
-                let take = left.min(most) as u16;
-                (
-                    Record {
-                        source,
-                        offset: at,
-                        len: take,
-                        form: Form::Whole,
-                        message,
-                        from,
-                        to,
-                        ..Record::EMPTY
-                    },
-                    1,
-                    u64::from(take) + if at == 0 { MESSAGE_COST.into() } else { 0 },
-                )
-            }
-            Queued::Placed {
-                source,
-                at,
-                len,
-                key,
-                from,
-                to,
-            } => {
+            Form::Placed => {
                 let room = (room - PLACEMENT_LEN).min(config.max_payload.into());
-                let record = Record {
-                    source,
-                    offset: at,
-                    len: ((len - at) as usize).min(room) as u16,
-                    form: Form::Whole,
-                    message: key,
-                    from,
-                    to,
-                    ..Record::EMPTY
-                };
-                (record, 1, 0)
+                (Form::Placed, ((queued.end - queued.at) as usize).min(room), 1, 0)
             }
-            Queued::Goodbye => {
-                let goodbye = Record {
-                    form: Form::Goodbye,
-                    to: self.peer.processor,
-                    ..Record::EMPTY
-                };
-                (goodbye, 0, 0)
-            }
+            Form::Goodbye => (Form::Goodbye, 0, 0, 0),
         };
-        if cost > credit || messages == 0 && record.form != Form::Goodbye || !self.in_window(record.len.into()) {
+        if cost > credit || messages == 0 && form != Form::Goodbye {
             return None;
         }
-        let mut plan = Plan::new(self.overhead, self.flow.send_next, record);
-        (plan.messages, plan.cost) = (messages, cost);
-        plan.describe(sources);
-        Some(plan)
+        let record = Record {
+            sent_at: self.now,
+            source: queued.source,
+            offset: queued.at,
+            len: len as u16,
+            resends: 0,
+            form,
+            message: queued.message,
+            from: queued.from,
+            to: queued.to,
+        };
+        Some((record, messages, cost))
+    }
+
+    /// What the packet of `record` looks like.
+    #[inline(always)]
+    fn describe(&self, seq: Seq, record: Record, resend: bool, messages: u32, cost: u64) -> Plan {
+        let mut plan = Plan {
+            seq,
+            record,
+            payload: record.len.into(),
+            header: self.overhead,
+            fragment: None,
+            placement: None,
+            match_bits: None,
+            immediate: None,
+            resend,
+            messages,
+            cost,
+        };
+        match record.form {
+            Form::Whole => {
+                let whole = self.sources.whole(record.source);
+                if u32::from(record.len) != whole.len {
+                    plan.fragment = Some(Fragment {
+                        offset: record.offset,
+                        total: whole.len,
+                    });
+                    plan.header += 8;
+                }
+                if record.offset == 0 {
+                    plan.match_bits = whole.match_bits;
+                    plan.immediate = whole.immediate;
+                    plan.header += whole.header_len();
+                }
+            }
+            Form::Single => {
+                let bytes = &self.sources.bytes(record.source)[record.offset as usize..];
+                if let Ok((single, _)) = wire::Record::split(bytes) {
+                    plan.match_bits = single.match_bits;
+                    plan.payload = single.data.len();
+                    plan.header += 8 * usize::from(single.match_bits.is_some());
+                }
+            }
+            Form::Placed => {
+                let offset = u64::from(record.offset);
+                let whole = self.sources.whole(record.source);
+                plan.placement = whole.placement.map(|placement| Placement {
+                    offset: placement.offset + offset,
+                    ..placement
+                });
+                plan.header += PLACEMENT_LEN;
+            }
+            Form::Bundle | Form::Goodbye => {}
+        }
+        plan
     }
 }
 
@@ -294,67 +285,6 @@ impl Plan {
     pub(super) fn size(&self) -> usize {
         self.header + self.payload
     }
-
-    #[inline(always)]
-    fn new(overhead: usize, seq: Seq, record: Record) -> Self {
-        Self {
-            seq,
-            record,
-            payload: record.len.into(),
-            header: overhead,
-            fragment: None,
-            placement: None,
-            match_bits: None,
-            immediate: None,
-            resend: false,
-            messages: 1,
-            cost: 0,
-        }
-    }
-
-    /// Fills in what the header says of the message, and the packet's size.
-    #[inline(always)]
-    fn describe(&mut self, sources: &Sources) {
-        let record = &self.record;
-        match record.form {
-            Form::Single => {
-                let bytes = &sources.bytes(record.source)[record.offset as usize..];
-                if let Ok((single, _)) = wire::Record::split(bytes) {
-                    self.match_bits = single.match_bits;
-                    self.payload = single.data.len();
-                }
-            }
-            Form::Whole => {
-                let whole = sources.whole(record.source);
-                if let Some(placement) = whole.placement {
-                    self.placement = Some(Placement {
-                        offset: placement.offset + u64::from(record.offset),
-                        ..placement
-                    });
-                    self.header += PLACEMENT_LEN;
-                    return;
-                }
-                if u32::from(record.len) != whole.len {
-                    self.fragment = Some(Fragment {
-                        offset: record.offset,
-                        total: whole.len,
-                    });
-                }
-                if record.offset == 0 {
-                    self.match_bits = whole.match_bits;
-                    self.immediate = whole.immediate;
-                }
-            }
-            Form::Bundle | Form::Goodbye => {}
-        }
-        for present in [
-            self.match_bits.is_some(),
-            self.immediate.is_some(),
-            self.fragment.is_some(),
-        ] {
-            self.header += 8 * usize::from(present);
-        }
-    }
 }
 
 /// The packet is sent for the first time: the queue moves on, and the packet refers to its source.
@@ -362,26 +292,16 @@ impl Plan {
 pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sources) {
     let len = u32::from(plan.record.len);
     send.queued_bytes = send.queued_bytes.saturating_sub(len);
-    let done = match send.queue.front_mut() {
-        Some(Queued::Run {
-            at, end, message, cost, ..
-        }) => {
-            *at += len;
-            *cost += plan.cost;
-            *message = message.plus(plan.messages);
-            at == end
-        }
-        Some(Queued::Whole { at, len: total, .. } | Queued::Placed { at, len: total, .. }) => {
-            *at += len;
-            at == total
-        }
-        Some(Queued::Goodbye) | None => {
-            send.queue.pop_front();
-            return;
-        }
+    let Some(queued) = send.queue.front_mut() else {
+        return;
     };
+    queued.at += len;
+    queued.cost += plan.cost;
+    if queued.form == Form::Bundle {
+        queued.message = queued.message.plus(plan.messages);
+    }
     // The last packet takes over the queue's own reference.
-    if done {
+    if queued.at == queued.end {
         send.queue.pop_front();
     } else {
         sources.retain(plan.record.source);

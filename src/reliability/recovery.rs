@@ -350,23 +350,25 @@ fn deliver(
     if !original && (sent_at > send.rack_at || (sent_at == send.rack_at && seq.after(send.rack_seq))) {
         (send.rack_at, send.rack_seq) = (sent_at, seq);
     }
-    if form == Form::Goodbye {
-        return false;
-    }
-    let copied = if form == Form::Whole {
-        let whole = sources.whole(source);
-        if whole.copied {
-            // What it was charged beyond its octets goes with the first of its packets.
-            send.copied_bytes -= if offset == 0 {
-                len + charge(whole.len) - whole.len
-            } else {
-                len
-            };
+    let copied = match form {
+        Form::Goodbye => return false,
+        Form::Placed => false,
+        Form::Single | Form::Bundle => {
+            send.copied_bytes -= len;
+            true
         }
-        whole.copied
-    } else {
-        send.copied_bytes -= len;
-        true
+        Form::Whole => {
+            let whole = sources.whole(source);
+            if whole.copied {
+                // What it was charged beyond its octets goes with the first of its packets.
+                send.copied_bytes -= if offset == 0 {
+                    len + charge(whole.len) - whole.len
+                } else {
+                    len
+                };
+            }
+            whole.copied
+        }
     };
     if let Freed::Shared(_, Some(token)) = sources.release(source) {
         send.shared_messages -= 1;

@@ -37,6 +37,14 @@ pub(crate) struct Whole {
     pub(crate) placement: Option<Placement>,
 }
 
+impl Whole {
+    /// Octets that the header of its first packet has beyond those of any packet.
+    #[inline]
+    pub(crate) fn header_len(&self) -> usize {
+        8 * (usize::from(self.match_bits.is_some()) + usize::from(self.immediate.is_some()))
+    }
+}
+
 #[derive(Debug)]
 struct Source {
     data: Data,
