@@ -197,7 +197,7 @@ impl Endpoint {
         let goes_on = in_order && base.kind == Kind::Data && base.session != 0;
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         let (mut packet, mut flags) = (arrival.packet, arrival.flags);
-        let (mut taken, mut ask, mut verdict) = (0, false, Verdict::Taken);
+        let (mut taken, mut marks, mut verdict) = (0, Flags::empty(), Verdict::Taken);
         loop {
             let len = packet.payload().len() as u32;
             if base.kind == Kind::Data {
@@ -223,12 +223,7 @@ impl Endpoint {
             }
             taken += 1;
             receive.unacked_bytes += len;
-            ask |= flags.contains(Flags::ACK_REQUEST);
-            if let Some(stamp) = packet.timestamp()
-                && stamp.value != 0
-            {
-                (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
-            }
+            marks |= flags;
             if in_order {
                 state.expected = state.expected.plus(1);
             }
@@ -245,9 +240,14 @@ impl Endpoint {
         }
         if taken > 0 {
             receive.unacked_packets += taken;
+            if let Some(stamp) = packet.timestamp()
+                && stamp.value != 0
+            {
+                (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
+            }
             let moved = p.address != arrival.source && !p.split_ports;
             let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
-            let due = ask
+            let due = marks.contains(Flags::ACK_REQUEST)
                 || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
                 || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
             if !in_order {

@@ -295,15 +295,15 @@ pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sour
     let Some(queued) = send.queue.front_mut() else {
         return;
     };
+    // The last packet takes over the queue's own reference.
+    if queued.at + len == queued.end {
+        send.queue.pop_front();
+        return;
+    }
     queued.at += len;
     queued.cost += plan.cost;
     if queued.form == Form::Bundle {
         queued.message = queued.message.plus(plan.messages);
     }
-    // The last packet takes over the queue's own reference.
-    if queued.at == queued.end {
-        send.queue.pop_front();
-    } else {
-        sources.retain(plan.record.source);
-    }
+    sources.retain(plan.record.source);
 }

@@ -82,7 +82,10 @@ impl Endpoint {
                 Some(token)
             }
         };
-        self.mark_ready(index);
+        if !active.ready {
+            active.ready = true;
+            self.ready.push_back(index);
+        }
         Ok(token)
     }
 

@@ -78,7 +78,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
         let Some(id) = self.free.pop() else {
             return self.insert_new(data, whole, token, flow);
@@ -123,7 +123,7 @@ impl Sources {
     pub(crate) const MAX_BLOCK: usize = LARGE;
 
     /// Shared memory with one reference.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shared(&mut self, data: Bytes, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
         self.insert(Data::Shared(data), whole, token, flow)
     }
