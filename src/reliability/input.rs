@@ -224,14 +224,11 @@ impl Endpoint {
             taken += 1;
             receive.unacked_bytes += len;
             marks |= flags;
-            if in_order {
-                state.expected = state.expected.plus(1);
-            }
             if !goes_on {
                 break;
             }
             let Some(octets) = rest.clone().next() else { break };
-            let Some(next) = follower(&self.config, octets, base, state.expected) else {
+            let Some(next) = follower(&self.config, octets, base, base.sequence.plus(taken)) else {
                 break;
             };
             (packet, flags) = next;
@@ -253,6 +250,7 @@ impl Endpoint {
             if !in_order {
                 self.note_beside_gap(index, base.sequence, due);
             } else {
+                state.expected = base.sequence.plus(taken);
                 receive.end = state.expected;
                 if due {
                     self.acknowledge_now(index);
@@ -454,6 +452,9 @@ fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
             .map(|record| record.data.len() as u32 + MESSAGE_COST)
             .sum();
     }
-    let begins = packet.fragment().is_none_or(|fragment| fragment.offset == 0);
-    packet.payload().len() as u32 + if begins { MESSAGE_COST } else { 0 }
+    let len = packet.payload().len() as u32;
+    match packet.fragment() {
+        Some(fragment) if fragment.offset > 0 => len,
+        _ => len + MESSAGE_COST,
+    }
 }
