@@ -3,12 +3,12 @@
 use super::{
     flow::{Form, Queued, Record, Sender},
     peer::MESSAGE_COST,
-    source::Sources,
+    source::{SourceId, Sources},
     transmit::Lane,
 };
 use crate::{
     config::MAX_WINDOW_PACKETS,
-    wire::{self, Fragment, Placement, Records, Seq},
+    wire::{self, Builder, Fragment, Placement, Records, Seq},
 };
 
 /// Octets of a placement in a header.
@@ -21,10 +21,6 @@ pub(super) struct Plan {
     /// Octets of payload on the wire.
     pub(super) payload: usize,
     pub(super) header: usize,
-    pub(super) fragment: Option<Fragment>,
-    pub(super) placement: Option<Placement>,
-    pub(super) match_bits: Option<u64>,
-    pub(super) immediate: Option<u64>,
     pub(super) resend: bool,
     /// Messages in it.
     pub(super) messages: u32,
@@ -60,15 +56,22 @@ impl Lane<'_> {
     /// The packet that the flow may send now, if any: what was lost first, then what is queued.
     #[inline(always)]
     pub(super) fn next_packet(&self) -> Option<Plan> {
-        let resend = self.send.lost_count > 0;
-        let (seq, (record, messages, cost)) = if resend {
+        let plan = if self.send.lost_count > 0 {
             let seq = self.first_lost()?;
-            (seq, (*self.send.record(seq), 1, 0))
+            let (payload, extra) = self.sizes(seq);
+            Plan {
+                seq,
+                record: *self.send.record(seq),
+                payload,
+                header: self.overhead + extra,
+                resend: true,
+                messages: 1,
+                cost: 0,
+            }
         } else {
-            (self.flow.send_next, self.first_queued()?)
+            self.first_queued()?
         };
-        self.in_window(record.len.into())
-            .then(|| self.describe(seq, record, resend, messages, cost))
+        self.in_window(plan.record.len.into()).then_some(plan)
     }
 
     /// The same, but the short end of a long message lets the next long message pass, and comes when that has filled
@@ -143,9 +146,36 @@ impl Lane<'_> {
         self.send.lost.first_set(self.send.una, self.flow.send_next)
     }
 
-    /// A packet from the front of the queue, how many messages are in it, and what it costs of the credit.
+    /// Octets of the payload of a packet that was sent before, and of its header beyond those of any packet.
+    #[cold]
+    fn sizes(&self, seq: Seq) -> (usize, usize) {
+        let record = self.send.record(seq);
+        let len = usize::from(record.len);
+        match record.form {
+            Form::Whole => {
+                let whole = self.sources.whole(record.source);
+                let first = if record.offset == 0 { whole.header_len() } else { 0 };
+                let fragment = u32::from(record.len) != whole.len;
+                (len, first + 8 * usize::from(fragment))
+            }
+            Form::Placed => (len, PLACEMENT_LEN),
+            Form::Single => self.single(record.source, record.offset),
+            Form::Bundle | Form::Goodbye => (len, 0),
+        }
+    }
+
+    /// The same for one record of a block, sent plain.
     #[inline(always)]
-    fn first_queued(&self) -> Option<(Record, u32, u64)> {
+    fn single(&self, source: SourceId, offset: u32) -> (usize, usize) {
+        match wire::Record::split(&self.sources.bytes(source)[offset as usize..]) {
+            Ok((record, _)) => (record.data.len(), 8 * usize::from(record.match_bits.is_some())),
+            Err(_) => (0, 0),
+        }
+    }
+
+    /// A packet from the front of the queue.
+    #[inline(always)]
+    fn first_queued(&self) -> Option<Plan> {
         let (config, send) = (self.config, &*self.send);
         let queued = send.queue.front()?;
         let in_flight = self.flow.send_next.distance(send.una);
@@ -153,43 +183,54 @@ impl Lane<'_> {
             return None;
         }
         let room = usize::from(self.peer.mtu) - self.overhead;
+        let most = room.min(config.max_payload.into());
+        let left = (queued.end - queued.at) as usize;
         let credit = self.peer.cost_limit.checked_sub(queued.cost)?;
-        let (form, len, messages, cost) = match queued.form {
+        let mut form = queued.form;
+        let (len, payload, extra, messages, cost) = match queued.form {
             Form::Whole => {
-                let whole = self.sources.whole(queued.source);
-                let left = (queued.end - queued.at) as usize;
                 let begins = queued.at == 0;
-                let first = if begins { whole.header_len() } else { 0 };
-                let alone = (room - first).min(config.max_payload.into());
-                let most = if begins && left <= alone {
-                    alone
+                let first = if begins {
+                    self.sources.whole(queued.source).header_len()
                 } else {
-                    alone.min(room - first - 8)
+                    0
                 };
-                let len = left.min(most);
+                let alone = (room - first).min(config.max_payload.into());
+                let (len, extra) = if begins && left <= alone {
+                    (left, first)
+                } else {
+                    (left.min(alone).min(room - first - 8), first + 8)
+                };
                 let cost = len as u64 + if begins { MESSAGE_COST.into() } else { 0 };
-                (Form::Whole, len, 1, cost)
+                (len, len, extra, 1, cost)
             }
             Form::Single | Form::Bundle => {
-                let room = room.min(config.max_payload.into());
                 let run = &self.sources.bytes(queued.source)[queued.at as usize..queued.end as usize];
                 // Records are counted only if a packet of them can be sent: this is asked again at every send while the
                 // window is full. (A packet of records ends up nearly full, or has few of them.)
-                let nearly = run.len().min(room);
+                let nearly = left.min(most);
                 if config.bundle && !self.in_window(nearly - nearly / 16) {
                     return None;
                 }
-                let (len, count, cost) = split_run(run, room, credit, config.bundle);
-                let form = if count == 1 { Form::Single } else { Form::Bundle };
-                (form, len, count, cost)
+                let (len, count, cost) = split_run(run, most, credit, config.bundle);
+                if count == 0 {
+                    return None;
+                }
+                if count == 1 {
+                    form = Form::Single;
+                    let (payload, extra) = self.single(queued.source, queued.at);
+                    (len, payload, extra, count, cost)
+                } else {
+                    (len, len, 0, count, cost)
+                }
             }
             Form::Placed => {
-                let room = (room - PLACEMENT_LEN).min(config.max_payload.into());
-                (Form::Placed, ((queued.end - queued.at) as usize).min(room), 1, 0)
+                let len = left.min(config.max_payload.into()).min(room - PLACEMENT_LEN);
+                (len, len, PLACEMENT_LEN, 1, 0)
             }
-            Form::Goodbye => (Form::Goodbye, 0, 0, 0),
+            Form::Goodbye => (0, 0, 0, 0, 0),
         };
-        if cost > credit || messages == 0 && form != Form::Goodbye {
+        if cost > credit {
             return None;
         }
         let record = Record {
@@ -203,61 +244,60 @@ impl Lane<'_> {
             from: queued.from,
             to: queued.to,
         };
-        Some((record, messages, cost))
-    }
-
-    /// What the packet of `record` looks like.
-    #[inline(always)]
-    fn describe(&self, seq: Seq, record: Record, resend: bool, messages: u32, cost: u64) -> Plan {
-        let mut plan = Plan {
-            seq,
+        Some(Plan {
+            seq: self.flow.send_next,
             record,
-            payload: record.len.into(),
-            header: self.overhead,
-            fragment: None,
-            placement: None,
-            match_bits: None,
-            immediate: None,
-            resend,
+            payload,
+            header: self.overhead + extra,
+            resend: false,
             messages,
             cost,
-        };
+        })
+    }
+
+    /// Writes what not every packet's header has.
+    #[inline(always)]
+    pub(super) fn describe(&self, header: &mut Builder<'_>, record: &Record) {
         match record.form {
             Form::Whole => {
                 let whole = self.sources.whole(record.source);
+                if record.offset == 0 {
+                    if let Some(bits) = whole.match_bits {
+                        header.match_bits(bits);
+                    }
+                    if let Some(data) = whole.immediate {
+                        header.immediate(data);
+                    }
+                }
                 if u32::from(record.len) != whole.len {
-                    plan.fragment = Some(Fragment {
+                    header.fragment(Fragment {
                         offset: record.offset,
                         total: whole.len,
                     });
-                    plan.header += 8;
                 }
-                if record.offset == 0 {
-                    plan.match_bits = whole.match_bits;
-                    plan.immediate = whole.immediate;
-                    plan.header += whole.header_len();
+            }
+            Form::Placed => {
+                if let Some(placement) = self.sources.whole(record.source).placement {
+                    header.placement(Placement {
+                        offset: placement.offset + u64::from(record.offset),
+                        ..placement
+                    });
                 }
             }
             Form::Single => {
                 let bytes = &self.sources.bytes(record.source)[record.offset as usize..];
-                if let Ok((single, _)) = wire::Record::split(bytes) {
-                    plan.match_bits = single.match_bits;
-                    plan.payload = single.data.len();
-                    plan.header += 8 * usize::from(single.match_bits.is_some());
+                if let Ok((
+                    wire::Record {
+                        match_bits: Some(bits), ..
+                    },
+                    _,
+                )) = wire::Record::split(bytes)
+                {
+                    header.match_bits(bits);
                 }
-            }
-            Form::Placed => {
-                let offset = u64::from(record.offset);
-                let whole = self.sources.whole(record.source);
-                plan.placement = whole.placement.map(|placement| Placement {
-                    offset: placement.offset + offset,
-                    ..placement
-                });
-                plan.header += PLACEMENT_LEN;
             }
             Form::Bundle | Form::Goodbye => {}
         }
-        plan
     }
 }
 

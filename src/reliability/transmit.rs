@@ -355,17 +355,8 @@ impl Lane<'_> {
         let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
         header.set(flags);
-        if let Some(bits) = plan.match_bits {
-            header.match_bits(bits);
-        }
-        if let Some(data) = plan.immediate {
-            header.immediate(data);
-        }
-        if let Some(fragment) = plan.fragment {
-            header.fragment(fragment);
-        }
-        if let Some(placement) = plan.placement {
-            header.placement(placement);
+        if plan.header > self.overhead {
+            self.describe(&mut header, record);
         }
         let checksum = finish_extensions(&mut header, self.config, self.stamp, None, self.open.as_ref());
         let header_len = header.finish(plan.payload as u16);
