@@ -80,12 +80,12 @@ pub(crate) struct Sources {
 impl Sources {
     #[inline(always)]
     fn insert(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
-        let Some(id) = self.free.pop() else {
-            return self.insert_new(data, whole, token, flow);
-        };
-        // Field by field, straight to where they stay.
+        let id = self.free.pop().unwrap_or_else(|| self.new_slot());
+        // Field by field, straight to where they stay. There is nothing to drop in a free slot: so the compiler need not
+        // keep `data` elsewhere until it is dropped.
         let source = &mut self.slots[id as usize];
-        source.data = data;
+        debug_assert!(matches!(source.data, Data::Free), "the slot is free");
+        core::mem::forget(core::mem::replace(&mut source.data, data));
         source.references = 1;
         source.whole = whole;
         source.token = token;
@@ -94,14 +94,14 @@ impl Sources {
     }
 
     #[cold]
-    fn insert_new(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
+    fn new_slot(&mut self) -> SourceId {
         self.slots.push(Source {
-            data,
-            references: 1,
+            data: Data::Free,
+            references: 0,
             held: 0,
-            whole,
-            token,
-            flow,
+            whole: Whole::default(),
+            token: None,
+            flow: NONE,
         });
         (self.slots.len() - 1) as SourceId
     }
