@@ -28,6 +28,14 @@ pub(super) struct Plan {
     pub(super) cost: u64,
 }
 
+impl Plan {
+    /// Octets of the datagram.
+    #[inline(always)]
+    pub(super) fn size(&self) -> usize {
+        self.header + self.payload
+    }
+}
+
 impl Lane<'_> {
     /// Room in the windows for another packet of `len` octets.
     #[inline(always)]
@@ -336,7 +344,7 @@ pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sour
         return;
     };
     // The last packet takes over the queue's own reference.
-    if queued.at + len == queued.end {
+    if queued.is_ended_by(plan.record.len) {
         send.queue.pop_front();
         return;
     }
