@@ -7,7 +7,6 @@ use alloc::{collections::VecDeque, vec::Vec};
 use super::{
     bits::Bits,
     congestion::AnyController,
-    peer::MESSAGE_COST,
     rtt::Rtt,
     source::{NONE, SourceId},
     timers::Deadlines,
@@ -60,8 +59,10 @@ pub(crate) enum Form {
     Single,
     /// Several records of a block.
     Bundle,
-    /// A message that is not bundled, or a fragment of it; or octets for a landing.
+    /// A message that is not bundled, or a fragment of it.
     Whole,
+    /// Octets for one of the peer's landings.
+    Placed,
     /// A goodbye.
     Goodbye,
 }
@@ -97,70 +98,40 @@ impl Record {
     };
 }
 
-/// Something that waits to be sent for the first time; `cost` is its place in the row of all costs.
+/// Something that waits to be sent for the first time, or the rest of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Queued {
-    /// Records back to back in a block: messages `message` to `next` (exclusive) of one pair of processors.
-    Run {
-        source: SourceId,
-        at: u32,
-        end: u32,
-        message: Seq,
-        next: Seq,
-        from: u32,
-        to: u32,
-        cost: u64,
-        cost_end: u64,
-    },
-    /// A message that is not bundled, sent up to `at`.
-    Whole {
-        source: SourceId,
-        at: u32,
-        len: u32,
-        message: Seq,
-        from: u32,
-        to: u32,
-        cost: u64,
-    },
-    /// Octets that go to a place in one of the peer's landings, sent up to `at`. They cost no credit: who granted the
-    /// landing has the memory.
-    Placed {
-        source: SourceId,
-        at: u32,
-        len: u32,
-        key: Seq,
-        from: u32,
-        to: u32,
-    },
-    /// The end.
-    Goodbye,
+pub(crate) struct Queued {
+    /// [`Form::Bundle`]: records back to back in a block, of one pair of processors; [`Form::Whole`];
+    /// [`Form::Placed`]; [`Form::Goodbye`].
+    pub(crate) form: Form,
+    pub(crate) source: SourceId,
+    /// What is left lies at the source from here …
+    pub(crate) at: u32,
+    /// … to here.
+    pub(crate) end: u32,
+    /// Number of the first message that is left; the key of a landing.
+    pub(crate) message: Seq,
+    /// Processors.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// Place of what is left in the row of all costs; 0 if it takes no credit.
+    pub(crate) cost: u64,
+    /// Number and place of the message that may be appended (records only).
+    pub(crate) next: Seq,
+    pub(crate) cost_end: u64,
 }
 
 impl Queued {
     /// A packet with the next `len` octets is its last.
     #[inline]
     pub(crate) fn is_ended_by(&self, len: u16) -> bool {
-        match *self {
-            Self::Run { at, end, .. } => at + u32::from(len) == end,
-            Self::Whole { at, len: total, .. } | Self::Placed { at, len: total, .. } => at + u32::from(len) == total,
-            Self::Goodbye => true,
-        }
+        self.at + u32::from(len) == self.end
     }
 
-    /// It may go only as far as the peer's credit reaches.
+    /// It may go only as far as the peer's credit reaches. (Who granted a landing has the memory.)
     #[inline]
     pub(crate) fn takes_credit(&self) -> bool {
-        matches!(self, Self::Run { .. } | Self::Whole { .. })
-    }
-
-    /// Where what is next of it begins in the row of all costs.
-    #[inline]
-    pub(crate) fn cost_from(&self) -> u64 {
-        match *self {
-            Self::Run { cost, .. } => cost,
-            Self::Whole { cost, at, .. } => cost + u64::from(at) + if at > 0 { MESSAGE_COST.into() } else { 0 },
-            Self::Placed { .. } | Self::Goodbye => 0,
-        }
+        matches!(self.form, Form::Bundle | Form::Whole)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What comes in.
 
-use core::net::SocketAddr;
+use core::{net::SocketAddr, slice::Chunks};
 
 use super::{
     Origin, PeerId, Sink, Verdict,
@@ -11,11 +11,19 @@ use super::{
     timers::Timer,
 };
 use crate::{
-    config::{MAX_WINDOW_PACKETS, Recovery},
+    config::{Config, MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
     time::Instant,
-    wire::{self, Base, Flags, Kind, Packet, checksum},
+    wire::{self, Base, Flags, Kind, Packet, Seq, checksum},
 };
+
+/// A packet with what is read of it again and again.
+struct Arrival<'a> {
+    source: SocketAddr,
+    packet: Packet<&'a [u8]>,
+    base: Base,
+    flags: Flags,
+}
 
 impl Endpoint {
     /// Takes in datagrams of one source: `data` holds them back to back, `stride` octets each but the last (receive
@@ -31,27 +39,31 @@ impl Endpoint {
         sink: &mut S,
     ) {
         self.advance(now);
-        for octets in data.chunks(stride.max(1)) {
+        let mut rest = data.chunks(stride.max(1));
+        while let Some(octets) = rest.next() {
             self.stats.packets_received += 1;
-            if let Err(reason) = self.handle_packet(source, octets, sink) {
+            if let Err(reason) = self.handle_packet(source, octets, &mut rest, sink) {
                 self.count_drop(reason);
             }
         }
     }
 
-    /// Takes in one packet. An error is why it is dropped; `Ok` also stands for drops that are counted already.
+    /// Takes in one packet, and those behind it that just go on. An error is why it (or the last one) is dropped;
+    /// `Ok` also stands for drops that are counted already.
     #[inline]
-    fn handle_packet<S: Sink>(&mut self, source: SocketAddr, octets: &[u8], sink: &mut S) -> Result<(), DropReason> {
+    fn handle_packet<S: Sink>(
+        &mut self,
+        source: SocketAddr,
+        octets: &[u8],
+        rest: &mut Chunks<'_, u8>,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
         let packet = Packet::new_checked(octets).map_err(|_: wire::Error| DropReason::Malformed)?;
+        let base = packet.base();
         let flags = packet.flags();
-        if flags.contains(Flags::CHECKSUM) {
-            if !checksum::verify(&packet, octets) {
-                return Err(DropReason::Checksum);
-            }
-        } else if self.config.checksum {
+        if !is_intact(&self.config, &packet, octets, flags) {
             return Err(DropReason::Checksum);
         }
-        let base = packet.base();
         if base.kind == Kind::Reset {
             self.handle_reset(source, base.session, base.message.0);
             return Ok(());
@@ -72,7 +84,15 @@ impl Endpoint {
             self.handle_credit(peer, &packet);
         }
         match base.kind {
-            Kind::Data | Kind::Goodbye | Kind::Ack => self.handle_flow(peer, source, &packet, &base, flags, sink),
+            Kind::Data | Kind::Goodbye | Kind::Ack => {
+                let arrival = Arrival {
+                    source,
+                    packet,
+                    base,
+                    flags,
+                };
+                self.handle_flow(peer, &arrival, rest, sink)
+            }
             Kind::Probe => {
                 self.push_control(Control::ProbeAck {
                     peer,
@@ -116,12 +136,13 @@ impl Endpoint {
     fn handle_flow<S: Sink>(
         &mut self,
         peer: u32,
-        source: SocketAddr,
-        packet: &Packet<&[u8]>,
-        base: &Base,
-        flags: Flags,
+        arrival: &Arrival<'_>,
+        rest: &mut Chunks<'_, u8>,
         sink: &mut S,
     ) -> Result<(), DropReason> {
+        let Arrival {
+            packet, base, flags, ..
+        } = arrival;
         let flow = match self.find_flow(peer, base.channel) {
             Some(flow) => flow,
             // An acknowledgement of nothing makes no flow, unless it wants an answer.
@@ -131,41 +152,37 @@ impl Endpoint {
             None => self.flow_for(peer, base.channel),
         };
         // Who does not know our token can not acknowledge anything.
-        if base.session != 0 && self.is_news(flow, base.acknowledgement, flags) {
+        if base.session != 0 && self.is_news(flow, base.acknowledgement, *flags) {
             let session = self.peers[peer as usize].session;
-            if !self.handle_ack(flow, packet, base.acknowledgement, flags) {
+            if !self.handle_ack(flow, packet, base.acknowledgement, *flags) {
                 return Err(DropReason::BadAck);
             }
             if self.peers[peer as usize].session != session {
                 return Ok(());
             }
         }
-        if !base.kind.is_sequenced() {
-            if flags.contains(Flags::ACK_REQUEST) {
-                let index = self.activate(flow);
-                self.acknowledge_now(index);
-            }
-            return Ok(());
+        if base.kind.is_sequenced() {
+            return self.receive(peer, flow, arrival, rest, sink);
         }
-        self.receive(peer, flow, source, packet, base, flags, sink)
+        if flags.contains(Flags::ACK_REQUEST) {
+            let index = self.activate(flow);
+            self.acknowledge_now(index);
+        }
+        Ok(())
     }
 
-    /// A sequenced packet: delivered if it is new and fits the window and the credit.
+    /// A sequenced packet: delivered if it is new and fits the window and the credit. What follows it in the same
+    /// burst and is just the next one goes the same way, without being looked up again.
     #[inline]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one step of the receive path, split off for reading"
-    )]
     fn receive<S: Sink>(
         &mut self,
         peer: u32,
         flow: u32,
-        source: SocketAddr,
-        packet: &Packet<&[u8]>,
-        base: &Base,
-        flags: Flags,
+        arrival: &Arrival<'_>,
+        rest: &mut Chunks<'_, u8>,
         sink: &mut S,
     ) -> Result<(), DropReason> {
+        let base = &arrival.base;
         let index = self.activate(flow);
         if base.sequence != self.flows[flow as usize].expected
             && let Some(reason) = self.refuse(index, base)
@@ -174,57 +191,80 @@ impl Endpoint {
         }
         let state = &mut self.flows[flow as usize];
         let active = &mut self.actives[index as usize];
-        let p = &mut self.peers[peer as usize];
-        let len = packet.payload().len() as u32;
-        if base.kind == Kind::Data {
-            let cost = cost_of(packet, flags);
-            // Beyond the limit told: sent before our limit was known, perhaps.
-            if p.exceeds(cost, p.limit_told)
-                && p.exceeds(cost, p.cost_released.wrapping_add(self.config.unexpected_bytes))
-            {
-                return Err(self.put_off(index));
-            }
-            let origin = Origin {
-                peer: PeerId(peer),
-                channel: base.channel,
-                session: p.session,
-                cost,
-            };
-            let verdict = sink.deliver(origin, *packet);
-            if verdict != Verdict::Taken {
-                return Err(self.not_taken(peer, index, verdict));
-            }
-            p.cost_received = p.cost_received.wrapping_add(cost);
-            self.stats.packets_delivered += 1;
-            self.stats.payload_received += u64::from(len);
-        }
         let receive = &mut active.receive;
-        if let Some(stamp) = packet.timestamp()
-            && stamp.value != 0
-        {
-            (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
+        let p = &mut self.peers[peer as usize];
+        let in_order = base.sequence == state.expected && !receive.has_gap(state.expected);
+        let goes_on = in_order && base.kind == Kind::Data && base.session != 0;
+        let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
+        let (mut packet, mut flags) = (arrival.packet, arrival.flags);
+        let (mut taken, mut marks, mut verdict) = (0, Flags::empty(), Verdict::Taken);
+        loop {
+            let len = packet.payload().len() as u32;
+            if base.kind == Kind::Data {
+                let cost = cost_of(&packet, flags);
+                // Beyond the limit told: sent before our limit was known, perhaps.
+                if p.exceeds(cost, p.limit_told) && p.exceeds(cost, limit) {
+                    verdict = Verdict::NoRoom;
+                    break;
+                }
+                let origin = Origin {
+                    peer: PeerId(peer),
+                    channel: base.channel,
+                    session: p.session,
+                    cost,
+                };
+                verdict = sink.deliver(origin, packet);
+                if verdict != Verdict::Taken {
+                    break;
+                }
+                p.cost_received = p.cost_received.wrapping_add(cost);
+                self.stats.packets_delivered += 1;
+                self.stats.payload_received += u64::from(len);
+            }
+            taken += 1;
+            receive.unacked_bytes += len;
+            marks |= flags;
+            if !goes_on {
+                break;
+            }
+            let Some(octets) = rest.clone().next() else { break };
+            let Some(next) = follower(&self.config, octets, base, base.sequence.plus(taken)) else {
+                break;
+            };
+            (packet, flags) = next;
+            rest.next();
+            self.stats.packets_received += 1;
         }
-        receive.unacked_bytes += len;
-        receive.unacked_packets += 1;
-        let moved = p.address != source && !p.split_ports;
-        let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
-        let due = flags.contains(Flags::ACK_REQUEST)
-            || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
-            || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
-        if receive.has_gap(state.expected) || base.sequence != state.expected {
-            self.note_beside_gap(index, base.sequence, due);
-        } else {
-            state.expected = base.sequence.plus(1);
-            receive.end = state.expected;
-            if due {
-                self.acknowledge_now(index);
-            } else if !active.deadlines.is_set(Timer::Ack) {
-                active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
-                self.reschedule(index);
+        if taken > 0 {
+            receive.unacked_packets += taken;
+            if let Some(stamp) = packet.timestamp()
+                && stamp.value != 0
+            {
+                (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
+            }
+            let moved = p.address != arrival.source && !p.split_ports;
+            let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
+            let due = marks.contains(Flags::ACK_REQUEST)
+                || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
+                || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
+            if !in_order {
+                self.note_beside_gap(index, base.sequence, due);
+            } else {
+                state.expected = base.sequence.plus(taken);
+                receive.end = state.expected;
+                if due {
+                    self.acknowledge_now(index);
+                } else if !active.deadlines.is_set(Timer::Ack) {
+                    active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
+                    self.reschedule(index);
+                }
+            }
+            if moved && self.flows[flow as usize].expected.after(base.sequence) {
+                self.move_peer(peer, arrival.source);
             }
         }
-        if moved && self.flows[flow as usize].expected == base.sequence.plus(1) {
-            self.move_peer(peer, source);
+        if verdict != Verdict::Taken {
+            return Err(self.not_taken(peer, index, verdict));
         }
         if base.kind == Kind::Goodbye {
             self.peer_said_goodbye(peer, base.channel);
@@ -254,24 +294,21 @@ impl Endpoint {
         None
     }
 
-    /// The layer above has not taken a packet.
+    /// A packet was not taken, for want of credit or by the layer above.
     #[cold]
     fn not_taken(&mut self, peer: u32, index: u32, verdict: Verdict) -> DropReason {
         match verdict {
-            Verdict::Taken | Verdict::NoRoom => self.put_off(index),
+            Verdict::Taken | Verdict::NoRoom => {
+                // Whoever sends it again must hear that we live.
+                self.acknowledge_now(index);
+                DropReason::BeyondCredit
+            }
             Verdict::Misaddressed => DropReason::Misaddressed,
             Verdict::Impossible => {
                 self.end_session(peer, PeerError::Misbehaved);
                 DropReason::Refused
             }
         }
-    }
-
-    /// There is no room for a packet now: whoever sends it again must hear that we live.
-    #[cold]
-    fn put_off(&mut self, index: u32) -> DropReason {
-        self.acknowledge_now(index);
-        DropReason::BeyondCredit
     }
 
     #[inline]
@@ -282,7 +319,7 @@ impl Endpoint {
 
     /// Notes that a new packet has arrived, before or beyond a gap. `due`: it is to be acknowledged at once in any case.
     #[cold]
-    fn note_beside_gap(&mut self, index: u32, sequence: wire::Seq, due: bool) {
+    fn note_beside_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;
@@ -313,7 +350,7 @@ impl Endpoint {
     /// A packet beyond a gap has arrived. The sender hears of each new gap once: when as many packets have arrived beyond
     /// it as make it a loss there, or when it has outlived the reordering window, whichever is sooner. Otherwise
     /// acknowledgements are as rare as without a gap: under steady loss there is one nearly all the time.
-    fn note_beyond_gap(&mut self, index: u32, sequence: wire::Seq, due: bool) {
+    fn note_beyond_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
         let expected = self.flows[active.flow as usize].expected;
         let receive = &mut active.receive;
@@ -338,7 +375,7 @@ impl Endpoint {
     }
 
     /// Something beyond a gap has arrived, up to `end`, that is not kept: ask for the gap.
-    fn note_gap(&mut self, index: u32, end: wire::Seq) {
+    fn note_gap(&mut self, index: u32, end: Seq) {
         let active = &mut self.actives[index as usize];
         let expected = self.flows[active.flow as usize].expected;
         let go_back = self.config.recovery == Recovery::GoBackN;
@@ -378,6 +415,31 @@ impl Endpoint {
     }
 }
 
+/// The packet in `octets`, if it says nothing but that it is the next one of the flow of `first`, with this number.
+#[inline]
+fn follower<'a>(config: &Config, octets: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
+    const MORE: Flags = Flags::CREDIT.union(Flags::OPEN).union(Flags::SACK).union(Flags::NACK);
+    let packet = Packet::new_checked(octets).ok()?;
+    let (base, flags) = (packet.base(), packet.flags());
+    let goes_on = base.kind == Kind::Data
+        && base.channel == first.channel
+        && base.session == first.session
+        && base.sequence == sequence
+        && base.acknowledgement == first.acknowledgement
+        && !flags.intersects(MORE);
+    (goes_on && is_intact(config, &packet, octets, flags)).then_some((packet, flags))
+}
+
+/// The checksum is right, or there is none and need not be.
+#[inline]
+fn is_intact(config: &Config, packet: &Packet<&[u8]>, octets: &[u8], flags: Flags) -> bool {
+    if flags.contains(Flags::CHECKSUM) {
+        checksum::verify(packet, octets)
+    } else {
+        !config.checksum
+    }
+}
+
 /// What a data packet costs of the credit: its messages' octets, and something for each message that begins in it.
 #[inline]
 fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
@@ -390,6 +452,9 @@ fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
             .map(|record| record.data.len() as u32 + MESSAGE_COST)
             .sum();
     }
-    let begins = packet.fragment().is_none_or(|fragment| fragment.offset == 0);
-    packet.payload().len() as u32 + if begins { MESSAGE_COST } else { 0 }
+    let len = packet.payload().len() as u32;
+    match packet.fragment() {
+        Some(fragment) if fragment.offset > 0 => len,
+        _ => len + MESSAGE_COST,
+    }
 }

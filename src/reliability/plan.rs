@@ -3,12 +3,12 @@
 use super::{
     flow::{Form, Queued, Record, Sender},
     peer::MESSAGE_COST,
-    source::Sources,
+    source::{SourceId, Sources},
     transmit::Lane,
 };
 use crate::{
     config::MAX_WINDOW_PACKETS,
-    wire::{self, Fragment, Placement, Records, Seq},
+    wire::{self, Builder, Fragment, Placement, Records, Seq},
 };
 
 /// Octets of a placement in a header.
@@ -21,15 +21,19 @@ pub(super) struct Plan {
     /// Octets of payload on the wire.
     pub(super) payload: usize,
     pub(super) header: usize,
-    pub(super) fragment: Option<Fragment>,
-    pub(super) placement: Option<Placement>,
-    pub(super) match_bits: Option<u64>,
-    pub(super) immediate: Option<u64>,
     pub(super) resend: bool,
     /// Messages in it.
     pub(super) messages: u32,
     /// What it costs of the credit.
     pub(super) cost: u64,
+}
+
+impl Plan {
+    /// Octets of the datagram.
+    #[inline(always)]
+    pub(super) fn size(&self) -> usize {
+        self.header + self.payload
+    }
 }
 
 impl Lane<'_> {
@@ -54,42 +58,61 @@ impl Lane<'_> {
             || send
                 .queue
                 .front()
-                .is_some_and(|next| next.takes_credit() && next.cost_from() + len as u64 > self.peer.cost_limit)
+                .is_some_and(|next| next.takes_credit() && next.cost + len as u64 > self.peer.cost_limit)
     }
 
     /// The packet that the flow may send now, if any: what was lost first, then what is queued.
     #[inline(always)]
     pub(super) fn next_packet(&self) -> Option<Plan> {
-        if self.send.lost_count > 0 {
-            self.next_resend()
+        let plan = if self.send.lost_count > 0 {
+            let seq = self.first_lost()?;
+            let (payload, extra) = self.sizes(seq);
+            Plan {
+                seq,
+                record: *self.send.record(seq),
+                payload,
+                header: self.overhead + extra,
+                resend: true,
+                messages: 1,
+                cost: 0,
+            }
         } else {
-            self.next_queued()
-        }
+            self.first_queued()?
+        };
+        self.in_window(plan.record.len.into()).then_some(plan)
     }
 
     /// The same, but the short end of a long message lets the next long message pass, and comes when that has filled
     /// the burst: only the last datagram of a burst may be shorter. `size`: octets of the others; `room`: two more fit.
     #[inline(always)]
     pub(super) fn next_in_burst(&mut self, size: usize, room: bool) -> Option<Plan> {
-        let plan = self.next_packet();
-        let goes = match &plan {
-            Some(plan) if self.passed.is_some() => self.passes(plan, size, room),
-            Some(plan) => !room || plan.size() >= self.peer.mtu.into() || !self.may_be_passed(plan),
-            None => self.passed.is_none(),
-        };
-        if goes { plan } else { self.change_order(size, room) }
+        let mut settled = false;
+        loop {
+            let plan = self.next_packet();
+            let goes = match &plan {
+                _ if settled => true,
+                Some(plan) if self.passed.is_some() => self.passes(plan, size, room),
+                Some(plan) => !room || plan.size() >= self.peer.mtu.into() || !self.may_be_passed(plan),
+                None => self.passed.is_none(),
+            };
+            if goes {
+                return plan;
+            }
+            settled = self.change_order(plan.map_or(0, |plan| plan.record.len));
+        }
     }
 
     /// The packet is the end of a long message, and behind that is another with a full packet to send.
-    #[inline(never)]
+    #[inline(always)]
     fn may_be_passed(&self, plan: &Plan) -> bool {
-        let mut queue = self.send.queue.iter();
-        let ends = queue.next().is_some_and(|front| front.is_ended_by(plan.record.len));
-        let next = match queue.next() {
-            Some(&(Queued::Whole { at, len, .. } | Queued::Placed { at, len, .. })) => len - at,
-            _ => 0,
+        let queue = &self.send.queue;
+        let long = |next: &Queued| {
+            matches!(next.form, Form::Whole | Form::Placed) && next.end - next.at >= self.peer.mtu.into()
         };
-        ends && !plan.resend && plan.record.form == Form::Whole && next >= self.peer.mtu.into()
+        queue.get(1).is_some_and(long)
+            && matches!(plan.record.form, Form::Whole | Form::Placed)
+            && !plan.resend
+            && queue.front().is_some_and(|front| front.is_ended_by(plan.record.len))
     }
 
     /// A packet of the message that passes is as long as the others, and leaves room for the end of the message passed.
@@ -114,159 +137,175 @@ impl Lane<'_> {
         goes
     }
 
-    /// The first two messages of the queue change places, for a part of a burst.
+    /// The first two messages of the queue change places, for a part of a burst. `true`: the first is first again, and
+    /// goes. `end`: octets of its packet.
     #[inline(never)]
-    fn change_order(&mut self, size: usize, room: bool) -> Option<Plan> {
-        if self.passed.is_none()
-            && let Some(end) = self.next_packet()
-        {
-            self.send.queue.swap(0, 1);
-            self.passed = Some(end.record.len);
-            if let Some(plan) = self.next_packet()
-                && self.passes(&plan, size, room)
-            {
-                return Some(plan);
-            }
-        }
+    fn change_order(&mut self, end: u16) -> bool {
         self.send.queue.swap(0, 1);
-        self.passed = None;
-        self.next_packet()
+        let again = self.passed.take().is_some();
+        if !again {
+            self.passed = Some(end);
+        }
+        again
     }
 
     #[cold]
-    fn next_resend(&self) -> Option<Plan> {
-        let send = &*self.send;
-        let seq = send.lost.first_set(send.una, self.flow.send_next)?;
-        let record = *send.record(seq);
-        if !self.in_window(record.len.into()) {
-            return None;
-        }
-        let mut plan = Plan::new(self.overhead, seq, record);
-        plan.resend = true;
-        plan.describe(self.sources);
-        Some(plan)
+    fn first_lost(&self) -> Option<Seq> {
+        self.send.lost.first_set(self.send.una, self.flow.send_next)
     }
 
+    /// Octets of the payload of a packet that was sent before, and of its header beyond those of any packet.
+    #[cold]
+    fn sizes(&self, seq: Seq) -> (usize, usize) {
+        let record = self.send.record(seq);
+        let len = usize::from(record.len);
+        match record.form {
+            Form::Whole => {
+                let whole = self.sources.whole(record.source);
+                let first = if record.offset == 0 { whole.header_len() } else { 0 };
+                let fragment = u32::from(record.len) != whole.len;
+                (len, first + 8 * usize::from(fragment))
+            }
+            Form::Placed => (len, PLACEMENT_LEN),
+            Form::Single => self.single(record.source, record.offset),
+            Form::Bundle | Form::Goodbye => (len, 0),
+        }
+    }
+
+    /// The same for one record of a block, sent plain.
     #[inline(always)]
-    fn next_queued(&self) -> Option<Plan> {
-        let (config, sources, send) = (self.config, &*self.sources, &*self.send);
+    fn single(&self, source: SourceId, offset: u32) -> (usize, usize) {
+        match wire::Record::split(&self.sources.bytes(source)[offset as usize..]) {
+            Ok((record, _)) => (record.data.len(), 8 * usize::from(record.match_bits.is_some())),
+            Err(_) => (0, 0),
+        }
+    }
+
+    /// A packet from the front of the queue.
+    #[inline(always)]
+    fn first_queued(&self) -> Option<Plan> {
+        let (config, send) = (self.config, &*self.send);
         let queued = send.queue.front()?;
         let in_flight = self.flow.send_next.distance(send.una);
         if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
             return None;
         }
         let room = usize::from(self.peer.mtu) - self.overhead;
-        let credit = self.peer.cost_limit.checked_sub(queued.cost_from())?;
-        let (record, messages, cost) = match *queued {
-            Queued::Run {
-                source,
-                at,
-                end,
-                message,
-                from,
-                to,
-                ..
-            } => {
-                let room = room.min(config.max_payload.into());
-                let run = &sources.bytes(source)[at as usize..end as usize];
-                // Records are counted only if a packet of them can be sent: this is asked again at every send while the
-                // window is full. (A packet of records ends up nearly full, or has few of them.)
-                let nearly = run.len().min(room);
-                if config.bundle && !self.in_window(nearly - nearly / 16) {
-                    return None;
-                }
-                let (len, count, cost) = split_run(run, room, credit, config.bundle);
-                let form = if count == 1 { Form::Single } else { Form::Bundle };
-                (
-                    Record {
-                        source,
-                        offset: at,
-                        len: len as u16,
-                        form,
-                        message,
-                        from,
-                        to,
-                        ..Record::EMPTY
-                    },
-                    count,
-                    cost,
-                )
-            }
-            Queued::Whole {
-                source,
-                at,
-                len,
-                message,
-                from,
-                to,
-                ..
-            } => {
-                let left = (len - at) as usize;
-                let whole = sources.whole(source);
-                let first = if at == 0 {
-                    8 * (usize::from(whole.match_bits.is_some()) + usize::from(whole.immediate.is_some()))
+        let most = room.min(config.max_payload.into());
+        let left = (queued.end - queued.at) as usize;
+        let credit = self.peer.cost_limit.checked_sub(queued.cost)?;
+        let mut form = queued.form;
+        let (len, payload, extra, messages, cost) = match queued.form {
+            Form::Whole => {
+                let begins = queued.at == 0;
+                let first = if begins {
+                    self.sources.whole(queued.source).header_len()
                 } else {
                     0
                 };
                 let alone = (room - first).min(config.max_payload.into());
-                let most = if at == 0 && left <= alone {
-                    alone
+                let (len, extra) = if begins && left <= alone {
+                    (left, first)
                 } else {
-                    alone.min(room - first - 8)
+                    (left.min(alone).min(room - first - 8), first + 8)
                 };
-                let take = left.min(most) as u16;
-                (
-                    Record {
-                        source,
-                        offset: at,
-                        len: take,
-                        form: Form::Whole,
-                        message,
-                        from,
-                        to,
-                        ..Record::EMPTY
-                    },
-                    1,
-                    u64::from(take) + if at == 0 { MESSAGE_COST.into() } else { 0 },
-                )
+                let cost = len as u64 + if begins { MESSAGE_COST.into() } else { 0 };
+                (len, len, extra, 1, cost)
             }
-            Queued::Placed {
-                source,
-                at,
-                len,
-                key,
-                from,
-                to,
-            } => {
-                let room = (room - PLACEMENT_LEN).min(config.max_payload.into());
-                let record = Record {
-                    source,
-                    offset: at,
-                    len: ((len - at) as usize).min(room) as u16,
-                    form: Form::Whole,
-                    message: key,
-                    from,
-                    to,
-                    ..Record::EMPTY
-                };
-                (record, 1, 0)
+            Form::Single | Form::Bundle => {
+                let run = &self.sources.bytes(queued.source)[queued.at as usize..queued.end as usize];
+                // Records are counted only if a packet of them can be sent: this is asked again at every send while the
+                // window is full. (A packet of records ends up nearly full, or has few of them.)
+                let nearly = left.min(most);
+                if config.bundle && !self.in_window(nearly - nearly / 16) {
+                    return None;
+                }
+                let (len, count, cost) = split_run(run, most, credit, config.bundle);
+                if count == 0 {
+                    return None;
+                }
+                if count == 1 {
+                    form = Form::Single;
+                    let (payload, extra) = self.single(queued.source, queued.at);
+                    (len, payload, extra, count, cost)
+                } else {
+                    (len, len, 0, count, cost)
+                }
             }
-            Queued::Goodbye => {
-                let goodbye = Record {
-                    form: Form::Goodbye,
-                    to: self.peer.processor,
-                    ..Record::EMPTY
-                };
-                (goodbye, 0, 0)
+            Form::Placed => {
+                let len = left.min(config.max_payload.into()).min(room - PLACEMENT_LEN);
+                (len, len, PLACEMENT_LEN, 1, 0)
             }
+            Form::Goodbye => (0, 0, 0, 0, 0),
         };
-        if cost > credit || messages == 0 && record.form != Form::Goodbye || !self.in_window(record.len.into()) {
+        if cost > credit {
             return None;
         }
-        let mut plan = Plan::new(self.overhead, self.flow.send_next, record);
-        (plan.messages, plan.cost) = (messages, cost);
-        plan.describe(sources);
-        Some(plan)
+        let record = Record {
+            sent_at: self.now,
+            source: queued.source,
+            offset: queued.at,
+            len: len as u16,
+            resends: 0,
+            form,
+            message: queued.message,
+            from: queued.from,
+            to: queued.to,
+        };
+        Some(Plan {
+            seq: self.flow.send_next,
+            record,
+            payload,
+            header: self.overhead + extra,
+            resend: false,
+            messages,
+            cost,
+        })
+    }
+
+    /// Writes what not every packet's header has.
+    #[inline(always)]
+    pub(super) fn describe(&self, header: &mut Builder<'_>, record: &Record) {
+        match record.form {
+            Form::Whole => {
+                let whole = self.sources.whole(record.source);
+                if record.offset == 0 {
+                    if let Some(bits) = whole.match_bits {
+                        header.match_bits(bits);
+                    }
+                    if let Some(data) = whole.immediate {
+                        header.immediate(data);
+                    }
+                }
+                if u32::from(record.len) != whole.len {
+                    header.fragment(Fragment {
+                        offset: record.offset,
+                        total: whole.len,
+                    });
+                }
+            }
+            Form::Placed => {
+                if let Some(placement) = self.sources.whole(record.source).placement {
+                    header.placement(Placement {
+                        offset: placement.offset + u64::from(record.offset),
+                        ..placement
+                    });
+                }
+            }
+            Form::Single => {
+                let bytes = &self.sources.bytes(record.source)[record.offset as usize..];
+                if let Ok((
+                    wire::Record {
+                        match_bits: Some(bits), ..
+                    },
+                    _,
+                )) = wire::Record::split(bytes)
+                {
+                    header.match_bits(bits);
+                }
+            }
+            Form::Bundle | Form::Goodbye => {}
+        }
     }
 }
 
@@ -294,67 +333,6 @@ impl Plan {
     pub(super) fn size(&self) -> usize {
         self.header + self.payload
     }
-
-    #[inline(always)]
-    fn new(overhead: usize, seq: Seq, record: Record) -> Self {
-        Self {
-            seq,
-            record,
-            payload: record.len.into(),
-            header: overhead,
-            fragment: None,
-            placement: None,
-            match_bits: None,
-            immediate: None,
-            resend: false,
-            messages: 1,
-            cost: 0,
-        }
-    }
-
-    /// Fills in what the header says of the message, and the packet's size.
-    #[inline(always)]
-    fn describe(&mut self, sources: &Sources) {
-        let record = &self.record;
-        match record.form {
-            Form::Single => {
-                let bytes = &sources.bytes(record.source)[record.offset as usize..];
-                if let Ok((single, _)) = wire::Record::split(bytes) {
-                    self.match_bits = single.match_bits;
-                    self.payload = single.data.len();
-                }
-            }
-            Form::Whole => {
-                let whole = sources.whole(record.source);
-                if let Some(placement) = whole.placement {
-                    self.placement = Some(Placement {
-                        offset: placement.offset + u64::from(record.offset),
-                        ..placement
-                    });
-                    self.header += PLACEMENT_LEN;
-                    return;
-                }
-                if u32::from(record.len) != whole.len {
-                    self.fragment = Some(Fragment {
-                        offset: record.offset,
-                        total: whole.len,
-                    });
-                }
-                if record.offset == 0 {
-                    self.match_bits = whole.match_bits;
-                    self.immediate = whole.immediate;
-                }
-            }
-            Form::Bundle | Form::Goodbye => {}
-        }
-        for present in [
-            self.match_bits.is_some(),
-            self.immediate.is_some(),
-            self.fragment.is_some(),
-        ] {
-            self.header += 8 * usize::from(present);
-        }
-    }
 }
 
 /// The packet is sent for the first time: the queue moves on, and the packet refers to its source.
@@ -362,28 +340,18 @@ impl Plan {
 pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sources) {
     let len = u32::from(plan.record.len);
     send.queued_bytes = send.queued_bytes.saturating_sub(len);
-    let done = match send.queue.front_mut() {
-        Some(Queued::Run {
-            at, end, message, cost, ..
-        }) => {
-            *at += len;
-            *cost += plan.cost;
-            *message = message.plus(plan.messages);
-            at == end
-        }
-        Some(Queued::Whole { at, len: total, .. } | Queued::Placed { at, len: total, .. }) => {
-            *at += len;
-            at == total
-        }
-        Some(Queued::Goodbye) | None => {
-            send.queue.pop_front();
-            return;
-        }
+    let Some(queued) = send.queue.front_mut() else {
+        return;
     };
     // The last packet takes over the queue's own reference.
-    if done {
+    if queued.is_ended_by(plan.record.len) {
         send.queue.pop_front();
-    } else {
-        sources.retain(plan.record.source);
+        return;
     }
+    queued.at += len;
+    queued.cost += plan.cost;
+    if queued.form == Form::Bundle {
+        queued.message = queued.message.plus(plan.messages);
+    }
+    sources.retain(plan.record.source);
 }

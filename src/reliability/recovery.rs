@@ -6,7 +6,7 @@ use super::{
     Event, PeerId,
     congestion::{Acked, Controller},
     endpoint::Endpoint,
-    flow::{Active, Form, Sender},
+    flow::{Active, Form, Record, Sender},
     send::charge,
     source::{Freed, NONE, Sources},
     timeout::BLACK_HOLE,
@@ -87,7 +87,7 @@ impl Endpoint {
                 send.sacked_count -= 1;
                 continue;
             }
-            let record = send.record(seq);
+            let record = *send.record(seq);
             bytes += u32::from(record.len).max(1);
             if record.resends == 0 {
                 newest = record.sent_at;
@@ -99,7 +99,7 @@ impl Endpoint {
                 &mut self.sources,
                 &mut self.events,
                 PeerId(state.peer),
-                seq,
+                (seq, record),
                 recent,
             );
         }
@@ -148,7 +148,7 @@ impl Endpoint {
                 if record.resends == 0 && seq.before(send.highest_acked) && !send.lost.get(seq) {
                     send.reordering = true;
                 }
-                deliver(send, &mut self.sources, &mut self.events, peer, seq, recent);
+                deliver(send, &mut self.sources, &mut self.events, peer, (seq, record), recent);
                 send.sacked.set(seq);
                 send.sacked_count += 1;
                 if seq.plus(1).after(send.highest_acked) {
@@ -332,10 +332,9 @@ fn deliver(
     sources: &mut Sources,
     events: &mut VecDeque<Event>,
     peer: PeerId,
-    seq: Seq,
+    (seq, record): (Seq, Record),
     recent: u64,
 ) -> bool {
-    let record = send.record(seq);
     let (sent_at, source, offset) = (record.sent_at, record.source, record.offset);
     let (form, len) = (record.form, u32::from(record.len));
     // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
@@ -350,23 +349,25 @@ fn deliver(
     if !original && (sent_at > send.rack_at || (sent_at == send.rack_at && seq.after(send.rack_seq))) {
         (send.rack_at, send.rack_seq) = (sent_at, seq);
     }
-    if form == Form::Goodbye {
-        return false;
-    }
-    let copied = if form == Form::Whole {
-        let whole = sources.whole(source);
-        if whole.copied {
-            // What it was charged beyond its octets goes with the first of its packets.
-            send.copied_bytes -= if offset == 0 {
-                len + charge(whole.len) - whole.len
-            } else {
-                len
-            };
+    let copied = match form {
+        Form::Goodbye => return false,
+        Form::Placed => false,
+        Form::Single | Form::Bundle => {
+            send.copied_bytes -= len;
+            true
         }
-        whole.copied
-    } else {
-        send.copied_bytes -= len;
-        true
+        Form::Whole => {
+            let whole = sources.whole(source);
+            if whole.copied {
+                // What it was charged beyond its octets goes with the first of its packets.
+                send.copied_bytes -= if offset == 0 {
+                    len + charge(whole.len) - whole.len
+                } else {
+                    len
+                };
+            }
+            whole.copied
+        }
     };
     if let Freed::Shared(_, Some(token)) = sources.release(source) {
         send.shared_messages -= 1;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{
     Outgoing, Payload, PeerId, SendToken, Target,
     endpoint::Endpoint,
-    flow::{Queued, Sender},
+    flow::{Form, Queued, Sender},
     peer::{MESSAGE_COST, Peer, Phase},
     source::{NONE, SourceId, Sources, Whole},
 };
@@ -82,7 +82,10 @@ impl Endpoint {
                 Some(token)
             }
         };
-        self.mark_ready(index);
+        if !active.ready {
+            active.ready = true;
+            self.ready.push_back(index);
+        }
         Ok(token)
     }
 
@@ -135,13 +138,17 @@ impl Endpoint {
             ..Whole::default()
         };
         let source = self.sources.shared(data, whole, Some(token), flow);
-        send.queue.push_back(Queued::Placed {
+        send.queue.push_back(Queued {
+            form: Form::Placed,
             source,
             at: 0,
-            len,
-            key: Seq(target.key),
+            end: len,
+            message: Seq(target.key),
             from: target.source,
             to: target.destination,
+            cost: 0,
+            next: Seq(0),
+            cost_end: 0,
         });
         self.mark_ready(index);
         Ok(token)
@@ -206,39 +213,32 @@ fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, d
     send.tail_fill += need as u32;
     send.copied_bytes += need as u32;
     send.queued_bytes = send.queued_bytes.saturating_add(need as u32);
-    let (from, to) = (message.source, message.destination);
     let cost_end = cost + data.len() as u64 + u64::from(MESSAGE_COST);
-    if let Some(Queued::Run {
-        source,
-        end,
-        next,
-        from: f,
-        to: t,
-        cost_end: c,
-        ..
-    }) = send.queue.back_mut()
-        && *source == send.tail
-        && *end == at
-        && *next == message.message
-        && *f == from
-        && *t == to
-        && *c == cost
+    if let Some(last) = send.queue.back_mut()
+        && last.form == Form::Bundle
+        && last.source == send.tail
+        && last.end == at
+        && last.next == message.message
+        && last.from == message.source
+        && last.to == message.destination
+        && last.cost_end == cost
     {
-        *end = send.tail_fill;
-        *next = next.plus(1);
-        *c = cost_end;
+        last.end = send.tail_fill;
+        last.next = last.next.plus(1);
+        last.cost_end = cost_end;
         return;
     }
     sources.retain(send.tail);
-    send.queue.push_back(Queued::Run {
+    send.queue.push_back(Queued {
+        form: Form::Bundle,
         source: send.tail,
         at,
         end: send.tail_fill,
         message: message.message,
-        next: message.message.plus(1),
-        from,
-        to,
+        from: message.source,
+        to: message.destination,
         cost,
+        next: message.message.plus(1),
         cost_end,
     });
 }
@@ -260,14 +260,17 @@ fn queue_copy(send: &mut Sender, sources: &mut Sources, flow: u32, message: &Out
 #[inline]
 fn push_whole(send: &mut Sender, message: &Outgoing, source: SourceId, len: usize, cost: u64) {
     send.queued_bytes = send.queued_bytes.saturating_add(len as u32);
-    send.queue.push_back(Queued::Whole {
+    send.queue.push_back(Queued {
+        form: Form::Whole,
         source,
         at: 0,
-        len: len as u32,
+        end: len as u32,
         message: message.message,
         from: message.source,
         to: message.destination,
         cost,
+        next: message.message,
+        cost_end: cost,
     });
 }
 

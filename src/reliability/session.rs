@@ -11,7 +11,7 @@ use super::{
     Event, PeerId,
     control::{Control, MAX_CONTROL},
     endpoint::Endpoint,
-    flow::{Queued, first_sequence},
+    flow::first_sequence,
     peer::{Candidate, Phase, index_of, successor},
     source::NONE,
 };
@@ -288,10 +288,8 @@ impl Endpoint {
                 seq = seq.plus(1);
             }
             while let Some(queued) = self.actives[index as usize].send.queue.pop_front() {
-                if let Queued::Run { source, .. } | Queued::Whole { source, .. } | Queued::Placed { source, .. } =
-                    queued
-                {
-                    self.sources.release(source);
+                if queued.source != NONE {
+                    self.sources.release(queued.source);
                 }
             }
             let send = &mut self.actives[index as usize].send;

@@ -37,6 +37,14 @@ pub(crate) struct Whole {
     pub(crate) placement: Option<Placement>,
 }
 
+impl Whole {
+    /// Octets that the header of its first packet has beyond those of any packet.
+    #[inline]
+    pub(crate) fn header_len(&self) -> usize {
+        8 * (usize::from(self.match_bits.is_some()) + usize::from(self.immediate.is_some()))
+    }
+}
+
 #[derive(Debug)]
 struct Source {
     data: Data,
@@ -70,14 +78,14 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
-        let Some(id) = self.free.pop() else {
-            return self.insert_new(data, whole, token, flow);
-        };
-        // Field by field, straight to where they stay.
+        let id = self.free.pop().unwrap_or_else(|| self.new_slot());
+        // Field by field, straight to where they stay. There is nothing to drop in a free slot: so the compiler need not
+        // keep `data` elsewhere until it is dropped.
         let source = &mut self.slots[id as usize];
-        source.data = data;
+        debug_assert!(matches!(source.data, Data::Free), "the slot is free");
+        core::mem::forget(core::mem::replace(&mut source.data, data));
         source.references = 1;
         source.whole = whole;
         source.token = token;
@@ -86,14 +94,14 @@ impl Sources {
     }
 
     #[cold]
-    fn insert_new(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
+    fn new_slot(&mut self) -> SourceId {
         self.slots.push(Source {
-            data,
-            references: 1,
+            data: Data::Free,
+            references: 0,
             held: 0,
-            whole,
-            token,
-            flow,
+            whole: Whole::default(),
+            token: None,
+            flow: NONE,
         });
         (self.slots.len() - 1) as SourceId
     }
@@ -115,7 +123,7 @@ impl Sources {
     pub(crate) const MAX_BLOCK: usize = LARGE;
 
     /// Shared memory with one reference.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shared(&mut self, data: Bytes, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
         self.insert(Data::Shared(data), whole, token, flow)
     }

@@ -4,7 +4,7 @@ use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
     congestion::Controller,
     endpoint::Endpoint,
-    flow::{Flow, Form, Queued, Record, Sender},
+    flow::{Flow, Form, Queued, Sender},
     peer::{Peer, Phase},
     plan::{Plan, take_from_queue},
     source::{NONE, SourceId, Sources},
@@ -285,9 +285,21 @@ impl Endpoint {
             return;
         }
         self.peers[peer as usize].phase = Phase::Goodbye;
+        let goodbye = Queued {
+            form: Form::Goodbye,
+            source: NONE,
+            at: 0,
+            end: 0,
+            message: Seq(0),
+            from: 0,
+            to: self.peers[peer as usize].processor,
+            cost: 0,
+            next: Seq(0),
+            cost_end: 0,
+        };
         let flow = self.flow_for(peer, 0);
         let active = self.activate(flow);
-        self.actives[active as usize].send.queue.push_back(Queued::Goodbye);
+        self.actives[active as usize].send.queue.push_back(goodbye);
         self.update_busy(flow);
         self.mark_ready(active);
     }
@@ -296,7 +308,7 @@ impl Endpoint {
 /// One flow while a burst of its packets is written: what is the same for all of them, and what they change.
 pub(super) struct Lane<'a> {
     pub(super) config: &'a Config,
-    now: u64,
+    pub(super) now: u64,
     stamp: Option<Timestamp>,
     open: Option<Open>,
     /// Octets of a header that do not depend on the message.
@@ -326,7 +338,7 @@ impl Lane<'_> {
         let (kind, mut flags) = match record.form {
             Form::Goodbye => (Kind::Goodbye, Flags::empty()),
             Form::Bundle => (Kind::Data, Flags::BUNDLE),
-            Form::Single | Form::Whole => (Kind::Data, Flags::empty()),
+            Form::Single | Form::Whole | Form::Placed => (Kind::Data, Flags::empty()),
         };
         flags.set(Flags::ACK_REQUEST, ask);
         let base = Base {
@@ -343,17 +355,8 @@ impl Lane<'_> {
         let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
         header.set(flags);
-        if let Some(bits) = plan.match_bits {
-            header.match_bits(bits);
-        }
-        if let Some(data) = plan.immediate {
-            header.immediate(data);
-        }
-        if let Some(fragment) = plan.fragment {
-            header.fragment(fragment);
-        }
-        if let Some(placement) = plan.placement {
-            header.placement(placement);
+        if plan.header > self.overhead {
+            self.describe(&mut header, record);
         }
         let checksum = finish_extensions(&mut header, self.config, self.stamp, None, self.open.as_ref());
         let header_len = header.finish(plan.payload as u16);
@@ -396,13 +399,7 @@ impl Lane<'_> {
             record.resends = record.resends.saturating_add(1);
         } else {
             take_from_queue(send, plan, self.sources);
-            send.push_record(
-                plan.seq,
-                Record {
-                    sent_at: self.now,
-                    ..plan.record
-                },
-            );
+            send.push_record(plan.seq, plan.record);
             self.flow.send_next = plan.seq.plus(1);
             self.stats.payload_sent += plan.payload as u64;
             if plan.messages > 1 {

@@ -86,6 +86,12 @@ const OFFSETS: [u8; 256] = {
     table
 };
 
+/// Flags for which there is more to check in a data packet than lengths.
+const PARTICULAR: Flags = Flags::FRAGMENT
+    .union(Flags::PLACEMENT)
+    .union(Flags::CHECKSUM)
+    .union(Flags::BUNDLE);
+
 /// A view of one datagram as a packet.
 ///
 /// After [`new_checked`](Packet::new_checked) no accessor panics, whatever the octets.
@@ -143,6 +149,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if have > need {
             return Err(Error::Trailing { excess: have - need });
         }
+        if kind == Kind::Data && !flags.intersects(PARTICULAR) {
+            return Ok(());
+        }
         self.check_meaning(kind, flags, payload_len)
     }
 
@@ -162,7 +171,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(at + 8 + 8 * usize::from(words))
     }
 
-    #[inline]
     fn check_meaning(&self, kind: Kind, flags: Flags, payload_len: usize) -> Result<(), Error> {
         const OF_DATA: Flags = Flags::MATCH
             .union(Flags::IMMEDIATE)
@@ -173,7 +181,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             if flags.intersects(OF_DATA) || (payload_len > 0 && kind != Kind::Probe) {
                 return Err(Error::Unexpected);
             }
-        } else if flags.intersects(Flags::FRAGMENT.union(Flags::BUNDLE).union(Flags::PLACEMENT)) {
+        } else {
             self.check_data(flags, payload_len)?;
         }
         if flags.contains(Flags::CHECKSUM) && self.field::<8>(Flags::CHECKSUM)[4..] != [0; 4] {
