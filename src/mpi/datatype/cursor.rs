@@ -155,13 +155,29 @@ impl<'a> Batch<'a> {
         self.passed += len;
         if self.passed == run.len {
             self.passed = 0;
-            self.run += 1;
-            if self.run == self.runs.len() {
-                self.run = 0;
-                self.skip(1);
-            }
+            self.skip_runs(1);
         }
         Segment { offset, len }
+    }
+
+    /// The runs of the current turn that come next and of which `limit` octets hold the whole; none within a run.
+    pub(super) fn whole_runs(&self, limit: u64) -> &'a [Run] {
+        if self.passed > 0 {
+            return &[];
+        }
+        let next = &self.runs[self.run..];
+        let begin = next[0].start;
+        &next[..next.partition_point(|run| run.start - begin + run.len <= limit)]
+    }
+
+    /// Passes over whole runs, at most those that are left of the current turn.
+    #[inline]
+    pub(super) fn skip_runs(&mut self, runs: usize) {
+        self.run += runs;
+        if self.run == self.runs.len() {
+            self.run = 0;
+            self.skip(1);
+        }
     }
 
     /// Passes over whole turns, at most those that are left.

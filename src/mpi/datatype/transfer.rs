@@ -147,16 +147,19 @@ unsafe fn transfer<const PACK: bool>(
                 unsafe { copy_turns::<PACK>(&batch, memory, to, whole as usize) };
                 batch.skip(whole);
                 done += whole * batch.size;
+                continue;
+            }
+            let runs = batch.whole_runs(len - done);
+            if let [.., last] = runs {
+                // SAFETY: these runs are of the data concerned, and the octets of `packed` are theirs.
+                unsafe { copy_runs::<PACK>(runs, memory.wrapping_offset(batch.base as isize), to) };
+                done += last.start + last.len - runs[0].start;
+                batch.skip_runs(runs.len());
             } else {
                 let segment = batch.step(len - done);
+                let from = memory.wrapping_offset(segment.offset as isize);
                 // SAFETY: the segment is of the data concerned, and `packed` has at least as much left.
-                unsafe {
-                    copy_run::<PACK>(
-                        memory.wrapping_offset(segment.offset as isize),
-                        to,
-                        segment.len as usize,
-                    )
-                };
+                unsafe { copy::<PACK>(from, to, segment.len as usize) };
                 done += segment.len;
             }
         }
@@ -225,19 +228,23 @@ impl Strided {
     }
 }
 
-/// One run; the usual small lengths without a call.
+/// Copies runs that follow each other; the usual small lengths without a call.
 ///
 /// # Safety
-/// As [`copy`].
-#[inline]
-unsafe fn copy_run<const PACK: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        match len {
-            4 => copy::<PACK>(memory, packed, 4),
-            8 => copy::<PACK>(memory, packed, 8),
-            16 => copy::<PACK>(memory, packed, 16),
-            _ => copy::<PACK>(memory, packed, len),
+/// As [`transfer`].
+unsafe fn copy_runs<const PACK: bool>(runs: &[Run], memory: *mut u8, packed: *mut u8) {
+    let begin = runs.first().map_or(0, |run| run.start);
+    for run in runs {
+        let from = memory.wrapping_offset(run.offset as isize);
+        let to = packed.wrapping_add((run.start - begin) as usize);
+        // SAFETY: the caller's contract.
+        unsafe {
+            match run.len {
+                4 => copy::<PACK>(from, to, 4),
+                8 => copy::<PACK>(from, to, 8),
+                16 => copy::<PACK>(from, to, 16),
+                len => copy::<PACK>(from, to, len as usize),
+            }
         }
     }
 }
