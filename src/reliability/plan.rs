@@ -327,14 +327,6 @@ fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> (usize, u32,
     (len, count, cost)
 }
 
-impl Plan {
-    /// Octets of the datagram.
-    #[inline(always)]
-    pub(super) fn size(&self) -> usize {
-        self.header + self.payload
-    }
-}
-
 /// The packet is sent for the first time: the queue moves on, and the packet refers to its source.
 #[inline(always)]
 pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sources) {

@@ -4,7 +4,7 @@ use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
     congestion::Controller,
     endpoint::Endpoint,
-    flow::{Flow, Form, Queued, Sender},
+    flow::{Flow, Form, Queued, Record, Sender},
     peer::{Peer, Phase},
     plan::{Plan, take_from_queue},
     source::{NONE, SourceId, Sources},
@@ -330,8 +330,11 @@ impl Lane<'_> {
     fn write(&mut self, plan: &Plan, burst: &mut Burst) {
         self.launch(plan);
         let record = &plan.record;
-        let ask =
-            self.send.want_ack || plan.resend || record.form == Form::Goodbye || self.exhausted(record.len.into());
+        let ask = self.send.want_ack
+            || plan.resend
+            || record.form == Form::Goodbye
+            || self.ends_placement(record)
+            || self.exhausted(record.len.into());
         if self.send.queue.is_empty() {
             self.send.want_ack = false;
         }
@@ -383,6 +386,12 @@ impl Lane<'_> {
         } else {
             &self.sources.bytes(source)[from..from + len]
         }
+    }
+
+    /// The last packet for a landing: somebody waits to hear that all of it is there.
+    #[inline(always)]
+    fn ends_placement(&self, record: &Record) -> bool {
+        record.form == Form::Placed && record.offset + u32::from(record.len) == self.sources.whole(record.source).len
     }
 
     /// Notes that the packet is in flight, for the first time or again.
