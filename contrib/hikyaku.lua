@@ -100,6 +100,8 @@ define("none", "open", "Opening")
 define("uint64", "open.epoch", "Epoch", base.HEX)
 define("uint32", "open.token", "Token", base.HEX)
 define("uint32", "open.features", "Features", base.HEX)
+define("bool", "open.features.checksum", "Checksums in every packet", 32, nil, 0x00000001)
+define("uint32", "open.features.required", "Required", base.HEX, nil, 0xffff0000)
 define("uint32", "open.limit", "Credit limit")
 define("uint32", "open.window", "Credit window")
 define("uint32", "open.ack_delay", "Acknowledgement delay, ns")
@@ -122,8 +124,9 @@ hikyaku.fields = fields
 local malformed = ProtoExpert.new("hikyaku.malformed", "Malformed packet", expert.group.MALFORMED, expert.severity.ERROR)
 local bad_checksum = ProtoExpert.new("hikyaku.checksum.bad", "Checksum is wrong", expert.group.CHECKSUM, expert.severity.ERROR)
 local reset = ProtoExpert.new("hikyaku.reset", "Session is not known", expert.group.SEQUENCE, expert.severity.WARN)
+local refused = ProtoExpert.new("hikyaku.refused", "Session is refused: other release", expert.group.SEQUENCE, expert.severity.WARN)
 local nack = ProtoExpert.new("hikyaku.nack", "Packets are missing", expert.group.SEQUENCE, expert.severity.NOTE)
-hikyaku.experts = { malformed, bad_checksum, reset, nack }
+hikyaku.experts = { malformed, bad_checksum, reset, refused, nack }
 
 -- Numbers are floating point in some versions of Lua; this prints them without a point in all.
 local function decimal(number)
@@ -474,7 +477,11 @@ local function show_extensions(tvb, tree, packet)
             local row = tree:add(field[name], tvb(at, flag[4]))
             for _, column in ipairs(ROWS[name]) do
                 local range = tvb(at, column[2])
-                row:add(column[1] and field[name .. "." .. column[1]] or field.reserved, range)
+                local item = row:add(column[1] and field[name .. "." .. column[1]] or field.reserved, range)
+                if column[1] == "features" then
+                    item:add(field["open.features.checksum"], range)
+                    item:add(field["open.features.required"], range)
+                end
                 at = at + column[2]
             end
         elseif at and name == "checksum" then
@@ -547,7 +554,7 @@ local function dissect(tvb, pinfo, root, packet, problem)
     elseif packet.cut then
         return
     elseif packet.kind == RESET then
-        tree:add_proto_expert_info(reset)
+        tree:add_proto_expert_info(tvb(16, 4):uint() == 0 and reset or refused)
     elseif packet.has.nack then
         tree:add_proto_expert_info(nack)
     end

@@ -33,8 +33,8 @@ pub enum Congestion {
 
 /// Settings of an endpoint. [`Config::default`] is for a LAN; [`Config::dse`] is the UDP protocol of DSE.
 ///
-/// Every field has a default, a unit and a valid range (both ends included), which [`Config::validate`] checks.
-/// [`checksum`](Self::checksum) must be the same on both sides.
+/// Every field has a default, a unit and a valid range (both ends included), which [`Config::validate`] checks. The two
+/// sides of a session need not be set alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Largest datagram ever sent, octets of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and
@@ -52,9 +52,10 @@ pub struct Config {
     pub bundle: bool,
     /// Put timestamps into packets, 8 octets each: round-trip times even for packets sent again. Default on.
     pub timestamps: bool,
-    /// Put a CRC-32C into every packet, for links that do not check, and drop packets that have none
-    /// ([`DropReason::Checksum`](crate::DropReason::Checksum)): both sides must be set alike. Default off. A checksum
-    /// that is there is always verified.
+    /// Ask for a CRC-32C in every packet, for links that do not check. Agreed when a session opens: if either side asks,
+    /// both put it into all their packets, and drop those that have none
+    /// ([`DropReason::Checksum`](crate::DropReason::Checksum)). Default off: only what opens or refuses a session has
+    /// one. A checksum that is there is always verified.
     pub checksum: bool,
     /// How lost packets are sent again. Default selective repeat.
     pub recovery: Recovery,

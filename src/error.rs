@@ -95,6 +95,11 @@ pub enum PeerError {
     Closed,
     /// The peer sent what a correct peer can not send.
     Misbehaved,
+    /// One side requires features of the protocol that the other does not know: they are of different releases.
+    Incompatible {
+        /// Which: bits of [`Features`](crate::wire::Features).
+        features: u32,
+    },
 }
 
 impl fmt::Display for PeerError {
@@ -108,6 +113,10 @@ impl fmt::Display for PeerError {
             Self::Restarted => f.write_str("it has restarted"),
             Self::Closed => f.write_str("it has closed the session"),
             Self::Misbehaved => f.write_str("it broke the protocol"),
+            Self::Incompatible { features } => write!(
+                f,
+                "one side requires protocol features {features:#010x} that the other does not know: different releases"
+            ),
         }
     }
 }
@@ -131,10 +140,14 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// Not a packet of this version ([`crate::wire::Error`]).
+    /// Not a packet ([`crate::wire::Error`]).
     Malformed,
-    /// The checksum does not match.
+    /// Another version of the wire format.
+    Version,
+    /// The checksum does not match, or there is none where there must be one.
     Checksum,
+    /// Opens a session with features that are required and not known here.
+    Incompatible,
     /// The session token is not one that we issued, or no longer.
     UnknownSession,
     /// Opens a session from an address that is no peer, and strangers are not accepted.

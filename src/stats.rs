@@ -98,4 +98,9 @@ pub struct PeerStats {
     pub max_datagram: u64,
     /// Octets of cost that it has sent and the application has not taken.
     pub unexpected: u64,
+    /// Every packet of the session carries a checksum: we want that ([`Config::checksum`](crate::Config::checksum)), or
+    /// the peer does. Before its opening has come it is what we want.
+    pub checksum: bool,
+    /// Features that it has named and this side does not know (and that it does not require): it is of a later release.
+    pub unknown_features: crate::wire::Features,
 }

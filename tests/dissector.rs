@@ -210,6 +210,7 @@ fn expert_information() {
         "hikyaku.malformed",
         "hikyaku.checksum.bad",
         "hikyaku.reset",
+        "hikyaku.refused",
         "hikyaku.nack",
         // Mistakes of the dissector itself.
         "_ws.lua.error",
@@ -225,7 +226,8 @@ fn expert_information() {
         let expected = [
             packet.is_none(),
             packet.is_some_and(|packet| !checksum::verify(&packet, &vector.octets)),
-            is(|packet| packet.kind() == Kind::Reset),
+            is(|packet| packet.kind() == Kind::Reset && packet.base().sequence.0 == 0),
+            is(|packet| packet.kind() == Kind::Reset && packet.base().sequence.0 != 0),
             is(|packet| packet.flags().contains(Flags::NACK)),
             false,
             false,

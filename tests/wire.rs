@@ -10,8 +10,8 @@ mod vectors;
 use std::collections::BTreeSet;
 
 use hikyaku::wire::{
-    ANY_PROCESSOR, Base, Builder, Credit, Error, Flags, Fragment, Header, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open,
-    Packet, Placement, Record, Records, Sack, Seq, Timestamp, checksum, pretty::Pretty,
+    ANY_PROCESSOR, Base, Builder, Credit, Error, Features, Flags, Fragment, Header, Kind, MAX_HEADER_LEN,
+    MAX_SACK_WORDS, Open, Packet, Placement, Record, Records, Sack, Seq, Timestamp, checksum, pretty::Pretty,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -135,7 +135,7 @@ fn open() -> impl Strategy<Value = Open> {
     (any::<[u32; 2]>(), any::<[u32; 5]>(), any::<[u16; 2]>()).prop_map(|(epoch, words, halves)| Open {
         epoch: u64::from(epoch[0]) << 32 | u64::from(epoch[1]),
         token: words[0],
-        features: words[1],
+        features: Features::from_bits_retain(words[1]),
         credit: Credit {
             limit: words[2],
             window: words[3],
@@ -323,7 +323,7 @@ fn longest_header_is_as_long_as_promised() {
     header.open = Some(Open {
         epoch: 12,
         token: 13,
-        features: 14,
+        features: Features::from_bits_retain(14),
         credit: Credit { limit: 15, window: 16 },
         ack_delay: 17,
         max_datagram: 18,
@@ -536,7 +536,7 @@ fn printed() {
         ),
         (
             "any-processor",
-            "7 > * data ch 0 session 0x00000000 seq 0 ack 0 msg 0 open 0x0123456789abcdef token 0xdecafbad \
+            "7 > * data ch 0 session 0x00000000 seq 0 ack 0 msg 0 crc 0x48c4cd64 open 0x0123456789abcdef token 0xdecafbad \
              features 0x00000003 credit 1048576 window 212992 delay 25000 max 1472 port 4810 len 5",
         ),
         (

@@ -8,7 +8,7 @@ use super::{
     peer::successor,
     transmit::{finish_extensions, open_of, window_of},
 };
-use crate::wire::{self, Base, Builder, Kind, Open, Seq, checksum::Crc32c};
+use crate::wire::{self, Base, Builder, Features, Kind, Open, Seq, checksum::Crc32c};
 
 /// Packets of control that wait to be sent; more are forgotten (their cause will come again).
 pub(super) const MAX_CONTROL: usize = 256;
@@ -16,8 +16,13 @@ pub(super) const MAX_CONTROL: usize = 256;
 /// A packet that belongs to no flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Control {
-    /// "I do not know this session."
-    Reset { to: SocketAddr, session: u32, quoted: u32 },
+    /// "I do not know this session", or "I refuse it because of these features".
+    Reset {
+        to: SocketAddr,
+        session: u32,
+        quoted: u32,
+        refused: Features,
+    },
     /// "Echo this token, then I believe that you live there."
     Challenge { peer: u32, to: SocketAddr },
     /// A path MTU probe has arrived.
@@ -29,6 +34,7 @@ pub(super) enum Control {
         channel: u8,
         sequence: Seq,
         acknowledgement: Seq,
+        checksum: bool,
     },
 }
 
@@ -50,11 +56,19 @@ impl Endpoint {
     /// A packet of control.
     pub(super) fn write_control(&mut self, control: Control, burst: &mut Burst) {
         match control {
-            Control::Reset { to, session, quoted } => {
+            Control::Reset {
+                to,
+                session,
+                quoted,
+                refused,
+            } => {
                 burst.begin(to);
                 self.stats.resets_sent += 1;
-                let base = self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, quoted);
-                self.write_plain(&base, None, 0, burst);
+                let base = Base {
+                    sequence: Seq(refused.bits()),
+                    ..self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, quoted)
+                };
+                self.write_plain(&base, true, None, 0, burst);
             }
             Control::Challenge { peer, to } => {
                 burst.begin(to);
@@ -69,13 +83,14 @@ impl Endpoint {
                 };
                 let open = open_of(&self.config, &self.limits, self.epoch, token, window);
                 let base = self.control_base(Kind::Ack, session, p.processor, 0);
-                self.write_plain(&base, Some(&open), 0, burst);
+                self.write_plain(&base, true, Some(&open), 0, burst);
             }
             Control::ProbeAck { peer, number } => {
                 let p = &self.peers[peer as usize];
                 burst.begin(p.address);
+                let checksum = p.checksums(&self.config);
                 let base = self.control_base(Kind::ProbeAck, p.remote_token, p.processor, number);
-                self.write_plain(&base, None, 0, burst);
+                self.write_plain(&base, checksum, None, 0, burst);
             }
             Control::LastAck {
                 to,
@@ -83,6 +98,7 @@ impl Endpoint {
                 channel,
                 sequence,
                 acknowledgement,
+                checksum,
             } => {
                 burst.begin(to);
                 let base = Base {
@@ -91,16 +107,23 @@ impl Endpoint {
                     acknowledgement,
                     ..self.control_base(Kind::Ack, session, wire::ANY_PROCESSOR, 0)
                 };
-                self.write_plain(&base, None, 0, burst);
+                self.write_plain(&base, checksum, None, 0, burst);
             }
         }
     }
 
     /// A packet without a flow's extensions, padded with zeros to `size` octets.
-    pub(super) fn write_plain(&mut self, base: &Base, open: Option<&Open>, size: usize, burst: &mut Burst) {
+    pub(super) fn write_plain(
+        &mut self,
+        base: &Base,
+        checksum: bool,
+        open: Option<&Open>,
+        size: usize,
+        burst: &mut Burst,
+    ) {
         let start = burst.position();
         let mut header = Builder::new(burst.header(), base);
-        let checksum = finish_extensions(&mut header, &self.config, None, None, open);
+        let checksum = finish_extensions(&mut header, None, None, checksum, open);
         let header_len = header.header_len();
         let padding = size.saturating_sub(header_len);
         header.finish(padding as u16);

@@ -24,6 +24,7 @@ use crate::{
     prng,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
+    wire::Features,
 };
 
 /// How long a flow keeps its active part after its last use, ns.
@@ -157,6 +158,8 @@ impl Endpoint {
         let mut stats = PeerStats {
             max_datagram: p.mtu.into(),
             unexpected: p.cost_received.wrapping_sub(p.cost_released).into(),
+            checksum: p.checksums(&self.config),
+            unknown_features: Features::from_bits_retain(p.unknown_features.into()),
             ..PeerStats::default()
         };
         for flow in self.flows_of(peer.0) {

@@ -11,7 +11,7 @@ use super::{
     timers::Timer,
 };
 use crate::{
-    config::{Config, MAX_WINDOW_PACKETS, Recovery},
+    config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
     time::Instant,
     wire::{self, Base, Flags, Kind, Packet, Seq, checksum},
@@ -58,14 +58,18 @@ impl Endpoint {
         rest: &mut Chunks<'_, u8>,
         sink: &mut S,
     ) -> Result<(), DropReason> {
-        let packet = Packet::new_checked(octets).map_err(|_: wire::Error| DropReason::Malformed)?;
+        let packet = Packet::new_checked(octets).map_err(|error| match error {
+            wire::Error::Version(_) => DropReason::Version,
+            _ => DropReason::Malformed,
+        })?;
         let base = packet.base();
         let flags = packet.flags();
-        if !is_intact(&self.config, &packet, octets, flags) {
+        let checked = flags.contains(Flags::OPEN) || base.kind == Kind::Reset || self.must_be_checked(base.session);
+        if !is_intact(checked, &packet, octets, flags) {
             return Err(DropReason::Checksum);
         }
         if base.kind == Kind::Reset {
-            self.handle_reset(source, base.session, base.message.0);
+            self.handle_reset(source, &base);
             return Ok(());
         }
         let known = if base.session == 0 {
@@ -196,6 +200,7 @@ impl Endpoint {
         let in_order = base.sequence == state.expected && !receive.has_gap(state.expected);
         let goes_on = in_order && base.kind == Kind::Data && base.session != 0;
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
+        let checked = p.checksums(&self.config);
         let (mut packet, mut flags) = (arrival.packet, arrival.flags);
         let (mut taken, mut marks, mut verdict) = (0, Flags::empty(), Verdict::Taken);
         loop {
@@ -228,7 +233,7 @@ impl Endpoint {
                 break;
             }
             let Some(octets) = rest.clone().next() else { break };
-            let Some(next) = follower(&self.config, octets, base, base.sequence.plus(taken)) else {
+            let Some(next) = follower(checked, octets, base, base.sequence.plus(taken)) else {
                 break;
             };
             (packet, flags) = next;
@@ -417,7 +422,7 @@ impl Endpoint {
 
 /// The packet in `octets`, if it says nothing but that it is the next one of the flow of `first`, with this number.
 #[inline]
-fn follower<'a>(config: &Config, octets: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
+fn follower<'a>(checked: bool, octets: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
     const MORE: Flags = Flags::CREDIT.union(Flags::OPEN).union(Flags::SACK).union(Flags::NACK);
     let packet = Packet::new_checked(octets).ok()?;
     let (base, flags) = (packet.base(), packet.flags());
@@ -427,16 +432,16 @@ fn follower<'a>(config: &Config, octets: &'a [u8], first: &Base, sequence: Seq) 
         && base.sequence == sequence
         && base.acknowledgement == first.acknowledgement
         && !flags.intersects(MORE);
-    (goes_on && is_intact(config, &packet, octets, flags)).then_some((packet, flags))
+    (goes_on && is_intact(checked, &packet, octets, flags)).then_some((packet, flags))
 }
 
 /// The checksum is right, or there is none and need not be.
 #[inline]
-fn is_intact(config: &Config, packet: &Packet<&[u8]>, octets: &[u8], flags: Flags) -> bool {
+fn is_intact(checked: bool, packet: &Packet<&[u8]>, octets: &[u8], flags: Flags) -> bool {
     if flags.contains(Flags::CHECKSUM) {
         checksum::verify(packet, octets)
     } else {
-        !config.checksum
+        !checked
     }
 }
 

@@ -4,7 +4,10 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::source::NONE;
-use crate::{config::MIN_DATAGRAM, wire::Open};
+use crate::{
+    config::{Config, MIN_DATAGRAM},
+    wire::{Features, Open},
+};
 
 /// Octets that a peer may be sent before its own limit is known.
 pub(crate) const INITIAL_CREDIT: u32 = 64 << 10;
@@ -77,6 +80,10 @@ pub(crate) struct Peer {
     pub(crate) split_ports: bool,
     /// Refused a send for want of room: tell when there is some.
     pub(crate) blocked: bool,
+    /// It wants checksums.
+    pub(crate) wants_checksums: bool,
+    /// The lower half of the features that it has named and we do not know.
+    pub(crate) unknown_features: u16,
 }
 
 const INDEX_BITS: u32 = 20;
@@ -125,6 +132,8 @@ impl Peer {
             watched: false,
             split_ports: false,
             blocked: false,
+            wants_checksums: false,
+            unknown_features: 0,
         }
     }
 
@@ -146,6 +155,14 @@ impl Peer {
         self.confirmed = false;
         self.mtu_found = false;
         self.blocked = false;
+        self.wants_checksums = false;
+        self.unknown_features = 0;
+    }
+
+    /// Packets of the session carry checksums: one side wants it.
+    #[inline]
+    pub(crate) fn checksums(&self, config: &Config) -> bool {
+        config.checksum || self.wants_checksums
     }
 
     /// Takes over what the peer says of itself when it opens.
@@ -160,6 +177,8 @@ impl Peer {
         self.cost_limit = open.credit.limit.into();
         self.window = open.credit.window;
         self.split_ports = open.port != 0;
+        self.wants_checksums = open.features.contains(Features::CHECKSUM);
+        self.unknown_features = open.features.unknown().bits() as u16;
         if self.phase == Phase::New {
             self.phase = Phase::Open;
         }

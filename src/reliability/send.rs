@@ -181,8 +181,12 @@ impl Endpoint {
     pub(super) fn overhead(config: &Config, peer: &Peer) -> usize {
         BASE_LEN
             + if config.timestamps { 8 } else { 0 }
-            + if config.checksum { 8 } else { 0 }
-            + if peer.confirmed { 0 } else { 32 }
+            + match (peer.confirmed, peer.checksums(config)) {
+                // An opening has a checksum always: so packets never grow when it is found that all are to have one.
+                (false, _) => 8 + 32,
+                (true, true) => 8,
+                (true, false) => 0,
+            }
     }
 }
 

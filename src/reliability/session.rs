@@ -17,10 +17,19 @@ use super::{
 };
 use crate::{
     error::{DropReason, PeerError},
-    wire::{Open, Packet},
+    wire::{Base, Features, Open, Packet},
 };
 
 impl Endpoint {
+    /// Packets with this token have checksums, because we want that or the peer does.
+    #[inline]
+    pub(super) fn must_be_checked(&self, token: u32) -> bool {
+        self.config.checksum
+            || index_of(token)
+                .and_then(|index| self.peers.get(index as usize))
+                .is_some_and(|peer| peer.wants_checksums)
+    }
+
     /// The peer of a packet that carries a token; counts a drop and gives `None` if there is none.
     #[inline]
     pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr) -> Option<u32> {
@@ -96,6 +105,9 @@ impl Endpoint {
         } else {
             SocketAddr::new(source.ip(), open.port)
         };
+        if !self.is_compatible(&open, address) {
+            return None;
+        }
         let peer = match self.addresses.get(&self.peers, address) {
             Some(peer) => peer,
             None if !self.config.accept_strangers => {
@@ -134,6 +146,16 @@ impl Endpoint {
         None
     }
 
+    /// Whether we know all that the opener requires. If not, it is told.
+    fn is_compatible(&mut self, open: &Open, address: SocketAddr) -> bool {
+        let refused = open.features.refused();
+        if !refused.is_empty() {
+            self.count_drop(DropReason::Incompatible);
+            self.push_reset(address, open.token, 0, refused);
+        }
+        refused.is_empty()
+    }
+
     /// Takes in what a packet of a live session says about opening.
     #[cold]
     pub(super) fn confirm(&mut self, peer: u32, packet: &Packet<&[u8]>, with_token: bool) -> bool {
@@ -154,10 +176,14 @@ impl Endpoint {
                 self.answer_reset(address, 0, packet.session());
                 return false;
             };
+            let address = p.address;
+            if !self.is_compatible(&open, address) {
+                return false;
+            }
+            let p = &self.peers[peer as usize];
             if p.remote_epoch == open.epoch {
                 // We had buried this incarnation.
                 self.count_drop(DropReason::DeadIncarnation);
-                let address = self.peers[peer as usize].address;
                 self.answer_reset(address, open.token, 0);
                 return false;
             }
@@ -178,9 +204,10 @@ impl Endpoint {
         true
     }
 
-    /// The peer says that it does not know our session.
+    /// The peer says that it does not know our session, or refuses it.
     #[cold]
-    pub(super) fn handle_reset(&mut self, source: SocketAddr, session: u32, quoted: u32) {
+    pub(super) fn handle_reset(&mut self, source: SocketAddr, base: &Base) {
+        let (session, quoted) = (base.session, base.message.0);
         let by_token = index_of(session).filter(|&index| {
             self.peers
                 .get(index as usize)
@@ -194,10 +221,10 @@ impl Endpoint {
             self.count_drop(DropReason::Unsolicited);
             return;
         };
-        let error = if self.peers[peer as usize].phase == Phase::Goodbye {
-            PeerError::Closed
-        } else {
-            PeerError::Reset
+        let error = match base.sequence.0 {
+            0 if self.peers[peer as usize].phase == Phase::Goodbye => PeerError::Closed,
+            0 => PeerError::Reset,
+            features => PeerError::Incompatible { features },
         };
         self.end_session(peer, error);
     }
@@ -226,6 +253,7 @@ impl Endpoint {
                 channel,
                 sequence: state.send_next,
                 acknowledgement: state.expected,
+                checksum: p.checksums(&self.config),
             };
             self.push_control(last);
         }
@@ -303,6 +331,10 @@ impl Endpoint {
 
     /// Tells a stranger that its session is not known, at a limited rate.
     pub(super) fn answer_reset(&mut self, to: SocketAddr, session: u32, quoted: u32) {
+        self.push_reset(to, session, quoted, Features::empty());
+    }
+
+    fn push_reset(&mut self, to: SocketAddr, session: u32, quoted: u32, refused: Features) {
         const SECOND: u64 = 1_000_000_000;
         let (since, count) = &mut self.resets_in_second;
         if self.now.saturating_sub(*since) >= SECOND {
@@ -310,7 +342,12 @@ impl Endpoint {
         }
         if *count < self.config.resets_per_second {
             *count += 1;
-            self.push_control(Control::Reset { to, session, quoted });
+            self.push_control(Control::Reset {
+                to,
+                session,
+                quoted,
+                refused,
+            });
         } else {
             self.stats.answers_dropped += 1;
         }

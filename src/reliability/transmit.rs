@@ -14,7 +14,7 @@ use crate::{
     config::{Config, Recovery, WindowMode},
     stats::Stats,
     time::Instant,
-    wire::{Base, Builder, Credit, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, checksum::Crc32c},
+    wire::{Base, Builder, Credit, Features, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, checksum::Crc32c},
 };
 
 /// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
@@ -88,6 +88,7 @@ impl Endpoint {
             config: &self.config,
             now: self.now,
             stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            checksum: peer.checksums(&self.config),
             open: (!peer.confirmed).then(|| {
                 open_of(
                     &self.config,
@@ -210,9 +211,9 @@ impl Endpoint {
         header.set(flags);
         let checksum = finish_extensions(
             &mut header,
-            &self.config,
             stamp,
             Some(Credit { limit, window }),
+            peer.checksums(&self.config),
             open.as_ref(),
         );
         if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow.expected) {
@@ -259,11 +260,12 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
         let header = self.control_base(Kind::Probe, peer.remote_token, peer.processor, number);
+        let checksum = peer.checksums(&self.config);
         let patience = self.times.initial_rto.max(2 * self.rto(index));
         self.actives[index as usize]
             .deadlines
             .set(Timer::Mtu, self.now + patience);
-        self.write_plain(&header, None, usize::from(size), burst);
+        self.write_plain(&header, checksum, None, usize::from(size), burst);
     }
 
     /// Retransmission time-out of a flow with its back-off, ns.
@@ -310,6 +312,7 @@ pub(super) struct Lane<'a> {
     pub(super) config: &'a Config,
     pub(super) now: u64,
     stamp: Option<Timestamp>,
+    checksum: bool,
     open: Option<Open>,
     /// Octets of a header that do not depend on the message.
     pub(super) overhead: usize,
@@ -361,7 +364,7 @@ impl Lane<'_> {
         if plan.header > self.overhead {
             self.describe(&mut header, record);
         }
-        let checksum = finish_extensions(&mut header, self.config, self.stamp, None, self.open.as_ref());
+        let checksum = finish_extensions(&mut header, self.stamp, None, self.checksum, self.open.as_ref());
         let header_len = header.finish(plan.payload as u16);
         debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
         let from = record.offset as usize + usize::from(record.len) - plan.payload;
@@ -426,13 +429,13 @@ impl Lane<'_> {
     }
 }
 
-/// Writes the extensions that any packet may have; gives the offset of the checksum.
+/// Writes the extensions that any packet may have; gives the offset of the checksum, which every opening has.
 #[inline(always)]
 pub(super) fn finish_extensions(
     header: &mut Builder<'_>,
-    config: &Config,
     stamp: Option<Timestamp>,
     credit: Option<Credit>,
+    checksum: bool,
     open: Option<&Open>,
 ) -> Option<usize> {
     if let Some(stamp) = stamp {
@@ -441,7 +444,7 @@ pub(super) fn finish_extensions(
     if let Some(credit) = credit {
         header.credit(credit);
     }
-    if config.checksum {
+    if checksum || open.is_some() {
         header.checksum();
     }
     let at = header.checksum_offset();
@@ -482,7 +485,11 @@ pub(super) fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token
     Open {
         epoch,
         token,
-        features: 0,
+        features: if config.checksum {
+            Features::CHECKSUM
+        } else {
+            Features::empty()
+        },
         credit: Credit {
             limit: config.unexpected_bytes,
             window,

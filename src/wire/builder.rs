@@ -109,7 +109,7 @@ impl<'a> Builder<'a> {
     pub fn open(&mut self, open: &Open) -> &mut Self {
         let mut octets = [0; 32];
         octets[..8].copy_from_slice(&open.epoch.to_be_bytes());
-        octets[8..16].copy_from_slice(&pair(open.token, open.features));
+        octets[8..16].copy_from_slice(&pair(open.token, open.features.bits()));
         octets[16..24].copy_from_slice(&pair(open.credit.limit, open.credit.window));
         octets[24..28].copy_from_slice(&open.ack_delay.to_be_bytes());
         octets[28..30].copy_from_slice(&open.max_datagram.to_be_bytes());

@@ -27,7 +27,8 @@ pub enum Kind {
     Data = 0,
     /// An acknowledgement alone; `sequence` is the next number its sender will use.
     Ack = 1,
-    /// "I do not know this session": `message` quotes the session token of the packet that caused it.
+    /// "I do not know this session": `message` quotes the session token of the packet that caused it. Or, if `sequence`
+    /// is not 0, "I refuse this session": `sequence` says which [`Features`] are in the way.
     Reset = 2,
     /// The last packet of a session: its sender will send nothing more.
     Goodbye = 3,
@@ -189,6 +190,34 @@ pub struct Credit {
     pub window: u32,
 }
 
+bitflags! {
+    /// What a side says in its opening, beyond version 1. The upper half are [`REQUIRED`](Self::REQUIRED).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct Features: u32 {
+        /// Every packet of the session carries a checksum, in both directions. In use if either side says so: every
+        /// implementation has checksums.
+        const CHECKSUM = 1 << 0;
+    }
+}
+
+impl Features {
+    /// Features that the other side must know: whoever does not refuses the session. Others are ignored by who does
+    /// not know them.
+    pub const REQUIRED: Self = Self::from_bits_retain(0xffff_0000);
+
+    /// Those that this side does not know.
+    #[must_use]
+    pub const fn unknown(self) -> Self {
+        self.difference(Self::all())
+    }
+
+    /// Those because of which this side must refuse the session: required and not known.
+    #[must_use]
+    pub const fn refused(self) -> Self {
+        Self::from_bits_retain(self.unknown().bits() & Self::REQUIRED.bits())
+    }
+}
+
 /// Opens a session: present until the other side has been heard to use our token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
@@ -196,8 +225,8 @@ pub struct Open {
     pub epoch: u64,
     /// Token that the other side shall put into `session` from now on.
     pub token: u32,
-    /// What the sender can do beyond version 1; unknown bits are ignored.
-    pub features: u32,
+    /// What the sender wants or can do beyond version 1.
+    pub features: Features,
     /// Initial [`Credit`] for each flow.
     pub credit: Credit,
     /// Longest time that the sender delays an acknowledgement, ns.

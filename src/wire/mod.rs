@@ -118,7 +118,9 @@
 //! ```
 //!
 //! Checksum: the CRC-32C of the whole datagram, headers and payload, with the 4 octets of the CRC itself taken as
-//! zero. Addresses are not covered. See [`checksum`].
+//! zero. Addresses are not covered. See [`checksum`]. Packets with an opening and resets always have one, so that what
+//! is agreed there is not agreed by a bit that was flipped; the others of a session have one if that was agreed
+//! ([`Features::CHECKSUM`]), and then a packet without is dropped.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -128,7 +130,7 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Opening ([`Open`]):
+//! Opening ([`Open`]; the features are [`Features`]: bit 0, checksums in every packet; bits 16–31 are required):
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -211,7 +213,9 @@
 //! - A flag that is not assigned makes a packet unreadable ([`Error::Flags`]): nobody can know how long its extension
 //!   is. So a flag, kind or record flag that comes later may be sent only to a peer that has said in
 //!   [`Open::features`] that it knows it.
-//! - Feature bits that are not known are ignored. A feature is in use when both sides have named it.
+//! - A feature is in use when both sides have named it, unless it says otherwise ([`Features::CHECKSUM`] does). Of the
+//!   bits that are not known, the lower half is ignored. The upper half is required: who does not know one answers
+//!   with a reset whose `sequence` holds the bits in the way, and both sides can say why they do not talk.
 //! - What is reserved is sent as zero and refused otherwise, so that it can be given a meaning later, by a feature.
 //!
 //! # Numbers that wrap
@@ -233,8 +237,8 @@ mod value;
 
 pub use builder::Builder;
 pub use header::{
-    ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open, Placement,
-    Timestamp, VERSION,
+    ANY_PROCESSOR, BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open,
+    Placement, Timestamp, VERSION,
 };
 pub use packet::{Error, Packet};
 pub use record::{RECORD_LEN, Record, Records};

@@ -5,7 +5,8 @@ use zerocopy::FromBytes;
 use super::{
     Seq,
     header::{
-        BASE_LEN, Base, Credit, Flags, Fragment, Kind, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp, VERSION,
+        BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp,
+        VERSION,
     },
     record::Records,
 };
@@ -362,7 +363,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Some(Open {
             epoch: u64::from(word(0)) << 32 | u64::from(word(4)),
             token: word(8),
-            features: word(12),
+            features: Features::from_bits_retain(word(12)),
             credit: Credit {
                 limit: word(16),
                 window: word(20),

@@ -285,7 +285,7 @@ impl fmt::Display for Header {
                 " open {:#018x} token {:#010x} features {:#010x} credit {} window {} delay {} max {} port {}",
                 open.epoch,
                 open.token,
-                open.features,
+                open.features.bits(),
                 open.credit.limit,
                 open.credit.window,
                 open.ack_delay,

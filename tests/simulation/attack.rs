@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use hikyaku::{
     DropReason,
-    wire::{ANY_PROCESSOR, Base, Builder, Credit, Kind, MAX_HEADER_LEN, Open, Seq},
+    wire::{ANY_PROCESSOR, Base, Builder, Credit, Features, Kind, MAX_HEADER_LEN, Open, Seq, checksum::compute},
 };
 
 use crate::{
@@ -21,14 +21,23 @@ fn stranger(number: u32) -> SocketAddr {
     ))
 }
 
-/// A packet with a payload and whatever extensions `extend` adds.
+/// A packet with a payload and whatever extensions `extend` adds. Resets have a checksum, and so has what `extend` gives
+/// one.
 pub(crate) fn packet(base: &Base, payload: &[u8], extend: impl FnOnce(&mut Builder<'_>)) -> Vec<u8> {
     let mut octets = vec![0; MAX_HEADER_LEN];
     let mut builder = Builder::new(&mut octets, base);
+    if base.kind == Kind::Reset {
+        builder.checksum();
+    }
     extend(&mut builder);
+    let checksum = builder.checksum_offset();
     let len = builder.finish(payload.len() as u16);
     octets.truncate(len);
     octets.extend_from_slice(payload);
+    if let Some(at) = checksum {
+        let crc = compute(&octets, at, []);
+        octets[at..at + 4].copy_from_slice(&crc.to_be_bytes());
+    }
     octets
 }
 
@@ -36,7 +45,7 @@ fn open_packet(rng: &mut Prng) -> Vec<u8> {
     let open = Open {
         epoch: rng.next() | 1,
         token: rng.next() as u32,
-        features: rng.next() as u32,
+        features: Features::from_bits_retain(rng.next() as u32 & rng.pick(&[0xffff, u32::MAX])),
         credit: Credit {
             limit: rng.next() as u32,
             window: rng.next() as u32,
@@ -57,7 +66,7 @@ fn open_packet(rng: &mut Prng) -> Vec<u8> {
         message: Seq(0),
     };
     packet(&base, &[7; 100], |builder| {
-        builder.open(&open);
+        builder.checksum().open(&open);
     })
 }
 

@@ -4,6 +4,7 @@
 //! repeats it. `HIKYAKU_SEED=n` runs only that seed, `HIKYAKU_SIM_RUNS=n` runs n seeds of each, `HIKYAKU_SIM_TRACE=1`
 //! prints every datagram and event.
 
+mod agreement;
 mod attack;
 mod credit;
 mod death;

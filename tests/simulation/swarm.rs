@@ -32,8 +32,7 @@ fn draw_config(rng: &mut Prng, checksum: bool) -> Config {
     config.timestamps = rng.chance(700);
     config.bundle = rng.chance(700);
     config.nack = rng.chance(700);
-    // Both sides must agree on this one.
-    config.checksum = checksum;
+    config.checksum = checksum || rng.chance(200);
     config.path_mtu_discovery = rng.chance(600);
     if rng.chance(500) {
         config.ack_delay = duration(rng, 5_000_000);
@@ -128,14 +127,14 @@ fn build(rng: &mut Prng, seed: u64) -> (World, Vec<(usize, usize)>) {
     let corrupt = rng.chance(200);
     let processors = if rng.chance(300) { rng.between(2, 4) as usize } else { 1 };
     let same = rng.chance(500);
-    let checksum = corrupt || rng.chance(200);
-    let common = draw_options(rng, checksum, processors);
+    let common = draw_options(rng, corrupt, processors);
     let mut world = World::new(seed);
-    for _ in 0..nodes {
+    for node in 0..nodes {
         let options = if same {
             common.clone()
         } else {
-            draw_options(rng, checksum, processors)
+            // One of two is enough.
+            draw_options(rng, corrupt && node > 0, processors)
         };
         note(format!("{options:?}"));
         world.add(options);
