@@ -31,8 +31,8 @@ else
     ]])()
 end
 
-local KINDS = { [0] = "data", "ack", "reset", "goodbye", "probe", "probe-ack" }
-local DATA, PROBE, RESET = 0, 4, 2
+local KINDS = { [0] = "data", "ack", "reset", "goodbye", "probe", "probe-ack", "return" }
+local DATA, PROBE, RESET, RETURN = 0, 4, 2, 6
 
 -- Name, mask and, of those that announce an extension, how long that is (selective acknowledgements vary).
 local FLAGS = {
@@ -51,6 +51,7 @@ local FLAGS = {
 }
 local ALL_FLAGS = 0x1dff
 local OF_DATA = 0x040f
+local OF_RETURN = 0x0002
 local MASK = {}
 for _, flag in ipairs(FLAGS) do
     MASK[flag[1]] = flag[2]
@@ -125,8 +126,9 @@ local malformed = ProtoExpert.new("hikyaku.malformed", "Malformed packet", exper
 local bad_checksum = ProtoExpert.new("hikyaku.checksum.bad", "Checksum is wrong", expert.group.CHECKSUM, expert.severity.ERROR)
 local reset = ProtoExpert.new("hikyaku.reset", "Session is not known", expert.group.SEQUENCE, expert.severity.WARN)
 local refused = ProtoExpert.new("hikyaku.refused", "Session is refused: other release", expert.group.SEQUENCE, expert.severity.WARN)
+local returned = ProtoExpert.new("hikyaku.returned", "No such processor", expert.group.SEQUENCE, expert.severity.WARN)
 local nack = ProtoExpert.new("hikyaku.nack", "Packets are missing", expert.group.SEQUENCE, expert.severity.NOTE)
-hikyaku.experts = { malformed, bad_checksum, reset, refused, nack }
+hikyaku.experts = { malformed, bad_checksum, reset, refused, returned, nack }
 
 -- Numbers are floating point in some versions of Lua; this prints them without a point in all.
 local function decimal(number)
@@ -307,7 +309,8 @@ local function read(tvb)
     packet.payload_at = at
 
     if packet.kind ~= DATA then
-        if band(packet.flags, OF_DATA) ~= 0 or (packet.payload_len > 0 and packet.kind ~= PROBE) then
+        local foreign = packet.kind == RETURN and OF_DATA - OF_RETURN or OF_DATA
+        if band(packet.flags, foreign) ~= 0 or (packet.payload_len > 0 and packet.kind ~= PROBE) then
             return packet, "payload or extension that this kind of packet can not carry"
         end
     else
@@ -555,6 +558,8 @@ local function dissect(tvb, pinfo, root, packet, problem)
         return
     elseif packet.kind == RESET then
         tree:add_proto_expert_info(tvb(16, 4):uint() == 0 and reset or refused)
+    elseif packet.kind == RETURN then
+        tree:add_proto_expert_info(returned)
     elseif packet.has.nack then
         tree:add_proto_expert_info(nack)
     end

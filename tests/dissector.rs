@@ -211,6 +211,7 @@ fn expert_information() {
         "hikyaku.checksum.bad",
         "hikyaku.reset",
         "hikyaku.refused",
+        "hikyaku.returned",
         "hikyaku.nack",
         // Mistakes of the dissector itself.
         "_ws.lua.error",
@@ -228,6 +229,7 @@ fn expert_information() {
             packet.is_some_and(|packet| !checksum::verify(&packet, &vector.octets)),
             is(|packet| packet.kind() == Kind::Reset && packet.base().sequence.0 == 0),
             is(|packet| packet.kind() == Kind::Reset && packet.base().sequence.0 != 0),
+            is(|packet| packet.kind() == Kind::Return),
             is(|packet| packet.flags().contains(Flags::NACK)),
             false,
             false,

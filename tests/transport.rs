@@ -14,7 +14,8 @@ use bytes::Bytes;
 use hikyaku::{
     Config, PeerError, PeerId, SendError,
     backends::BindOptions,
-    transport::{BuildError, Event, FlushError, ReceiveError, Transport, WaitPolicy},
+    reliability::Payload,
+    transport::{BuildError, Event, FlushError, ReceiveError, SendOptions, Transport, WaitPolicy},
 };
 
 /// No wait in these tests ends by this, unless something is broken.
@@ -628,4 +629,41 @@ fn one_port_to_send_and_one_to_receive() {
         a.flush(LONG).unwrap();
     });
     assert_eq!(a.stats().peers_lost, 0);
+}
+
+/// A wrong number of a processor is an error of that message alone.
+#[test]
+fn a_message_for_nobody_comes_back() {
+    let (mut a, to_b, mut b, _) = pair("127.0.0.1:0", &Config::default());
+    let receiver = thread::spawn(move || {
+        for number in 0..10 {
+            assert_eq!(&b.receive(Some(LONG)).unwrap()[..], &content(number, 100)[..]);
+        }
+        b.close(LONG).unwrap();
+    });
+    let wrong = SendOptions {
+        destination: Some(77),
+        ..SendOptions::default()
+    };
+    for number in 0..10 {
+        a.send(to_b, &content(number, 100)).unwrap();
+        a.send_with(to_b, Payload::Copy(b"lost"), &wrong).unwrap();
+    }
+    a.flush(LONG).unwrap();
+    let mut back = 0;
+    while back < 10 {
+        match a.wait_event(Some(LONG)).unwrap() {
+            Some(Event::Returned {
+                peer,
+                source: 1,
+                destination: 77,
+                messages,
+            }) if peer == to_b => back += messages,
+            Some(Event::PeerUp { .. }) => {}
+            event => panic!("{event:?}"),
+        }
+    }
+    assert_eq!(back, 10);
+    a.close(LONG).unwrap();
+    receiver.join().unwrap();
 }

@@ -73,7 +73,7 @@ fn vectors_are_complete() {
         .fold(Flags::empty(), |flags, packet| flags | packet.flags());
     assert_eq!(flags, Flags::all());
     let kinds: BTreeSet<u8> = packets.iter().map(|packet| packet.kind() as u8).collect();
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6]);
     let longest = packets.iter().map(Packet::header_len).max();
     assert_eq!(longest, Some(MAX_HEADER_LEN));
     let errors: BTreeSet<&str> = vectors
@@ -156,6 +156,7 @@ fn any_base() -> impl Strategy<Value = Base> {
         Kind::Goodbye,
         Kind::Probe,
         Kind::ProbeAck,
+        Kind::Return,
     ]);
     let destination = prop_oneof![any::<u32>(), Just(ANY_PROCESSOR)];
     (kind, any::<u8>(), any::<[u32; 5]>(), destination, any::<u16>()).prop_map(
@@ -212,7 +213,9 @@ fn make_sense((mut header, mut payload): (Header, Vec<u8>)) -> (Header, Vec<u8>)
     if header.base.kind != Kind::Data {
         header.flags.remove(Flags::BUNDLE);
         header.match_bits = None;
-        header.immediate = None;
+        if header.base.kind != Kind::Return {
+            header.immediate = None;
+        }
         header.fragment = None;
         header.placement = None;
         if header.base.kind != Kind::Probe {
@@ -353,7 +356,7 @@ fn first_octets() {
         let mut octets = [0; 32];
         octets[0] = first;
         let expected = match (first >> 4, first & 0xf) {
-            (1, 0..=5) => None,
+            (1, 0..=6) => None,
             (1, kind) => Some(Error::Kind(kind)),
             (version, _) => Some(Error::Version(version)),
         };
@@ -542,6 +545,10 @@ fn printed() {
         (
             "reply-queue",
             "0 > 4294967294 data ch 255 session 0xc0ffee00 seq 17 ack 5 msg 42 queue 65535 len 5",
+        ),
+        (
+            "return",
+            "99 > 7 return ch 0 session 0xc0ffee00 seq 17 ack 5 msg 42 imm 0x0000000000000002 len 0",
         ),
         (
             "bad-truncated-base",

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::reliability::{Event, PeerId};
 
-/// A queue of events that does not grow while a peer comes and goes and nobody asks: of sessions that have begun and ended
-/// untold, only the last end is told.
+/// A queue of events that does not grow while nobody asks. Of sessions that have begun and ended untold, only the last end
+/// is told; what comes back of a peer's messages is summed up; that there is room again is told once.
 #[derive(Default)]
 pub(super) struct Events {
     queue: VecDeque<Entry>,
     /// Entries ever taken.
     taken: u64,
-    /// Which entry tells of the end of a peer's session, counted from the first ever.
-    ends: BTreeMap<PeerId, u64>,
+    /// Which entry tells of a peer what is told once, counted from the first ever.
+    places: BTreeMap<(PeerId, Once), u64>,
 }
 
 struct Entry {
@@ -21,47 +21,51 @@ struct Entry {
     up: Option<Event>,
 }
 
+/// What is told of a peer by one entry.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Once {
+    End,
+    Returned,
+    Room,
+}
+
+impl Once {
+    fn of(event: &Event) -> Option<(PeerId, Self)> {
+        match *event {
+            Event::Down { peer, .. } => Some((peer, Self::End)),
+            Event::Returned { peer, .. } => Some((peer, Self::Returned)),
+            Event::Writable { peer } => Some((peer, Self::Room)),
+            Event::Up { .. } | Event::Sent { .. } => None,
+        }
+    }
+}
+
 impl Events {
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     pub(super) fn push(&mut self, event: Event) {
-        match event {
-            Event::Up { peer, .. } => {
-                if let Some(end) = self.end_of(peer) {
-                    end.up = Some(event);
-                    return;
-                }
+        if let Event::Up { peer, .. } = event
+            && let Some(end) = self.untold((peer, Once::End))
+        {
+            end.up = Some(event);
+            return;
+        }
+        if let Some(key) = Once::of(&event) {
+            if let Some(entry) = self.untold(key) {
+                entry.merge(event);
+                return;
             }
-            Event::Down {
-                peer,
-                session,
-                error,
-                lost,
-            } => {
-                if let Some(end) = self.end_of(peer) {
-                    let before = matches!(end.event, Event::Down { lost: true, .. });
-                    end.event = Event::Down {
-                        peer,
-                        session,
-                        error,
-                        lost: lost || before,
-                    };
-                    end.up = None;
-                    return;
-                }
-                self.ends.insert(peer, self.taken + self.queue.len() as u64);
-            }
-            Event::Sent { .. } | Event::Writable { .. } => {}
+            self.places.insert(key, self.taken + self.queue.len() as u64);
         }
         self.queue.push_back(Entry { event, up: None });
     }
 
     pub(super) fn pop(&mut self) -> Option<Event> {
         let Entry { event, up } = self.queue.pop_front()?;
-        if let Event::Down { peer, .. } = event {
-            self.ends.remove(&peer);
+        if let Some(key) = Once::of(&event) {
+            self.places.remove(&key);
         }
         if let Some(event) = up {
             // Takes the place of the one that is told now.
@@ -72,17 +76,47 @@ impl Events {
         Some(event)
     }
 
-    /// The untold end of a peer's session.
-    fn end_of(&mut self, peer: PeerId) -> Option<&mut Entry> {
-        let place = self.ends.get(&peer)? - self.taken;
+    fn untold(&mut self, key: (PeerId, Once)) -> Option<&mut Entry> {
+        let place = self.places.get(&key)? - self.taken;
         self.queue.get_mut(place as usize)
+    }
+}
+
+impl Entry {
+    /// The later event of the same kind and peer is told together with this one.
+    fn merge(&mut self, later: Event) {
+        match (&mut self.event, later) {
+            (
+                Event::Down { lost: before, .. },
+                Event::Down {
+                    peer,
+                    session,
+                    error,
+                    lost,
+                },
+            ) => {
+                let lost = lost || *before;
+                self.event = Event::Down {
+                    peer,
+                    session,
+                    error,
+                    lost,
+                };
+                self.up = None;
+            }
+            // The first is told, with how many there are.
+            (Event::Returned { messages: sum, .. }, Event::Returned { messages, .. }) => {
+                *sum = sum.saturating_add(messages);
+            }
+            _ => {}
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PeerError, reliability::SendToken};
+    use crate::{PeerError, reliability::SendToken, wire::Seq};
 
     fn up(peer: u32, session: u32) -> Event {
         let peer = PeerId(peer);
@@ -136,6 +170,29 @@ mod tests {
             }
             assert_eq!(events.pop(), Some(down(2, session, false)));
         }
-        assert!(events.is_empty() && events.ends.is_empty());
+        assert!(events.is_empty() && events.places.is_empty());
+    }
+
+    #[test]
+    fn what_comes_back_is_summed_up_and_room_is_told_once() {
+        let returned = |peer, messages| Event::Returned {
+            peer: PeerId(peer),
+            source: 1,
+            destination: 9,
+            message: Seq(3),
+            messages,
+        };
+        let mut events = Events::default();
+        for _ in 0..1_000 {
+            for peer in 0..2 {
+                events.push(returned(peer, 2));
+                events.push(Event::Writable { peer: PeerId(peer) });
+            }
+        }
+        for peer in 0..2 {
+            assert_eq!(events.pop(), Some(returned(peer, 2_000)));
+            assert_eq!(events.pop(), Some(Event::Writable { peer: PeerId(peer) }));
+        }
+        assert!(events.is_empty() && events.places.is_empty());
     }
 }

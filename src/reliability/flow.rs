@@ -65,6 +65,8 @@ pub(crate) enum Form {
     Placed,
     /// A goodbye.
     Goodbye,
+    /// Messages that were for nobody here; `offset` is how many beyond the first.
+    Return,
 }
 
 /// A packet that has been sent and not yet acknowledged. Never holds bytes.
@@ -102,7 +104,7 @@ impl Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
     /// [`Form::Bundle`]: records back to back in a block, of one pair of processors; [`Form::Whole`];
-    /// [`Form::Placed`]; [`Form::Goodbye`].
+    /// [`Form::Placed`]; [`Form::Goodbye`]; [`Form::Return`], before everything else.
     pub(crate) form: Form,
     pub(crate) source: SourceId,
     /// What is left lies at the source from here …

@@ -88,7 +88,7 @@ impl Endpoint {
             self.handle_credit(peer, &packet);
         }
         match base.kind {
-            Kind::Data | Kind::Goodbye | Kind::Ack => {
+            Kind::Data | Kind::Goodbye | Kind::Return | Kind::Ack => {
                 let arrival = Arrival {
                     source,
                     packet,
@@ -193,6 +193,9 @@ impl Endpoint {
         {
             return Err(reason);
         }
+        if base.kind == Kind::Return && !self.note_return(peer, &arrival.packet, base) {
+            return Err(self.put_off(index));
+        }
         let state = &mut self.flows[flow as usize];
         let active = &mut self.actives[index as usize];
         let receive = &mut active.receive;
@@ -269,7 +272,10 @@ impl Endpoint {
             }
         }
         if verdict != Verdict::Taken {
-            return Err(self.not_taken(peer, index, verdict));
+            return Err(match verdict {
+                Verdict::Misaddressed => self.take_back(peer, index, &packet, cost_of(&packet, flags)),
+                _ => self.not_taken(peer, index, verdict),
+            });
         }
         if base.kind == Kind::Goodbye {
             self.peer_said_goodbye(peer, base.channel);
@@ -303,17 +309,19 @@ impl Endpoint {
     #[cold]
     fn not_taken(&mut self, peer: u32, index: u32, verdict: Verdict) -> DropReason {
         match verdict {
-            Verdict::Taken | Verdict::NoRoom => {
-                // Whoever sends it again must hear that we live.
-                self.acknowledge_now(index);
-                DropReason::BeyondCredit
-            }
-            Verdict::Misaddressed => DropReason::Misaddressed,
+            Verdict::Taken | Verdict::Misaddressed | Verdict::NoRoom => self.put_off(index),
             Verdict::Impossible => {
                 self.end_session(peer, PeerError::Misbehaved);
                 DropReason::Refused
             }
         }
+    }
+
+    /// There is no room for a packet now: whoever sends it again must hear that we live.
+    #[cold]
+    pub(super) fn put_off(&mut self, index: u32) -> DropReason {
+        self.acknowledge_now(index);
+        DropReason::BeyondCredit
     }
 
     #[inline]
@@ -324,7 +332,7 @@ impl Endpoint {
 
     /// Notes that a new packet has arrived, before or beyond a gap. `due`: it is to be acknowledged at once in any case.
     #[cold]
-    fn note_beside_gap(&mut self, index: u32, sequence: Seq, due: bool) {
+    pub(super) fn note_beside_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;

@@ -16,6 +16,7 @@ mod mtu;
 mod peer;
 mod plan;
 mod recovery;
+mod returns;
 mod rtt;
 mod send;
 mod session;
@@ -112,7 +113,8 @@ pub struct Origin {
 pub enum Verdict {
     /// Taken: it is acknowledged and never delivered again.
     Taken,
-    /// For a processor that is not here: dropped, not acknowledged, counted.
+    /// For a processor that is not here: dropped and counted; the sender is told ([`Event::Returned`]). Nothing else of
+    /// that peer is affected.
     Misaddressed,
     /// No room for it at the moment: dropped and counted; the peer hears that we live and will send it again.
     NoRoom,
@@ -155,6 +157,20 @@ pub enum Event {
         peer: PeerId,
         /// The message.
         token: SendToken,
+    },
+    /// Messages have arrived at this peer, and there is no such processor there: they were acknowledged (so
+    /// [`Event::Sent`] is told of them too) and thrown away.
+    Returned {
+        /// The peer.
+        peer: PeerId,
+        /// Processor that has sent.
+        source: u32,
+        /// Processor that was meant.
+        destination: u32,
+        /// Number of the first of the messages in this ordered pair of processors.
+        message: Seq,
+        /// How many messages.
+        messages: u64,
     },
     /// There is room in the send queue of this peer again, after a `WouldBlock`.
     Writable {

@@ -168,6 +168,7 @@ impl Lane<'_> {
             }
             Form::Placed => (len, PLACEMENT_LEN),
             Form::Single => self.single(record.source, record.offset),
+            Form::Return => (len, return_len(record.offset)),
             Form::Bundle | Form::Goodbye => (len, 0),
         }
     }
@@ -236,6 +237,7 @@ impl Lane<'_> {
                 let len = left.min(config.max_payload.into()).min(room - PLACEMENT_LEN);
                 (len, len, PLACEMENT_LEN, 1, 0)
             }
+            Form::Return => (0, 0, return_len(queued.at), 0, 0),
             Form::Goodbye => (0, 0, 0, 0, 0),
         };
         if cost > credit {
@@ -304,9 +306,20 @@ impl Lane<'_> {
                     header.match_bits(bits);
                 }
             }
+            Form::Return => {
+                if record.offset > 0 {
+                    header.immediate(record.offset.into());
+                }
+            }
             Form::Bundle | Form::Goodbye => {}
         }
     }
+}
+
+/// Octets of a return's header beyond those of any packet: it says how many messages it is about if they are several.
+#[cold]
+fn return_len(more: u32) -> usize {
+    8 * usize::from(more > 0)
 }
 
 /// How many octets and records from the front of a run fit a payload of `room` octets and the credit, and what they

@@ -350,7 +350,7 @@ fn deliver(
         (send.rack_at, send.rack_seq) = (sent_at, seq);
     }
     let copied = match form {
-        Form::Goodbye => return false,
+        Form::Goodbye | Form::Return => return false,
         Form::Placed => false,
         Form::Single | Form::Bundle => {
             send.copied_bytes -= len;

@@ -21,6 +21,9 @@ const LIMITS: Limits = Limits {
     receive_port: 0,
 };
 
+/// A processor that is nowhere.
+const NOBODY: u32 = 99;
+
 #[derive(Default)]
 struct Got {
     messages: Vec<(u32, Vec<u8>)>,
@@ -34,6 +37,9 @@ impl Sink for Got {
         if self.put_off > 0 {
             self.put_off -= 1;
             return Verdict::NoRoom;
+        }
+        if packet.base().destination == NOBODY {
+            return Verdict::Misaddressed;
         }
         let number = packet.base().message.0;
         if packet.flags().contains(Flags::BUNDLE) {
@@ -400,4 +406,112 @@ fn extremes_of_settings() {
         while pair.ends[0].0.poll_transmit(end, &mut burst) {}
         assert!(pair.ends[0].0.poll_timeout().is_some());
     }
+}
+
+/// Messages to a processor that is not there are an error of these messages alone, and the sender hears of each, once.
+#[test]
+fn misaddressed_messages_come_back() {
+    let config = Config {
+        unexpected_bytes: 64 << 10,
+        ..Config::default()
+    };
+    for drop_every in [usize::MAX, 5] {
+        let (mut pair, to_b, _) = Pair::new(&config);
+        pair.drop_every = drop_every;
+        let mut good = 0;
+        for round in 0..50 {
+            // One alone, some that share a datagram, one in fragments: more than all the credit in the end.
+            for (n, len) in [(0, 1), (1, 10), (2, 10), (3, 10), (4, 20_000)] {
+                let message = Outgoing {
+                    source: 0,
+                    destination: NOBODY,
+                    message: Seq(5 * round + n),
+                    match_bits: None,
+                    immediate: None,
+                };
+                let now = Instant::from_nanos(pair.now);
+                let payload = data(n, len);
+                pair.ends[0]
+                    .0
+                    .send(now, to_b, 0, &message, Payload::Copy(&payload))
+                    .unwrap();
+                if n == 0 {
+                    pair.pump();
+                }
+            }
+            for _ in 0..3 {
+                pair.send(0, to_b, good, Payload::Copy(&data(good, 2_000)));
+                good += 1;
+            }
+            pair.pump();
+            let end = &mut pair.ends[1];
+            // What was received is taken at once.
+            let stats = end.0.peer_stats(PeerId(0)).unwrap();
+            end.0.release(PeerId(0), 1, stats.unexpected as u32);
+            pair.pump();
+        }
+        assert_eq!(pair.ends[1].2.messages.len(), good as usize);
+        let mut back: Vec<u32> = vec![];
+        for event in &pair.ends[0].3 {
+            match *event {
+                Event::Returned {
+                    source: 0,
+                    destination: NOBODY,
+                    message,
+                    messages,
+                    ..
+                } => back.extend((0..messages as u32).map(|n| message.0 + n)),
+                Event::Up { .. } | Event::Writable { .. } => {}
+                _ => panic!("{event:?}"),
+            }
+        }
+        back.sort_unstable();
+        assert_eq!(back, (0..250).collect::<Vec<_>>());
+        for end in &pair.ends {
+            assert!(end.0.all_idle());
+            assert!(!end.3.iter().any(|event| matches!(event, Event::Down { .. })));
+        }
+        assert!(pair.ends[1].0.stats().dropped.of(crate::DropReason::Misaddressed) >= 150);
+    }
+}
+
+/// Whoever sends nothing but misaddressed messages, and does not listen, makes no queue grow.
+#[test]
+fn returns_are_bounded() {
+    let (mut pair, to_b, _) = Pair::new(&Config::default());
+    pair.send(0, to_b, 0, Payload::Copy(b"hello"));
+    pair.pump();
+    let mut burst = Burst::default();
+    for n in 0..500 {
+        let message = Outgoing {
+            source: 0,
+            destination: NOBODY,
+            message: Seq(n),
+            match_bits: None,
+            immediate: Some(0),
+        };
+        let now = Instant::from_nanos(pair.now);
+        pair.ends[0]
+            .0
+            .send(now, to_b, 0, &message, Payload::Copy(b"x"))
+            .unwrap();
+    }
+    let now = Instant::from_nanos(pair.now + 1);
+    let mut delivered = 0;
+    while pair.ends[0].0.poll_transmit(now, &mut burst) {
+        let mut octets = vec![];
+        pair.ends[0].0.gather(&burst, |part| octets.extend_from_slice(part));
+        let end = &mut pair.ends[1];
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        end.0
+            .handle_datagrams(now, from, &mut octets, burst.segment_size(), &mut end.2);
+        delivered += burst.segments();
+    }
+    assert!(delivered >= 100, "{delivered}");
+    let queued = pair.ends[1].0.actives.iter().map(|active| active.send.queue.len());
+    assert_eq!(queued.max(), Some(64));
+    // They are only put off.
+    pair.pump();
+    let returned = |event: &&Event| matches!(event, Event::Returned { .. });
+    assert_eq!(pair.ends[0].3.iter().filter(returned).count(), 500);
 }

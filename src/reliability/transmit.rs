@@ -343,6 +343,7 @@ impl Lane<'_> {
         }
         let (kind, mut flags) = match record.form {
             Form::Goodbye => (Kind::Goodbye, Flags::empty()),
+            Form::Return => (Kind::Return, Flags::empty()),
             Form::Bundle => (Kind::Data, Flags::BUNDLE),
             Form::Single | Form::Whole | Form::Placed => (Kind::Data, Flags::empty()),
         };

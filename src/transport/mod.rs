@@ -105,6 +105,18 @@ pub enum Event {
         /// What [`Transport::send_bytes`] gave.
         token: SendToken,
     },
+    /// Messages have come to this peer that were for a processor which is not there; they were thrown away. Nothing else
+    /// is affected. (They count as acknowledged: [`Event::Sent`] and [`Transport::flush`] say so of them too.)
+    Returned {
+        /// The peer.
+        peer: PeerId,
+        /// Processor that has sent the first of them.
+        source: u32,
+        /// Processor that was meant by the first of them.
+        destination: u32,
+        /// How many, to whatever processors.
+        messages: u64,
+    },
     /// There is room again after [`SendError::WouldBlock`].
     Writable {
         /// The peer.
@@ -424,6 +436,18 @@ impl Transport {
             reliability::Event::Down { peer, error, .. } => Event::PeerDown { peer, error },
             reliability::Event::Sent { peer, token } => Event::Sent { peer, token },
             reliability::Event::Writable { peer } => Event::Writable { peer },
+            reliability::Event::Returned {
+                peer,
+                source,
+                destination,
+                messages,
+                ..
+            } => Event::Returned {
+                peer,
+                source,
+                destination,
+                messages,
+            },
         })
     }
 

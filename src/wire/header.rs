@@ -19,7 +19,7 @@ pub const MAX_SACK_WORDS: usize = 16;
 /// Destination processor "whoever listens here", for who knows an address and no number yet.
 pub const ANY_PROCESSOR: u32 = 0xffff_ffff;
 
-/// What a packet is for. Only [`Kind::Data`] and [`Kind::Goodbye`] use up a sequence number.
+/// What a packet is for. Only [`Kind::Data`], [`Kind::Goodbye`] and [`Kind::Return`] use up a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -36,6 +36,9 @@ pub enum Kind {
     Probe = 4,
     /// Answer to a probe: `message` is its number.
     ProbeAck = 5,
+    /// "There is no such processor here": from `source`, which was meant, to `destination`, which has sent. The message
+    /// numbered `message` is given up, and so many after it as the immediate data says (none without it).
+    Return = 6,
 }
 
 impl Kind {
@@ -47,6 +50,7 @@ impl Kind {
             3 => Self::Goodbye,
             4 => Self::Probe,
             5 => Self::ProbeAck,
+            6 => Self::Return,
             _ => return None,
         })
     }
@@ -54,7 +58,7 @@ impl Kind {
     /// Takes a sequence number, is acknowledged and sent again when lost.
     #[must_use]
     pub const fn is_sequenced(self) -> bool {
-        matches!(self, Self::Data | Self::Goodbye)
+        matches!(self, Self::Data | Self::Goodbye | Self::Return)
     }
 
     /// A short lower-case name, as [`super::pretty`] prints it.
@@ -67,6 +71,7 @@ impl Kind {
             Self::Goodbye => "goodbye",
             Self::Probe => "probe",
             Self::ProbeAck => "probe-ack",
+            Self::Return => "return",
         }
     }
 }

@@ -38,7 +38,8 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! The version is 1. Kinds ([`Kind`] says what they mean): 0 data, 1 ack, 2 reset, 3 goodbye, 4 probe, 5 probe-ack.
+//! The version is 1. Kinds ([`Kind`] says what they mean): 0 data, 1 ack, 2 reset, 3 goodbye, 4 probe, 5
+//! probe-ack, 6 return.
 //! The flags, bit 0 being the least significant:
 //!
 //! | bit | flag | announces | octets |
@@ -188,7 +189,8 @@
 //!
 //! # What goes together
 //!
-//! - Match bits, immediate data, fragment, placement and bundle belong to data packets only.
+//! - Match bits, immediate data, fragment, placement and bundle belong to data packets only; but a return has immediate
+//!   data when it is about several messages.
 //! - A payload belongs to data packets and probes only.
 //! - A bundle is not also a fragment or a placement, and its match bits stand in its records; it has no immediate
 //!   data.

@@ -179,7 +179,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
             .union(Flags::PLACEMENT)
             .union(Flags::BUNDLE);
         if kind != Kind::Data {
-            if flags.intersects(OF_DATA) || (payload_len > 0 && kind != Kind::Probe) {
+            let foreign = if kind == Kind::Return {
+                OF_DATA.difference(Flags::IMMEDIATE)
+            } else {
+                OF_DATA
+            };
+            if flags.intersects(foreign) || (payload_len > 0 && kind != Kind::Probe) {
                 return Err(Error::Unexpected);
             }
         } else {

@@ -502,6 +502,8 @@ impl Core {
                     self.lose(messenger, now, process, error);
                 }
             }
+            // Who should be there is not: as good as lost.
+            Event::Returned { destination, .. } => self.lose(messenger, now, destination, PeerError::Refused),
             Event::Up { .. } | Event::Writable { .. } => {}
         }
         self.collect();

@@ -303,5 +303,6 @@ fn failure_text(error: PeerError) -> &'static str {
         PeerError::Misbehaved => "it sent what makes no sense",
         PeerError::Refused => "nobody listens at its address",
         PeerError::TimedOut { .. } => "it does not answer",
+        PeerError::Incompatible { .. } => "it is of another release, which does not go with this one",
     }
 }
