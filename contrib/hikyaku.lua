@@ -31,7 +31,7 @@ else
     ]])()
 end
 
-local KINDS = { [0] = "data", "ack", "reset", "goodbye", "probe", "probe-ack", "return" }
+local KINDS = { [0] = "data", "ack", "reset", "goodbye", "probe", "probe-ack", "return", "challenge" }
 local DATA, PROBE, RESET, RETURN = 0, 4, 2, 6
 
 -- Name, mask and, of those that announce an extension, how long that is (selective acknowledgements vary).

@@ -105,7 +105,8 @@ pub struct Config {
     pub send_queue_messages: u32,
     /// Most peers. 1 to 1,048,575; default 1,048,575.
     pub max_peers: u32,
-    /// Addresses that were not added as peers may open sessions. Default off.
+    /// Addresses that were not added as peers may open sessions: their messages are delivered before the address has
+    /// proved to be theirs. Default off.
     pub accept_strangers: bool,
     /// Most answers a second to packets of unknown sessions. 0 to 1,000,000; default 1,000.
     pub resets_per_second: u32,

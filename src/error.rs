@@ -156,7 +156,7 @@ drop_reasons! {
     TooManyPeers,
     /// Opens a session for an incarnation that is dead or has said goodbye.
     DeadIncarnation,
-    /// Opens a session while another incarnation's is alive; it must first echo a token.
+    /// Opens a session while another incarnation's is alive; it must first answer a challenge.
     Unvalidated,
     /// Arrived before (the network or a resend doubled it).
     Duplicate,

@@ -112,7 +112,9 @@
 //! # Trust
 //!
 //! Nothing is encrypted or authenticated yet: run it on a network that you trust. Whatever arrives, the result is a
-//! message or a counted drop ([`DropReason`]), never a panic, a hang or unbounded memory.
+//! message or a counted drop ([`DropReason`]), never a panic, a hang or unbounded memory. A session opens without a round
+//! trip: as long as there is none with a peer, messages from its address are delivered although that address may be
+//! forged; a live session is not touched by that.
 #![cfg_attr(not(feature = "std"), no_std)]
 extern crate alloc;
 

@@ -73,7 +73,7 @@ fn vectors_are_complete() {
         .fold(Flags::empty(), |flags, packet| flags | packet.flags());
     assert_eq!(flags, Flags::all());
     let kinds: BTreeSet<u8> = packets.iter().map(|packet| packet.kind() as u8).collect();
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
     let longest = packets.iter().map(Packet::header_len).max();
     assert_eq!(longest, Some(MAX_HEADER_LEN));
     let errors: BTreeSet<&str> = vectors
@@ -157,6 +157,7 @@ fn any_base() -> impl Strategy<Value = Base> {
         Kind::Probe,
         Kind::ProbeAck,
         Kind::Return,
+        Kind::Challenge,
     ]);
     let destination = prop_oneof![any::<u32>(), Just(ANY_PROCESSOR)];
     (kind, any::<u8>(), any::<[u32; 5]>(), destination, any::<u16>()).prop_map(
@@ -356,7 +357,7 @@ fn first_octets() {
         let mut octets = [0; 32];
         octets[0] = first;
         let expected = match (first >> 4, first & 0xf) {
-            (1, 0..=6) => None,
+            (1, 0..=7) => None,
             (1, kind) => Some(Error::Kind(kind)),
             (version, _) => Some(Error::Version(version)),
         };

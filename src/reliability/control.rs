@@ -24,7 +24,7 @@ pub(super) enum Control {
         refused: Features,
     },
     /// "Echo this token, then I believe that you live there."
-    Challenge { peer: u32, to: SocketAddr },
+    Challenge { peer: u32, to: SocketAddr, session: u32 },
     /// A path MTU probe has arrived.
     ProbeAck { peer: u32, number: u32 },
     /// The goodbye has arrived; the session is gone already.
@@ -70,10 +70,9 @@ impl Endpoint {
                 };
                 self.write_plain(&base, true, None, 0, burst);
             }
-            Control::Challenge { peer, to } => {
+            Control::Challenge { peer, to, session } => {
                 burst.begin(to);
                 let p = &self.peers[peer as usize];
-                let session = p.candidate.as_ref().map_or(0, |candidate| candidate.open.token);
                 let window = window_of(&self.limits, &self.config, 1);
                 // If the old session has ended in the meantime, its successor's token is ours already.
                 let token = if p.remote_token == 0 {
@@ -82,7 +81,7 @@ impl Endpoint {
                     successor(p.local_token)
                 };
                 let open = open_of(&self.config, &self.limits, self.epoch, token, window);
-                let base = self.control_base(Kind::Ack, session, p.processor, 0);
+                let base = self.control_base(Kind::Challenge, session, p.processor, 0);
                 self.write_plain(&base, true, Some(&open), 0, burst);
             }
             Control::ProbeAck { peer, number } => {

@@ -75,7 +75,7 @@ impl Endpoint {
         let known = if base.session == 0 {
             self.open_session(source, &packet)
         } else {
-            self.peer_of(base.session, source)
+            self.peer_of(base.session, source, &packet)
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
@@ -105,6 +105,10 @@ impl Endpoint {
                 Ok(())
             }
             Kind::ProbeAck => self.handle_probe_answer(peer, base.message.0),
+            Kind::Challenge => {
+                self.answer_challenge(peer);
+                Ok(())
+            }
             Kind::Reset => Ok(()),
         }
     }

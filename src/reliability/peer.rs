@@ -1,6 +1,5 @@
 //! The resident part of a peer: what is kept even when nothing is going on.
 
-use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::source::NONE;
@@ -31,12 +30,6 @@ pub(crate) enum Phase {
     Down,
 }
 
-/// A new incarnation that has not yet proved that it lives at the peer's address.
-#[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) open: Open,
-}
-
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -48,7 +41,6 @@ pub(crate) struct Peer {
     pub(crate) remote_epoch: u64,
     /// When something valid was last heard, ns of active time.
     pub(crate) last_heard: u64,
-    pub(crate) candidate: Option<Box<Candidate>>,
     pub(crate) processor: u32,
     /// Number of the session, from 1.
     pub(crate) session: u32,
@@ -113,7 +105,6 @@ impl Peer {
             remote_token: 0,
             remote_epoch: 0,
             last_heard: 0,
-            candidate: None,
             processor,
             session: 1,
             first_flow: NONE,
@@ -141,7 +132,6 @@ impl Peer {
     pub(crate) fn reset(&mut self, phase: Phase, mtu: u16) {
         self.local_token = successor(self.local_token);
         self.remote_token = 0;
-        self.candidate = None;
         self.session = self.session.wrapping_add(1);
         self.cost_queued = 0;
         self.cost_limit = INITIAL_CREDIT.into();

@@ -2,9 +2,9 @@
 //!
 //! A packet names its session by a token that its *receiver* issued. Until the sender knows it, the token is 0 and
 //! the packet carries [`Open`]: who it is (epoch) and how to answer (its own token). A live session gives way to a new
-//! incarnation only after that has echoed a token sent to the peer's address; a dead incarnation stays dead.
+//! incarnation only after that has answered a challenge sent to the peer's address; a dead incarnation stays dead. While there
+//! is no live session, an opening and its data are believed: see "The first flight" in ARCHITECTURE.md.
 
-use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::{
@@ -12,12 +12,12 @@ use super::{
     control::{Control, MAX_CONTROL},
     endpoint::Endpoint,
     flow::first_sequence,
-    peer::{Candidate, Phase, index_of, successor},
+    peer::{Phase, index_of, successor},
     source::NONE,
 };
 use crate::{
     error::{DropReason, PeerError},
-    wire::{Base, Features, Open, Packet},
+    wire::{Base, Features, Kind, Open, Packet},
 };
 
 impl Endpoint {
@@ -32,16 +32,18 @@ impl Endpoint {
 
     /// The peer of a packet that carries a token; counts a drop and gives `None` if there is none.
     #[inline]
-    pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr) -> Option<u32> {
+    pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr, packet: &Packet<&[u8]>) -> Option<u32> {
         if let Some(index) = index_of(token)
             && let Some(peer) = self.peers.get(index as usize)
         {
             if peer.local_token == token {
                 return Some(index);
             }
-            let challenged = peer.candidate.is_some() && peer.remote_token != 0;
-            if challenged && successor(peer.local_token) == token {
-                return Some(self.admit_candidate(index));
+            if peer.remote_token != 0
+                && successor(peer.local_token) == token
+                && let Some(open) = packet.open()
+            {
+                return self.admit(index, &open);
             }
         }
         self.count_drop(DropReason::UnknownSession);
@@ -49,21 +51,35 @@ impl Endpoint {
         None
     }
 
-    /// The new incarnation has echoed our token: the old one's session is over.
+    /// A new incarnation has answered our challenge: the old one's session is over.
     #[cold]
-    fn admit_candidate(&mut self, peer: u32) -> u32 {
-        let candidate = self.peers[peer as usize].candidate.take();
-        self.end_session(peer, PeerError::Restarted);
-        if let Some(candidate) = candidate {
-            self.begin_session(peer, &candidate.open);
+    fn admit(&mut self, peer: u32, open: &Open) -> Option<u32> {
+        let p = &self.peers[peer as usize];
+        if open.token == 0 || open.epoch == 0 || open.epoch == p.remote_epoch {
+            self.count_drop(DropReason::DeadIncarnation);
+            return None;
         }
-        peer
+        let address = p.address;
+        if !self.is_compatible(open, address) {
+            return None;
+        }
+        self.end_session(peer, PeerError::Restarted);
+        self.begin_session(peer, open);
+        Some(peer)
+    }
+
+    /// Our opening was challenged: the answer, at once, is whatever comes next, or an acknowledgement alone.
+    #[cold]
+    pub(super) fn answer_challenge(&mut self, peer: u32) {
+        let flow = self.flow_for(peer, 0);
+        let index = self.activate(flow);
+        self.actives[index as usize].receive.ack_now = true;
+        self.mark_ready(index);
     }
 
     fn begin_session(&mut self, peer: u32, open: &Open) {
         self.down.remove(&peer);
         let p = &mut self.peers[peer as usize];
-        p.candidate = None;
         if p.phase == Phase::Down {
             p.phase = Phase::New;
         }
@@ -139,10 +155,14 @@ impl Endpoint {
             self.count_drop(DropReason::DeadIncarnation);
             return None;
         }
-        // Another incarnation, while a session lives: it must first echo a token.
-        p.candidate = Some(Box::new(Candidate { open }));
+        // Another incarnation, while a session lives: it must first answer from the peer's address, and say again who
+        // it is. Until then nothing is kept that somebody else's opening could displace.
         self.count_drop(DropReason::Unvalidated);
-        self.push_control(Control::Challenge { peer, to: address });
+        self.push_control(Control::Challenge {
+            peer,
+            to: address,
+            session: open.token,
+        });
         None
     }
 
@@ -162,15 +182,7 @@ impl Endpoint {
         let open = packet.open();
         let p = &mut self.peers[peer as usize];
         if p.remote_token == 0 {
-            // The session may have ended between our challenge and its echo: then the echo is of the token that is
-            // now ours, and the candidate says the rest.
-            let candidate = p
-                .candidate
-                .as_ref()
-                .filter(|_| with_token)
-                .map(|candidate| candidate.open);
-            let open = open.filter(|open| open.token != 0 && open.epoch != 0);
-            let Some(open) = open.or(candidate) else {
+            let Some(open) = open.filter(|open| open.token != 0 && open.epoch != 0) else {
                 let address = p.address;
                 self.count_drop(DropReason::UnknownSession);
                 self.answer_reset(address, 0, packet.session());
@@ -190,7 +202,8 @@ impl Endpoint {
             self.begin_session(peer, &open);
         }
         let p = &mut self.peers[peer as usize];
-        if with_token && !p.confirmed {
+        // Who challenges has kept nothing of us: it must hear our opening once more.
+        if with_token && !p.confirmed && packet.kind() != Kind::Challenge {
             p.confirmed = true;
             self.events.push_back(Event::Up {
                 peer: PeerId(peer),
@@ -279,10 +292,8 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         let session = p.session;
         let blocked = p.blocked;
-        // A challenge to a new incarnation has named the token that becomes ours now: it can still be echoed.
-        let candidate = p.candidate.take();
+        // (A challenge to a new incarnation has named the token that becomes ours now: it can still be answered.)
         p.reset(Phase::Down, mtu);
-        p.candidate = candidate;
         if error != PeerError::Closed {
             self.stats.peers_lost += 1;
         }

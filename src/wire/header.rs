@@ -39,6 +39,9 @@ pub enum Kind {
     /// "There is no such processor here": from `source`, which was meant, to `destination`, which has sent. The message
     /// numbered `message` is given up, and so many after it as the immediate data says (none without it).
     Return = 6,
+    /// "Answer to the token of this opening, with your own opening: then I believe that you live there." Until it is
+    /// answered its sender keeps nothing.
+    Challenge = 7,
 }
 
 impl Kind {
@@ -51,6 +54,7 @@ impl Kind {
             4 => Self::Probe,
             5 => Self::ProbeAck,
             6 => Self::Return,
+            7 => Self::Challenge,
             _ => return None,
         })
     }
@@ -72,6 +76,7 @@ impl Kind {
             Self::Probe => "probe",
             Self::ProbeAck => "probe-ack",
             Self::Return => "return",
+            Self::Challenge => "challenge",
         }
     }
 }

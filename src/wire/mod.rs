@@ -39,7 +39,7 @@
 //! ```
 //!
 //! The version is 1. Kinds ([`Kind`] says what they mean): 0 data, 1 ack, 2 reset, 3 goodbye, 4 probe, 5
-//! probe-ack, 6 return.
+//! probe-ack, 6 return, 7 challenge.
 //! The flags, bit 0 being the least significant:
 //!
 //! | bit | flag | announces | octets |

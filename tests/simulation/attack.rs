@@ -41,11 +41,11 @@ pub(crate) fn packet(base: &Base, payload: &[u8], extend: impl FnOnce(&mut Build
     octets
 }
 
-fn open_packet(rng: &mut Prng) -> Vec<u8> {
-    let open = Open {
+fn some_open(rng: &mut Prng) -> Open {
+    Open {
         epoch: rng.next() | 1,
-        token: rng.next() as u32,
-        features: Features::from_bits_retain(rng.next() as u32 & rng.pick(&[0xffff, u32::MAX])),
+        token: rng.next() as u32 | 1,
+        features: Features::from_bits_retain(rng.next() as u32 & 0xffff),
         credit: Credit {
             limit: rng.next() as u32,
             window: rng.next() as u32,
@@ -53,7 +53,14 @@ fn open_packet(rng: &mut Prng) -> Vec<u8> {
         ack_delay: rng.next() as u32,
         max_datagram: rng.next() as u16,
         port: 0,
-    };
+    }
+}
+
+fn open_packet(rng: &mut Prng) -> Vec<u8> {
+    let mut open = some_open(rng);
+    if rng.chance(300) {
+        open.features |= Features::from_bits_retain(rng.next() as u32);
+    }
     let base = Base {
         kind: Kind::Data,
         channel: 0,
@@ -244,6 +251,56 @@ fn forged_opens_in_a_peers_name() {
         world.finish(Duration::from_secs(30));
         assert_eq!(world.downs(0), []);
         assert_eq!(world.downs(1), []);
+    });
+}
+
+/// A peer that has restarted comes in while somebody opens sessions in its name all the time.
+#[test]
+fn forged_opens_do_not_keep_a_restarted_peer_out() {
+    scenario("attack::forged_opens_do_not_keep_a_restarted_peer_out", 4, |seed| {
+        let mut rng = Prng::new(seed);
+        let mut world = three(seed, &NodeOptions::default());
+        let address = world.nodes[0].address;
+        world.crash(0);
+        world.restart(0);
+        world.send(0, 1, Job::new(100));
+        for _ in 0..5_000 {
+            world.inject(1, address, open_packet(&mut rng));
+            world.run_for(Duration::from_micros(rng.below(20)));
+        }
+        assert_eq!(world.model.missing(), 0, "kept out");
+        bystander_is_unharmed(&mut world);
+        // The old session has ended, and no other.
+        assert_eq!(world.downs(1).len(), 1, "{:?}", world.downs(1));
+        world.finish(Duration::from_secs(10));
+    });
+}
+
+/// Who opens in the name of a peer that has not called yet gets a session until that peer calls, and no longer.
+#[test]
+fn a_forged_first_open_gives_way_to_the_peer() {
+    scenario("attack::a_forged_first_open_gives_way_to_the_peer", 4, |seed| {
+        let mut rng = Prng::new(seed);
+        let mut world = World::pair(seed, &NodeOptions::default());
+        let address = world.nodes[0].address;
+        let base = Base {
+            kind: Kind::Ack,
+            session: 0,
+            ..any_base(&mut rng)
+        };
+        let open = some_open(&mut rng);
+        let forged = packet(&base, b"", |builder| {
+            builder.checksum().open(&open);
+        });
+        world.inject(1, address, forged);
+        world.run_for(MS);
+        assert_eq!(world.nodes[1].endpoint().stats().sessions_opened, 1);
+        world.send(0, 1, Job::new(100));
+        world.send(1, 0, Job::new(100));
+        world.run_idle(Duration::from_secs(5));
+        traffic(&mut world, &mut rng, 10, 5_000);
+        world.finish(Duration::from_secs(10));
+        assert_eq!(world.downs(1).len(), 1, "{:?}", world.downs(1));
     });
 }
 
