@@ -38,6 +38,14 @@ pub enum SendError {
         /// Most octets that can be sent.
         max: u64,
     },
+    /// Messages of so many pairs of processors have gone to this peer in this session that it would not take another
+    /// pair's: use fewer processors per endpoint.
+    TooManyPairs {
+        /// The peer.
+        peer: PeerId,
+        /// Most pairs of processors.
+        max: u32,
+    },
     /// No such peer.
     UnknownPeer(PeerId),
     /// This side has closed the session.
@@ -58,6 +66,10 @@ impl fmt::Display for SendError {
             Self::MessageTooLarge { len, max } => {
                 write!(f, "can not send {len} octets: {max} are the most")
             }
+            Self::TooManyPairs { peer, max } => write!(
+                f,
+                "can not send to {peer}: its messages go between {max} pairs of processors already, which is the most"
+            ),
             Self::UnknownPeer(peer) => write!(f, "can not send: no {peer} was added"),
             Self::Closed(peer) => write!(f, "can not send to {peer}: this side has closed the session"),
             Self::Peer(peer, error) => write!(f, "can not send to {peer}: {error}"),

@@ -667,3 +667,29 @@ fn a_message_for_nobody_comes_back() {
     a.close(LONG).unwrap();
     receiver.join().unwrap();
 }
+
+/// As many pairs of processors as the receiver takes, and an error for one more; nobody is lost.
+#[test]
+fn too_many_pairs_of_processors() {
+    let (mut a, to_b, mut b, _) = pair("127.0.0.1:0", &Config::default());
+    let receiver = thread::spawn(move || {
+        for number in 0..=4_096 {
+            assert_eq!(b.receive(Some(LONG)).unwrap().len(), 8, "{number}");
+        }
+        b.close(LONG).unwrap();
+    });
+    let from = |source| SendOptions {
+        source: Some(source),
+        ..SendOptions::default()
+    };
+    // Processor 1 is the usual one.
+    for source in 1..=4_096 {
+        a.send_blocking_with(to_b, &[1; 8], &from(source)).unwrap();
+    }
+    let refused = a.send_with(to_b, Payload::Copy(&[1; 8]), &from(4_097));
+    assert_eq!(refused, Err(SendError::TooManyPairs { peer: to_b, max: 4_096 }));
+    a.send(to_b, &[1; 8]).unwrap();
+    a.flush(LONG).unwrap();
+    a.close(LONG).unwrap();
+    receiver.join().unwrap();
+}

@@ -10,7 +10,7 @@ use super::{
     assembly::Assembly,
     landing::Landings,
     message::Message,
-    pair::{Busy, IDLE, Inbound, NOBODY, Pair, Slab, reach},
+    pair::{Busy, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
     ready::{Head, Ready},
 };
 use crate::{
@@ -22,8 +22,6 @@ use crate::{
 /// A message number further ahead than this is impossible: as many messages do not fit into any credit
 /// ([`Config::unexpected_bytes`]), since a record takes 4 octets at least. It also separates old numbers from new.
 const MAX_AHEAD: u32 = 1 << 29;
-/// A peer may use so many pairs of processors in one session.
-const MAX_PAIRS: usize = 4_096;
 /// So many fragments of a peer may wait for what they follow, be it in one message or in many: each takes memory beside
 /// its octets, which credit does not cover. More are put off. (What is next in its flow follows what was before it, and
 /// is always taken.)

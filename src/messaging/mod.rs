@@ -150,7 +150,12 @@ impl Messenger {
         let destination = options.destination.unwrap_or(processor);
         let usual = source == self.inbox.processor() && destination == processor;
         let other = if usual { None } else { Some((source, destination)) };
-        let number = self.numbers.next(peer, self.endpoint.session(peer), other);
+        let Some(number) = self.numbers.next(peer, self.endpoint.session(peer), other) else {
+            return Err(SendError::TooManyPairs {
+                peer,
+                max: pair::MAX_PAIRS as u32,
+            });
+        };
         let message = Outgoing {
             source,
             destination,

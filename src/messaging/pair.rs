@@ -10,6 +10,10 @@ use crate::{reliability::PeerId, wire::Seq};
 /// An ordered pair of processors: source, destination.
 pub(super) type Pair = (u32, u32);
 
+/// Most pairs of processors between which one peer's messages go in one session, in each direction: a receiver remembers
+/// a number for each of them.
+pub(super) const MAX_PAIRS: usize = 4_096;
+
 /// No processor has this number.
 pub(super) const NOBODY: u32 = crate::wire::ANY_PROCESSOR;
 
@@ -29,7 +33,14 @@ pub(super) fn reach<T: Clone>(peers: &mut Vec<T>, index: usize, empty: T) {
 pub(super) struct Numbers {
     /// Of the usual pair of each peer: our first processor and the peer's.
     usual: Vec<Next>,
-    others: BTreeMap<(PeerId, Pair), Next>,
+    others: BTreeMap<PeerId, Others>,
+}
+
+/// Numbers of a peer's other pairs in one session.
+#[derive(Default)]
+struct Others {
+    session: u32,
+    next: BTreeMap<Pair, Seq>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -39,25 +50,39 @@ struct Next {
 }
 
 impl Numbers {
-    /// Number of the next message of a pair. It is used up by setting it to what follows.
+    /// Number of the next message of a pair. It is used up by setting it to what follows. `None`: the receiver would not
+    /// take messages of yet another pair.
     #[inline]
-    pub(super) fn next(&mut self, peer: PeerId, session: u32, other: Option<Pair>) -> &mut Seq {
-        let next = match other {
-            None => {
-                if peer.index() >= self.usual.len() {
-                    reach(&mut self.usual, peer.index(), Next::default());
-                }
-                &mut self.usual[peer.index()]
-            }
-            Some(pair) => self.others.entry((peer, pair)).or_default(),
-        };
+    pub(super) fn next(&mut self, peer: PeerId, session: u32, other: Option<Pair>) -> Option<&mut Seq> {
+        if let Some(pair) = other {
+            return self.next_of_other(peer, session, pair);
+        }
+        if peer.index() >= self.usual.len() {
+            reach(&mut self.usual, peer.index(), Next::default());
+        }
+        let next = &mut self.usual[peer.index()];
         if next.session != session {
             *next = Next {
                 session,
                 number: Seq(0),
             };
         }
-        &mut next.number
+        Some(&mut next.number)
+    }
+
+    fn next_of_other(&mut self, peer: PeerId, session: u32, pair: Pair) -> Option<&mut Seq> {
+        let others = self.others.entry(peer).or_default();
+        if others.session != session {
+            *others = Others {
+                session,
+                next: BTreeMap::new(),
+            };
+        }
+        // The usual pair is one of them too.
+        if others.next.len() >= MAX_PAIRS - 1 && !others.next.contains_key(&pair) {
+            return None;
+        }
+        Some(others.next.entry(pair).or_default())
     }
 }
 
@@ -221,7 +246,7 @@ mod tests {
         let mut numbers = Numbers::default();
         let peer = PeerId(3);
         let mut draw = |session, other| {
-            let next = numbers.next(peer, session, other);
+            let next = numbers.next(peer, session, other).unwrap();
             let number = next.0;
             *next = next.plus(1);
             number
@@ -233,6 +258,22 @@ mod tests {
         );
         assert_eq!((draw(2, None), draw(2, Some((7, 8)))), (0, 0));
         assert_eq!((draw(2, None), draw(2, Some((7, 8)))), (1, 1));
+    }
+
+    #[test]
+    fn pairs_are_bounded_in_each_session() {
+        let mut numbers = Numbers::default();
+        let most = MAX_PAIRS as u32;
+        for session in 1..3 {
+            assert!(numbers.next(PeerId(0), session, None).is_some());
+            for n in 0..2 * most {
+                let allowed = numbers.next(PeerId(0), session, Some((1, n))).is_some();
+                assert_eq!(allowed, n < most - 1, "{n}");
+            }
+            // Those that are known stay, and other peers are not affected.
+            assert!(numbers.next(PeerId(0), session, Some((1, 7))).is_some());
+            assert!(numbers.next(PeerId(1), session, Some((1, most))).is_some());
+        }
     }
 
     #[test]
