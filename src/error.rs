@@ -46,6 +46,9 @@ pub enum SendError {
         /// Most pairs of processors.
         max: u32,
     },
+    /// So many messages by reference have been acknowledged and nobody has taken the events that say so: take events,
+    /// then try again.
+    EventsWaiting(u32),
     /// No such peer.
     UnknownPeer(PeerId),
     /// This side has closed the session.
@@ -70,6 +73,12 @@ impl fmt::Display for SendError {
                 f,
                 "can not send to {peer}: its messages go between {max} pairs of processors already, which is the most"
             ),
+            Self::EventsWaiting(count) => {
+                write!(
+                    f,
+                    "can not send by reference: {count} events of sent messages wait to be taken"
+                )
+            }
             Self::UnknownPeer(peer) => write!(f, "can not send: no {peer} was added"),
             Self::Closed(peer) => write!(f, "can not send to {peer}: this side has closed the session"),
             Self::Peer(peer, error) => write!(f, "can not send to {peer}: {error}"),

@@ -693,3 +693,43 @@ fn too_many_pairs_of_processors() {
     a.close(LONG).unwrap();
     receiver.join().unwrap();
 }
+
+/// Events that nobody takes do not fill the memory: sending by reference ends in an error, other sending goes on.
+#[test]
+fn events_that_nobody_takes_are_bounded() {
+    let (mut a, to_b, mut b, _) = pair("127.0.0.1:0", &Config::default());
+    let receiver = thread::spawn(move || {
+        let mut received = 0;
+        while let Ok(message) = b.receive(Some(LONG)) {
+            received += 1;
+            if &message[..] == b"last" {
+                break;
+            }
+        }
+        b.close(LONG).unwrap();
+        received
+    });
+    let mut sent = 0;
+    let refused = loop {
+        match a.send_bytes(to_b, Bytes::from_static(b"by reference")) {
+            Ok(_) => sent += 1,
+            Err(SendError::WouldBlock(_)) => {
+                a.flush(LONG).unwrap();
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, SendError::EventsWaiting(65_536));
+    // What was under way is told too, but a blocking send is over when it returns.
+    a.send_blocking(to_b, &[7; 100_000]).unwrap();
+    a.flush(LONG).unwrap();
+    let mut told = 0;
+    while let Some(event) = a.next_event() {
+        told += u32::from(matches!(event, Event::Sent { .. }));
+    }
+    assert_eq!(told, sent);
+    assert!(sent <= 65_536 + 4_096, "{sent}");
+    a.send_bytes(to_b, Bytes::from_static(b"last")).unwrap();
+    a.close(LONG).unwrap();
+    assert_eq!(receiver.join().unwrap(), sent + 2);
+}

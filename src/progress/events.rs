@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::reliability::{Event, PeerId};
+use crate::reliability::{Event, PeerId, SendToken};
+
+/// Most messages by reference whose end ([`Event::Sent`]) waits to be told; beyond, no more are taken.
+pub(super) const MAX_SENT: u32 = 65_536;
 
 /// A queue of events that does not grow while nobody asks. Of sessions that have begun and ended untold, only the last end
-/// is told; what comes back of a peer's messages is summed up; that there is room again is told once.
+/// is told; what comes back of a peer's messages is summed up; that there is room again is told once. The one kind that
+/// must be told one by one is counted.
 #[derive(Default)]
 pub(super) struct Events {
     queue: VecDeque<Entry>,
@@ -13,6 +17,10 @@ pub(super) struct Events {
     taken: u64,
     /// Which entry tells of a peer what is told once, counted from the first ever.
     places: BTreeMap<(PeerId, Once), u64>,
+    /// Untold [`Event::Sent`].
+    sent: u32,
+    /// The message whose end nobody wants to be told.
+    muted: Option<SendToken>,
 }
 
 struct Entry {
@@ -45,7 +53,24 @@ impl Events {
         self.queue.is_empty()
     }
 
+    /// [`Event::Sent`] that wait to be told.
+    pub(super) fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// The end of this message will not be told.
+    pub(super) fn mute(&mut self, token: SendToken) {
+        self.muted = Some(token);
+    }
+
     pub(super) fn push(&mut self, event: Event) {
+        if let Event::Sent { token, .. } = event {
+            if self.muted == Some(token) {
+                self.muted = None;
+                return;
+            }
+            self.sent += 1;
+        }
         if let Event::Up { peer, .. } = event
             && let Some(end) = self.untold((peer, Once::End))
         {
@@ -67,6 +92,7 @@ impl Events {
         if let Some(key) = Once::of(&event) {
             self.places.remove(&key);
         }
+        self.sent -= u32::from(matches!(event, Event::Sent { .. }));
         if let Some(event) = up {
             // Takes the place of the one that is told now.
             self.queue.push_front(Entry { event, up: None });
@@ -116,7 +142,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PeerError, reliability::SendToken, wire::Seq};
+    use crate::{PeerError, wire::Seq};
 
     fn up(peer: u32, session: u32) -> Event {
         let peer = PeerId(peer);

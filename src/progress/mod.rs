@@ -22,7 +22,7 @@ mod tests;
 use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, time::Duration};
 
 pub(crate) use self::clock::Clock;
-use self::events::Events;
+use self::events::{Events, MAX_SENT};
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
@@ -260,9 +260,35 @@ impl Driver {
     /// [`SendOptions::more`] says that more is to come).
     ///
     /// # Errors
-    /// See [`Messenger::send`].
+    /// See [`Messenger::send`]; and [`SendError::EventsWaiting`].
     #[inline]
     pub fn send(
+        &mut self,
+        peer: PeerId,
+        options: &SendOptions,
+        payload: Payload<'_>,
+    ) -> Result<Option<SendToken>, SendError> {
+        if matches!(payload, Payload::Shared(_)) && self.events.sent() >= MAX_SENT {
+            return Err(SendError::EventsWaiting(MAX_SENT));
+        }
+        self.queue(peer, options, payload)
+    }
+
+    /// The same, and [`Event::Sent`] will not tell of this message.
+    pub(crate) fn send_untold(
+        &mut self,
+        peer: PeerId,
+        options: &SendOptions,
+        payload: Payload<'_>,
+    ) -> Result<(), SendError> {
+        if let Some(token) = self.queue(peer, options, payload)? {
+            self.events.mute(token);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn queue(
         &mut self,
         peer: PeerId,
         options: &SendOptions,
@@ -346,10 +372,10 @@ impl Driver {
 
     /// What there is to tell.
     pub fn poll_event(&mut self) -> Option<Event> {
-        match self.events.pop() {
-            Some(event) => Some(event),
-            None => self.messenger.poll_event(),
+        if self.events.is_empty() {
+            self.collect_events();
         }
+        self.events.pop()
     }
 
     /// The messenger, for commands at this time. What they queue is transmitted by the next pass, or by

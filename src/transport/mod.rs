@@ -258,10 +258,11 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends `data` by reference. Does not wait; [`Event::Sent`] with this token tells when all is acknowledged.
+    /// Sends `data` by reference. Does not wait; [`Event::Sent`] with this token tells when all is acknowledged. These
+    /// events are kept until they are taken ([`next_event`](Self::next_event)), 65,536 of them at most.
     ///
     /// # Errors
-    /// See [`send`](Self::send).
+    /// See [`send`](Self::send). [`SendError::EventsWaiting`]: nobody takes the events.
     pub fn send_bytes(&mut self, peer: PeerId, data: Bytes) -> Result<SendToken, SendError> {
         let token = self.driver.send(peer, &SendOptions::default(), Payload::Shared(data))?;
         match token {
@@ -355,19 +356,17 @@ impl Transport {
         options: &SendOptions,
         payload: impl Fn() -> Payload<'p>,
     ) -> Result<(), SendBlockingError> {
-        let mut result = self.driver.send(peer, options, payload());
+        let mut result = self.driver.send_untold(peer, options, payload());
         if !matches!(result, Err(SendError::WouldBlock(_))) {
-            result?;
-            return Ok(());
+            return Ok(result?);
         }
         self.driver
             .run(None, Acks::Now, |driver| {
-                result = driver.send(peer, options, payload());
+                result = driver.send_untold(peer, options, payload());
                 !matches!(result, Err(SendError::WouldBlock(_)))
             })
             .map_err(SendBlockingError::Backend)?;
-        result?;
-        Ok(())
+        Ok(result?)
     }
 
     /// Watches a peer though nothing is sent to it: [`Event::PeerDown`] tells when it has died.
@@ -424,7 +423,7 @@ impl Transport {
     }
 
     /// What there is to tell. Makes no progress. (Who never asks, while a peer comes and goes, is told of its first
-    /// session and of its last end.)
+    /// session and of its last end; and once there are 65,536 [`Event::Sent`], no more is sent by reference.)
     pub fn next_event(&mut self) -> Option<Event> {
         Some(match self.driver.poll_event()? {
             reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
