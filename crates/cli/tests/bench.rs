@@ -289,6 +289,11 @@ fn two_hosts_work_like_one() {
     ));
     assert_eq!(rows(&document, "tcp").len(), 1);
     assert_eq!(document["environment"]["ends"], "hosts");
+    // They are one host here, and do not share a CPU if they need not.
+    let pinning = document["environment"]["pinning"].as_array().expect("a list");
+    assert!(pinning.len() == 2, "{pinning:?}");
+    let alone = thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+    assert!(alone || pinning[0] != pinning[1], "{pinning:?}");
     assert!(child.wait().expect("the listener ends").success());
 }
 

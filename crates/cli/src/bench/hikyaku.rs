@@ -111,10 +111,12 @@ impl End {
         loop {
             match self.transport.send_bytes(peer, data.clone()) {
                 Ok(_) => return Ok(()),
-                Err(SendError::WouldBlock(_) | SendError::EventsWaiting(_)) => match self.transport.wait_event(Some(PATIENCE))? {
-                    Some(event) => check(event)?,
-                    None => return Err(timed_out("room to send")),
-                },
+                Err(SendError::WouldBlock(_) | SendError::EventsWaiting(_)) => {
+                    match self.transport.wait_event(Some(PATIENCE))? {
+                        Some(event) => check(event)?,
+                        None => return Err(timed_out("room to send")),
+                    }
+                }
                 Err(error) => return Err(io::Error::other(error.to_string())),
             }
         }

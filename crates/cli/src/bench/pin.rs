@@ -23,6 +23,13 @@ pub(crate) fn places() -> Vec<usize> {
     PLACES.get_or_init(find).clone()
 }
 
+/// The place of an end that answers a driver and chooses itself: the second, if there is one. The driver takes the first, and
+/// both may be on one host.
+pub(crate) fn answering() -> Option<usize> {
+    let places = places();
+    places.get(1).or(places.first()).copied()
+}
+
 /// First CPUs of every core, then the rest, each in order of number.
 fn order(allowed: &[usize], core_of: impl Fn(usize) -> String) -> Vec<usize> {
     let mut seen = Vec::new();

@@ -145,7 +145,7 @@ impl Session {
             .or_fail("control connection")?
             .ip();
         for (index, worker) in workers.iter_mut().enumerate() {
-            // Another host chooses itself; here the driver sits on the first place, and the workers share the others.
+            // Another host chooses itself (`pin::answering`); here the driver sits on the first place, and the workers share the others.
             let others = places.len().max(2) - 1;
             let elsewhere = matches!(ends, Ends::Host(_)) || places.len() < 2;
             let cpu = (!elsewhere).then(|| places[1 + index % others]);

@@ -31,7 +31,7 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
         let answer = match command {
             Command::Bye => return Ok(()),
             Command::Pin { cpu } => {
-                let cpu = cpu.or_else(|| pin::places().first().copied());
+                let cpu = cpu.or_else(pin::answering);
                 Ok(Answer::Pinned {
                     cpu: cpu.and_then(pin::pin),
                 })

@@ -1,4 +1,5 @@
-//! KCP over UDP: a reliable protocol core of about this kind, with its fast settings, in stream mode.
+//! KCP over UDP: a reliable protocol core of about this kind, with its fast settings, in message mode: it keeps the
+//! borders of messages, as hikyaku does. (A message larger than KCP takes goes as several, one after the other.)
 //!
 //! What it puts out is collected and sent in batches by segmentation offload.
 
@@ -27,8 +28,10 @@ use crate::{
 
 /// Octets in flight, as for bare UDP.
 const IN_FLIGHT: usize = 292_000;
-/// A write that KCP takes whatever its packet size.
+/// The largest part of a message that is handed to KCP at once.
 const CHUNK: usize = 32 * 1024;
+/// Most segments in flight; each message takes at least one.
+const MOST_SEGMENTS: usize = 1024;
 /// Receive calls before acknowledgements go out.
 const BURST: usize = 32;
 
@@ -73,11 +76,9 @@ fn milliseconds() -> u32 {
 impl Lane {
     fn new(to: SocketAddr, number: u32, mtu: usize) -> io::Result<Self> {
         let outbox = Outbox::default();
-        let mut kcp = Kcp::new_stream(number, outbox.clone());
+        let mut kcp = Kcp::new(number, outbox.clone());
         kcp.set_mtu(mtu).map_err(wrong)?;
         kcp.set_nodelay(true, 10, 2, true);
-        let window = (IN_FLIGHT / mtu).clamp(4, 1024) as u16;
-        kcp.set_wndsize(window, 1024);
         kcp.update(milliseconds()).map_err(wrong)?;
         Ok(Self {
             to,
@@ -91,7 +92,16 @@ impl Lane {
     }
 
     fn queue(&mut self, message: &[u8]) -> io::Result<()> {
-        for chunk in message.chunks(CHUNK.min(64 * (self.mtu - Kcp::<Outbox>::header_len()))) {
+        let header = Kcp::<Outbox>::header_len();
+        let payload = self.mtu - header;
+        // KCP counts its window in segments, of which small messages fill a packet with several.
+        let window = IN_FLIGHT / (header + message.len().min(payload));
+        self.kcp
+            .set_wndsize(window.clamp(4, MOST_SEGMENTS) as u16, MOST_SEGMENTS as u16);
+        if message.is_empty() {
+            self.kcp.send(message).map_err(wrong)?;
+        }
+        for chunk in message.chunks(CHUNK.min(64 * payload)) {
             self.kcp.send(chunk).map_err(wrong)?;
         }
         Ok(())
@@ -124,22 +134,20 @@ impl Lane {
     }
 
     /// Moves what has arrived into the message; gives the number of messages that this completed.
-    fn collect(&mut self, buffer: &mut [u8]) -> usize {
+    fn collect(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut complete = 0;
         while let Ok(got) = self.kcp.recv(buffer) {
-            let mut rest = &buffer[..got];
-            while !rest.is_empty() {
-                let part = rest.len().min(self.message.len() - self.filled);
-                self.message[self.filled..self.filled + part].copy_from_slice(&rest[..part]);
-                self.filled += part;
-                rest = &rest[part..];
-                if self.filled == self.message.len() {
-                    self.filled = 0;
-                    complete += 1;
-                }
+            let Some(place) = self.message.get_mut(self.filled..self.filled + got) else {
+                return Err(io::Error::other("KCP has joined messages"));
+            };
+            place.copy_from_slice(&buffer[..got]);
+            self.filled += got;
+            if self.filled == self.message.len() {
+                self.filled = 0;
+                complete += 1;
             }
         }
-        complete
+        Ok(complete)
     }
 
     fn prepare(&mut self, size: usize) {
@@ -232,7 +240,7 @@ impl KcpHub {
             self.port.receive(&mut self.lanes)?;
             waiting = false;
             for lane in &mut self.lanes[..spokes] {
-                let complete = lane.collect(&mut scratch);
+                let complete = lane.collect(&mut scratch)?;
                 received += complete;
                 if complete > 0 {
                     reply(lane, complete)?;
@@ -310,7 +318,7 @@ impl KcpSpoke {
         loop {
             self.lanes[0].flush(&self.port.socket, self.port.wait)?;
             self.port.receive(&mut self.lanes)?;
-            if self.lanes[0].collect(&mut self.scratch) > 0 {
+            if self.lanes[0].collect(&mut self.scratch)? > 0 {
                 return Ok(());
             }
         }
