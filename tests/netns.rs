@@ -1,6 +1,8 @@
 //! Processes in network namespaces over veth pairs: the kernel's real path, with an MTU and with loss.
 #![cfg(all(feature = "udp", target_os = "linux"))]
 
+#[path = "support/exchange.rs"]
+mod exchange;
 #[path = "support/netns.rs"]
 mod netns;
 
@@ -10,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use exchange::{LONG, content, exchange};
 use hikyaku::{
     Config, PeerError, PeerId, SendError,
     transport::{Event, Transport},
@@ -91,8 +93,6 @@ fn part() {
 
 /// Of a peer in these tests.
 const DEATH: Duration = Duration::from_secs(4);
-/// No wait of a part ends by this, unless something is broken.
-const LONG: Duration = Duration::from_secs(10);
 /// Says goodbye to who answers.
 const END: &[u8] = b"this is the end";
 
@@ -140,49 +140,9 @@ fn play_answers(at: &str, to: SocketAddr) {
     transport.close(LONG).unwrap();
 }
 
-fn content(number: usize, len: usize) -> Vec<u8> {
-    let mut x = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut data = vec![0; len];
-    for chunk in data.chunks_mut(8) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        chunk.copy_from_slice(&x.to_le_bytes()[..chunk.len()]);
-    }
-    data
-}
-
 fn wait_until_here(transport: &mut Transport, peer: PeerId) {
     let message = transport.receive(Some(LONG)).unwrap();
     assert_eq!((message.peer(), message.data()), (peer, &b"here"[..]));
-}
-
-/// Sends messages of all these lengths, which come back; compares contents and order.
-fn exchange(transport: &mut Transport, peer: PeerId, lens: &[usize]) {
-    let mut received = 0;
-    let mut check = |transport: &mut Transport, wait: bool| {
-        let message = if wait {
-            Some(transport.receive(Some(LONG)).unwrap())
-        } else {
-            transport.try_receive().unwrap()
-        };
-        let Some(message) = message else { return false };
-        assert_eq!(message.peer(), peer);
-        assert!(
-            message.data() == content(received, lens[received]),
-            "message {received}"
-        );
-        received += 1;
-        received < lens.len()
-    };
-    for (i, &len) in lens.iter().enumerate() {
-        let data = Bytes::from(content(i, len));
-        while let Err(error) = transport.send_bytes(peer, data.clone()) {
-            assert_eq!(error, SendError::WouldBlock(peer));
-            check(transport, false);
-        }
-    }
-    while check(transport, true) {}
 }
 
 fn ask(transport: &mut Transport, peer: PeerId, len: usize) {
@@ -216,7 +176,7 @@ fn play_exchange() {
     lens.extend((0..200).map(|i| i * 7 % 300));
     lens.extend((0..20).map(|i| i * 7_919 % 200_000));
     let max_datagram = |transport: &Transport| transport.peer_stats(peer).unwrap().max_datagram;
-    exchange(&mut transport, peer, &lens);
+    exchange(&mut transport, peer, &lens, 0);
     let wanted: u64 = env::var("NETNS_WANTED").unwrap().parse().unwrap();
     let deadline = netns::now() + LONG;
     while max_datagram(&transport) != wanted {
@@ -230,7 +190,7 @@ fn play_exchange() {
             assert!(netns::now() < deadline, "path MTU: {} octets", max_datagram(&transport));
             ask(&mut transport, peer, 200_000);
         }
-        exchange(&mut transport, peer, &lens);
+        exchange(&mut transport, peer, &lens, 0);
         assert_eq!(max_datagram(&transport), shrunk);
     }
     part_from(&mut transport, peer);
@@ -244,7 +204,7 @@ fn play_outage() {
     let [peer] = peers[..] else { panic!("one peer") };
     wait_until_here(&mut transport, peer);
     let lens: Vec<usize> = (0..200).map(|i| i * 997 % 30_000).collect();
-    exchange(&mut transport, peer, &lens);
+    exchange(&mut transport, peer, &lens, 0);
     println!("talks");
     let outage = Duration::from_millis(500);
     let (mut longest, mut after) = (Duration::ZERO, 0);
@@ -253,7 +213,7 @@ fn play_outage() {
     while after < 20 {
         let start = netns::now();
         assert!(start < deadline, "no outage came: {longest:?}");
-        exchange(&mut transport, peer, &lens);
+        exchange(&mut transport, peer, &lens, 0);
         longest = longest.max(start.elapsed());
         after += usize::from(longest >= outage);
     }
@@ -304,7 +264,7 @@ fn play_death() {
         asked > 0 && slowest < Duration::from_millis(500),
         "{asked} asked, slowest {slowest:?}"
     );
-    exchange(&mut transport, other, &[0, 1, 1 << 20, 3]);
+    exchange(&mut transport, other, &[0, 1, 1 << 20, 3], 0);
     part_from(&mut transport, other);
     println!("dead: {kind} after {} ms", silence.as_millis());
 }
@@ -314,10 +274,10 @@ fn play_restart() {
     let (mut transport, peers) = open_with_peers();
     let [peer] = peers[..] else { panic!("one peer") };
     wait_until_here(&mut transport, peer);
-    exchange(&mut transport, peer, &[1, 100_000, 0]);
+    exchange(&mut transport, peer, &[1, 100_000, 0], 0);
     println!("talks");
     wait_until_here(&mut transport, peer);
-    exchange(&mut transport, peer, &[1, 1 << 20, 0]);
+    exchange(&mut transport, peer, &[1, 1 << 20, 0], 0);
     let (mut up, mut down) = (0, Vec::new());
     while let Some(event) = transport.next_event() {
         match event {

@@ -1,6 +1,9 @@
 //! The whole stack over real sockets, between threads and between processes.
 #![cfg(all(feature = "udp", target_os = "linux"))]
 
+#[path = "support/exchange.rs"]
+mod exchange;
+
 use std::{
     env,
     net::SocketAddr,
@@ -11,15 +14,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use exchange::{LONG, content, exchange};
 use hikyaku::{
     Config, PeerError, PeerId, SendError,
     backends::BindOptions,
     reliability::Payload,
     transport::{BuildError, Event, FlushError, ReceiveError, SendOptions, Transport, WaitPolicy},
 };
-
-/// No wait in these tests ends by this, unless something is broken.
-const LONG: Duration = Duration::from_secs(15);
 
 const ROLE: &str = "TRANSPORT_TEST_ROLE";
 const TO: &str = "TRANSPORT_TEST_TO";
@@ -39,18 +40,6 @@ fn pair(address: &str, config: &Config) -> (Transport, PeerId, Transport, PeerId
     let to_b = a.add_peer(2, b.local_addr()).unwrap();
     let to_a = b.add_peer(1, a.local_addr()).unwrap();
     (a, to_b, b, to_a)
-}
-
-fn content(number: usize, len: usize) -> Vec<u8> {
-    let mut x = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut data = vec![0; len];
-    for chunk in data.chunks_mut(8) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        chunk.copy_from_slice(&x.to_le_bytes()[..chunk.len()]);
-    }
-    data
 }
 
 fn lens() -> Vec<usize> {
@@ -77,39 +66,7 @@ fn lens() -> Vec<usize> {
 
 /// Sends all messages to a peer that sends them back, and compares, in order.
 fn echo_all(transport: &mut Transport, peer: PeerId) {
-    let lens = lens();
-    let mut received = 0;
-    let mut check = |transport: &mut Transport, wait: bool| {
-        let message = if wait {
-            Some(transport.receive(Some(LONG)).unwrap())
-        } else {
-            transport.try_receive().unwrap()
-        };
-        let Some(message) = message else { return false };
-        assert_eq!(message.peer(), peer);
-        assert!(
-            message.data() == content(received, lens[received]),
-            "message {received}"
-        );
-        received += 1;
-        received < lens.len()
-    };
-    for (i, &len) in lens.iter().enumerate() {
-        let data = content(i, len);
-        if i % 3 == 0 {
-            transport.send_blocking(peer, &data).unwrap();
-        } else {
-            let data = Bytes::from(data);
-            while let Err(error) = transport.send_bytes(peer, data.clone()) {
-                assert_eq!(error, SendError::WouldBlock(peer));
-                check(transport, false);
-            }
-        }
-        while transport.ready() > 0 {
-            check(transport, false);
-        }
-    }
-    while check(transport, true) {}
+    exchange(transport, peer, &lens(), 3);
     transport.flush(LONG).unwrap();
 }
 

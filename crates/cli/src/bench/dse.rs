@@ -6,7 +6,7 @@
 use super::{
     json::{Document, Row, digits},
     output::emit,
-    rounds::{Progress, Series, headings, interleave},
+    rounds::{Series, headings},
     settings::{Job, Operation},
     setup::{Setup, check, dse_kinds},
     size, sockets,
@@ -44,25 +44,14 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     } else {
         common.sizes.clone()
     };
-    let steps = 2 * most * sizes.len() * setup.rounds * setup.entries.len();
-    let mut progress = Progress::new(common.progress, steps);
     let messages = common.iterations.map_or(MESSAGES, |count| count as usize);
-    let mut results = Vec::new();
+    let mut jobs = Vec::new();
     for operation in [Operation::Stream, Operation::PingPong] {
         for spokes in 1..=most {
-            for &size in &sizes {
-                let job = job(operation, size, messages, spokes);
-                results.push(interleave(
-                    &mut setup.session,
-                    &setup.entries,
-                    &job,
-                    setup.rounds,
-                    &mut progress,
-                )?);
-            }
+            jobs.extend(sizes.iter().map(|&size| job(operation, size, messages, spokes)));
         }
     }
-    drop(progress);
+    let results = setup.measure(&jobs, common.progress)?;
     let counts = sockets::count_all()?;
     let mut rows: Vec<Row> = results
         .iter()

@@ -4,7 +4,7 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::{Progress, Series, headings, interleave},
+    rounds::{Series, headings},
     settings::{Job, Operation},
     setup::{Setup, check, kinds},
     size,
@@ -42,33 +42,11 @@ pub(crate) fn run(incast: &args::Incast) -> Result<(), Failure> {
     } else {
         common.sizes.clone()
     };
-    let steps = sizes.len() * senders.len() * setup.rounds * setup.entries.len();
-    let mut progress = Progress::new(common.progress, steps);
-    let mut results = Vec::new();
-    for &size in &sizes {
-        for &senders in &senders {
-            let count = common
-                .iterations
-                .map_or_else(|| (ROUND / size / senders).clamp(5, 200), |count| count as usize);
-            let warmup = (count / 10).max(2);
-            let job = Job {
-                operation: Operation::Stream,
-                size,
-                warmup,
-                count,
-                window: 1,
-                spokes: senders,
-            };
-            results.push(interleave(
-                &mut setup.session,
-                &setup.entries,
-                &job,
-                setup.rounds,
-                &mut progress,
-            )?);
-        }
-    }
-    drop(progress);
+    let jobs: Vec<Job> = sizes
+        .iter()
+        .flat_map(|&size| senders.iter().map(move |&senders| job(common, size, senders)))
+        .collect();
+    let results = setup.measure(&jobs, common.progress)?;
     let document = Document {
         benchmark: "incast",
         rows: results
@@ -83,6 +61,20 @@ pub(crate) fn run(incast: &args::Incast) -> Result<(), Failure> {
         &[table(&setup, &results)],
         Some(&figure(&setup, &results, sizes[0])),
     )
+}
+
+fn job(common: &args::Common, size: usize, senders: usize) -> Job {
+    let count = common
+        .iterations
+        .map_or_else(|| (ROUND / size / senders).clamp(5, 200), |count| count as usize);
+    Job {
+        operation: Operation::Stream,
+        size,
+        warmup: (count / 10).max(2),
+        count,
+        window: 1,
+        spokes: senders,
+    }
 }
 
 fn p99(series: &Series) -> Option<f64> {

@@ -27,7 +27,7 @@ pub(crate) fn places() -> Vec<usize> {
 /// both may be on one host.
 pub(crate) fn answering() -> Option<usize> {
     let places = places();
-    places.get(1).or(places.first()).copied()
+    places.get(1).or_else(|| places.first()).copied()
 }
 
 /// First CPUs of every core, then the rest, each in order of number.

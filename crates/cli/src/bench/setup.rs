@@ -5,9 +5,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use super::{
     environment::{Environment, datagram_of, interface_mtu},
     pin,
-    rounds::Entry,
+    rounds::{Entry, Progress, Series, interleave},
     session::{Ends, Session},
-    settings::{Kind, Preset, Settings, Wait},
+    settings::{Job, Kind, Preset, Settings, Wait},
 };
 use crate::{
     args::{Common, Level, Opponent},
@@ -122,6 +122,14 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
 }
 
 impl Setup {
+    /// Does these jobs over all transports, one job after the other; `shown`: says how far it is in any case.
+    pub(crate) fn measure(&mut self, jobs: &[Job], shown: bool) -> Result<Vec<Vec<Series>>, Failure> {
+        let mut progress = Progress::new(shown, jobs.len() * self.rounds * self.entries.len());
+        jobs.iter()
+            .map(|job| interleave(&mut self.session, &self.entries, job, self.rounds, &mut progress))
+            .collect()
+    }
+
     /// Starts workers and opens transports. `spokes`: workers; `shared`: they may share cores.
     pub(crate) fn new(common: &Common, kinds: &[Kind], spokes: usize) -> Result<Self, Failure> {
         let ends = match &common.connect {

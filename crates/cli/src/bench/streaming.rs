@@ -6,7 +6,7 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::{Entry, Progress, Series, headings, interleave, ours_and_others},
+    rounds::{Entry, Series, headings, ours_and_others},
     settings::{Job, Kind, level_of},
     setup::Setup,
     size,
@@ -40,16 +40,8 @@ impl Streaming {
         } else {
             common.sizes.clone()
         };
-        let mut progress = Progress::new(common.progress, sizes.len() * setup.rounds * setup.entries.len());
-        let mut results = Vec::new();
-        for &size in &sizes {
-            let job = (self.job)(common, size);
-            results.push((
-                size,
-                interleave(&mut setup.session, &setup.entries, &job, setup.rounds, &mut progress)?,
-            ));
-        }
-        drop(progress);
+        let jobs: Vec<Job> = sizes.iter().map(|&size| (self.job)(common, size)).collect();
+        let results: Vec<Sized> = sizes.into_iter().zip(setup.measure(&jobs, common.progress)?).collect();
         let document = Document {
             benchmark: self.benchmark,
             rows: results
