@@ -483,3 +483,62 @@ impl fmt::Debug for LoopbackBackend {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{io::IoSlice, thread};
+
+    use super::*;
+
+    /// Bursts between two threads; small, because miri runs it too.
+    const BURSTS: u8 = 40;
+
+    fn bind() -> LoopbackBackend {
+        LoopbackBackend::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+    }
+
+    fn send(from: &mut LoopbackBackend, destination: SocketAddr, octets: &[u8]) -> Sent {
+        let transmit = Transmit {
+            destination,
+            segment_size: octets.len(),
+            len: octets.len(),
+            slices: &[IoSlice::new(octets)],
+            dont_fragment: true,
+            token: 0,
+        };
+        from.transmit(Instant::ZERO, &transmit).unwrap()
+    }
+
+    /// The rings, the sleep of the receiver and the way back of buffers, which some other thread may have, under way at once.
+    #[test]
+    fn rings_between_threads() {
+        let (mut sender, mut receiver) = (bind(), bind());
+        let to = receiver.local_addr();
+        let from = sender.local_addr();
+        let (keep, kept) = std::sync::mpsc::channel::<Bytes>();
+        let keeper = thread::spawn(move || kept.into_iter().map(|loan| loan[0]).collect::<Vec<_>>());
+        let receiving = thread::spawn(move || {
+            let mut next = 0;
+            while next < BURSTS {
+                receiver.wait(None).unwrap();
+                for index in 0..receiver.receive(Instant::ZERO, 3).unwrap() {
+                    assert_eq!(receiver.received(index).source, from);
+                    if next % 2 == 0 {
+                        keep.send(receiver.take(index)).unwrap();
+                    } else {
+                        assert_eq!(receiver.received(index).data, [next; 100]);
+                    }
+                    next += 1;
+                }
+            }
+        });
+        for number in 0..BURSTS {
+            assert_eq!(send(&mut sender, to, &[number; 100]), Sent::All);
+        }
+        receiving.join().unwrap();
+        let kept = keeper.join().unwrap();
+        assert_eq!(kept, (0..BURSTS).step_by(2).collect::<Vec<_>>());
+        // The receiver is gone; nobody minds.
+        assert_eq!(send(&mut sender, to, b"too late"), Sent::Dropped);
+    }
+}

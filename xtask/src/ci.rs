@@ -4,6 +4,7 @@ use crate::{
     callgrind, check, fuzz,
     shell::{self, Cmd},
     steps::Steps,
+    toolchains,
 };
 
 /// A test binary whose `#[ignore]`d tests run here.
@@ -17,6 +18,9 @@ struct Ignored {
     limit_s: u32,
 }
 
+/// Seeds of each simulated scenario: about a minute in all.
+const SIM_RUNS: &str = "50";
+
 const IGNORED: [Ignored; 1] = [Ignored {
     file: "netns",
     needs_root: true,
@@ -27,12 +31,23 @@ const IGNORED: [Ignored; 1] = [Ignored {
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     check::run(steps)?;
+    toolchains::msrv(steps)?;
+    toolchains::miri(steps)?;
+    simulate(steps)?;
     for tests in &IGNORED {
         ignored(steps, tests)?;
     }
     launchers(steps)?;
     fuzz::run(steps, &[])?;
     callgrind::run(steps, false)
+}
+
+/// The simulation tests with more seeds each than `cargo test` runs; the same ones each time.
+fn simulate(steps: &mut Steps) -> Result<(), String> {
+    let command = Cmd::parse("cargo test -p hikyaku --test simulation")
+        .env("HIKYAKU_SIM_RUNS", SIM_RUNS)
+        .limit_s(600);
+    steps.run(&format!("simulation, {SIM_RUNS} seeds"), &command)
 }
 
 pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {

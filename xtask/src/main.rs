@@ -13,13 +13,14 @@ mod setup;
 mod shell;
 mod soak;
 mod steps;
+mod toolchains;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask <chore>
 
-  setup                     install what `ci` needs: Debian packages (as root), cargo-deny, cargo-fuzz
+  setup                     install what `ci` needs: Debian packages (as root), cargo-deny, cargo-fuzz, toolchains
   check                     format, clippy over the feature matrix, docs, no_std, dependencies' licences
   ci                        check, then every test that is too long, or needs root or a tool, for `cargo test`
   netns                     tests between two network namespaces (root)
@@ -29,6 +30,8 @@ cargo xtask <chore>
   veth-goodput [--format json]
                             goodput between two namespaces, with 1 % loss against without (root)
   soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
+  msrv                      compile everything with the oldest Rust that is promised
+  miri                      unit tests of `unsafe` code and rings under miri
   no-std                    prove that the core builds without std
   help                      this
 
@@ -50,6 +53,8 @@ fn main() -> ExitCode {
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),
         ("soak", [] | [_]) => soak::run(&args),
         ("veth-goodput", _) => goodput::run(&args),
+        ("msrv", []) => toolchains::msrv(&mut steps),
+        ("miri", []) => toolchains::miri(&mut steps),
         ("no-std", []) => no_std::run(&mut steps),
         ("help" | "--help" | "-h", []) => {
             println!("{HELP}");

@@ -3,6 +3,7 @@
 use crate::{
     shell::{self, Cmd},
     steps::Steps,
+    toolchains,
 };
 
 /// (tool, Debian package, what for)
@@ -34,16 +35,14 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
             &Cmd::parse("cargo install --locked").args([tool]),
         )?;
     }
-    let name = "nightly toolchain (fuzzing)";
-    if shell::has_nightly() {
-        steps.skip(name, "already there");
-    } else if shell::which("rustup").is_none() {
-        steps.skip(name, "rustup not installed");
-    } else {
-        // Fuzzing is the one use of it, so a network that does not let it through is no failure.
-        let install = Cmd::parse("rustup toolchain install nightly --profile minimal").limit_s(600);
-        if let Err(error) = install.run() {
-            steps.skip(name, error.lines().next().unwrap_or_default());
+    // The further steps are the one use of these, so a network that does not let them through is no failure.
+    for (name, there, install) in toolchains::wanted()? {
+        if there {
+            steps.skip(&name, "already there");
+        } else if shell::which("rustup").is_none() {
+            steps.skip(&name, "rustup not installed");
+        } else if let Err(error) = Cmd::parse(&install).limit_s(600).run() {
+            steps.skip(&name, error.lines().next().unwrap_or_default());
         }
     }
     Ok(())

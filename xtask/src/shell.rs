@@ -137,11 +137,18 @@ pub(crate) fn is_root() -> bool {
     Cmd::parse("id -u").stdout().is_some_and(|id| id.trim() == "0")
 }
 
-/// A nightly toolchain is here. Asked of rustup without naming it to cargo, which would begin to download it.
+/// A toolchain of this name or version is here. Asked of rustup without naming it to cargo, which would begin to
+/// download it.
+pub(crate) fn has_toolchain(name: &str) -> bool {
+    Cmd::parse("rustup toolchain list").stdout().is_some_and(|list| {
+        list.lines()
+            .any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')))
+    })
+}
+
+/// A nightly toolchain is here.
 pub(crate) fn has_nightly() -> bool {
-    Cmd::parse("rustup toolchain list")
-        .stdout()
-        .is_some_and(|list| list.contains("nightly"))
+    has_toolchain("nightly")
 }
 
 /// The installed compiler, for instance `rustc 1.88.0 (6b00bc388 2025-06-23)`.
