@@ -217,6 +217,16 @@ fn parse<T: Setting>(name: &'static str, value: &str) -> Result<T, EnvironmentEr
     })
 }
 
+/// How to wait, if `HIKYAKU_WAIT` says so: for those who wait themselves.
+///
+/// # Errors
+/// It says what can not be.
+pub fn wait_policy() -> Result<Option<WaitPolicy>, EnvironmentError> {
+    const NAME: &str = "HIKYAKU_WAIT";
+    let value = env::var_os(NAME).map(|value| parse(NAME, &value.to_string_lossy()));
+    value.transpose()
+}
+
 impl Environment {
     /// Reads the process's environment; what is set there is put into `config`.
     pub(super) fn read(config: &mut Config) -> Result<Self, EnvironmentError> {

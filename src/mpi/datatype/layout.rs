@@ -21,6 +21,12 @@ pub(super) enum Shared<T: 'static> {
     Counted(Arc<T>),
 }
 
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(&raw const **self, &raw const **other) || **self == **other
+    }
+}
+
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
         match self {
@@ -42,14 +48,14 @@ impl<T> Deref for Shared<T> {
 }
 
 /// A shape at a place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     /// Of the first octet in packed order.
     pub(super) offset: i64,
     pub(super) shape: Shape,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shape {
     Empty,
     /// At offset and start 0.
@@ -72,7 +78,7 @@ pub(super) struct Run {
     pub(super) len: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Runs {
     pub(super) list: Cow<'static, [Run]>,
     pub(super) size: u64,
@@ -81,7 +87,7 @@ pub(super) struct Runs {
 }
 
 /// At least two copies of a shape, one `stride` octets after the other.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Loop {
     pub(super) count: u64,
     pub(super) stride: i64,
@@ -90,7 +96,7 @@ pub(super) struct Loop {
     depth: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Parts {
     pub(super) list: Box<[Part]>,
     size: u64,
@@ -99,7 +105,7 @@ pub(super) struct Parts {
     depth: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Part {
     /// Where it begins in packed octets, relative to the shape.
     pub(super) start: u64,

@@ -159,6 +159,14 @@ impl Datatype {
             })
     }
 
+    /// Whether elements of both lie in memory alike and are of the same kinds: what a reduction asks of its operands.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let (a, b) = (&*self.0, &*other.0);
+        core::ptr::eq(a, b)
+            || (a.size == b.size && a.bounds == b.bounds && a.signature == b.signature && a.node == b.node)
+    }
+
     /// Whether `count` elements are one run of octets in memory, in their order.
     #[must_use]
     pub fn is_contiguous(&self, count: u64) -> bool {

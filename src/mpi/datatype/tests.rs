@@ -581,3 +581,15 @@ fn messages_match_by_signature() {
     assert!(pairs.accepts(6, spread.signature(1)) && spread.accepts(1, pairs.signature(6)));
     assert!(Datatype::contiguous(0, &ints).unwrap().accepts(4, Signature::EMPTY));
 }
+
+#[test]
+fn same_types_are_found_to_be() {
+    let (f64s, i64s) = (Datatype::predefined(Kind::F64), Datatype::predefined(Kind::I64));
+    let structure = |first: &Datatype| Datatype::structure(&[1, 2], &[0, 16], &[first.clone(), i64s.clone()]).unwrap();
+    assert!(f64s.is_same(&f64s) && !f64s.is_same(&i64s));
+    assert!(structure(&f64s).is_same(&structure(&f64s)));
+    assert!(!structure(&f64s).is_same(&structure(&i64s)));
+    let vector = |stride| Datatype::vector(100, 3, stride, &structure(&f64s)).unwrap();
+    assert!(vector(5).is_same(&vector(5)) && !vector(5).is_same(&vector(6)));
+    assert!(!Datatype::resized(0, 64, &f64s).unwrap().is_same(&f64s));
+}

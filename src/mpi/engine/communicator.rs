@@ -42,6 +42,8 @@ pub const TAG_UB: i32 = i32::MAX;
 const CONTEXT_SHIFT: u32 = 33;
 /// Set in what belongs to collectives; below it stands the tag.
 const COLLECTIVE: u64 = 1 << 32;
+/// Set in the number of what a part of a communicator does among itself; below it stands its tag.
+pub(super) const SUBGROUP: u32 = 1 << 31;
 /// Contexts have so many bits.
 const CONTEXT_BITS: u32 = 31;
 
@@ -98,6 +100,8 @@ struct Inner {
     context: u32,
     group: Group,
     rank: Rank,
+    /// Whom messages go to and come from, if that is another group.
+    remote: Option<Group>,
     /// The next collective's number.
     sequence: AtomicU32,
     revoked: AtomicBool,
@@ -119,14 +123,26 @@ impl fmt::Debug for Communicator {
 
 /// Getters.
 impl Communicator {
-    fn new(engine: &Arc<Engine>, context: u32, group: Group) -> Option<Self> {
+    pub(super) fn new(engine: &Arc<Engine>, context: u32, group: Group) -> Option<Self> {
+        Self::with(engine, context, group, None, 0)
+    }
+
+    /// One whose messages go to the group `remote`, if there is one, and whose collectives are counted from `sequence`.
+    pub(super) fn with(
+        engine: &Arc<Engine>,
+        context: u32,
+        group: Group,
+        remote: Option<Group>,
+        sequence: u32,
+    ) -> Option<Self> {
         let rank = group.rank_of(engine.process)?;
         Some(Self(Arc::new(Inner {
             engine: Arc::clone(engine),
             context,
             group,
             rank,
-            sequence: AtomicU32::new(0),
+            remote,
+            sequence: AtomicU32::new(sequence),
             revoked: AtomicBool::new(false),
         })))
     }
@@ -175,6 +191,29 @@ impl Communicator {
         &self.0.group
     }
 
+    /// The processes that messages go to and come from, if that is another group (`MPI_Comm_remote_group`).
+    #[must_use]
+    pub fn remote_group(&self) -> Option<&Group> {
+        self.0.remote.as_ref()
+    }
+
+    /// How many these are (`MPI_Comm_remote_size`).
+    #[must_use]
+    pub fn remote_size(&self) -> Option<Rank> {
+        self.0.remote.as_ref().map(Group::size)
+    }
+
+    /// Messages go to another group (`MPI_Comm_test_inter`).
+    #[must_use]
+    pub fn is_inter(&self) -> bool {
+        self.0.remote.is_some()
+    }
+
+    /// Whom ranks of messages are of.
+    fn targets(&self) -> &Group {
+        self.0.remote.as_ref().unwrap_or(&self.0.group)
+    }
+
     /// Number of the context: the same at all ranks, different for communicators that exist at once.
     #[must_use]
     pub fn context(&self) -> u32 {
@@ -188,7 +227,7 @@ impl Communicator {
     }
 
     pub(super) fn rank_of(&self, process: u32) -> Option<Rank> {
-        self.0.group.rank_of(process)
+        self.targets().rank_of(process)
     }
 
     pub(super) fn locate(&self, error: Error) -> Error {
@@ -225,8 +264,8 @@ impl Communicator {
 
     /// The process of a rank.
     fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
-        let process = self.0.group.process(rank);
-        process.ok_or_else(|| self.locate(Error::rank(call, rank, self.size())))
+        let process = self.targets().process(rank);
+        process.ok_or_else(|| self.locate(Error::rank(call, rank, self.targets().size())))
     }
 
     fn selector(&self, call: &'static str, source: Rank, tag: i32) -> Result<Selector, Error> {
@@ -569,6 +608,13 @@ impl Communicator {
 
 /// Collectives.
 impl Communicator {
+    /// The next collective's number. Those that are no number of a communicator's collectives are
+    /// [`create_group`](Self::create_group)'s.
+    fn next_sequence(&self) -> u32 {
+        let mine = self.0.sequence.load(Ordering::Relaxed) & SUBGROUP;
+        mine | self.0.sequence.fetch_add(1, Ordering::Relaxed) & !SUBGROUP
+    }
+
     /// Begins a collective; `algorithm` forces one. All ranks must begin the collectives of a communicator in the same
     /// order, with arguments that fit.
     ///
@@ -590,6 +636,10 @@ impl Communicator {
         algorithm: Option<Algorithm>,
     ) -> Result<Request, Error> {
         self.check(name)?;
+        if self.is_inter() {
+            let detail = Detail::Text("there are no collectives between two groups");
+            return Err(self.locate(Error::new(ErrorClass::UnsupportedOperation, name).with_detail(detail)));
+        }
         let (rank, size) = (self.rank() as usize, self.size() as usize);
         if let Some(operation) = operation
             && let Region::Plain(_, datatype) = buffers.output
@@ -614,7 +664,7 @@ impl Communicator {
             (None, None) => Memory::none(&Datatype::predefined(Kind::Byte)),
         };
         let none = || Memory::none(&Datatype::predefined(Kind::Byte));
-        let sequence = self.0.sequence.fetch_add(1, Ordering::Relaxed);
+        let sequence = self.next_sequence();
         let mut collective = Some(Collective {
             schedule,
             input: input.unwrap_or_else(none),
@@ -646,7 +696,7 @@ impl Communicator {
     }
 
     /// The element-wise maximum or minimum, … of what all ranks have: for what communicators agree upon.
-    fn agree(&self, name: &'static str, values: &mut [i64], operation: Predefined) -> Result<(), Error> {
+    pub(super) fn agree(&self, name: &'static str, values: &mut [i64], operation: Predefined) -> Result<(), Error> {
         let datatype = Datatype::predefined(Kind::I64);
         let buffers = Buffers {
             input: Region::None,
@@ -663,7 +713,7 @@ impl Communicator {
     }
 
     /// What each rank has, in the order of ranks.
-    fn share(&self, name: &'static str, own: &[i64]) -> Result<Vec<i64>, Error> {
+    pub(super) fn share(&self, name: &'static str, own: &[i64]) -> Result<Vec<i64>, Error> {
         let datatype = Datatype::predefined(Kind::I64);
         let mut all = vec![0_i64; own.len() * self.size() as usize];
         let buffers = Buffers {
@@ -681,18 +731,28 @@ impl Communicator {
     }
 
     /// A context that no other communicator of its ranks has: rank 0 gives it out.
-    fn new_context(&self, name: &'static str) -> Result<u32, Error> {
+    pub(super) fn new_context(&self, name: &'static str) -> Result<u32, Error> {
         let mut context = [0_i64];
         if self.rank() == 0 {
-            let engine = &self.0.engine;
-            let number = engine.contexts.fetch_add(1, Ordering::Relaxed);
-            // 0 is the world, 1 a process alone; each process then has every size-th.
-            let place = i64::from(number) * i64::from(engine.size) + i64::from(engine.process) + 2;
-            context = [if place < 1 << CONTEXT_BITS { place } else { -1 }];
+            context = [self.own_context()];
         }
         self.agree(name, &mut context, Predefined::Sum)?;
-        u32::try_from(context[0]).map_err(|_| {
-            let detail = Detail::Text("this process has made too many communicators");
+        self.context_of(name, context[0])
+    }
+
+    /// A context that no process has given out, or −1 if this one has no more.
+    pub(super) fn own_context(&self) -> i64 {
+        let engine = &self.0.engine;
+        let number = engine.contexts.fetch_add(1, Ordering::Relaxed);
+        // 0 is the world, 1 a process alone; each process then has every size-th.
+        let place = i64::from(number) * i64::from(engine.size) + i64::from(engine.process) + 2;
+        if place < 1 << CONTEXT_BITS { place } else { -1 }
+    }
+
+    /// What [`own_context`](Self::own_context) gave, here or elsewhere.
+    pub(super) fn context_of(&self, name: &'static str, number: i64) -> Result<u32, Error> {
+        u32::try_from(number).map_err(|_| {
+            let detail = Detail::Text("a process has made too many communicators");
             self.locate(Error::new(ErrorClass::Other, name).with_detail(detail))
         })
     }
@@ -748,10 +808,7 @@ impl Communicator {
     pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create";
         let context = self.new_context(CALL)?;
-        if group.processes().any(|process| self.0.group.rank_of(process).is_none()) {
-            let detail = Detail::Text("the group has processes that the communicator has not");
-            return Err(self.locate(Error::new(ErrorClass::Group, CALL).with_detail(detail)));
-        }
+        self.check_members(CALL, group)?;
         Ok(Self::new(&self.0.engine, context, group.clone()))
     }
 }

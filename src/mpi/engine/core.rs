@@ -1,7 +1,7 @@
 //! What is going on at one process: requests, and what they wait for.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 
 use super::{
     buffer::{Buffer, Lender, Loans},
@@ -98,6 +98,10 @@ pub(crate) struct Core {
     pub(super) ended: u64,
     /// Peers to which something may be waiting to be transmitted.
     touched: Vec<PeerId>,
+    /// Tasks that wait for requests …
+    sleepers: Vec<(RequestId, Waker)>,
+    /// … and those to be woken, without the lock.
+    woken: Vec<Waker>,
     handlers: Handlers,
 }
 
@@ -140,6 +144,8 @@ impl Core {
             advancing: VecDeque::new(),
             ended: 0,
             touched: Vec::new(),
+            sleepers: Vec::new(),
+            woken: Vec::new(),
             handlers: Handlers::default(),
         }
     }
@@ -542,6 +548,59 @@ impl Core {
                 };
                 self.tagged.handle_down(messenger, lost, error);
                 self.lose(messenger, now, process, error);
+            }
+        }
+    }
+
+    /// A task wants to be woken when the request has ended; false if it has.
+    pub(super) fn sleep(&mut self, id: RequestId, waker: &Waker) -> bool {
+        if self.slot(id).is_none() || self.is_done(id) {
+            return false;
+        }
+        match self.sleepers.iter_mut().find(|(sleeper, _)| *sleeper == id) {
+            Some((_, known)) => known.clone_from(waker),
+            None => self.sleepers.push((id, waker.clone())),
+        }
+        true
+    }
+
+    /// Whether tasks wait.
+    pub(super) fn has_sleepers(&self) -> bool {
+        !self.sleepers.is_empty()
+    }
+
+    /// Whether tasks are to be woken.
+    pub(super) fn find_woken(&mut self) -> bool {
+        for index in (0..self.sleepers.len()).rev() {
+            let id = self.sleepers[index].0;
+            if self.slot(id).is_none() || self.is_done(id) {
+                self.woken.push(self.sleepers.swap_remove(index).1);
+            }
+        }
+        !self.woken.is_empty()
+    }
+
+    /// The tasks to be woken.
+    pub(super) fn take_woken(&mut self) -> Vec<Waker> {
+        if !self.sleepers.is_empty() {
+            self.find_woken();
+        }
+        core::mem::take(&mut self.woken)
+    }
+
+    /// The network has failed, and neither it nor this messenger is used any more: forgets all requests, so that nothing
+    /// refers to memory of the caller from here on.
+    pub(super) fn abandon(&mut self, messenger: &Messenger) {
+        self.tagged = Tagged::new(messenger, self.tagged.eager_limit());
+        self.collectives.clear();
+        self.advancing.clear();
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            if matches!(slot.state, State::Pending) || slot.loans.is_some() {
+                slot.state = State::Free;
+                slot.loans = None;
+                self.free.push(index as u32);
+                self.ended += 1;
             }
         }
     }

@@ -32,6 +32,9 @@ pub(crate) trait Fabric: Send + Sync {
     /// Makes progress until `done`. No lock is held while nothing happens.
     fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
 
+    /// A task waits for a request: lets progress be made until it is woken. False: nobody will, it must ask again.
+    fn attend(&self) -> bool;
+
     /// Says goodbye to everybody, and waits not longer than `linger` for it to be heard.
     fn close(&self, linger: Duration) -> Result<(), FabricError>;
 }

@@ -19,6 +19,7 @@ mod collective;
 mod communicator;
 mod core;
 mod fabric;
+mod groups;
 mod native;
 mod request;
 mod start;

@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
@@ -33,6 +33,9 @@ const SHORT_NAP: Duration = Duration::from_micros(200);
 /// Who waits longer than this wants to know whether its peers live.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Looks whether what is waited for has happened.
+type Done<'a> = dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool + 'a;
+
 struct Inner {
     driver: Driver,
     core: Core,
@@ -53,6 +56,8 @@ pub(crate) struct Native {
     readable: Option<OwnedFd>,
     /// How long to spin before sleeping; `None`: for ever.
     spin: Option<Duration>,
+    /// Calls the helper thread, if there is one.
+    helper: OnceLock<Arc<Call>>,
 }
 
 impl Native {
@@ -71,6 +76,7 @@ impl Native {
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
             readable,
             spin,
+            helper: OnceLock::new(),
         }
     }
 
@@ -88,9 +94,13 @@ impl Native {
     }
 
     /// Lets go of the lock, and wakes those who may wait for what has ended meanwhile.
-    fn unlock(&self, inner: MutexGuard<'_, Inner>, before: u64) {
+    fn unlock(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
         let ended = inner.core.ended != before;
+        let woken = inner.core.take_woken();
         drop(inner);
+        for waker in woken {
+            waker.wake();
+        }
         if ended
             && self.sleepers.load(Ordering::SeqCst) > 0
             && let Some(bell) = &self.bell
@@ -132,13 +142,14 @@ impl Native {
 
     /// Lets a helper thread make progress when nobody has for `interval`.
     pub(crate) fn assist(self: &Arc<Self>, interval: Duration) -> io::Result<Helper> {
-        let end = Arc::new((Mutex::new(false), Condvar::new()));
+        let call = Arc::<Call>::default();
         let thread = thread::Builder::new().name("hikyaku-mpi".into()).spawn({
-            let (fabric, end) = (Arc::downgrade(self), Arc::clone(&end));
-            move || help(&fabric, &end, interval)
+            let (fabric, call) = (Arc::downgrade(self), Arc::clone(&call));
+            move || help(&fabric, &call, interval)
         })?;
+        let _ = self.helper.set(Arc::clone(&call));
         Ok(Helper {
-            end,
+            call,
             thread: Some(thread),
         })
     }
@@ -168,6 +179,8 @@ impl Inner {
 
     fn result<T>(&mut self, done: io::Result<T>) -> Result<T, FabricError> {
         done.map_err(|error| {
+            // The driver is never used again; what waits is told so, and its memory is its owner's again.
+            self.core.abandon(self.driver.messenger());
             self.failure
                 .get_or_insert_with(|| FabricError(error.to_string()))
                 .clone()
@@ -190,12 +203,20 @@ impl Fabric for Native {
         let Inner { driver, core, .. } = &mut *inner;
         let (messenger, now) = driver.parts();
         f(core, messenger, now);
-        inner.transmit();
+        if inner.failure.is_some() {
+            let Inner { driver, core, .. } = &mut *inner;
+            core.abandon(driver.messenger());
+        } else {
+            inner.transmit();
+        }
         self.unlock(inner, before);
     }
 
     fn progress(&self) -> Result<(), FabricError> {
         let mut inner = self.lock();
+        if let Some(failure) = &inner.failure {
+            return Err(failure.clone());
+        }
         let before = inner.core.ended;
         let done = inner.driver.progress(Acks::Later);
         let Inner { driver, core, .. } = &mut *inner;
@@ -206,12 +227,43 @@ impl Fabric for Native {
         result.map(|_| ())
     }
 
-    fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
+    fn wait(&self, done: &mut Done<'_>) -> Result<(), FabricError> {
+        self.wait_spinning(self.spin, done)
+    }
+
+    fn attend(&self) -> bool {
+        let Some(call) = self.helper.get() else { return false };
+        call.set(|wanted| wanted.task = true);
+        true
+    }
+
+    fn close(&self, linger: Duration) -> Result<(), FabricError> {
+        let mut inner = self.lock();
+        if let Some(failure) = &inner.failure {
+            return Err(failure.clone());
+        }
+        if inner.closed {
+            return Ok(());
+        }
+        inner.closed = true;
+        let closed = inner.driver.close_all(linger);
+        inner.result(closed).map(|_| ())
+    }
+}
+
+impl Native {
+    fn wait_spinning(&self, spin: Option<Duration>, done: &mut Done<'_>) -> Result<(), FabricError> {
         let mut begun = None;
         loop {
             let mut inner = self.lock();
             let before = inner.core.ended;
-            let Inner { driver, core, .. } = &mut *inner;
+            let Inner {
+                driver, core, failure, ..
+            } = &mut *inner;
+            if let Some(failure) = failure {
+                let (messenger, now) = driver.parts();
+                return if done(core, messenger, now) { Ok(()) } else { Err(failure.clone()) };
+            }
             let mut look = |driver: &mut Driver| {
                 Inner::pump(driver, core);
                 let (messenger, now) = driver.parts();
@@ -220,7 +272,7 @@ impl Fabric for Native {
             let mut is_done = look(driver);
             let mut wanted = false;
             if !is_done {
-                let result = driver.run(self.spin, Acks::Later, |driver| {
+                let result = driver.run(spin, Acks::Later, |driver| {
                     is_done = look(driver);
                     wanted = self.contenders.load(Ordering::Relaxed) > 0;
                     is_done || wanted
@@ -246,59 +298,114 @@ impl Fabric for Native {
             }
         }
     }
+}
 
-    fn close(&self, linger: Duration) -> Result<(), FabricError> {
-        let mut inner = self.lock();
-        if inner.closed {
-            return Ok(());
-        }
-        inner.closed = true;
-        let closed = inner.driver.close_all(linger);
-        inner.result(closed).map(|_| ())
+/// What a helper thread is called for.
+#[derive(Default)]
+struct Call {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Wanted {
+    end: bool,
+    /// A task waits for a request.
+    task: bool,
+}
+
+impl Call {
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Wanted)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
     }
 }
 
 /// A helper thread; it ends with this.
 pub(crate) struct Helper {
-    end: Arc<(Mutex<bool>, Condvar)>,
+    call: Arc<Call>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.end.1.notify_one();
-        if let Some(thread) = self.thread.take() {
+        self.call.set(|wanted| wanted.end = true);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
             // It does not panic, and if it did there would be nothing to do about it here.
             let _ = thread.join();
         }
     }
 }
 
-fn help(fabric: &Weak<Native>, end: &(Mutex<bool>, Condvar), interval: Duration) {
+fn help(fabric: &Weak<Native>, call: &Call, interval: Duration) {
     let mut seen = None;
     loop {
-        let guard = end.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = end.1.wait_timeout_while(guard, interval, |end| !*end);
-        if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+        let idle = |wanted: &mut Wanted| !wanted.end && !wanted.task;
+        let waited = call.changed.wait_timeout_while(call.lock(), interval, idle);
+        let (mut wanted, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if wanted.end {
             return;
         }
+        let task = std::mem::take(&mut wanted.task);
+        drop(wanted);
         let Some(fabric) = fabric.upgrade() else { return };
-        // Whoever has the lock makes progress.
-        let Ok(mut inner) = fabric.inner.try_lock() else {
-            continue;
+        let alive = if task {
+            fabric.serve(call)
+        } else {
+            fabric.relieve(&mut seen)
         };
+        if !alive {
+            return;
+        }
+    }
+}
+
+impl Native {
+    /// Makes a pass if nobody has made one since `seen`. False: the network has failed.
+    fn relieve(&self, seen: &mut Option<u64>) -> bool {
+        // Whoever has the lock makes progress.
+        let Ok(mut inner) = self.inner.try_lock() else { return true };
+        if inner.failure.is_some() {
+            return false;
+        }
         let before = inner.core.ended;
-        if seen == Some(inner.driver.passes()) {
+        if *seen == Some(inner.driver.passes()) {
             let done = inner.driver.progress(Acks::Now);
             let Inner { driver, core, .. } = &mut *inner;
             Inner::pump(driver, core);
             inner.transmit();
             if inner.result(done).is_err() {
-                return;
+                self.unlock(inner, before);
+                return false;
             }
         }
-        seen = Some(inner.driver.passes());
-        fabric.unlock(inner, before);
+        *seen = Some(inner.driver.passes());
+        self.unlock(inner, before);
+        true
+    }
+
+    /// Makes progress as long as tasks wait. False: the network has failed.
+    fn serve(&self, call: &Call) -> bool {
+        loop {
+            let (mut tasks, mut end) = (false, false);
+            let waited = self.wait_spinning(Some(Duration::ZERO), &mut |core, _, _| {
+                let woken = core.find_woken();
+                tasks = core.has_sleepers();
+                end = call.lock().end;
+                woken || end || !tasks
+            });
+            if waited.is_err() {
+                return false;
+            }
+            if end || !tasks {
+                return true;
+            }
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! What has begun and may not have ended.
 
 use alloc::vec::Vec;
-use core::{fmt, mem};
+use core::{
+    fmt, mem,
+    task::{Context, Poll},
+};
 
 use super::{
     communicator::Communicator,
@@ -173,10 +176,37 @@ impl Request {
             State::Pending(id) => id,
         };
         let fabric = &self.communicator.engine().fabric;
-        let _ = fabric.progress();
+        let progress = fabric.progress();
         let mut ended = None;
         fabric.access(&mut |core, _, _| ended = core.peek(id));
+        if progress.is_err() && ended.is_none() {
+            return Err(self.communicator.broken(self.call));
+        }
         ended.map(|ended| self.result(&ended)).transpose()
+    }
+
+    /// As [`test`](Self::test), for a task: it is woken when the request has ended. Until then somebody must make
+    /// progress: whoever waits or tests meanwhile, or the helper thread ([`Options::helper`](super::Options::helper)),
+    /// which then sleeps on the network. Without one the task is woken at once, to ask again.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Status, Error>> {
+        loop {
+            if let Some(ended) = self.test().transpose() {
+                return Poll::Ready(ended);
+            }
+            let State::Pending(id) = self.state else { continue };
+            let fabric = &self.communicator.engine().fabric;
+            let mut sleeps = false;
+            fabric.access(&mut |core, _, _| sleeps = core.sleep(id, context.waker()));
+            if sleeps {
+                if !fabric.attend() {
+                    context.waker().wake_by_ref();
+                }
+                return Poll::Pending;
+            }
+        }
     }
 
     /// Cancels a receive that has no message yet. It must still be waited for. Sends are not cancelled (as MPI 4
@@ -201,23 +231,24 @@ impl Request {
     }
 
     fn wait_for_any(requests: &[Option<Self>]) -> Option<usize> {
-        let first = requests.iter().flatten().next()?;
-        let ended = |core: &mut Core| {
-            requests.iter().position(|request| match request {
-                Some(request) => match request.state {
-                    State::Ended(_) => true,
-                    State::Pending(id) => core.is_done(id),
-                },
-                None => false,
-            })
-        };
+        let index = Self::wait_ready(requests.iter().flatten())?;
+        requests.iter().enumerate().filter(|(_, request)| request.is_some()).nth(index).map(|(index, _)| index)
+    }
+
+    /// Waits until one of `requests` has ended, and gives its position: [`wait`](Self::wait) will not wait. `None` if
+    /// there are none.
+    pub fn wait_ready<'a>(requests: impl Iterator<Item = &'a Self> + Clone) -> Option<usize> {
+        let first = requests.clone().next()?;
         let mut found = None;
         let _ = first.communicator.engine().fabric.wait(&mut |core, _, _| {
-            found = ended(core);
+            found = requests.clone().position(|request| match request.state {
+                State::Ended(_) => true,
+                State::Pending(id) => core.is_done(id),
+            });
             found.is_some()
         });
         // If the network has failed, the first one says so.
-        found.or_else(|| requests.iter().position(Option::is_some))
+        found.or(Some(0))
     }
 
     /// Waits until at least one of `requests` has ended, and takes out all that have. Empty if there is nothing to wait

@@ -1,0 +1,451 @@
+#![expect(unsafe_code, reason = "hands places to the engine")]
+//! Begins collectives of places.
+//!
+//! The safety contract of all unsafe functions here: places to send from are borrowed, those to receive into are
+//! borrowed mutably, and what the operation refers to lives, until the operation has ended.
+
+use hikyaku::mpi::{
+    collectives::{self, Call, Counts},
+    datatype::Datatype as RawDatatype,
+    engine::{Buffers, Region},
+    error::{Detail, Error, ErrorClass},
+    operation::Operation as RawOperation,
+};
+
+use super::operation::Erased;
+use crate::{
+    datatype::{Blocks, Place},
+    request::Running,
+    topology::Handle,
+};
+
+/// Who sends or gets what a collective with a root is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rooted {
+    pub(super) call: &'static str,
+    pub(super) root: i32,
+}
+
+/// What the root of a gather or scatter has for all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shares<'a> {
+    /// As many elements for each.
+    Even(&'a Place),
+    /// So many for each.
+    Uneven(&'a Blocks),
+    /// This rank is not the root; whether shares are even there.
+    Elsewhere { even: bool },
+}
+
+impl Shares<'_> {
+    fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Even(place) => Some(place),
+            Self::Uneven(blocks) => Some(&blocks.place),
+            Self::Elsewhere { .. } => None,
+        }
+    }
+
+    fn blocks(&self, call: &'static str, size: usize) -> Result<collectives::Blocks<'_>, Error> {
+        Ok(match self {
+            Self::Even(place) => collectives::Blocks::Even {
+                count: place.share(call, size)?,
+            },
+            Self::Uneven(blocks) => blocks.blocks(),
+            Self::Elsewhere { even: true } => collectives::Blocks::Even { count: 0 },
+            Self::Elsewhere { even: false } => collectives::Blocks::Uneven {
+                counts: &[],
+                displacements: &[],
+            },
+        })
+    }
+}
+
+fn size(handle: &Handle) -> usize {
+    handle.comm.size() as usize
+}
+
+fn region(place: Option<&Place>) -> Region<'_> {
+    place.map_or(Region::None, Place::region)
+}
+
+/// # Safety
+/// See the module.
+unsafe fn begin(
+    handle: &Handle,
+    name: &'static str,
+    call: Result<Call<'_>, Error>,
+    buffers: &Buffers<'_>,
+    operation: Option<&RawOperation>,
+) -> Running {
+    // SAFETY: the caller's contract.
+    let begun = call.and_then(|call| unsafe { handle.comm.collective(name, &call, buffers, operation, None) });
+    Running::new(begun)
+}
+
+pub(super) fn barrier(handle: &Handle, name: &'static str) -> Running {
+    let buffers = Buffers {
+        input: Region::None,
+        output: Region::None,
+    };
+    // SAFETY: a barrier has no buffers.
+    unsafe { begin(handle, name, Ok(Call::Barrier), &buffers, None) }
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn all_gather(handle: &Handle, name: &'static str, from: &Place, into: &Place) -> Running {
+    let call = into.share(name, size(handle)).map(|count| Call::Allgather {
+        input: from.count as usize,
+        output: collectives::Blocks::Even { count },
+        in_place: false,
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
+}
+
+fn buffers<'a>(from: &'a Place, into: &'a Place) -> Buffers<'a> {
+    Buffers {
+        input: from.region(),
+        output: into.region(),
+    }
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn all_gather_varcount(handle: &Handle, name: &'static str, from: &Place, into: &Blocks) -> Running {
+    let call = Call::Allgather {
+        input: from.count as usize,
+        output: into.blocks(),
+        in_place: false,
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, Ok(call), &buffers(from, &into.place), None) }.into_place(&into.place)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn all_to_all(handle: &Handle, name: &'static str, from: &Place, into: &Place) -> Running {
+    let even = |place: &Place| {
+        let count = place.share(name, size(handle))?;
+        Ok(collectives::Blocks::Even { count })
+    };
+    let call = even(from).and_then(|input| {
+        Ok(Call::Alltoall {
+            input,
+            output: even(into)?,
+            in_place: false,
+        })
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn all_to_all_varcount(handle: &Handle, name: &'static str, from: &Blocks, into: &Blocks) -> Running {
+    let call = Call::Alltoall {
+        input: from.blocks(),
+        output: into.blocks(),
+        in_place: false,
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, Ok(call), &buffers(&from.place, &into.place), None) }.into_place(&into.place)
+}
+
+/// Elements of different datatypes, relative to nothing: displacements are addresses.
+struct Parts {
+    elements: Vec<(i64, u64, RawDatatype)>,
+    counts: Vec<usize>,
+    displacements: Vec<isize>,
+}
+
+impl Parts {
+    fn new(places: &[Place]) -> Self {
+        Self {
+            // From the first one on, so that addresses keep what they may be used for.
+            elements: places
+                .iter()
+                .map(|place| (distance(places[0].base, place.base), place.count, place.datatype.clone()))
+                .collect(),
+            counts: places.iter().map(|place| usize::from(place.octets() > 0)).collect(),
+            displacements: (0..places.len() as isize).collect(),
+        }
+    }
+
+    fn blocks(&self) -> collectives::Blocks<'_> {
+        collectives::Blocks::Uneven {
+            counts: &self.counts,
+            displacements: &self.displacements,
+        }
+    }
+}
+
+fn distance(from: *mut u8, to: *mut u8) -> i64 {
+    (to.addr() as i64).wrapping_sub(from.addr() as i64)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn all_to_all_parts(handle: &Handle, name: &'static str, from: &[Place], into: &[Place]) -> Running {
+    let size = size(handle);
+    if from.len() != size || into.len() != size {
+        let detail = Detail::Text("there must be one buffer for each rank");
+        return Running::new(Err(Error::new(ErrorClass::Count, name).with_detail(detail)));
+    }
+    let (input, output) = (Parts::new(from), Parts::new(into));
+    let call = Call::Alltoall {
+        input: input.blocks(),
+        output: output.blocks(),
+        in_place: false,
+    };
+    let buffers = Buffers {
+        input: Region::Each(from[0].base, &input.elements),
+        output: Region::Each(into[0].base, &output.elements),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, Ok(call), &buffers, None) }
+}
+
+/// A reduction: both places have elements of one datatype.
+fn alike(name: &'static str, from: &Place, into: &Place) -> Result<(), Error> {
+    if from.datatype.is_same(&into.datatype) {
+        return Ok(());
+    }
+    let detail = Detail::Text("both buffers of a reduction have elements of the same datatype");
+    Err(Error::new(ErrorClass::Type, name).with_detail(detail))
+}
+
+/// … and as many of them, times `times`.
+fn as_many(name: &'static str, from: &Place, into: &Place, times: usize) -> Result<usize, Error> {
+    alike(name, from, into)?;
+    let needed = into.count.checked_mul(times as u64);
+    if needed == Some(from.count) {
+        return Ok(into.count as usize);
+    }
+    let needed = needed.unwrap_or(u64::MAX) as i64;
+    let detail = Detail::Value {
+        argument: "elements to send",
+        value: from.count as i64,
+        min: needed,
+        max: needed,
+    };
+    Err(Error::new(ErrorClass::Count, name).with_detail(detail))
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn all_reduce(
+    handle: &Handle,
+    name: &'static str,
+    from: &Place,
+    into: &Place,
+    op: &Erased,
+) -> Running {
+    let call = as_many(name, from, into, 1).map(|count| Call::Allreduce {
+        count,
+        commutative: op.operation.is_commutative(),
+        in_place: false,
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
+        .into_place(into)
+        .with_operation(op.panicked.clone())
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn reduce_scatter_block(
+    handle: &Handle,
+    name: &'static str,
+    from: &Place,
+    into: &Place,
+    op: &Erased,
+) -> Running {
+    let call = as_many(name, from, into, size(handle)).map(|count| Call::ReduceScatter {
+        counts: Counts::Even(count),
+        commutative: op.operation.is_commutative(),
+        in_place: false,
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
+        .into_place(into)
+        .with_operation(op.panicked.clone())
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn scan(
+    handle: &Handle,
+    name: &'static str,
+    from: &Place,
+    into: &Place,
+    op: &Erased,
+    exclusive: bool,
+) -> Running {
+    let call = as_many(name, from, into, 1).map(|count| Call::Scan {
+        count,
+        exclusive,
+        in_place: false,
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
+        .into_place(into)
+        .with_operation(op.panicked.clone())
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn broadcast(handle: &Handle, rooted: Rooted, place: &Place) -> Running {
+    let call = Call::Bcast {
+        root: rooted.root as usize,
+        count: place.octets() as usize,
+    };
+    let buffers = Buffers {
+        input: Region::None,
+        output: place.region(),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, rooted.call, Ok(call), &buffers, None) }.into_place(place)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn gather(handle: &Handle, rooted: Rooted, from: &Place, shares: &Shares<'_>) -> Running {
+    let call = shares.blocks(rooted.call, size(handle)).map(|output| Call::Gather {
+        root: rooted.root as usize,
+        input: from.count as usize,
+        output,
+        in_place: false,
+    });
+    let into = shares.place();
+    let buffers = Buffers {
+        input: from.region(),
+        output: region(into),
+    };
+    // SAFETY: the caller's contract.
+    let running = unsafe { begin(handle, rooted.call, call, &buffers, None) };
+    match into {
+        Some(into) => running.into_place(into),
+        None => running,
+    }
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn scatter(handle: &Handle, rooted: Rooted, shares: &Shares<'_>, into: &Place) -> Running {
+    let call = shares.blocks(rooted.call, size(handle)).map(|input| Call::Scatter {
+        root: rooted.root as usize,
+        input,
+        output: into.count as usize,
+        in_place: false,
+    });
+    let buffers = Buffers {
+        input: region(shares.place()),
+        output: into.region(),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, rooted.call, call, &buffers, None) }.into_place(into)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn reduce(
+    handle: &Handle,
+    rooted: Rooted,
+    from: &Place,
+    into: Option<&Place>,
+    op: &Erased,
+) -> Running {
+    let count = match into {
+        Some(into) => as_many(rooted.call, from, into, 1),
+        None => Ok(from.count as usize),
+    };
+    let call = count.map(|count| Call::Reduce {
+        root: rooted.root as usize,
+        count,
+        commutative: op.operation.is_commutative(),
+        in_place: false,
+    });
+    let buffers = Buffers {
+        input: from.region(),
+        output: region(into),
+    };
+    // SAFETY: the caller's contract.
+    let running = unsafe { begin(handle, rooted.call, call, &buffers, Some(&op.operation)) };
+    let running = match into {
+        Some(into) => running.into_place(into),
+        None => running,
+    };
+    running.with_operation(op.panicked.clone())
+}
+
+/// Neighbours, to receive from and to send to.
+#[derive(Clone, Debug)]
+pub struct Neighbors {
+    pub(super) sources: Vec<Option<usize>>,
+    pub(super) destinations: Vec<Option<usize>>,
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn neighbor_all_gather(
+    handle: &Handle,
+    name: &'static str,
+    neighbors: &Neighbors,
+    from: &Place,
+    into: &Place,
+) -> Running {
+    let call = into.share(name, neighbors.sources.len().max(1)).map(|count| Call::NeighborAllgather {
+        sources: &neighbors.sources,
+        destinations: &neighbors.destinations,
+        input: from.count as usize,
+        output: collectives::Blocks::Even { count },
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn neighbor_all_to_all(
+    handle: &Handle,
+    name: &'static str,
+    neighbors: &Neighbors,
+    from: &Place,
+    into: &Place,
+) -> Running {
+    let even = |place: &Place, parts: usize| {
+        let count = place.share(name, parts.max(1))?;
+        Ok(collectives::Blocks::Even { count })
+    };
+    let call = even(from, neighbors.destinations.len()).and_then(|input| {
+        Ok(Call::NeighborAlltoall {
+            sources: &neighbors.sources,
+            destinations: &neighbors.destinations,
+            input,
+            output: even(into, neighbors.sources.len())?,
+        })
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn neighbor_all_to_all_varcount(
+    handle: &Handle,
+    name: &'static str,
+    neighbors: &Neighbors,
+    from: &Blocks,
+    into: &Blocks,
+) -> Running {
+    let call = Call::NeighborAlltoall {
+        sources: &neighbors.sources,
+        destinations: &neighbors.destinations,
+        input: from.blocks(),
+        output: into.blocks(),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, Ok(call), &buffers(&from.place, &into.place), None) }.into_place(&into.place)
+}

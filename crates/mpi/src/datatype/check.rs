@@ -1,0 +1,93 @@
+#![expect(unsafe_code, reason = "looks at octets that may be no value yet")]
+//! Whether octets that were received are a value: the one predefined type for which not all of them are is `bool`.
+
+/// How to look at the octets of a value, and how to make them one.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// The octets at the address are a value.
+    ///
+    /// # Safety
+    /// They may be read.
+    pub is_valid: unsafe fn(*const u8) -> bool,
+    /// Makes them one.
+    ///
+    /// # Safety
+    /// They may be read and written.
+    pub make_valid: unsafe fn(*mut u8),
+}
+
+impl Check {
+    /// Everything but zero is true.
+    pub(super) const BOOL: Self = {
+        unsafe fn is_valid(place: *const u8) -> bool {
+            // SAFETY: the caller's contract.
+            unsafe { place.read() <= 1 }
+        }
+        unsafe fn make_valid(place: *mut u8) {
+            // SAFETY: the caller's contract.
+            unsafe { place.write(u8::from(place.read() != 0)) };
+        }
+        Self { is_valid, make_valid }
+    };
+}
+
+/// A part of a value that must be looked at: its octets from the value's address, and how.
+pub type Part = (usize, Option<Check>);
+
+/// All parts of what lies at `place` are values.
+///
+/// # Safety
+/// As [`Check::is_valid`].
+pub unsafe fn is_valid(place: *const u8, parts: &[Part]) -> bool {
+    parts.iter().all(|(offset, check)| match check {
+        // SAFETY: parts lie within the value.
+        Some(check) => unsafe { (check.is_valid)(place.add(*offset)) },
+        None => true,
+    })
+}
+
+/// Makes all parts of what lies at `place` values.
+///
+/// # Safety
+/// As [`Check::make_valid`].
+pub unsafe fn make_valid(place: *mut u8, parts: &[Part]) {
+    for (offset, check) in parts {
+        if let Some(check) = check {
+            // SAFETY: parts lie within the value.
+            unsafe { (check.make_valid)(place.add(*offset)) };
+        }
+    }
+}
+
+/// A run of values that a receive may leave as octets which are none.
+#[derive(Clone, Copy, Debug)]
+pub struct Validator {
+    base: *mut u8,
+    len: usize,
+    size: usize,
+    check: Check,
+}
+
+// SAFETY: an address; who uses it answers for the memory.
+unsafe impl Send for Validator {}
+
+impl Validator {
+    pub(crate) fn of<T: super::Equivalence>(values: *mut T, len: usize) -> Option<Self> {
+        let check = T::CHECK?;
+        (len > 0).then_some(Self {
+            base: values.cast(),
+            len,
+            size: size_of::<T>(),
+            check,
+        })
+    }
+
+    /// # Safety
+    /// The values may be written, and nobody else uses them.
+    pub(crate) unsafe fn run(&self) {
+        for index in 0..self.len {
+            // SAFETY: the caller's contract.
+            unsafe { (self.check.make_valid)(self.base.add(index * self.size)) };
+        }
+    }
+}

@@ -1,0 +1,200 @@
+#![expect(unsafe_code, reason = "datatypes say what may be done with memory")]
+//! How values lie in memory: datatypes, and buffers of them.
+//!
+//! [`Equivalence`] says of a Rust type which MPI datatype it is. A [`Buffer`] is so many elements of a datatype at an
+//! address: a value, an array, a slice, a vector, or a [`View`] of memory with a datatype of its own choice.
+//!
+//! ```
+//! use mpi::{datatype::{UserDatatype, View}, traits::*};
+//!
+//! #[derive(Equivalence, Clone, Copy, Debug, Default, PartialEq)]
+//! struct Particle { place: [f64; 3], charge: (i8, bool) }
+//!
+//! let universe = mpi::initialize().unwrap();
+//! let myself = universe.world().this_process();
+//! let sent = Particle { place: [1.0, 2.0, 3.0], charge: (-1, true) };
+//! myself.send(&sent).unwrap();
+//! let (received, _) = myself.receive::<Particle>().unwrap();
+//! assert_eq!(received, sent);
+//!
+//! // Every second number.
+//! let numbers = [1, 2, 3, 4, 5, 6];
+//! let odd = UserDatatype::vector(3, 1, 2, &i32::equivalent_datatype());
+//! // SAFETY: three numbers, each two after the other, are within six.
+//! let view = unsafe { View::with_count_and_datatype(&numbers[..], 1, &odd) };
+//! myself.send(&view).unwrap();
+//! assert_eq!(myself.receive_vec::<i32>().unwrap().0, [1, 3, 5]);
+//! ```
+
+mod buffer;
+mod check;
+mod dynamic;
+mod field;
+mod partition;
+mod place;
+mod user;
+mod view;
+
+pub use self::{
+    buffer::{AsDatatype, Buffer, BufferMut, Collection, Pointer, PointerMut},
+    check::Check,
+    dynamic::{DynBuffer, DynBufferMut},
+    partition::{Partition, PartitionMut, Partitioned, PartitionedBuffer, PartitionedBufferMut},
+    user::{DatatypeRef, SystemDatatype, UncommittedDatatypeRef, UncommittedUserDatatype, UserDatatype},
+    view::{MutView, View},
+};
+pub(crate) use check::Validator;
+pub(crate) use place::{Blocks, Place};
+
+use hikyaku::mpi::datatype::{Datatype as RawDatatype, Kind};
+
+use crate::{Address, raw::AsRaw};
+
+/// All traits.
+pub mod traits {
+    pub use super::{
+        AsDatatype, Buffer, BufferMut, Collection, Datatype, Equivalence, Partitioned, PartitionedBuffer,
+        PartitionedBufferMut, Pointer, PointerMut, UncommittedDatatype,
+    };
+}
+
+/// For code that the derive macro writes.
+#[doc(hidden)]
+pub mod internal {
+    pub use super::{
+        check::{Check, Part, is_valid, make_valid},
+        field::{Field, structure},
+    };
+}
+
+/// A Rust type that is an MPI datatype.
+///
+/// `#[derive(Equivalence)]` implements it for structs of such types, of arrays and of tuples of them. (For buffers, arrays
+/// and slices of them are ready-made; see [`Buffer`].)
+///
+/// # Safety
+/// - An element of the datatype at the address of a value lies within it, and consecutive elements are as far apart as
+///   values in an array.
+/// - The octets of the datatype are initialised in every value, and it has no interior mutability; it may be sent to
+///   other threads.
+/// - A value is valid when any octets have been received into it; also when they were all zero before.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not equivalent to an MPI datatype",
+    label = "can not be sent or received",
+    note = "for a struct of numbers, arrays and tuples, `#[derive(Equivalence)]`"
+)]
+pub unsafe trait Equivalence {
+    /// The type of its datatype.
+    type Out: Datatype;
+
+    /// How to make sure that received octets are a value. Only the derive macro and `bool` need it.
+    #[doc(hidden)]
+    const CHECK: Option<Check> = None;
+
+    /// Its datatype.
+    fn equivalent_datatype() -> Self::Out;
+}
+
+/// Predefined datatypes, where references to them may point.
+static PREDEFINED: [RawDatatype; Kind::ALL.len()] = {
+    let mut all = [const { RawDatatype::predefined(Kind::Byte) }; Kind::ALL.len()];
+    let mut index = 0;
+    while index < all.len() {
+        // A datatype that is static: there is nothing to drop.
+        std::mem::forget(std::mem::replace(&mut all[index], RawDatatype::predefined(Kind::ALL[index])));
+        index += 1;
+    }
+    all
+};
+
+/// A datatype that needs no making.
+pub(crate) fn predefined(kind: Kind) -> SystemDatatype {
+    DatatypeRef::new(&PREDEFINED[kind as usize])
+}
+
+macro_rules! equivalences {
+    ($($type:ty: $kind:ident)*) => {$(
+        // SAFETY: the kind has its size and alignment, and any octets are a number.
+        unsafe impl Equivalence for $type {
+            type Out = SystemDatatype;
+
+            fn equivalent_datatype() -> SystemDatatype {
+                predefined(Kind::$kind)
+            }
+        }
+    )*};
+}
+
+equivalences! {
+    f32: F32
+    f64: F64
+    i8: I8
+    i16: I16
+    i32: I32
+    i64: I64
+    u8: U8
+    u16: U16
+    u32: U32
+    u64: U64
+}
+
+#[cfg(target_pointer_width = "64")]
+equivalences! {
+    isize: I64
+    usize: U64
+}
+
+#[cfg(target_pointer_width = "32")]
+equivalences! {
+    isize: I32
+    usize: U32
+}
+
+#[cfg(feature = "complex")]
+equivalences! {
+    num_complex::Complex32: Complex32
+    num_complex::Complex64: Complex64
+}
+
+// SAFETY: one octet; after a receive, `CHECK` makes it 0 or 1.
+unsafe impl Equivalence for bool {
+    type Out = SystemDatatype;
+
+    const CHECK: Option<Check> = Some(Check::BOOL);
+
+    fn equivalent_datatype() -> SystemDatatype {
+        predefined(Kind::Bool)
+    }
+}
+
+/// A datatype that may be used for messages.
+pub trait Datatype: UncommittedDatatype {}
+
+impl<D: Datatype> Datatype for &D {}
+
+/// A datatype, committed or not. Here both are the same: there is nothing to commit.
+pub trait UncommittedDatatype: AsRaw<Raw = RawDatatype> {
+    /// What [`dup`](Self::dup) gives.
+    type DuplicatedDatatype: From<RawDatatype>;
+
+    /// The same once more (`MPI_Type_dup`).
+    #[must_use]
+    fn dup(&self) -> Self::DuplicatedDatatype {
+        self.as_raw().into()
+    }
+}
+
+impl<D: UncommittedDatatype> UncommittedDatatype for &D {
+    type DuplicatedDatatype = D::DuplicatedDatatype;
+}
+
+/// The address of something, as [`UserDatatype::structured`] takes differences of them (`MPI_Get_address`).
+///
+/// ```
+/// let pair = [1_u16, 2];
+/// assert_eq!(mpi::datatype::address_of(&pair[1]) - mpi::datatype::address_of(&pair[0]), 2);
+/// ```
+#[must_use]
+pub fn address_of<T>(x: &T) -> Address {
+    (&raw const *x).addr() as Address
+}

@@ -1,0 +1,323 @@
+//! The process in its job: beginning, end, and what surrounds it.
+
+mod start;
+
+use std::{
+    env, fmt,
+    string::FromUtf8Error,
+    sync::{Mutex, OnceLock},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hikyaku::{bootstrap, mpi::engine};
+
+pub use start::InitError;
+
+use crate::{
+    Error,
+    topology::{Handle, SimpleCommunicator, exit, lock},
+};
+
+/// How long the end waits for the others to hear goodbye.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The part of this process in the job that is going on.
+#[derive(Debug)]
+struct Job {
+    world: Handle,
+    own: Handle,
+    bootstrap: bootstrap::World,
+}
+
+/// What has become of this process.
+#[derive(Debug)]
+enum State {
+    Before,
+    Now(Box<Job>),
+    After,
+}
+
+static STATE: Mutex<State> = Mutex::new(State::Before);
+
+fn job<R>(f: impl FnOnce(&Job) -> R) -> Option<R> {
+    match &*lock(&STATE) {
+        State::Now(job) => Some(f(job)),
+        State::Before | State::After => None,
+    }
+}
+
+fn current<R>(f: impl FnOnce(&Job) -> R) -> R {
+    job(f).expect("MPI is used before `mpi::initialize` or after the end of its universe")
+}
+
+pub(crate) fn world() -> Handle {
+    current(|job| job.world.clone())
+}
+
+pub(crate) fn own() -> Handle {
+    current(|job| job.own.clone())
+}
+
+/// The number of this process in the job; 0 without one.
+pub(crate) fn process() -> u32 {
+    job(|job| job.world.comm.engine().process()).unwrap_or(0)
+}
+
+/// Ends the job, through the launcher if there is one.
+pub(crate) fn abort(code: i32) -> ! {
+    let state = std::mem::replace(&mut *lock(&STATE), State::After);
+    if let State::Now(job) = state {
+        let Job { bootstrap, world, own } = *job;
+        // Goodbye would look as if all were well.
+        std::mem::forget((world, own));
+        bootstrap.abort(u8::try_from(code).unwrap_or(1).max(1), "MPI_Abort");
+    }
+    exit(code)
+}
+
+/// MPI in this process, from [`initialize`] on. Its drop is the end: it meets all other processes, so all must come to
+/// it.
+///
+/// While a panic unwinds, it meets nobody: the launcher notices that the process ends without a goodbye, and ends the
+/// others.
+#[derive(Debug)]
+#[must_use = "MPI ends when this is dropped"]
+pub struct Universe {
+    /// Only `initialize` makes one.
+    _private: (),
+}
+
+impl Universe {
+    /// All processes (`MPI_COMM_WORLD`).
+    #[must_use]
+    pub fn world(&self) -> SimpleCommunicator {
+        SimpleCommunicator::new(world())
+    }
+
+    /// How many processes there could be (`MPI_UNIVERSE_SIZE`); none can be started later, so as many as there are.
+    #[must_use]
+    pub fn size(&self) -> Option<usize> {
+        Some(world().comm.size() as usize)
+    }
+
+    /// Which of the programs of the job this is, from 0 (`MPI_APPNUM`).
+    #[must_use]
+    pub fn appnum(&self) -> Option<isize> {
+        Some(current(|job| job.bootstrap.app_number()) as isize)
+    }
+
+    /// Octets of room for buffered sends.
+    #[must_use]
+    pub fn buffer_size(&self) -> usize {
+        lock(&world().local.attached).size()
+    }
+
+    /// Makes room for buffered sends, instead of what there was (`MPI_Buffer_attach`). Each message takes as many octets
+    /// as it has.
+    ///
+    /// ```
+    /// use mpi::traits::*;
+    ///
+    /// let mut universe = mpi::initialize().unwrap();
+    /// universe.set_buffer_size(1 << 20);
+    /// let myself = universe.world().this_process();
+    /// let letter = vec![0.5; 100_000];
+    /// myself.buffered_send(&letter)?;
+    /// assert!(myself.buffered_send(&letter).is_err(), "it is full");
+    /// assert_eq!(myself.receive_vec::<f64>()?.0, letter);
+    /// universe.detach_buffer();
+    /// # Ok::<_, mpi::Error>(())
+    /// ```
+    pub fn set_buffer_size(&mut self, size: usize) {
+        lock(&world().local.attached).resize(size);
+    }
+
+    /// Takes that room away, when it is free (`MPI_Buffer_detach`).
+    pub fn detach_buffer(&mut self) {
+        self.set_buffer_size(0);
+    }
+
+    /// Ends MPI as drop does (`MPI_Finalize`), and tells what drop can only print. Not in rsmpi.
+    ///
+    /// # Errors
+    /// A process is lost, the network has failed, the launcher does not answer.
+    pub fn finalize(self) -> Result<(), FinalizeError> {
+        std::mem::forget(self);
+        finalize()
+    }
+}
+
+impl Drop for Universe {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return;
+        }
+        if let Err(error) = finalize() {
+            eprintln!("hikyaku-mpi: {error}");
+        }
+    }
+}
+
+/// Why the end was not as it should be.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FinalizeError {
+    /// Not all other processes came to it.
+    Barrier(Error),
+    /// The network has failed.
+    Network(engine::FabricError),
+    /// The launcher did not take the goodbye.
+    Launcher(bootstrap::BootstrapError),
+}
+
+impl fmt::Display for FinalizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ending MPI: ")?;
+        match self {
+            Self::Barrier(error) => error.fmt(f),
+            Self::Network(error) => error.fmt(f),
+            Self::Launcher(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FinalizeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            Self::Barrier(error) => error,
+            Self::Network(error) => error,
+            Self::Launcher(error) => error,
+        })
+    }
+}
+
+fn finalize() -> Result<(), FinalizeError> {
+    // The handles stay in place while others may use them.
+    let world = world();
+    lock(&world.local.attached).resize(0);
+    let met = world.comm.barrier().map_err(FinalizeError::Barrier);
+    let State::Now(job) = std::mem::replace(&mut *lock(&STATE), State::After) else {
+        return Ok(());
+    };
+    let closed = world.comm.engine().finalize(LINGER).map_err(FinalizeError::Network);
+    met.and(closed)?;
+    job.bootstrap.finalize().map_err(FinalizeError::Launcher)
+}
+
+/// Begins MPI in this process: joins the job that the launcher has started, or a world of one
+/// ([`hikyaku::bootstrap`]), and connects its processes.
+///
+/// What the environment says is in `hikyaku::transport::environment`: `HIKYAKU_BACKEND` (default `udp`), `HIKYAKU_WAIT`,
+/// and all settings of the protocol. Unless it says otherwise, each peer may have 64 MiB divided by the number of
+/// processes waiting here that nobody has received (64 KiB to 8 MiB), and processes that share a host with more of them
+/// than it has processors do not spin.
+///
+/// # Errors
+/// MPI was begun before; the launcher, the others or the network could not be reached; a variable makes no sense.
+///
+/// ```
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// assert_eq!(universe.world().size(), 1, "started alone");
+/// assert!(mpi::initialize().is_err(), "only once");
+/// ```
+pub fn initialize() -> Result<Universe, InitError> {
+    initialize_with_threading(Threading::Multiple).map(|(universe, _)| universe)
+}
+
+/// The same; gives what may be done with threads, which is always everything.
+///
+/// # Errors
+/// As [`initialize`].
+pub fn initialize_with_threading(threading: Threading) -> Result<(Universe, Threading), InitError> {
+    // Nothing is cheaper with less.
+    let _ = threading;
+    let mut state = lock(&STATE);
+    if !matches!(*state, State::Before) {
+        return Err(InitError::Twice);
+    }
+    let (world, own, bootstrap) = start::start()?;
+    origin();
+    *state = State::Now(Box::new(Job { world, own, bootstrap }));
+    Ok((Universe { _private: () }, Threading::Multiple))
+}
+
+/// What may be done with threads (MPI 11.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Threading {
+    /// There is only one thread.
+    Single,
+    /// Only the thread that began MPI uses it.
+    Funneled,
+    /// One thread at a time uses it.
+    Serialized,
+    /// All threads use it as they like.
+    Multiple,
+}
+
+/// What may be done with threads: everything.
+///
+/// # Panics
+/// MPI has not begun, or is over.
+#[must_use]
+pub fn threading_support() -> Threading {
+    current(|_| Threading::Multiple)
+}
+
+/// The version of the standard: 4.1. (What of it is missing, says the documentation.)
+#[must_use]
+pub fn version() -> (i32, i32) {
+    (4, 1)
+}
+
+/// The name and version of this library.
+///
+/// # Errors
+/// None. (A result as in rsmpi.)
+pub fn library_version() -> Result<String, FromUtf8Error> {
+    Ok(concat!("hikyaku-mpi ", env!("CARGO_PKG_VERSION")).to_owned())
+}
+
+/// The name of this host, as the system knows it.
+pub(crate) fn host_name() -> String {
+    let name = nix::unistd::gethostname().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The name of this host.
+///
+/// # Errors
+/// None. (A result as in rsmpi.)
+pub fn processor_name() -> Result<String, FromUtf8Error> {
+    Ok(host_name())
+}
+
+/// What each rank says, as text.
+pub(crate) fn share_names(handle: &Handle, call: &'static str, name: &str) -> Result<Vec<String>, Error> {
+    crate::collective::share(handle, call, name.as_bytes())
+        .map(|all| all.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
+
+/// Seconds since some time in the past, the same one as long as the process lives (`MPI_Wtime`).
+///
+/// ```
+/// let start = mpi::time();
+/// assert!(mpi::time() - start >= 0.0);
+/// ```
+#[must_use]
+pub fn time() -> f64 {
+    origin().elapsed().as_secs_f64()
+}
+
+/// Seconds that [`time`] can tell apart (`MPI_Wtick`): 1e-9.
+#[must_use]
+pub fn time_resolution() -> f64 {
+    1e-9
+}

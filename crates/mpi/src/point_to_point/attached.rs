@@ -1,0 +1,86 @@
+#![expect(unsafe_code, reason = "sends from memory of its own")]
+//! Buffered sends: messages are copied, and kept until they are sent (MPI 3.6).
+
+use hikyaku::mpi::error::{Detail, Error, ErrorClass};
+
+use super::Outgoing;
+use crate::{
+    datatype::Place,
+    request::Running,
+    topology::{Handle, lock, octets},
+};
+
+/// Room for messages of buffered sends, of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Attached {
+    size: usize,
+    used: usize,
+    messages: Vec<(Running, Vec<u8>)>,
+}
+
+impl Attached {
+    /// How much room there is in all.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Makes room, instead of what there was (`MPI_Buffer_attach`). Waits until that is free.
+    pub(crate) fn resize(&mut self, size: usize) {
+        for (running, _) in &mut self.messages {
+            running.wait_quietly();
+        }
+        self.messages.clear();
+        (self.size, self.used) = (size, 0);
+    }
+
+    /// Frees what has been sent.
+    fn reap(&mut self) {
+        let used = &mut self.used;
+        self.messages.retain_mut(|(running, message)| {
+            let pending = running.test().is_none();
+            *used -= if pending { 0 } else { message.len() };
+            pending
+        });
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+/// Sends from a copy.
+pub(super) fn send(handle: &Handle, outgoing: Outgoing, place: &Place) -> Result<(), Error> {
+    let mut attached = lock(&handle.local.attached);
+    let needed = place.octets() as usize;
+    if needed > attached.size - attached.used {
+        attached.reap();
+    }
+    if needed > attached.size - attached.used {
+        let detail = Detail::Value {
+            argument: "octets of the message",
+            value: needed as i64,
+            min: 0,
+            max: (attached.size - attached.used) as i64,
+        };
+        return Err(Error::new(ErrorClass::Buffer, "MPI_Bsend").with_detail(detail));
+    }
+    let mut message = place.pack();
+    let copy = Place {
+        base: message.as_mut_ptr(),
+        count: message.len() as u64,
+        datatype: octets(),
+        validator: None,
+    };
+    // SAFETY: the copy is on the heap, is not changed, and is kept until the operation has ended.
+    let mut running = unsafe { outgoing.begin(&handle.comm, &copy) };
+    match running.now() {
+        Some(ended) => ended.map(|_| ()),
+        None => {
+            attached.used += message.len();
+            attached.messages.push((running, message));
+            Ok(())
+        }
+    }
+}

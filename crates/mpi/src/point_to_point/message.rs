@@ -1,0 +1,171 @@
+#![expect(unsafe_code, reason = "values are made of octets that were received")]
+//! Messages that were taken out of the queue, and values made of messages.
+
+use std::{
+    mem::MaybeUninit,
+    ptr::{self, NonNull},
+};
+
+use hikyaku::mpi::{
+    engine::{self, Communicator as RawCommunicator},
+    error::{Detail, Error, ErrorClass},
+};
+
+use super::Status;
+use crate::{
+    datatype::{BufferMut, Equivalence, Place, Validator},
+    raw::AsRaw,
+    request::{Request, Running, Scope},
+};
+
+/// A message that a matched probe has taken out of the queue. Receive it: what is dropped is lost.
+#[derive(Debug)]
+#[must_use = "a message that is dropped is lost"]
+pub struct Message(engine::MatchedMessage);
+
+/// The same by another name.
+pub type MatchedMessage = Message;
+
+impl Message {
+    pub(super) fn new(message: engine::MatchedMessage) -> Self {
+        Self(message)
+    }
+
+    /// It is of nobody (`MPI_MESSAGE_NO_PROC`). That does not happen here.
+    #[must_use]
+    pub fn is_no_proc(&self) -> bool {
+        false
+    }
+
+    /// Receives it as one value (`MPI_Mrecv`).
+    ///
+    /// # Errors
+    /// It is no such value; the sender is lost.
+    pub fn matched_receive<Msg: Equivalence>(self) -> Result<(Msg, Status), Error> {
+        let value = Value::<Msg>::new();
+        let status = self.receive(&value.place())?;
+        value.received("MPI_Mrecv", status)
+    }
+
+    /// Receives it into a buffer. It may be shorter than that.
+    ///
+    /// # Errors
+    /// It is longer than the buffer, which then holds its beginning; the sender is lost.
+    pub fn matched_receive_into<Buf: BufferMut + ?Sized>(self, buf: &mut Buf) -> Result<Status, Error> {
+        self.receive(&Place::of_mut(buf))
+    }
+
+    /// Begins to receive it into a buffer (`MPI_Imrecv`).
+    pub fn immediate_matched_receive_into<'a, Sc, Buf>(self, scope: Sc, buf: &'a mut Buf) -> Request<'a, Buf, Sc>
+    where
+        Buf: 'a + BufferMut + ?Sized,
+        Sc: Scope<'a>,
+    {
+        let data: *mut Buf = buf;
+        // SAFETY: just borrowed; what is derived from it is not used any more when `data` is.
+        let place = Place::of_mut(unsafe { &mut *data });
+        // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
+        let running = unsafe { self.begin(&place) };
+        Request::new(running, data, scope)
+    }
+
+    /// # Safety
+    /// The place is borrowed mutably until the operation has ended.
+    unsafe fn begin(self, place: &Place) -> Running {
+        // SAFETY: the caller's contract.
+        let begun = unsafe { RawCommunicator::imreceive(self.0, place.base, place.count, &place.datatype) };
+        Running::new(begun).into_place(place)
+    }
+
+    /// Receives it into a place that is borrowed mutably meanwhile.
+    fn receive(self, place: &Place) -> Result<Status, Error> {
+        // SAFETY: borrowed by our caller, and waited for at once.
+        unsafe { self.begin(place) }.wait().map(Status::new)
+    }
+}
+
+/// Receives a message of a length that the probe has told.
+pub trait MatchedReceiveVec {
+    /// Receives it as values.
+    ///
+    /// # Errors
+    /// It is no whole number of such values; the sender is lost.
+    fn matched_receive_vec<Msg: Equivalence>(self) -> Result<(Vec<Msg>, Status), Error>;
+}
+
+impl MatchedReceiveVec for (Message, Status) {
+    fn matched_receive_vec<Msg: Equivalence>(self) -> Result<(Vec<Msg>, Status), Error> {
+        let (message, status) = self;
+        let datatype = Msg::equivalent_datatype().as_raw();
+        let octets = status.len();
+        let count = octets.checked_div(datatype.size()).unwrap_or(0);
+        let whole = count * datatype.size() == octets;
+        let mut values = Vec::<Msg>::with_capacity(count as usize);
+        // SAFETY: there is room for so many, and zeros are octets.
+        unsafe { ptr::write_bytes(values.as_mut_ptr(), 0, count as usize) };
+        let place = Place {
+            base: values.as_mut_ptr().cast(),
+            count,
+            datatype,
+            validator: Validator::of(values.as_mut_ptr(), count as usize),
+        };
+        let received = message.receive(&place);
+        if !whole {
+            return Err(not_whole::<Msg>("MPI_Mrecv", octets, count).with_peer(status.source_rank()));
+        }
+        let status = received?;
+        // SAFETY: all have been received (or the message would have been shorter than what the probe said, which it never
+        // is), and made valid.
+        unsafe { values.set_len(count as usize) };
+        Ok((values, status))
+    }
+}
+
+fn not_whole<Msg: Equivalence>(call: &'static str, octets: u64, count: u64) -> Error {
+    Error::new(ErrorClass::Truncate, call).with_detail(Detail::Value {
+        argument: "octets of the message",
+        value: octets as i64,
+        min: (count.max(1) * Msg::equivalent_datatype().as_raw().size()) as i64,
+        max: (count.max(1) * Msg::equivalent_datatype().as_raw().size()) as i64,
+    })
+}
+
+/// Room for one value that is received. (No `Box`: that would claim to be the only way to its memory.)
+#[derive(Debug)]
+pub(super) struct Value<Msg>(NonNull<MaybeUninit<Msg>>);
+
+impl<Msg: Equivalence> Value<Msg> {
+    pub(super) fn new() -> Self {
+        let room = Box::new(MaybeUninit::zeroed());
+        // SAFETY: a box is not null.
+        Self(unsafe { NonNull::new_unchecked(Box::into_raw(room)) })
+    }
+
+    /// It, to be received into.
+    pub(super) fn place(&self) -> Place {
+        let value = self.0.cast::<Msg>().as_ptr();
+        Place {
+            base: value.cast(),
+            count: 1,
+            datatype: Msg::equivalent_datatype().as_raw(),
+            validator: Validator::of(value, 1),
+        }
+    }
+
+    /// It, after the receive.
+    pub(super) fn received(self, call: &'static str, status: Status) -> Result<(Msg, Status), Error> {
+        let size = Msg::equivalent_datatype().as_raw().size();
+        if status.is_cancelled() || status.len() != size {
+            return Err(not_whole::<Msg>(call, status.len(), 1).with_peer(status.source_rank()));
+        }
+        // SAFETY: all octets of the datatype have been received, the others are zero, and it was made valid.
+        Ok((unsafe { self.0.as_ref().assume_init_read() }, status))
+    }
+}
+
+impl<Msg> Drop for Value<Msg> {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw`; the value, if there is one, was moved out.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}

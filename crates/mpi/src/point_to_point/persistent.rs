@@ -1,0 +1,141 @@
+#![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
+//! Persistent requests: set up once, started again and again (MPI 3.9). Not in rsmpi.
+//!
+//! ```
+//! use mpi::{point_to_point::persistent, traits::*};
+//!
+//! let universe = mpi::initialize().unwrap();
+//! let myself = universe.world().this_process();
+//! let (mut from, mut into) = ([0; 3], [0; 3]);
+//! let mut sending = persistent::send_init(&myself, &mut from, 7);
+//! let mut receiving = persistent::receive_init(&myself, &mut into, 7);
+//! for round in 0..3 {
+//!     sending.buffer_mut().fill(round);
+//!     mpi::request::scope(|scope| {
+//!         let receive = receiving.start(scope);
+//!         sending.start(scope).wait()?;
+//!         receive.wait()
+//!     })?;
+//!     assert_eq!(receiving.buffer(), &[round; 3]);
+//! }
+//! # Ok::<_, mpi::Error>(())
+//! ```
+
+use hikyaku::mpi::engine::{Communicator as RawCommunicator, Mode};
+
+use super::{Destination, Incoming, Outgoing, Source, handle};
+use crate::{
+    Tag,
+    datatype::{Buffer, BufferMut, Place},
+    request::{Request, Scope},
+};
+
+/// A send that can be started again and again. Between that its buffer may be used.
+#[derive(Debug)]
+pub struct PersistentSend<'a, Buf: ?Sized> {
+    comm: RawCommunicator,
+    outgoing: Outgoing,
+    buffer: &'a mut Buf,
+}
+
+/// A receive that can be started again and again. Between that its buffer may be used.
+#[derive(Debug)]
+pub struct PersistentReceive<'a, Buf: ?Sized> {
+    comm: RawCommunicator,
+    incoming: Incoming,
+    buffer: &'a mut Buf,
+}
+
+/// A send to be started (`MPI_Send_init`).
+pub fn send_init<'a, D, Buf>(destination: &D, buf: &'a mut Buf, tag: Tag) -> PersistentSend<'a, Buf>
+where
+    D: Destination,
+    Buf: Buffer + ?Sized,
+{
+    with_mode(Mode::Standard, destination, buf, tag)
+}
+
+/// A send to be started that ends when it is received (`MPI_Ssend_init`).
+pub fn synchronous_send_init<'a, D, Buf>(destination: &D, buf: &'a mut Buf, tag: Tag) -> PersistentSend<'a, Buf>
+where
+    D: Destination,
+    Buf: Buffer + ?Sized,
+{
+    with_mode(Mode::Synchronous, destination, buf, tag)
+}
+
+fn with_mode<'a, D, Buf>(mode: Mode, destination: &D, buffer: &'a mut Buf, tag: Tag) -> PersistentSend<'a, Buf>
+where
+    D: Destination,
+    Buf: Buffer + ?Sized,
+{
+    PersistentSend {
+        comm: handle(destination).comm.clone(),
+        outgoing: Outgoing {
+            mode,
+            destination: destination.destination_rank(),
+            tag,
+        },
+        buffer,
+    }
+}
+
+/// A receive to be started (`MPI_Recv_init`).
+pub fn receive_init<'a, S, Buf>(source: &S, buf: &'a mut Buf, tag: Tag) -> PersistentReceive<'a, Buf>
+where
+    S: Source,
+    Buf: BufferMut + ?Sized,
+{
+    PersistentReceive {
+        comm: handle(source).comm.clone(),
+        incoming: Incoming {
+            source: source.source_rank(),
+            tag,
+        },
+        buffer: buf,
+    }
+}
+
+impl<Buf: Buffer + ?Sized> PersistentSend<'_, Buf> {
+    /// Starts it once more (`MPI_Start`).
+    pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> Request<'b, Buf, Sc> {
+        // SAFETY: borrowed for `'b`, and the scope ends the operation before that.
+        let running = unsafe { self.outgoing.begin(&self.comm, &Place::of(&*self.buffer)) };
+        Request::new(running, &raw const *self.buffer, scope)
+    }
+}
+
+impl<Buf: BufferMut + ?Sized> PersistentReceive<'_, Buf> {
+    /// Starts it once more (`MPI_Start`).
+    pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> Request<'b, Buf, Sc> {
+        let data: *mut Buf = self.buffer;
+        // SAFETY: borrowed mutably for `'b`; what is derived from it is not used any more when `data` is.
+        let place = Place::of_mut(unsafe { &mut *data });
+        // SAFETY: borrowed for `'b`, and the scope ends the operation before that.
+        let running = unsafe { self.incoming.begin(&self.comm, &place) };
+        Request::new(running, data, scope)
+    }
+}
+
+macro_rules! buffers {
+    ($($name:ident)*) => {$(
+        impl<Buf: ?Sized> $name<'_, Buf> {
+            /// The buffer.
+            #[must_use]
+            pub fn buffer(&self) -> &Buf {
+                self.buffer
+            }
+
+            /// The buffer, to be changed.
+            #[must_use]
+            pub fn buffer_mut(&mut self) -> &mut Buf {
+                self.buffer
+            }
+        }
+    )*};
+}
+
+buffers! {
+    PersistentSend
+    PersistentReceive
+}

@@ -1,0 +1,210 @@
+#![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
+//! Whom messages come from.
+
+use hikyaku::mpi::{Rank, engine::ANY_TAG, error::Error};
+
+use super::{Incoming, MatchedReceiveVec, Message, ReceiveFuture, Status, handle, message::Value};
+use crate::{
+    Tag,
+    datatype::{BufferMut, Equivalence, Place},
+    request::{Request, Scope},
+    topology::AsCommunicator,
+};
+
+/// Whom messages come from: a [`Process`](crate::topology::Process), or any.
+///
+/// Methods without a tag take messages with any tag. Errors: the process is lost, the communicator revoked, a tag is
+/// negative.
+pub trait Source: AsCommunicator {
+    /// Its rank.
+    fn source_rank(&self) -> Rank;
+
+    /// Waits for a message with a tag, and leaves it where it is (`MPI_Probe`).
+    ///
+    /// # Errors
+    /// See the trait.
+    fn probe_with_tag(&self, tag: Tag) -> Result<Status, Error> {
+        handle(self).comm.probe(self.source_rank(), tag).map(Status::new)
+    }
+
+    /// Waits for a message, and leaves it where it is.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn probe(&self) -> Result<Status, Error> {
+        self.probe_with_tag(ANY_TAG)
+    }
+
+    /// Waits for a message with a tag, and takes it out of the queue, to be received (`MPI_Mprobe`).
+    ///
+    /// # Errors
+    /// See the trait.
+    fn matched_probe_with_tag(&self, tag: Tag) -> Result<(Message, Status), Error> {
+        let message = handle(self).comm.mprobe(self.source_rank(), tag)?;
+        let status = Status::new(message.status());
+        Ok((Message::new(message), status))
+    }
+
+    /// Waits for a message, and takes it out of the queue, to be received.
+    ///
+    /// # Errors
+    /// See the trait.
+    ///
+    /// ```
+    /// use mpi::traits::*;
+    ///
+    /// let universe = mpi::initialize().unwrap();
+    /// let myself = universe.world().this_process();
+    /// myself.send(&[1.5, 2.5])?;
+    /// let (message, status) = myself.matched_probe()?;
+    /// assert_eq!(status.count(f64::equivalent_datatype()), 2);
+    /// let mut letter = [0.0; 2];
+    /// message.matched_receive_into(&mut letter)?;
+    /// assert_eq!(letter, [1.5, 2.5]);
+    /// # Ok::<_, mpi::Error>(())
+    /// ```
+    fn matched_probe(&self) -> Result<(Message, Status), Error> {
+        self.matched_probe_with_tag(ANY_TAG)
+    }
+
+    /// Receives one value with a tag (`MPI_Recv`).
+    ///
+    /// # Errors
+    /// See the trait; or the message is no such value.
+    fn receive_with_tag<Msg: Equivalence>(&self, tag: Tag) -> Result<(Msg, Status), Error> {
+        let value = Value::<Msg>::new();
+        let incoming = Incoming {
+            source: self.source_rank(),
+            tag,
+        };
+        let status = incoming.receive(&handle(self).comm, &value.place())?;
+        value.received("MPI_Recv", status)
+    }
+
+    /// Receives one value.
+    ///
+    /// # Errors
+    /// See the trait; or the message is no such value.
+    fn receive<Msg: Equivalence>(&self) -> Result<(Msg, Status), Error> {
+        self.receive_with_tag(ANY_TAG)
+    }
+
+    /// Receives a message with a tag into a buffer (`MPI_Recv`). It may be shorter than that.
+    ///
+    /// # Errors
+    /// See the trait; or the message is longer than the buffer, which then holds its beginning.
+    fn receive_into_with_tag<Buf: BufferMut + ?Sized>(&self, buf: &mut Buf, tag: Tag) -> Result<Status, Error> {
+        let incoming = Incoming {
+            source: self.source_rank(),
+            tag,
+        };
+        incoming.receive(&handle(self).comm, &Place::of_mut(buf))
+    }
+
+    /// Receives a message into a buffer. It may be shorter than that.
+    ///
+    /// # Errors
+    /// See the trait; or the message is longer than the buffer, which then holds its beginning.
+    fn receive_into<Buf: BufferMut + ?Sized>(&self, buf: &mut Buf) -> Result<Status, Error> {
+        self.receive_into_with_tag(buf, ANY_TAG)
+    }
+
+    /// Receives a message of any length with a tag.
+    ///
+    /// # Errors
+    /// See the trait; or the message is no whole number of such values.
+    fn receive_vec_with_tag<Msg: Equivalence>(&self, tag: Tag) -> Result<(Vec<Msg>, Status), Error> {
+        self.matched_probe_with_tag(tag)?.matched_receive_vec()
+    }
+
+    /// Receives a message of any length.
+    ///
+    /// # Errors
+    /// See the trait; or the message is no whole number of such values.
+    fn receive_vec<Msg: Equivalence>(&self) -> Result<(Vec<Msg>, Status), Error> {
+        self.receive_vec_with_tag(ANY_TAG)
+    }
+
+    /// Begins to receive a message with a tag into a buffer (`MPI_Irecv`).
+    fn immediate_receive_into_with_tag<'a, Sc, Buf>(
+        &self,
+        scope: Sc,
+        buf: &'a mut Buf,
+        tag: Tag,
+    ) -> Request<'a, Buf, Sc>
+    where
+        Buf: 'a + BufferMut + ?Sized,
+        Sc: Scope<'a>,
+    {
+        let data: *mut Buf = buf;
+        // SAFETY: just borrowed; what is derived from it is not used any more when `data` is.
+        let place = Place::of_mut(unsafe { &mut *data });
+        let incoming = Incoming {
+            source: self.source_rank(),
+            tag,
+        };
+        // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
+        let running = unsafe { incoming.begin(&handle(self).comm, &place) };
+        Request::new(running, data, scope)
+    }
+
+    /// Begins to receive a message into a buffer.
+    fn immediate_receive_into<'a, Sc, Buf>(&self, scope: Sc, buf: &'a mut Buf) -> Request<'a, Buf, Sc>
+    where
+        Buf: 'a + BufferMut + ?Sized,
+        Sc: Scope<'a>,
+    {
+        self.immediate_receive_into_with_tag(scope, buf, ANY_TAG)
+    }
+
+    /// Begins to receive one value with a tag, which the request owns.
+    fn immediate_receive_with_tag<Msg: Equivalence>(&self, tag: Tag) -> ReceiveFuture<Msg> {
+        let incoming = Incoming {
+            source: self.source_rank(),
+            tag,
+        };
+        ReceiveFuture::new(&handle(self).comm, incoming)
+    }
+
+    /// Begins to receive one value, which the request owns.
+    fn immediate_receive<Msg: Equivalence>(&self) -> ReceiveFuture<Msg> {
+        self.immediate_receive_with_tag(ANY_TAG)
+    }
+
+    /// Whether a message with a tag is there (`MPI_Iprobe`).
+    ///
+    /// # Errors
+    /// See the trait.
+    fn immediate_probe_with_tag(&self, tag: Tag) -> Result<Option<Status>, Error> {
+        let found = handle(self).comm.iprobe(self.source_rank(), tag)?;
+        Ok(found.map(Status::new))
+    }
+
+    /// Whether a message is there.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn immediate_probe(&self) -> Result<Option<Status>, Error> {
+        self.immediate_probe_with_tag(ANY_TAG)
+    }
+
+    /// Takes a message with a tag out of the queue, if one is there (`MPI_Improbe`).
+    ///
+    /// # Errors
+    /// See the trait.
+    fn immediate_matched_probe_with_tag(&self, tag: Tag) -> Result<Option<(Message, Status)>, Error> {
+        let found = handle(self).comm.improbe(self.source_rank(), tag)?;
+        Ok(found.map(|message| {
+            let status = Status::new(message.status());
+            (Message::new(message), status)
+        }))
+    }
+
+    /// Takes a message out of the queue, if one is there.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn immediate_matched_probe(&self) -> Result<Option<(Message, Status)>, Error> {
+        self.immediate_matched_probe_with_tag(ANY_TAG)
+    }
+}

@@ -1,0 +1,36 @@
+#![expect(unsafe_code, reason = "whoever implements this answers for what it gives")]
+//! From the types of this crate to those of the engine below it, [`hikyaku::mpi`].
+
+/// All traits.
+pub mod traits {
+    pub use super::AsRaw;
+}
+
+/// Something that stands for something of the engine: a communicator, a group, a datatype.
+///
+/// ```
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let engine = universe.world().as_raw();
+/// assert_eq!(engine.context(), 0);
+/// ```
+///
+/// # Safety
+/// It always gives the same.
+pub unsafe trait AsRaw {
+    /// What it stands for.
+    type Raw;
+
+    /// Gives it; a handle that is cheap to clone.
+    fn as_raw(&self) -> Self::Raw;
+}
+
+// SAFETY: as `T`.
+unsafe impl<T: AsRaw + ?Sized> AsRaw for &T {
+    type Raw = T::Raw;
+
+    fn as_raw(&self) -> Self::Raw {
+        T::as_raw(self)
+    }
+}

@@ -1,0 +1,182 @@
+#![expect(unsafe_code, reason = "gives back what requests have borrowed")]
+//! Many requests at once.
+
+use std::{fmt, marker::PhantomData};
+
+use hikyaku::mpi::{engine, error::ErrorClass};
+
+use super::{Request, Running, Scope, scope::end_all, wait_ready};
+use crate::{Error, point_to_point::Status};
+
+/// Requests that are waited for together. [`multiple_scope`](super::multiple_scope) gives one, and waits for what is left
+/// in it.
+pub struct RequestCollection<'a, D: ?Sized> {
+    /// `None` has been given out.
+    entries: Vec<Option<Entry<D>>>,
+    borrow: PhantomData<&'a D>,
+}
+
+struct Entry<D: ?Sized> {
+    running: Running,
+    data: *const D,
+}
+
+impl<D: ?Sized> fmt::Debug for RequestCollection<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestCollection").field("incomplete", &self.incomplete()).finish_non_exhaustive()
+    }
+}
+
+/// A request's index, its status and its buffer.
+type Ended<'a, D> = (usize, Status, &'a D);
+
+impl<'a, D: ?Sized> RequestCollection<'a, D> {
+    pub(super) fn new(reserve: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(reserve),
+            borrow: PhantomData,
+        }
+    }
+
+    /// How many have not been given out by a wait or test.
+    #[must_use]
+    pub fn incomplete(&self) -> usize {
+        self.entries.iter().flatten().count()
+    }
+
+    /// Adds a request; gives its index.
+    pub fn add<S: Scope<'a>>(&mut self, request: Request<'a, D, S>) -> usize {
+        let running = request.scope.release(request.held);
+        self.entries.push(running.map(|running| Entry {
+            running,
+            data: request.data,
+        }));
+        self.entries.len() - 1
+    }
+
+    /// Waits until one has ended; `None` if there are none.
+    ///
+    /// # Errors
+    /// That one has failed.
+    pub fn wait_any(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
+        match self.wait_for_one() {
+            Some(index) => self.end(index, Running::wait).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits until at least one has ended. `result` becomes all that have.
+    ///
+    /// # Errors
+    /// One of them has failed. The others that have ended are in `result`.
+    pub fn wait_some(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
+        result.clear();
+        let Some(index) = self.wait_for_one() else { return Ok(()) };
+        let first = self.end(index, Running::wait);
+        let first = first.map(|ended| result.push(ended));
+        first.and(self.take_ended(result))
+    }
+
+    /// Waits until all have ended, which become `result`.
+    ///
+    /// # Errors
+    /// The first one that has failed. The others are in `result`.
+    pub fn wait_all(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
+        result.clear();
+        let mut failure = Ok(());
+        for index in 0..self.entries.len() {
+            if self.entries[index].is_some() {
+                match self.end(index, Running::wait) {
+                    Ok(ended) => result.push(ended),
+                    Err(error) => failure = failure.and(Err(error)),
+                }
+            }
+        }
+        failure
+    }
+
+    /// One that has ended, if any has.
+    ///
+    /// # Errors
+    /// That one has failed.
+    pub fn test_any(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
+        for index in 0..self.entries.len() {
+            if let Some(ended) = self.test(index) {
+                return ended.map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// `result` becomes all that have ended.
+    ///
+    /// # Errors
+    /// One of them has failed. The others are in `result`.
+    pub fn test_some(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
+        result.clear();
+        self.take_ended(result)
+    }
+
+    /// If all have ended, they become `result`; otherwise nothing happens.
+    ///
+    /// # Errors
+    /// The first one that has failed. The others are in `result`.
+    pub fn test_all(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<bool, Error> {
+        let begun = || self.entries.iter().flatten().filter_map(|entry| entry.running.begun());
+        if let Some(first) = begun().next() {
+            // One pass of progress. (A failure is told by who has failed.)
+            let _ = first.status();
+        }
+        if !begun().all(engine::Request::is_done) {
+            result.clear();
+            return Ok(false);
+        }
+        self.wait_all(result).map(|()| true)
+    }
+
+    fn wait_for_one(&self) -> Option<usize> {
+        let running = self.entries.iter().flatten().map(|entry| &entry.running);
+        let position = wait_ready(running)?;
+        let left = self.entries.iter().enumerate().filter(|(_, entry)| entry.is_some());
+        left.map(|(index, _)| index).nth(position)
+    }
+
+    fn take_ended(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
+        let mut failure = Ok(());
+        for index in 0..self.entries.len() {
+            match self.test(index) {
+                Some(Ok(ended)) => result.push(ended),
+                Some(Err(error)) => failure = failure.and(Err(error)),
+                None => {}
+            }
+        }
+        failure
+    }
+
+    fn test(&mut self, index: usize) -> Option<Result<Ended<'a, D>, Error>> {
+        let status = self.entries[index].as_mut()?.running.test()?;
+        Some(self.end(index, |_| status))
+    }
+
+    /// Takes out a request that `how` waits for.
+    fn end(
+        &mut self,
+        index: usize,
+        how: impl FnOnce(&mut Running) -> Result<engine::Status, Error>,
+    ) -> Result<Ended<'a, D>, Error> {
+        let gone = || Error::new(ErrorClass::Request, "MPI_Wait");
+        // It stays in its place until it has ended, so that a panic of a user operation leaves it to the drop.
+        let entry = self.entries[index].as_mut().ok_or_else(gone)?;
+        let status = how(&mut entry.running);
+        let data = entry.data;
+        self.entries[index] = None;
+        // SAFETY: borrowed for `'a`, and the operation has ended.
+        status.map(|status| (index, Status::new(status), unsafe { &*data }))
+    }
+}
+
+impl<D: ?Sized> Drop for RequestCollection<'_, D> {
+    fn drop(&mut self) {
+        end_all(self.entries.iter_mut().flatten().map(|entry| &mut entry.running));
+    }
+}

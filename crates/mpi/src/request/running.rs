@@ -1,0 +1,164 @@
+#![expect(unsafe_code, reason = "what was received is made valid")]
+//! An operation that has begun, without the types and lifetimes of its buffers.
+
+use std::{
+    any::Any,
+    mem, panic, process,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use hikyaku::mpi::{
+    engine::{self, Status},
+    error::Error,
+};
+
+use crate::datatype::{Place, Validator};
+
+/// What a user operation has panicked with, wherever it ran.
+pub(crate) type Panicked = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
+
+/// An operation that has begun, or could not begin.
+#[derive(Debug)]
+pub struct Running {
+    state: State,
+    /// Run when it has ended, before anybody looks at what was received.
+    validator: Option<Validator>,
+    panicked: Option<Panicked>,
+}
+
+#[derive(Debug)]
+enum State {
+    Begun(engine::Request),
+    Refused(Error),
+    /// Waited for.
+    Over,
+}
+
+impl Running {
+    pub(crate) fn new(begun: Result<engine::Request, Error>) -> Self {
+        Self {
+            state: begun.map_or_else(State::Refused, State::Begun),
+            validator: None,
+            panicked: None,
+        }
+    }
+
+    /// One that has ended when it began.
+    pub(crate) fn ended(result: Result<(), Error>) -> Self {
+        Self {
+            state: result.map_or_else(State::Refused, |()| State::Over),
+            validator: None,
+            panicked: None,
+        }
+    }
+
+    /// How it has ended, if it had when it began, or could not begin.
+    pub(crate) fn now(&mut self) -> Option<Result<Status, Error>> {
+        match &self.state {
+            State::Begun(request) if !request.is_done() => None,
+            _ => Some(self.wait()),
+        }
+    }
+
+    /// One that receives into `place`.
+    pub(crate) fn into_place(self, place: &Place) -> Self {
+        Self {
+            validator: place.validator,
+            ..self
+        }
+    }
+
+    pub(crate) fn with_operation(self, panicked: Option<Panicked>) -> Self {
+        Self { panicked, ..self }
+    }
+
+    /// The engine's request, if [`wait`](Self::wait) may have to wait.
+    pub(super) fn begun(&self) -> Option<&engine::Request> {
+        match &self.state {
+            State::Begun(request) => Some(request),
+            State::Refused(_) | State::Over => None,
+        }
+    }
+
+    pub(crate) fn cancel(&self) {
+        if let State::Begun(request) = &self.state {
+            request.cancel();
+        }
+    }
+
+    /// Waits for its end. After that nothing refers to its buffers.
+    ///
+    /// # Panics
+    /// As a user operation did.
+    pub(crate) fn wait(&mut self) -> Result<Status, Error> {
+        let ended = uninterrupted(|| match &mut self.state {
+            State::Begun(request) => request.wait_mut(),
+            State::Refused(error) => Err(*error),
+            State::Over => Ok(Status::EMPTY),
+        });
+        self.end();
+        ended
+    }
+
+    /// The same when nobody wants to know.
+    pub(crate) fn wait_quietly(&mut self) {
+        self.panicked = None;
+        let _ = self.wait();
+    }
+
+    /// Looks whether it has ended, after one pass of progress.
+    pub(crate) fn test(&mut self) -> Option<Result<Status, Error>> {
+        let ended = uninterrupted(|| match &mut self.state {
+            State::Begun(request) => request.test().transpose(),
+            State::Refused(error) => Some(Err(*error)),
+            State::Over => Some(Ok(Status::EMPTY)),
+        });
+        if ended.is_some() {
+            self.end();
+        }
+        ended
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Status, Error>> {
+        let ended = uninterrupted(|| match &mut self.state {
+            State::Begun(request) => request.poll(context),
+            State::Refused(error) => Poll::Ready(Err(*error)),
+            State::Over => Poll::Ready(Ok(Status::EMPTY)),
+        });
+        if ended.is_ready() {
+            self.end();
+        }
+        ended
+    }
+
+    fn end(&mut self) {
+        self.state = State::Over;
+        if let Some(validator) = self.validator.take() {
+            // SAFETY: the buffer is still borrowed, and the engine has done with it.
+            unsafe { validator.run() };
+        }
+        if let Some(panicked) = self.panicked.take() {
+            let payload = panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(payload) = payload {
+                panic::resume_unwind(payload);
+            }
+        }
+    }
+}
+
+/// Runs what must not be left before its end: buffers are in use. A panic in it (none is known) ends the process, as it
+/// can not be told any more what the network still refers to.
+pub(crate) fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
+    struct Fuse;
+    impl Drop for Fuse {
+        fn drop(&mut self) {
+            eprintln!("hikyaku-mpi: a panic while the network uses buffers");
+            process::abort();
+        }
+    }
+    let fuse = Fuse;
+    let result = run();
+    mem::forget(fuse);
+    result
+}

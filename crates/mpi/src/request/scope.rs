@@ -1,0 +1,250 @@
+#![expect(unsafe_code, reason = "scopes answer for the buffers of their requests")]
+//! Scopes: what requests must have ended before.
+
+use std::{cell::Cell, cell::RefCell, marker::PhantomData};
+
+use super::{RequestCollection, running::Running};
+
+/// Where a request's operation is kept: with the request, or with its scope.
+#[derive(Debug)]
+pub enum Held {
+    /// With the request.
+    Here(Running),
+    /// In the scope's table.
+    There(usize),
+}
+
+/// What a request with buffers borrowed for `'a` must have ended before.
+///
+/// # Safety
+/// An operation that was [adopted](Self::adopt) ends before `'a` does, or is dropped by nobody.
+pub unsafe trait Scope<'a> {
+    /// Takes charge of an operation.
+    #[doc(hidden)]
+    fn adopt(&self, running: Running) -> Held;
+
+    /// Gives the operation to `f`.
+    #[doc(hidden)]
+    fn with(&self, held: &mut Held, f: &mut dyn FnMut(&mut Running));
+
+    /// Gives an operation back: one that has ended, or that gets another scope.
+    #[doc(hidden)]
+    fn release(&self, held: Held) -> Option<Running>;
+}
+
+/// The scope of requests whose buffers live for ever, or that have none.
+///
+/// ```
+/// use mpi::{request::StaticScope, traits::*};
+///
+/// static LETTER: i32 = 7;
+/// let universe = mpi::initialize().unwrap();
+/// let myself = universe.world().this_process();
+/// let request = myself.immediate_send(StaticScope, &LETTER);
+/// assert_eq!(myself.receive::<i32>().unwrap().0, 7);
+/// request.wait().unwrap();
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct StaticScope;
+
+// SAFETY: buffers borrowed for ever stay where they are; if the request is dropped, nobody can get at a buffer that was
+// borrowed mutably any more.
+unsafe impl Scope<'static> for StaticScope {
+    fn adopt(&self, running: Running) -> Held {
+        Held::Here(running)
+    }
+
+    fn with(&self, held: &mut Held, f: &mut dyn FnMut(&mut Running)) {
+        if let Held::Here(running) = held {
+            f(running);
+        }
+    }
+
+    fn release(&self, held: Held) -> Option<Running> {
+        match held {
+            Held::Here(running) => Some(running),
+            Held::There(_) => None,
+        }
+    }
+}
+
+/// A scope that [`scope`] has opened: it keeps the operations of its requests, and does not end before they have.
+#[derive(Debug)]
+pub struct LocalScope<'a> {
+    table: RefCell<Vec<Option<Running>>>,
+    free: RefCell<Vec<usize>>,
+    /// Invariant: a scope for long borrows must not pass for one for short ones.
+    borrows: PhantomData<Cell<&'a ()>>,
+}
+
+impl LocalScope<'_> {
+    fn new() -> Self {
+        Self {
+            table: RefCell::default(),
+            free: RefCell::default(),
+            borrows: PhantomData,
+        }
+    }
+}
+
+// SAFETY: a `LocalScope` is made by `scope` and `multiple_scope` only, on their stack, and lent to the closure by shared
+// reference: it can be neither moved nor forgotten by the closure, so its drop runs before those functions are left,
+// which is before `'a` ends; and it waits for all operations in its table.
+unsafe impl<'a> Scope<'a> for &LocalScope<'a> {
+    fn adopt(&self, running: Running) -> Held {
+        let mut table = self.table.borrow_mut();
+        Held::There(match self.free.borrow_mut().pop() {
+            Some(index) => {
+                table[index] = Some(running);
+                index
+            }
+            None => {
+                table.push(Some(running));
+                table.len() - 1
+            }
+        })
+    }
+
+    fn with(&self, held: &mut Held, f: &mut dyn FnMut(&mut Running)) {
+        if let Held::There(index) = held
+            && let Some(running) = &mut self.table.borrow_mut()[*index]
+        {
+            f(running);
+        }
+    }
+
+    fn release(&self, held: Held) -> Option<Running> {
+        let Held::There(index) = held else { return None };
+        self.free.borrow_mut().push(index);
+        self.table.borrow_mut()[index].take()
+    }
+}
+
+impl Drop for LocalScope<'_> {
+    fn drop(&mut self) {
+        end_all(self.table.get_mut().iter_mut().flatten());
+    }
+}
+
+/// Cancels what can be cancelled, and waits for all.
+pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
+    let left: Vec<_> = running.collect();
+    for running in &left {
+        running.cancel();
+    }
+    for running in left {
+        running.wait_quietly();
+    }
+}
+
+/// Calls `f` with a scope for requests. Buffers that outlive this call can be lent to the requests; all of these have
+/// ended when it returns.
+///
+/// A request that was neither waited for nor given to a [`WaitGuard`](super::WaitGuard), but dropped or forgotten, is
+/// cancelled at the end if it is a receive without a message, and waited for otherwise.
+///
+/// ```
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let myself = universe.world().this_process();
+/// let (sent, mut received) = (7, 0);
+/// mpi::request::scope(|scope| {
+///     let sending = myself.immediate_send(scope, &sent);
+///     let receiving = myself.immediate_receive_into(scope, &mut received);
+///     sending.wait()?;
+///     receiving.wait()
+/// })?;
+/// assert_eq!(received, sent);
+/// # Ok::<_, mpi::Error>(())
+/// ```
+///
+/// What is lent must outlive the scope:
+///
+/// ```compile_fail,E0597
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let myself = universe.world().this_process();
+/// mpi::request::scope(|scope| {
+///     let letter = vec![1, 2, 3];
+///     myself.immediate_send(scope, &letter).wait()
+/// });
+/// ```
+///
+/// A request does not get out of it:
+///
+/// ```compile_fail
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let myself = universe.world().this_process();
+/// let letter = vec![1, 2, 3];
+/// let request = mpi::request::scope(|scope| myself.immediate_send(scope, &letter));
+/// ```
+///
+/// Nor is a buffer that is received into touched meanwhile:
+///
+/// ```compile_fail,E0499
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let myself = universe.world().this_process();
+/// let mut letter = vec![1, 2, 3];
+/// mpi::request::scope(|scope| {
+///     let receiving = myself.immediate_receive_into(scope, &mut letter);
+///     letter.push(4);
+///     receiving.wait()
+/// });
+/// ```
+///
+/// Not even when the request was forgotten: the scope has it.
+///
+/// ```compile_fail,E0505
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let myself = universe.world().this_process();
+/// let mut letter = vec![1, 2, 3];
+/// mpi::request::scope(|scope| {
+///     std::mem::forget(myself.immediate_receive_into(scope, &mut letter));
+///     drop(letter);
+/// });
+/// ```
+pub fn scope<'a, F, R>(f: F) -> R
+where
+    F: FnOnce(&LocalScope<'a>) -> R,
+{
+    f(&LocalScope::new())
+}
+
+/// The same, with a collection to wait for many requests at once; there is room for `reserve` of them without growing.
+///
+/// ```
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let myself = universe.world().this_process();
+/// let (sent, mut received) = ([1, 2, 3], [0; 3]);
+/// mpi::request::multiple_scope(6, |scope, requests| {
+///     for (from, to) in sent.iter().zip(&mut received) {
+///         requests.add(myself.immediate_send(scope, from));
+///         requests.add(myself.immediate_receive_into(scope, to));
+///     }
+///     let mut ended = Vec::new();
+///     requests.wait_all(&mut ended)?;
+///     assert_eq!(ended.len(), 6);
+///     Ok::<_, mpi::Error>(())
+/// })?;
+/// assert_eq!(received, sent);
+/// # Ok::<_, mpi::Error>(())
+/// ```
+pub fn multiple_scope<'a, F, R, D: 'a + ?Sized>(reserve: usize, f: F) -> R
+where
+    F: FnOnce(&LocalScope<'a>, &mut RequestCollection<'a, D>) -> R,
+{
+    // The collection goes first; its requests are its own, not the scope's.
+    let scope = LocalScope::new();
+    let mut collection = RequestCollection::new(reserve);
+    f(&scope, &mut collection)
+}

@@ -1,0 +1,181 @@
+//! Grids of processes.
+
+use hikyaku::mpi::{
+    error::{Detail, Error, ErrorClass},
+    topology::{Cartesian, TopologyError, dims_create},
+};
+
+use super::{AsHandle, Handle, Rank};
+use crate::Count;
+
+/// Sizes, periods, and the coordinates of this process, of each dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CartesianLayout {
+    /// How many processes in each dimension.
+    pub dims: Vec<Count>,
+    /// Whether each dimension is a ring.
+    pub periods: Vec<bool>,
+    /// Where this process is.
+    pub coords: Vec<Count>,
+}
+
+/// A communicator whose processes form a grid.
+#[derive(Debug)]
+pub struct CartesianCommunicator {
+    handle: Handle,
+    grid: Cartesian,
+}
+
+impl AsHandle for CartesianCommunicator {
+    fn as_handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+/// Divides `processes` among the dimensions that are 0, as evenly as can be (`MPI_Dims_create`). In rsmpi only as a raw
+/// C function.
+///
+/// # Errors
+/// Those that are not 0 do not divide it.
+///
+/// ```
+/// let mut dims = [0, 0];
+/// mpi::topology::dimensions(6, &mut dims).unwrap();
+/// assert_eq!(dims, [3, 2]);
+/// ```
+pub fn dimensions(processes: Rank, dims: &mut [Count]) -> Result<(), Error> {
+    const CALL: &str = "MPI_Dims_create";
+    let mut sizes = ranks(CALL, dims)?;
+    dims_create(processes, &mut sizes).map_err(|error| Error::topology(CALL, error))?;
+    for (dim, size) in dims.iter_mut().zip(sizes) {
+        *dim = size.into();
+    }
+    Ok(())
+}
+
+/// Coordinates as the engine has them.
+fn ranks(call: &'static str, coordinates: &[Count]) -> Result<Vec<Rank>, Error> {
+    let detail = |value| Detail::Value {
+        argument: "a size or coordinate",
+        value,
+        min: Rank::MIN.into(),
+        max: Rank::MAX.into(),
+    };
+    let wrong = |value| Error::new(ErrorClass::Dims, call).with_detail(detail(value));
+    coordinates.iter().map(|value| Rank::try_from(*value).map_err(|_| wrong(*value))).collect()
+}
+
+impl CartesianCommunicator {
+    pub(super) fn grid(
+        call: &'static str,
+        processes: Rank,
+        dims: &[Count],
+        periods: &[bool],
+    ) -> Result<Cartesian, Error> {
+        let grid = Cartesian::new(processes, &ranks(call, dims)?, periods);
+        grid.map_err(|error| Error::topology(call, error))
+    }
+
+    pub(super) fn create(handle: &Handle, dims: &[Count], periods: &[bool]) -> Result<Option<Self>, Error> {
+        let grid = Self::grid("MPI_Cart_create", handle.comm.size(), dims, periods)?;
+        let is_member = handle.comm.rank() < grid.size();
+        let comm = handle.comm.split(is_member.then_some(0), 0)?;
+        Ok(comm.map(|comm| Self {
+            handle: handle.sibling(comm),
+            grid,
+        }))
+    }
+
+    pub(crate) fn topology(&self) -> &Cartesian {
+        &self.grid
+    }
+
+    /// How many dimensions (`MPI_Cartdim_get`).
+    #[must_use]
+    pub fn num_dimensions(&self) -> Count {
+        self.grid.dimensions().len() as Count
+    }
+
+    /// Sizes, periods and own coordinates (`MPI_Cart_get`).
+    ///
+    /// # Panics
+    /// A slice that is not as long as there are dimensions.
+    pub fn get_layout_into(&self, dims: &mut [Count], periods: &mut [bool], coords: &mut [Count]) {
+        let layout = self.get_layout();
+        dims.copy_from_slice(&layout.dims);
+        periods.copy_from_slice(&layout.periods);
+        coords.copy_from_slice(&layout.coords);
+    }
+
+    /// Sizes, periods and own coordinates (`MPI_Cart_get`).
+    #[must_use]
+    pub fn get_layout(&self) -> CartesianLayout {
+        let (dims, periods) = self.grid.dimensions().map(|(size, periodic)| (Count::from(size), periodic)).unzip();
+        CartesianLayout {
+            dims,
+            periods,
+            coords: self.rank_to_coordinates(self.handle.comm.rank()),
+        }
+    }
+
+    /// The rank at these coordinates, which wrap around in rings (`MPI_Cart_rank`).
+    ///
+    /// # Panics
+    /// They are outside of the grid, or not as many as dimensions.
+    #[must_use]
+    pub fn coordinates_to_rank(&self, coords: &[Count]) -> Rank {
+        let coords = ranks("MPI_Cart_rank", coords).unwrap_or_else(|error| panic!("{error}"));
+        made("coordinates_to_rank", self.grid.rank(&coords))
+    }
+
+    /// The coordinates of a rank (`MPI_Cart_coords`).
+    ///
+    /// # Panics
+    /// There is no such rank, or `coords` is not as long as there are dimensions.
+    pub fn rank_to_coordinates_into(&self, rank: Rank, coords: &mut [Count]) {
+        coords.copy_from_slice(&self.rank_to_coordinates(rank));
+    }
+
+    /// The coordinates of a rank (`MPI_Cart_coords`).
+    ///
+    /// # Panics
+    /// There is no such rank.
+    #[must_use]
+    pub fn rank_to_coordinates(&self, rank: Rank) -> Vec<Count> {
+        made("rank_to_coordinates", self.grid.coordinates(rank)).map(Count::from).collect()
+    }
+
+    /// From whom data come and to whom they go when all shift them by `displacement` in a dimension (`MPI_Cart_shift`);
+    /// `None` at an edge.
+    ///
+    /// # Panics
+    /// There is no such dimension.
+    #[must_use]
+    pub fn shift(&self, dimension: Count, displacement: Count) -> (Option<Rank>, Option<Rank>) {
+        let dimension = usize::try_from(dimension).unwrap_or(usize::MAX);
+        let displacement = ranks("MPI_Cart_shift", &[displacement]).unwrap_or_else(|error| panic!("{error}"));
+        let shift = self.grid.shift(self.handle.comm.rank(), dimension, displacement[0]);
+        let shift = made("shift", shift);
+        (shift.source, shift.destination)
+    }
+
+    /// The grid of fewer dimensions in which this process is (`MPI_Cart_sub`). Collective.
+    ///
+    /// # Errors
+    /// A process is lost; `retain` does not say something of each dimension.
+    pub fn subgroup(&self, retain: &[bool]) -> Result<Self, Error> {
+        const CALL: &str = "MPI_Cart_sub";
+        let comm = &self.handle.comm;
+        let sub = self.grid.sub(comm.rank(), retain).map_err(|error| Error::topology(CALL, error))?;
+        let part = comm.split(Some(sub.color), sub.rank)?;
+        let part = part.ok_or_else(|| Error::new(ErrorClass::Intern, CALL))?;
+        Ok(Self {
+            handle: self.handle.sibling(part),
+            grid: sub.grid,
+        })
+    }
+}
+
+fn made<T>(name: &str, value: Result<T, TopologyError>) -> T {
+    value.unwrap_or_else(|error| panic!("{name}: {error}"))
+}

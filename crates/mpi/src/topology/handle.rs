@@ -1,0 +1,74 @@
+//! What all communicators of this crate are underneath.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hikyaku::mpi::engine::{self, Engine};
+
+use crate::{attribute::Attributes, point_to_point::Attached};
+
+/// Of a process: what its communicators share.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) attached: Mutex<Attached>,
+}
+
+impl Local {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Arc::clone(engine),
+            attached: Mutex::default(),
+        })
+    }
+}
+
+/// A communicator, with what MPI attaches to it. Clones are the same communicator.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    pub(crate) comm: engine::Communicator,
+    pub(crate) local: Arc<Local>,
+    extras: Arc<Extras>,
+}
+
+#[derive(Debug, Default)]
+struct Extras {
+    name: Mutex<String>,
+    attributes: Attributes,
+}
+
+impl Handle {
+    pub(crate) fn new(comm: engine::Communicator, local: &Arc<Local>, name: &str) -> Self {
+        Self {
+            comm,
+            local: Arc::clone(local),
+            extras: Arc::new(Extras {
+                name: Mutex::new(name.to_owned()),
+                attributes: Attributes::default(),
+            }),
+        }
+    }
+
+    /// Another communicator of this process, without attributes.
+    pub(crate) fn sibling(&self, comm: engine::Communicator) -> Self {
+        Self::new(comm, &self.local, "")
+    }
+
+    pub(crate) fn name(&self) -> MutexGuard<'_, String> {
+        lock(&self.extras.name)
+    }
+
+    pub(crate) fn attributes(&self) -> &Attributes {
+        &self.extras.attributes
+    }
+}
+
+/// What is guarded stays whole whatever panics.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What has a handle.
+pub trait AsHandle {
+    /// The handle.
+    fn as_handle(&self) -> &Handle;
+}

@@ -1,0 +1,104 @@
+#![expect(unsafe_code, reason = "implements the traits of handles")]
+//! Processes: whom messages go to and come from.
+
+use hikyaku::mpi::engine::{self, ANY_SOURCE};
+
+use super::{AsCommunicator, AsHandle, Communicator, Handle, Rank};
+use crate::{
+    collective::Root,
+    point_to_point::{Destination, Source},
+    raw::AsRaw,
+};
+
+/// One process of a communicator.
+#[derive(Clone, Copy, Debug)]
+pub struct Process<'a> {
+    comm: AnyProcess<'a>,
+    rank: Rank,
+}
+
+/// Any process of a communicator.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyProcess<'a>(&'a Handle);
+
+impl<'a> Process<'a> {
+    pub(super) fn new(comm: &'a Handle, rank: Rank) -> Self {
+        Self {
+            comm: AnyProcess(comm),
+            rank,
+        }
+    }
+
+    /// Its rank.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// It is this process.
+    #[must_use]
+    pub fn is_self(&self) -> bool {
+        !self.comm.0.comm.is_inter() && self.rank == self.comm.0.comm.rank()
+    }
+}
+
+impl<'a> AnyProcess<'a> {
+    pub(super) fn new(comm: &'a Handle) -> Self {
+        Self(comm)
+    }
+}
+
+impl AsHandle for Process<'_> {
+    fn as_handle(&self) -> &Handle {
+        self.comm.0
+    }
+}
+
+impl AsHandle for AnyProcess<'_> {
+    fn as_handle(&self) -> &Handle {
+        self.0
+    }
+}
+
+// SAFETY: it is the same communicator every time.
+unsafe impl AsRaw for Process<'_> {
+    type Raw = engine::Communicator;
+
+    fn as_raw(&self) -> engine::Communicator {
+        self.comm.0.comm.clone()
+    }
+}
+
+impl Communicator for Process<'_> {}
+
+impl<'a> AsCommunicator for Process<'a> {
+    type Out = AnyProcess<'a>;
+
+    fn as_communicator(&self) -> &AnyProcess<'a> {
+        &self.comm
+    }
+}
+
+impl Source for Process<'_> {
+    fn source_rank(&self) -> Rank {
+        self.rank
+    }
+}
+
+impl Source for AnyProcess<'_> {
+    fn source_rank(&self) -> Rank {
+        ANY_SOURCE
+    }
+}
+
+impl Destination for Process<'_> {
+    fn destination_rank(&self) -> Rank {
+        self.rank
+    }
+}
+
+impl Root for Process<'_> {
+    fn root_rank(&self) -> Rank {
+        self.rank
+    }
+}

@@ -1,0 +1,143 @@
+#![expect(unsafe_code, reason = "messages are given by pointer")]
+//! Communicators of a part of another one's processes, and between two groups (MPI 7.4 to 7.6).
+
+use alloc::{vec, vec::Vec};
+
+use super::{
+    Mode,
+    communicator::{Communicator, SUBGROUP, TAG_UB},
+};
+use crate::mpi::{
+    Rank,
+    datatype::{Datatype, Kind},
+    error::{Detail, Error, ErrorClass},
+    group::Group,
+    operation::Predefined,
+};
+
+impl Communicator {
+    pub(super) fn check_members(&self, call: &'static str, group: &Group) -> Result<(), Error> {
+        if group.processes().all(|process| self.group().rank_of(process).is_some()) {
+            return Ok(());
+        }
+        let detail = Detail::Text("the group has processes that the communicator has not");
+        Err(self.locate(Error::new(ErrorClass::Group, call).with_detail(detail)))
+    }
+
+    /// A communicator of a group of its processes (`MPI_Comm_create_group`). Collective over that group only; who is no
+    /// member gets none, at once. `tag` tells it from others that threads of the same processes make at the same time.
+    ///
+    /// # Errors
+    /// A process is lost, the communicator revoked; the group has others; a negative tag.
+    pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>, Error> {
+        const CALL: &str = "MPI_Comm_create_group";
+        self.check_members(CALL, group)?;
+        let tag = u32::try_from(tag).map_err(|_| self.wrong_tag(CALL, tag))?;
+        // The group, in the old context: its one collective has a number that no other one has.
+        let among = Self::with(self.engine(), self.context(), group.clone(), None, SUBGROUP | tag);
+        let Some(among) = among else { return Ok(None) };
+        let context = among.new_context(CALL)?;
+        Ok(Self::new(self.engine(), context, group.clone()))
+    }
+
+    fn wrong_tag(&self, call: &'static str, tag: i32) -> Error {
+        self.locate(Error::new(ErrorClass::Tag, call).with_detail(Detail::Value {
+            argument: "tag",
+            value: tag.into(),
+            min: 0,
+            max: TAG_UB.into(),
+        }))
+    }
+
+    /// A communicator between this one's processes and those of another one (`MPI_Intercomm_create`). Collective over
+    /// both. The leaders exchange two messages with `tag` on `bridge`, where `remote_leader` is the rank of the other
+    /// one; the others do not use it.
+    ///
+    /// # Errors
+    /// A process is lost, the communicator revoked; a wrong rank or tag; groups that have a process in common.
+    pub fn create_intercommunicator(
+        &self,
+        local_leader: Rank,
+        bridge: &Self,
+        remote_leader: Rank,
+        tag: i32,
+    ) -> Result<Self, Error> {
+        const CALL: &str = "MPI_Intercomm_create";
+        if self.group().process(local_leader).is_none() {
+            return Err(self.locate(Error::rank(CALL, local_leader, self.size())));
+        }
+        let mut told = Ok(Vec::new());
+        if self.rank() == local_leader {
+            told = self.introduce(bridge, remote_leader, tag);
+        }
+        // All take part, whatever the leader has got wrong. The context first, then the processes.
+        let known = told.as_ref().map_or(&[][..], |all| all);
+        let mut number = [known.len() as i64];
+        self.agree(CALL, &mut number, Predefined::Sum)?;
+        let mut all = vec![0_i64; number[0] as usize];
+        all[..known.len()].copy_from_slice(known);
+        self.agree(CALL, &mut all, Predefined::Sum)?;
+        told?;
+        let failed = |text| self.locate(Error::new(ErrorClass::Group, CALL).with_detail(Detail::Text(text)));
+        let [context, processes @ ..] = &all[..] else {
+            return Err(failed("the leader could not reach the other one"));
+        };
+        let processes: Vec<u32> = processes.iter().map(|process| *process as u32).collect();
+        let remote = Group::of_processes(&processes).map_err(|error| self.locate(Error::group(CALL, error)))?;
+        if remote.intersection(self.group()).size() > 0 {
+            return Err(failed("the groups have a process in common"));
+        }
+        let context = self.context_of(CALL, *context)?;
+        let inter = Self::with(self.engine(), context, self.group().clone(), Some(remote), 0);
+        inter.ok_or_else(|| self.broken(CALL))
+    }
+
+    /// Tells the other leader of this group. Gives the context to use and the processes of the other group.
+    fn introduce(&self, bridge: &Self, remote_leader: Rank, tag: i32) -> Result<Vec<i64>, Error> {
+        let mine: Vec<i64> = core::iter::once(self.own_context())
+            .chain(self.group().processes().map(i64::from))
+            .collect();
+        let datatype = Datatype::predefined(Kind::I64);
+        let (base, len) = (mine.as_ptr().cast::<u8>(), mine.len() as u64);
+        // SAFETY: `mine` lives until the request has ended, and is not changed.
+        let sending = unsafe { bridge.isend(Mode::Standard, base, len, &datatype, remote_leader, tag) }?;
+        let mut theirs = Vec::new();
+        let received = bridge.mprobe(remote_leader, tag).and_then(|message| {
+            theirs = vec![0_i64; (message.status().len / 8) as usize];
+            let (base, len) = (theirs.as_mut_ptr().cast::<u8>(), theirs.len() as u64);
+            // SAFETY: `theirs` lives until the request has ended, and is not used before.
+            unsafe { Self::imreceive(message, base, len, &datatype) }?.wait()
+        });
+        let sent = sending.wait();
+        received.and(sent)?;
+        if let ([context, first, ..], [own, me, ..]) = (&mut theirs[..], &mine[..])
+            && me < first
+        {
+            *context = *own;
+        }
+        Ok(theirs)
+    }
+
+    /// One communicator of both groups (`MPI_Intercomm_merge`). Collective over both; the ranks of a group that says
+    /// `high` come after those of one that does not.
+    ///
+    /// # Errors
+    /// A process is lost, the communicator revoked; it has only one group.
+    pub fn merge(&self, high: bool) -> Result<Self, Error> {
+        const CALL: &str = "MPI_Intercomm_merge";
+        let Some(remote) = self.remote_group() else {
+            return Err(self.locate(Error::new(ErrorClass::Comm, CALL)));
+        };
+        let (local, first) = (self.group(), |group: &Group| group.processes().min());
+        let is_first = first(local) < first(remote);
+        let both = if is_first { local.union(remote) } else { remote.union(local) };
+        // Both groups, in the old context, where there are no other collectives.
+        let among = Self::new(self.engine(), self.context(), both).ok_or_else(|| self.broken(CALL))?;
+        let all = among.share(CALL, &[i64::from(high)])?;
+        let context = among.new_context(CALL)?;
+        let (ours, theirs) = if is_first { (all[0], all[all.len() - 1]) } else { (all[all.len() - 1], all[0]) };
+        let ours_first = if ours == theirs { is_first } else { ours == 0 };
+        let merged = if ours_first { local.union(remote) } else { remote.union(local) };
+        Self::new(self.engine(), context, merged).ok_or_else(|| self.broken(CALL))
+    }
+}
