@@ -82,23 +82,27 @@ impl Lane<'_> {
         self.in_window(plan.record.len.into()).then_some(plan)
     }
 
-    /// The same, but the short end of a long message lets the next long message pass, and comes when that has filled
-    /// the burst: only the last datagram of a burst may be shorter. `size`: octets of the others; `room`: two more fit.
+    /// The same, but the short ends of long messages let the next long message pass, and the first of them comes when the
+    /// burst has no room for more: only the last datagram of a burst may be shorter. `size`: octets of the others;
+    /// `room`: two more fit.
     #[inline(always)]
     pub(super) fn next_in_burst(&mut self, size: usize, room: bool) -> Option<Plan> {
         let mut settled = false;
         loop {
             let plan = self.next_packet();
-            let goes = match &plan {
-                _ if settled => true,
-                Some(plan) if self.passed.is_some() => self.passes(plan, size, room),
-                Some(plan) => !room || plan.size() >= self.peer.mtu.into() || !self.may_be_passed(plan),
-                None => self.passed.is_none(),
-            };
-            if goes {
-                return plan;
+            match &plan {
+                Some(plan) if self.passed > 0 && self.passes(plan, size, room) => {}
+                Some(plan) if room && !settled && plan.size() < size && self.may_be_passed(plan) => {
+                    self.passed += 1;
+                    continue;
+                }
+                _ if self.passed > 0 => {
+                    (self.passed, settled) = (0, true);
+                    continue;
+                }
+                _ => {}
             }
-            settled = self.change_order(plan.map_or(0, |plan| plan.record.len));
+            return plan;
         }
     }
 
@@ -109,44 +113,19 @@ impl Lane<'_> {
         let long = |next: &Queued| {
             matches!(next.form, Form::Whole | Form::Placed) && next.end - next.at >= self.peer.mtu.into()
         };
-        queue.get(1).is_some_and(long)
+        queue.get(self.passed + 1).is_some_and(long)
             && matches!(plan.record.form, Form::Whole | Form::Placed)
             && !plan.resend
-            && queue.front().is_some_and(|front| front.is_ended_by(plan.record.len))
+            && queue[self.passed].is_ended_by(plan.record.len)
     }
 
-    /// A packet of the message that passes is as long as the others, and leaves room for the end of the message passed.
+    /// A packet of the message that passes is as long as the others, and leaves room for the end that comes last.
     #[inline(always)]
-    fn passes(&mut self, plan: &Plan, size: usize, room: bool) -> bool {
-        let end = self.passed.unwrap_or(0);
-        let in_flight = self.flow.send_next.distance(self.send.una);
-        let goes = room
-            && plan.size() == size
-            && in_flight + 1 < self.config.window_packets.into()
-            && self.in_window(usize::from(plan.record.len) + usize::from(end));
-        if goes
-            && self
-                .send
-                .queue
-                .front()
-                .is_some_and(|front| front.is_ended_by(plan.record.len))
-        {
-            // It leaves the queue, and the one behind it is in front again.
-            self.passed = None;
-        }
-        goes
-    }
-
-    /// The first two messages of the queue change places, for a part of a burst. `true`: the first is first again, and
-    /// goes. `end`: octets of its packet.
-    #[inline(never)]
-    fn change_order(&mut self, end: u16) -> bool {
-        self.send.queue.swap(0, 1);
-        let again = self.passed.take().is_some();
-        if !again {
-            self.passed = Some(end);
-        }
-        again
+    fn passes(&self, plan: &Plan, size: usize, room: bool) -> bool {
+        let end = self.send.queue.front().map_or(0, |front| front.end - front.at);
+        room && plan.size() == size
+            && self.flow.send_next.distance(self.send.una) + 1 < self.config.window_packets.into()
+            && self.in_window(usize::from(plan.record.len) + end as usize)
     }
 
     #[cold]
@@ -186,7 +165,7 @@ impl Lane<'_> {
     #[inline(always)]
     fn first_queued(&self) -> Option<Plan> {
         let (config, send) = (self.config, &*self.send);
-        let queued = send.queue.front()?;
+        let queued = send.queue.get(self.passed)?;
         let in_flight = self.flow.send_next.distance(send.una);
         if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
             return None;
@@ -340,17 +319,17 @@ fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> (usize, u32,
     (len, count, cost)
 }
 
-/// The packet is sent for the first time: the queue moves on, and the packet refers to its source.
+/// The packet is sent for the first time: the queue moves on at `place`, and the packet refers to its source.
 #[inline(always)]
-pub(super) fn take_from_queue(send: &mut Sender, plan: &Plan, sources: &mut Sources) {
+pub(super) fn take_from_queue(send: &mut Sender, place: usize, plan: &Plan, sources: &mut Sources) {
     let len = u32::from(plan.record.len);
     send.queued_bytes = send.queued_bytes.saturating_sub(len);
-    let Some(queued) = send.queue.front_mut() else {
+    let Some(queued) = send.queue.get_mut(place) else {
         return;
     };
     // The last packet takes over the queue's own reference.
     if queued.is_ended_by(plan.record.len) {
-        send.queue.pop_front();
+        send.queue.remove(place);
         return;
     }
     queued.at += len;

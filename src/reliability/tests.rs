@@ -206,43 +206,45 @@ fn losses_are_mended() {
     assert!(pair.ends[0].0.stats().resends > 0);
 }
 
-#[test]
-fn ends_of_messages_do_not_end_bursts() {
+/// Sends so many messages of `len` octets at once; gives the numbers of datagrams in their bursts.
+fn bursts(messages: u32, len: usize) -> Vec<usize> {
     let (mut pair, to_b, _) = Pair::new(&Config {
         path_mtu_discovery: false,
         ..Config::default()
     });
     pair.send(0, to_b, 0, Payload::Copy(&[1]));
     pair.pump();
-    // Each is 46 full datagrams of 1,472 octets and a short one; a burst holds 44.
-    for number in 1..=4 {
-        let bytes = Bytes::from(data(number, 65_536));
+    for number in 1..=messages {
+        let bytes = Bytes::from(data(number, len));
         pair.send(0, to_b, number, Payload::Shared(bytes));
     }
-    let mut burst = Burst::default();
-    let mut sizes = vec![];
-    let (a, from, ..) = &mut pair.ends[0];
-    let from = *from;
     let now = Instant::from_nanos(pair.now);
-    let mut wire = vec![];
+    let (mut burst, mut sizes) = (Burst::default(), vec![]);
+    let [(a, from, ..), (b, _, got, _)] = &mut pair.ends;
     while a.poll_transmit(now, &mut burst) {
         let mut bytes = vec![];
         a.gather(&burst, |part| bytes.extend_from_slice(part));
         sizes.push(burst.segments());
-        wire.push((bytes, burst.segment_size()));
-    }
-    assert_eq!(sizes, [44, 44, 44, 44, 12]);
-    for (mut bytes, stride) in wire {
-        let b = &mut pair.ends[1];
-        b.0.handle_datagrams(now, from, &mut bytes, stride, &mut b.2);
+        b.handle_datagrams(now, *from, &mut bytes, burst.segment_size(), got);
     }
     pair.pump();
-    pair.ends[1].2.messages.sort_by_key(|(number, _)| *number);
-    for (number, bytes) in &pair.ends[1].2.messages[1..] {
-        assert!(*bytes == data(*number, 65_536));
-    }
-    assert_eq!(pair.ends[1].2.messages.len(), 5);
+    let got = &mut pair.ends[1].2.messages;
+    got.sort_by_key(|(number, _)| *number);
+    assert_eq!(got.len(), 1 + messages as usize);
+    assert!(got[1..].iter().all(|(number, bytes)| *bytes == data(*number, len)));
     assert_eq!(pair.ends[0].0.stats().resends, 0);
+    sizes
+}
+
+#[test]
+fn ends_of_messages_do_not_end_bursts() {
+    // Each is 46 full datagrams of 1,472 octets and a short one; a burst holds 44.
+    assert_eq!(bursts(4, 65_536), [44, 44, 44, 44, 12]);
+    // A full one and a short one: all full ones and a short one, then the rest of the short ones.
+    assert_eq!(bursts(40, 2_048), [41, 39]);
+    // Nothing short, or nothing to pass.
+    assert_eq!(bursts(2, 1_424 * 22), [44]);
+    assert_eq!(bursts(1, 65_536), [44, 3]);
 }
 
 #[test]

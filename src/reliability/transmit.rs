@@ -105,7 +105,7 @@ impl Endpoint {
             peer,
             sources: &mut self.sources,
             stats: &mut self.stats,
-            passed: None,
+            passed: 0,
         };
         let first = lane.send.una == lane.flow.send_next;
         let mut more = true;
@@ -323,8 +323,8 @@ pub(super) struct Lane<'a> {
     pub(super) peer: &'a mut Peer,
     pub(super) sources: &'a mut Sources,
     stats: &'a mut Stats,
-    /// The message in front of the queue has passed the short end, of so many octets, of the one behind it.
-    pub(super) passed: Option<u16>,
+    /// So many messages in front of the queue, of which only the short ends are left, have been passed.
+    pub(super) passed: usize,
 }
 
 impl Lane<'_> {
@@ -411,7 +411,7 @@ impl Lane<'_> {
             record.sent_at = self.now;
             record.resends = record.resends.saturating_add(1);
         } else {
-            take_from_queue(send, plan, self.sources);
+            take_from_queue(send, self.passed, plan, self.sources);
             send.push_record(plan.seq, plan.record);
             self.flow.send_next = plan.seq.plus(1);
             self.stats.payload_sent += plan.payload as u64;
