@@ -82,28 +82,28 @@ impl Lane<'_> {
         self.in_window(plan.record.len.into()).then_some(plan)
     }
 
-    /// The same, but the short ends of long messages let the next long message pass, and the first of them comes when the
-    /// burst has no room for more: only the last datagram of a burst may be shorter. `size`: octets of the others;
-    /// `room`: two more fit.
+    /// The short ends of long messages let the next long message pass, and the first of them comes when the burst has no
+    /// room for more: only the last datagram of a burst may be shorter. To be asked about a packet that is shorter than
+    /// the others (`size`), or when something has been passed; `room`: two more fit. `true`: another packet goes next.
     #[inline(always)]
-    pub(super) fn next_in_burst(&mut self, size: usize, room: bool) -> Option<Plan> {
-        let mut settled = false;
-        loop {
-            let plan = self.next_packet();
-            match &plan {
-                Some(plan) if self.passed > 0 && self.passes(plan, size, room) => {}
-                Some(plan) if room && !settled && plan.size() < size && self.may_be_passed(plan) => {
-                    self.passed += 1;
-                    continue;
-                }
-                _ if self.passed > 0 => {
-                    (self.passed, settled) = (0, true);
-                    continue;
-                }
-                _ => {}
-            }
-            return plan;
+    pub(super) fn changes_order(&mut self, plan: &Plan, size: usize, room: bool) -> bool {
+        if self.passed > 0 && self.passes(plan, size, room) {
+            return false;
         }
+        if room && !self.settled && plan.size() < size && self.may_be_passed(plan) {
+            self.passed += 1;
+            return true;
+        }
+        self.restores_order()
+    }
+
+    /// What has been passed goes next, if anything has, and nothing passes any more in this burst.
+    #[inline(always)]
+    pub(super) fn restores_order(&mut self) -> bool {
+        let passed = self.passed > 0;
+        self.settled |= passed;
+        self.passed = 0;
+        passed
     }
 
     /// The packet is the end of a long message, and behind that is another with a full packet to send.

@@ -106,21 +106,30 @@ impl Endpoint {
             sources: &mut self.sources,
             stats: &mut self.stats,
             passed: 0,
+            settled: false,
         };
         let first = lane.send.una == lane.flow.send_next;
         let mut more = true;
         while burst.segments() < most {
-            let size = if burst.is_empty() {
-                lane.peer.mtu.into()
-            } else {
-                burst.segment_size()
-            };
-            let room = burst.segments() + 1 < most && burst.len() + 2 * size <= max_batch;
-            let Some(plan) = lane.next_in_burst(size, room) else {
+            let Some(plan) = lane.next_packet() else {
+                if lane.restores_order() {
+                    continue;
+                }
                 more = false;
                 break;
             };
             let size = plan.size();
+            let common = if burst.is_empty() {
+                lane.peer.mtu.into()
+            } else {
+                burst.segment_size()
+            };
+            if size < common || lane.passed > 0 {
+                let room = burst.segments() + 1 < most && burst.len() + 2 * common <= max_batch;
+                if lane.changes_order(&plan, common, room) {
+                    continue;
+                }
+            }
             let oversize = size > usize::from(lane.peer.mtu);
             if burst.segments() > 0 {
                 if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
@@ -325,6 +334,8 @@ pub(super) struct Lane<'a> {
     stats: &'a mut Stats,
     /// So many messages in front of the queue, of which only the short ends are left, have been passed.
     pub(super) passed: usize,
+    /// Nothing passes any more in this burst.
+    pub(super) settled: bool,
 }
 
 impl Lane<'_> {
