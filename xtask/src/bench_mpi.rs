@@ -136,7 +136,9 @@ fn measure(case: &Case, ours: bool) -> Result<BTreeMap<u32, f64>, String> {
     }
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).current_dir(shell::root());
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.arg(case.operation).arg(case.iterations.to_string());
     command.args(case.sizes.iter().map(u32::to_string));
     let line = words.join(" ");
