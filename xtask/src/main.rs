@@ -3,6 +3,7 @@
 //! A chore is a list of steps, each of which is a command that a person could type as well: what is printed for a
 //! failure is the command that repeats it. No dependencies, so that `cargo xtask` starts in a second.
 
+mod bench_mpi;
 mod callgrind;
 mod check;
 mod ci;
@@ -29,6 +30,7 @@ cargo xtask <chore>
   callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
   veth-goodput [--format json]
                             goodput between two namespaces, with 1 % loss against without (root)
+  bench-mpi [--format json] MPI's operations against Open MPI over kernel TCP
   soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
   msrv                      compile everything with the oldest Rust that is promised
   miri                      unit tests of `unsafe` code and rings under miri
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),
         ("soak", [] | [_]) => soak::run(&args),
         ("veth-goodput", _) => goodput::run(&args),
+        ("bench-mpi", _) => bench_mpi::run(&args),
         ("msrv", []) => toolchains::msrv(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),
         ("no-std", []) => no_std::run(&mut steps),

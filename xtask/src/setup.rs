@@ -15,6 +15,7 @@ const PACKAGES: [(&str, &str, &str); 13] = [
     ("valgrind", "valgrind", "instruction counts"),
     ("mpiexec.hydra", "mpich", "tests under its launcher"),
     ("mpirun.openmpi", "openmpi-bin", "tests under its launcher"),
+    ("mpicc.openmpi", "libopenmpi-dev", "bench-mpi"),
     ("srun", "slurm-client", "tests under Slurm"),
     ("slurmctld", "slurmctld", "tests under Slurm"),
     ("slurmd", "slurmd", "tests under Slurm"),

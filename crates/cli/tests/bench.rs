@@ -75,6 +75,23 @@ fn latency_has_the_form_of_the_contract() {
 }
 
 #[test]
+fn mpi_stands_beside_the_transport() {
+    for benchmark in ["latency --sizes 8,100K", "bandwidth --sizes 2048,100K", "rate"] {
+        let document = json(&format!(
+            "bench {benchmark} --level transport,mpi --iterations 3 --rounds 2 --vs tcp --format json --wait adaptive"
+        ));
+        let ours = rows(&document, "hikyaku/udp");
+        let of = |level: &str| ours.iter().filter(|row| row["level"] == level).count();
+        assert!(of("mpi") > 0 && of("mpi") == of("transport"), "{document}");
+        for row in ours {
+            let beside = row["ratio"]["hikyaku/udp"].is_f64();
+            assert_eq!(beside, row["level"] == "mpi", "{row}");
+            assert!(row["ratio"]["tcp"].is_f64(), "{row}");
+        }
+    }
+}
+
+#[test]
 fn every_way_to_wait_works() {
     for wait in ["spin", "block", "adaptive"] {
         let document = json(&format!(
@@ -217,7 +234,8 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench latency --rounds 0", "rounds"),
         ("bench latency --backend token-ring", "there are: udp, loopback"),
         ("bench latency --backend dpdk", "--features dpdk"),
-        ("bench latency --level mpi", "MPI"),
+        ("bench incast --level mpi", "latency, bandwidth and rate"),
+        ("bench dse --level mpi", "latency, bandwidth and rate"),
         ("bench latency --np 3", "exactly 2"),
         ("bench latency --wait patiently", "adaptive"),
         ("bench latency --mtu 70000", "65536"),

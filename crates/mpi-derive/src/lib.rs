@@ -3,7 +3,9 @@
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{quote, quote_spanned};
-use syn::{Data, DataStruct, DeriveInput, Error, Index, LitStr, Member, Path, Result, parse_macro_input, spanned::Spanned};
+use syn::{
+    Data, DataStruct, DeriveInput, Error, Index, LitStr, Member, Path, Result, parse_macro_input, spanned::Spanned,
+};
 
 /// Implements `mpi::datatype::Equivalence` for a struct, so that it can be sent and received.
 ///
@@ -44,9 +46,14 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
         Some(ident) => Member::Named(ident.clone()),
         None => Member::Unnamed(Index::from(index)),
     });
-    let offsets: Vec<_> = places.map(|member| quote!(::core::mem::offset_of!(#name, #member))).collect();
+    let offsets: Vec<_> = places
+        .map(|member| quote!(::core::mem::offset_of!(#name, #member)))
+        .collect();
     // At the field's type, so that the compiler points there if it can not be sent.
-    let fields_of: Vec<_> = types.iter().map(|field| quote_spanned!(field.span()=> <#field as #internal::Field>)).collect();
+    let fields_of: Vec<_> = types
+        .iter()
+        .map(|field| quote_spanned!(field.span()=> <#field as #internal::Field>))
+        .collect();
     Ok(quote! {
         const _: () = {
             const PARTS: &[#internal::Part] = &[#((#offsets, #fields_of::CHECK)),*];

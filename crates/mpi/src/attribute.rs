@@ -57,7 +57,10 @@ impl std::fmt::Debug for Attributes {
 impl Attributes {
     pub(crate) fn get<A: CommAttribute>(&self) -> Option<&A> {
         let all = lock(&self.0);
-        let found = all.iter().rev().find(|attribute| attribute.type_id == TypeId::of::<A>())?;
+        let found = all
+            .iter()
+            .rev()
+            .find(|attribute| attribute.type_id == TypeId::of::<A>())?;
         let value: &A = found.value.downcast_ref()?;
         // SAFETY: boxes are neither removed nor given out mutably as long as `self` lives.
         Some(unsafe { &*(&raw const *value) })

@@ -88,6 +88,11 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
             common.backend
         )));
     }
+    if common.level.contains(&Level::Mpi) && fixed_np.is_none() {
+        return Err(Failure::usage(
+            "--level mpi: latency, bandwidth and rate have it, this benchmark has the transport only",
+        ));
+    }
     if let (Some(np), Some(fixed)) = (common.np, fixed_np)
         && np != fixed
     {

@@ -17,8 +17,8 @@ const KEY: &str = "hikyaku-mpi";
 const UNEXPECTED: u64 = 64 << 20;
 /// Of one peer.
 const UNEXPECTED_PER_PEER: (u64, u64) = (64 << 10, 8 << 20);
-/// How long to spin where others want the processor.
-const SHORT_SPIN: Duration = Duration::from_micros(2);
+/// How long acknowledgements wait for company where others want the processor.
+const LONG_ACK_DELAY: Duration = Duration::from_millis(5);
 
 /// Why MPI could not begin.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
     let address = job.bind_address().map_err(InitError::Bootstrap)?;
     let wait = environment::wait_policy().map_err(InitError::Environment)?;
-    let builder = Transport::builder().config(config(job.size())).environment();
+    let builder = Transport::builder().config(config(&job)).environment();
     let bound = Engine::bind(builder, "udp", address, job.rank());
     let bound = bound.map_err(|source| InitError::Bind { address, source })?;
     let addresses = exchange(&mut job, bound.local_addr())?;
@@ -96,18 +96,24 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     Ok((world, own, job))
 }
 
-fn config(size: u32) -> Config {
-    let share = UNEXPECTED / u64::from(size);
+fn config(job: &World) -> Config {
+    let share = UNEXPECTED / u64::from(job.size());
     let (least, most) = UNEXPECTED_PER_PEER;
     Config {
         unexpected_bytes: share.clamp(least, most) as u32,
+        // Who waits for a processor can not acknowledge in time anyway, and each wake-up only to do so costs others.
+        ack_delay: if job.is_oversubscribed() {
+            LONG_ACK_DELAY
+        } else {
+            Config::default().ack_delay
+        },
         ..Config::default()
     }
 }
 
 fn default_wait(job: &World) -> WaitPolicy {
     if job.is_oversubscribed() {
-        WaitPolicy::Adaptive { spin: SHORT_SPIN }
+        WaitPolicy::Block
     } else {
         WaitPolicy::default()
     }

@@ -92,7 +92,9 @@ pub struct Request<'a, D: ?Sized, S: Scope<'a> = StaticScope> {
 
 impl<'a, D: ?Sized, S: Scope<'a> + fmt::Debug> fmt::Debug for Request<'a, D, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("scope", &self.scope).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
     }
 }
 
@@ -193,7 +195,8 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         match &self.held {
             Held::Here(running) => running.cancel(),
             Held::There(index) => {
-                self.scope.with(&mut Held::There(*index), &mut |running| running.cancel());
+                self.scope
+                    .with(&mut Held::There(*index), &mut |running| running.cancel());
             }
         }
     }
