@@ -46,7 +46,9 @@ pub use self::{
 pub(crate) use check::Validator;
 pub(crate) use place::{Blocks, Place};
 
-use hikyaku::mpi::datatype::{Datatype as RawDatatype, Kind};
+/// What is below all datatypes of this crate.
+pub use hikyaku::mpi::datatype::Datatype as RawDatatype;
+use hikyaku::mpi::datatype::Kind;
 
 use crate::{Address, raw::AsRaw};
 
