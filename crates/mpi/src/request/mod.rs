@@ -48,7 +48,8 @@
 //! }
 //!
 //! let universe = mpi::initialize().unwrap();
-//! let myself = universe.world().this_process();
+//! let world = universe.world();
+//! let myself = world.this_process();
 //! let letter = myself.immediate_receive::<i32>();
 //! myself.send(&7).unwrap();
 //! let (letter, status) = block_on(letter).unwrap();
