@@ -126,7 +126,10 @@ fn a_failed_network_ends_everything_and_lets_go_of_memory() {
             }
         };
         let error = ended.unwrap_err();
-        assert!(error.to_string().contains("the network of this process has failed"), "{error}");
+        assert!(
+            error.to_string().contains("the network of this process has failed"),
+            "{error}"
+        );
         requests.remove(1);
         for request in requests {
             assert_eq!(request.wait().unwrap_err().class(), ErrorClass::Other);

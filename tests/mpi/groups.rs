@@ -28,7 +28,10 @@ fn only_members_make_a_communicator_of_a_group() {
             assert_eq!((made.size(), made.rank()), (2, comm.rank() / 2));
             made.barrier().unwrap();
             // Somebody else's communicator does not do.
-            assert_eq!(made.create_group(comm.group(), 0).unwrap_err().class(), ErrorClass::Group);
+            assert_eq!(
+                made.create_group(comm.group(), 0).unwrap_err().class(),
+                ErrorClass::Group
+            );
             assert_eq!(made.create_group(&odd, -1).unwrap_err().class(), ErrorClass::Tag);
         }
     });
@@ -37,29 +40,30 @@ fn only_members_make_a_communicator_of_a_group() {
 #[test]
 fn threads_make_groups_at_once_by_tag() {
     job_on("udp", 3, &options(), |comm| {
-        let made: Vec<Communicator> = thread::scope(|scope| {
+        let made: Vec<(i32, Communicator)> = thread::scope(|scope| {
             let threads: Vec<_> = (0..6)
-                .map(|tag| {
-                    let comm = &comm;
+                .map(|number| {
                     // Overlapping groups, in another order at each rank.
-                    let tag = (tag + comm.rank()) % 6;
-                    scope.spawn(move || (tag, comm.create_group(&ranks(comm, |rank| rank != tag % 3), tag).unwrap()))
+                    let (comm, tag) = (&comm, (number + comm.rank()) % 6);
+                    scope.spawn(move || {
+                        let made = comm.create_group(&ranks(comm, |rank| rank != tag % 3), tag).unwrap();
+                        made.map(|made| (tag, made))
+                    })
                 })
                 .collect();
-            let mut all: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-            all.sort_by_key(|(tag, _)| *tag);
-            all.into_iter().filter_map(|(_, made)| made).collect()
+            threads
+                .into_iter()
+                .filter_map(|thread| thread.join().unwrap())
+                .collect()
         });
         assert_eq!(made.len(), 4);
-        let other = |comm: &Communicator| 1 - comm.rank();
-        for (n, comm) in (0..).zip(&made) {
-            send(comm, &[n; 9], other(comm), 0).unwrap();
+        for (tag, comm) in &made {
+            send(comm, &[*tag as u8; 9], 1 - comm.rank(), 0).unwrap();
         }
-        for (n, comm) in (0..).zip(&made).rev() {
-            let mut room = [0; 9];
-            receive(comm, &mut room, other(comm), 0).unwrap();
-            // The same groups are at another place in the other one's list; contexts are alike all the same.
-            assert!(room.iter().all(|x| *x == room[0]) && room[0] < 4, "{n}");
+        for (tag, comm) in made.iter().rev() {
+            let mut room = [99; 9];
+            receive(comm, &mut room, 1 - comm.rank(), 0).unwrap();
+            assert_eq!(room, [*tag as u8; 9]);
         }
     });
 }
@@ -92,7 +96,14 @@ fn two_groups_talk_and_become_one() {
                 // If both say the same, the lowest process comes first, as in the world.
                 let swapped = high == 0;
                 let order = merged.group().compare(comm.group());
-                assert_eq!(order, if swapped { Comparison::Similar } else { Comparison::Identical });
+                assert_eq!(
+                    order,
+                    if swapped {
+                        Comparison::Similar
+                    } else {
+                        Comparison::Identical
+                    }
+                );
             }
             assert_eq!(half.merge(false).unwrap_err().class(), ErrorClass::Comm);
             let overlap = half.create_intercommunicator(0, &half, 0, 8);

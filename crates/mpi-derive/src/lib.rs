@@ -3,7 +3,9 @@
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{quote, quote_spanned};
-use syn::{Data, DataStruct, DeriveInput, Error, Index, LitStr, Member, Path, Result, parse_macro_input, spanned::Spanned};
+use syn::{
+    Data, DataStruct, DeriveInput, Error, Index, LitStr, Member, Path, Result, parse_macro_input, spanned::Spanned,
+};
 
 /// Implements `mpi::datatype::Equivalence` for a struct, so that it can be sent and received.
 ///
@@ -44,9 +46,14 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
         Some(ident) => Member::Named(ident.clone()),
         None => Member::Unnamed(Index::from(index)),
     });
-    let offsets: Vec<_> = places.map(|member| quote!(::core::mem::offset_of!(#name, #member))).collect();
+    let offsets: Vec<_> = places
+        .map(|member| quote!(::core::mem::offset_of!(#name, #member)))
+        .collect();
     // At the field's type, so that the compiler points there if it can not be sent.
-    let fields_of: Vec<_> = types.iter().map(|field| quote_spanned!(field.span()=> <#field as #internal::Field>)).collect();
+    let fields_of: Vec<_> = types
+        .iter()
+        .map(|field| quote_spanned!(field.span()=> <#field as #internal::Field>))
+        .collect();
     Ok(quote! {
         const _: () = {
             const PARTS: &[#internal::Part] = &[#((#offsets, #fields_of::CHECK)),*];
@@ -114,9 +121,21 @@ mod tests {
 
     #[test]
     fn what_can_not_be_sent_is_refused_with_a_reason() {
-        assert!(refused(&syn::parse_quote!(enum Choice { A, B })).contains("send a number instead"));
+        assert!(
+            refused(&syn::parse_quote!(
+                enum Choice {
+                    A,
+                    B,
+                }
+            ))
+            .contains("send a number instead")
+        );
         assert!(refused(&syn::parse_quote!(union Either { a: u32, b: f32 })).contains("which of its fields"));
-        for generic in ["struct A<T>(T);", "struct A<const N: usize>([u8; N]);", "struct A<'a>(&'a u8);"] {
+        for generic in [
+            "struct A<T>(T);",
+            "struct A<const N: usize>([u8; N]);",
+            "struct A<'a>(&'a u8);",
+        ] {
             let input = syn::parse_str(generic).unwrap();
             assert!(refused(&input).contains("a struct with parameters"), "{generic}");
         }
@@ -126,9 +145,23 @@ mod tests {
     fn the_path_of_the_library_can_be_said() {
         let said = |input: &DeriveInput| crate_path(input).map(|path| quote!(#path).to_string().replace(' ', ""));
         let of = |input| said(&input).unwrap();
-        assert_eq!(of(syn::parse_quote!(struct A;)), "::mpi");
-        assert_eq!(of(syn::parse_quote!(#[mpi(crate = "::other::mpi")] struct A;)), "::other::mpi");
-        for wrong in ["#[mpi(name = \"x\")] struct A;", "#[mpi(crate = \"a\", crate = \"b\")] struct A;"] {
+        assert_eq!(
+            of(syn::parse_quote!(
+                struct A;
+            )),
+            "::mpi"
+        );
+        assert_eq!(
+            of(syn::parse_quote!(
+                #[mpi(crate = "::other::mpi")]
+                struct A;
+            )),
+            "::other::mpi"
+        );
+        for wrong in [
+            "#[mpi(name = \"x\")] struct A;",
+            "#[mpi(crate = \"a\", crate = \"b\")] struct A;",
+        ] {
             assert!(said(&syn::parse_str(wrong).unwrap()).is_err(), "{wrong}");
         }
     }

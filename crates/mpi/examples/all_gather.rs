@@ -39,6 +39,9 @@ fn main() -> Result<(), Error> {
         let mut parts = PartitionMut::new(&mut all[..], counts, &displs[..]);
         world.all_gather_varcount_into(&own, &mut parts)?;
     }
-    assert_eq!(all, (0..size).flat_map(|rank| vec![rank; rank as usize]).collect::<Vec<_>>());
+    assert_eq!(
+        all,
+        (0..size).flat_map(|rank| vec![rank; rank as usize]).collect::<Vec<_>>()
+    );
     Ok(())
 }

@@ -34,18 +34,31 @@ fn main() -> Result<(), Error> {
         let mut into = PartitionMut::new(&mut into[..], into_counts, into_displs);
         world.all_to_all_varcount_into(&from, &mut into)?;
     }
-    assert!(into.chunks(each as usize).zip(ranks.clone()).all(|(part, from)| part.iter().all(|x| *x == from)));
+    assert!(
+        into.chunks(each as usize)
+            .zip(ranks.clone())
+            .all(|(part, from)| part.iter().all(|x| *x == from))
+    );
 
     // Of different types: numbers to even ranks, octets to odd ones.
     let (number, octets) = (f64::from(rank), [rank as u8; 3]);
     let from: Vec<DynBuffer<'_>> = ranks
         .clone()
-        .map(|to| if to % 2 == 0 { DynBuffer::new(std::slice::from_ref(&number)) } else { DynBuffer::new(&octets) })
+        .map(|to| {
+            if to % 2 == 0 {
+                DynBuffer::new(std::slice::from_ref(&number))
+            } else {
+                DynBuffer::new(&octets)
+            }
+        })
         .collect();
     let mut numbers = vec![-1.0; size as usize];
     let mut lists = vec![[0_u8; 3]; size as usize];
     let mut into: Vec<DynBufferMut<'_>> = if rank % 2 == 0 {
-        numbers.iter_mut().map(|x| DynBufferMut::new(std::slice::from_mut(x))).collect()
+        numbers
+            .iter_mut()
+            .map(|x| DynBufferMut::new(std::slice::from_mut(x)))
+            .collect()
     } else {
         lists.iter_mut().map(|list| DynBufferMut::new(list)).collect()
     };

@@ -8,7 +8,11 @@ fn main() -> Result<(), Error> {
     for root in 0..world.size() {
         let root_process = world.process_at_rank(root);
 
-        let mut x = if world.rank() == root { 1_u64 << 40 | root as u64 } else { 0 };
+        let mut x = if world.rank() == root {
+            1_u64 << 40 | root as u64
+        } else {
+            0
+        };
         root_process.broadcast_into(&mut x)?;
         assert_eq!(x, 1 << 40 | root as u64);
 

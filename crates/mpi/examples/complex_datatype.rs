@@ -27,9 +27,9 @@ unsafe impl Equivalence for ComplexDatatype {
         UserDatatype::structured(
             &[1, 1, 1],
             &[
-                offset_of!(ComplexDatatype, b) as Address,
-                offset_of!(ComplexDatatype, ints) as Address,
-                offset_of!(ComplexDatatype, tuple) as Address,
+                offset_of!(Self, b) as Address,
+                offset_of!(Self, ints) as Address,
+                offset_of!(Self, tuple) as Address,
             ],
             &[
                 bool::equivalent_datatype().into(),
@@ -73,12 +73,18 @@ fn main() -> Result<(), Error> {
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     let mut other = vec![-1.0; N * N];
     mpi::request::scope(|scope| {
-        let row = world.process_at_rank(previous).immediate_receive_into(scope, &mut other[2 * N..3 * N]);
+        let row = world
+            .process_at_rank(previous)
+            .immediate_receive_into(scope, &mut other[2 * N..3 * N]);
         world.process_at_rank(next).send(&from)?;
         row.wait()
     })?;
     for (i, x) in other.iter().enumerate() {
-        let expected = if i / N == 2 { (previous as usize * N * N + i % N * N + 1) as f64 } else { -1.0 };
+        let expected = if i / N == 2 {
+            (previous as usize * N * N + i % N * N + 1) as f64
+        } else {
+            -1.0
+        };
         assert_eq!(*x, expected, "{i}");
     }
 
@@ -88,7 +94,7 @@ fn main() -> Result<(), Error> {
     // SAFETY: the part is within the grid.
     let mut part = unsafe { MutView::with_count_and_datatype(&mut grid[..], 1, &inner) };
     root_process.broadcast_into(&mut part)?;
-    let is_border = |i: usize| i / N == 0 || i / N == N - 1 || i % N == 0 || i % N == N - 1;
+    let is_border = |i: usize| i / N == 0 || i / N == N - 1 || i.is_multiple_of(N) || i % N == N - 1;
     let is_right = |(i, x): (usize, &f64)| *x == if rank == 0 || !is_border(i) { 5.0 } else { 0.0 };
     assert!(grid.iter().enumerate().all(is_right));
     Ok(())

@@ -17,7 +17,10 @@ fn main() -> Result<(), Error> {
     let half = world.split_by_color(Color::with_value(side))?.unwrap();
     let between = half.create_intercommunicator(0, &world, 1 - side, 5)?;
     assert!(between.test_inter() && !world.test_inter());
-    assert_eq!((between.size(), between.remote_size()), (half.size(), size - half.size()));
+    assert_eq!(
+        (between.size(), between.remote_size()),
+        (half.size(), size - half.size())
+    );
     assert_eq!(between.rank(), half.rank());
     assert_eq!(between.remote_group().size() + between.group().size(), size);
 
@@ -26,7 +29,10 @@ fn main() -> Result<(), Error> {
         let partner = between.process_at_rank(between.rank());
         partner.send(&rank)?;
         let (heard, status) = partner.receive::<i32>()?;
-        assert_eq!((heard, status.source_rank()), (2 * between.rank() + 1 - side, between.rank()));
+        assert_eq!(
+            (heard, status.source_rank()),
+            (2 * between.rank() + 1 - side, between.rank())
+        );
     }
     assert_eq!(between.barrier().unwrap_err().class(), ErrorClass::UnsupportedOperation);
 

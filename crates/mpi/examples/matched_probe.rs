@@ -8,7 +8,14 @@ const MESSAGES: usize = 50;
 
 /// Every second message is long enough to wait for its receive.
 fn letter(number: usize) -> Vec<u32> {
-    vec![number as u32; if number % 2 == 0 { number } else { 10_000 + number }]
+    vec![
+        number as u32;
+        if number.is_multiple_of(2) {
+            number
+        } else {
+            10_000 + number
+        }
+    ]
 }
 
 fn main() -> Result<(), Error> {
@@ -24,7 +31,10 @@ fn main() -> Result<(), Error> {
             let (letter, _) = (message, status).matched_receive_vec::<u32>()?;
             let number = letter.first().map_or(0, |number| *number as usize);
             assert_eq!(letter, self::letter(number));
-            assert!(heard.lock().unwrap().insert((status.source_rank(), number)), "each once");
+            assert!(
+                heard.lock().unwrap().insert((status.source_rank(), number)),
+                "each once"
+            );
         }
         Ok::<_, Error>(())
     };

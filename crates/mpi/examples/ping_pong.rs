@@ -27,9 +27,16 @@ fn main() -> Result<(), Error> {
             }
         }
         let changed = ROUNDS as u8;
-        assert!(ball.iter().enumerate().all(|(i, octet)| *octet == (i as u8).wrapping_add(changed)));
+        assert!(
+            ball.iter()
+                .enumerate()
+                .all(|(i, octet)| *octet == (i as u8).wrapping_add(changed))
+        );
         if rank == 0 {
-            println!("{size} octets: {:.1} us there and back", (mpi::time() - start) / ROUNDS as f64 * 1e6);
+            println!(
+                "{size} octets: {:.1} us there and back",
+                (mpi::time() - start) / ROUNDS as f64 * 1e6
+            );
         }
     }
     Ok(())

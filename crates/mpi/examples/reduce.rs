@@ -25,14 +25,21 @@ fn test_user_operations<C: Communicator>(comm: &C) -> Result<(), Error> {
     let then = UserOperation::associative(|from, into| {
         let (from, into) = (from.downcast::<Step>().unwrap(), into.downcast::<Step>().unwrap());
         for (first, second) in from.iter().zip(into) {
-            *second = Step(first.0.wrapping_mul(second.0), first.1.wrapping_mul(second.0).wrapping_add(second.1));
+            *second = Step(
+                first.0.wrapping_mul(second.0),
+                first.1.wrapping_mul(second.0).wrapping_add(second.1),
+            );
         }
     });
     let step = |rank: Rank| Step(rank as u64 + 2, rank as u64);
     let (mut scanned, mut all) = (Step(0, 0), Step(0, 0));
     comm.scan_into(&step(rank), &mut scanned, &then)?;
     comm.all_reduce_into(&step(rank), &mut all, &then)?;
-    let apply = |upto: Rank| (0..=upto).map(step).fold(7, |x, Step(a, b)| a.wrapping_mul(x).wrapping_add(b));
+    let apply = |upto: Rank| {
+        (0..=upto)
+            .map(step)
+            .fold(7, |x, Step(a, b)| a.wrapping_mul(x).wrapping_add(b))
+    };
     assert_eq!(scanned.0.wrapping_mul(7).wrapping_add(scanned.1), apply(rank));
     assert_eq!(all.0.wrapping_mul(7).wrapping_add(all.1), apply(size - 1));
     Ok(())
@@ -41,7 +48,12 @@ fn test_user_operations<C: Communicator>(comm: &C) -> Result<(), Error> {
 #[derive(Clone, Copy, Equivalence)]
 struct Step(u64, u64);
 
-unsafe extern "C" fn unsafe_add(from: *mut c_void, into: *mut c_void, len: *mut c_int, _: *mut mpi::datatype::RawDatatype) {
+unsafe extern "C" fn unsafe_add(
+    from: *mut c_void,
+    into: *mut c_void,
+    len: *mut c_int,
+    _: *mut mpi::datatype::RawDatatype,
+) {
     // SAFETY: the collective has `len` ranks at each.
     unsafe {
         for index in 0..*len as usize {

@@ -6,5 +6,9 @@ fn main() {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     assert!((0..world.size()).contains(&world.rank()));
-    println!("Hello parallel world from process {} of {}!", world.rank(), world.size());
+    println!(
+        "Hello parallel world from process {} of {}!",
+        world.rank(),
+        world.size()
+    );
 }

@@ -65,7 +65,11 @@ fn main() -> Result<(), Error> {
     assert_equivalence(&world, &plain, &like_c);
     assert_equivalence(&world, &plain, &Nested { pair: (true, (3.4, 7)) });
     assert_equivalence(&world, &plain, &Unnamed(true, 3.4, 7));
-    assert_equivalence(&world, &Flags([(1, true, 1), (2, false, 2), (3, true, 3)]), &Flags([(1, true, 1), (2, false, 2), (3, true, 3)]));
+    assert_equivalence(
+        &world,
+        &Flags([(1, true, 1), (2, false, 2), (3, true, 3)]),
+        &Flags([(1, true, 1), (2, false, 2), (3, true, 3)]),
+    );
     assert_equivalence(&world, &Empty, &Empty);
 
     let (rank, size) = (world.rank(), world.size());
@@ -81,7 +85,9 @@ fn main() -> Result<(), Error> {
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     let mut heard = Vec::from([Parent::default(), Parent::default()]);
     mpi::request::scope(|scope| {
-        let request = world.process_at_rank(previous).immediate_receive_into(scope, &mut heard[..]);
+        let request = world
+            .process_at_rank(previous)
+            .immediate_receive_into(scope, &mut heard[..]);
         world.process_at_rank(next).send(&[parent(rank), parent(rank + 1)])?;
         request.wait()
     })?;

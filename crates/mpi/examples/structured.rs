@@ -11,7 +11,11 @@ unsafe impl Equivalence for MyInts {
 
     fn equivalent_datatype() -> UserDatatype {
         let place = |index: usize| (index * size_of::<i32>()) as Address;
-        UserDatatype::structured(&[1; 3], &[place(2), place(1), place(0)], &[i32::equivalent_datatype(); 3])
+        UserDatatype::structured(
+            &[1; 3],
+            &[place(2), place(1), place(0)],
+            &[i32::equivalent_datatype(); 3],
+        )
     }
 }
 

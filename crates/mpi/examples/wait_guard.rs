@@ -28,8 +28,12 @@ fn main() -> Result<(), Error> {
         // Sends may be forgotten: the scope knows them.
         mem::forget(next.immediate_send_with_tag(scope, &letter, 2));
         drop(next.immediate_send_with_tag(scope, &letter, 3));
-        previous.immediate_receive_into_with_tag(scope, places.next().unwrap(), 2).wait()?;
-        previous.immediate_receive_into_with_tag(scope, places.next().unwrap(), 3).wait()
+        previous
+            .immediate_receive_into_with_tag(scope, places.next().unwrap(), 2)
+            .wait()?;
+        previous
+            .immediate_receive_into_with_tag(scope, places.next().unwrap(), 3)
+            .wait()
     })?;
     let expected = vec![previous.rank(); 100_000];
     assert!(rooms.iter().all(|room| *room == expected));
@@ -37,7 +41,9 @@ fn main() -> Result<(), Error> {
     // So may receives; what nobody sends is cancelled at the end.
     let mut never = [7; 10];
     mpi::request::scope(|scope| {
-        mem::forget(WaitGuard::from(previous.immediate_receive_into_with_tag(scope, &mut never, 9)));
+        mem::forget(WaitGuard::from(
+            previous.immediate_receive_into_with_tag(scope, &mut never, 9),
+        ));
     });
     assert_eq!(never, [7; 10]);
 

@@ -130,14 +130,26 @@ impl Communicator {
         };
         let (local, first) = (self.group(), |group: &Group| group.processes().min());
         let is_first = first(local) < first(remote);
-        let both = if is_first { local.union(remote) } else { remote.union(local) };
+        let both = if is_first {
+            local.union(remote)
+        } else {
+            remote.union(local)
+        };
         // Both groups, in the old context, where there are no other collectives.
         let among = Self::new(self.engine(), self.context(), both).ok_or_else(|| self.broken(CALL))?;
         let all = among.share(CALL, &[i64::from(high)])?;
         let context = among.new_context(CALL)?;
-        let (ours, theirs) = if is_first { (all[0], all[all.len() - 1]) } else { (all[all.len() - 1], all[0]) };
+        let (ours, theirs) = if is_first {
+            (all[0], all[all.len() - 1])
+        } else {
+            (all[all.len() - 1], all[0])
+        };
         let ours_first = if ours == theirs { is_first } else { ours == 0 };
-        let merged = if ours_first { local.union(remote) } else { remote.union(local) };
+        let merged = if ours_first {
+            local.union(remote)
+        } else {
+            remote.union(local)
+        };
         Self::new(self.engine(), context, merged).ok_or_else(|| self.broken(CALL))
     }
 }

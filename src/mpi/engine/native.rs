@@ -262,7 +262,11 @@ impl Native {
             } = &mut *inner;
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();
-                return if done(core, messenger, now) { Ok(()) } else { Err(failure.clone()) };
+                return if done(core, messenger, now) {
+                    Ok(())
+                } else {
+                    Err(failure.clone())
+                };
             }
             let mut look = |driver: &mut Driver| {
                 Inner::pump(driver, core);
@@ -370,7 +374,9 @@ impl Native {
     /// Makes a pass if nobody has made one since `seen`. False: the network has failed.
     fn relieve(&self, seen: &mut Option<u64>) -> bool {
         // Whoever has the lock makes progress.
-        let Ok(mut inner) = self.inner.try_lock() else { return true };
+        let Ok(mut inner) = self.inner.try_lock() else {
+            return true;
+        };
         if inner.failure.is_some() {
             return false;
         }

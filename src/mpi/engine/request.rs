@@ -232,7 +232,12 @@ impl Request {
 
     fn wait_for_any(requests: &[Option<Self>]) -> Option<usize> {
         let index = Self::wait_ready(requests.iter().flatten())?;
-        requests.iter().enumerate().filter(|(_, request)| request.is_some()).nth(index).map(|(index, _)| index)
+        requests
+            .iter()
+            .enumerate()
+            .filter(|(_, request)| request.is_some())
+            .nth(index)
+            .map(|(index, _)| index)
     }
 
     /// Waits until one of `requests` has ended, and gives its position: [`wait`](Self::wait) will not wait. `None` if

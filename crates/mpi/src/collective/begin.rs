@@ -166,7 +166,13 @@ impl Parts {
             // From the first one on, so that addresses keep what they may be used for.
             elements: places
                 .iter()
-                .map(|place| (distance(places[0].base, place.base), place.count, place.datatype.clone()))
+                .map(|place| {
+                    (
+                        distance(places[0].base, place.base),
+                        place.count,
+                        place.datatype.clone(),
+                    )
+                })
                 .collect(),
             counts: places.iter().map(|place| usize::from(place.octets() > 0)).collect(),
             displacements: (0..places.len() as isize).collect(),
@@ -396,12 +402,14 @@ pub(super) unsafe fn neighbor_all_gather(
     from: &Place,
     into: &Place,
 ) -> Running {
-    let call = into.share(name, neighbors.sources.len().max(1)).map(|count| Call::NeighborAllgather {
-        sources: &neighbors.sources,
-        destinations: &neighbors.destinations,
-        input: from.count as usize,
-        output: collectives::Blocks::Even { count },
-    });
+    let call = into
+        .share(name, neighbors.sources.len().max(1))
+        .map(|count| Call::NeighborAllgather {
+            sources: &neighbors.sources,
+            destinations: &neighbors.destinations,
+            input: from.count as usize,
+            output: collectives::Blocks::Even { count },
+        });
     // SAFETY: the caller's contract.
     unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
 }

@@ -44,7 +44,6 @@ pub use self::{
         Operation, SystemOperation, UnsafeUserFunction, UnsafeUserOperation, UserOperation, reduce_local_into,
     },
     root::Root,
-
 };
 use crate::{
     datatype::{Blocks, Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, Place},
@@ -70,7 +69,10 @@ pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<V
     let mut all = vec![0_u8; widest * size];
     // SAFETY: as above.
     unsafe { begin::all_gather(handle, call, &Place::of(&padded), &Place::of_mut(&mut all)) }.wait()?;
-    let parts = lens.iter().enumerate().map(|(rank, len)| all[rank * widest..][..*len as usize].to_vec());
+    let parts = lens
+        .iter()
+        .enumerate()
+        .map(|(rank, len)| all[rank * widest..][..*len as usize].to_vec());
     Ok(parts.collect())
 }
 
@@ -108,7 +110,9 @@ pub trait CommunicatorCollectives: Communicator {
     {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_gather(self.as_handle(), "MPI_Allgather", &from, &into) }.wait().map(drop)
+        unsafe { begin::all_gather(self.as_handle(), "MPI_Allgather", &from, &into) }
+            .wait()
+            .map(drop)
     }
 
     /// The same, when they have not as much each (`MPI_Allgatherv`).
@@ -122,7 +126,9 @@ pub trait CommunicatorCollectives: Communicator {
     {
         let (from, into) = (Place::of(sendbuf), Blocks::of_mut(recvbuf));
         // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_gather_varcount(self.as_handle(), "MPI_Allgatherv", &from, &into) }.wait().map(drop)
+        unsafe { begin::all_gather_varcount(self.as_handle(), "MPI_Allgatherv", &from, &into) }
+            .wait()
+            .map(drop)
     }
 
     /// Everybody sends a part to everybody (`MPI_Alltoall`).
@@ -136,7 +142,9 @@ pub trait CommunicatorCollectives: Communicator {
     {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_to_all(self.as_handle(), "MPI_Alltoall", &from, &into) }.wait().map(drop)
+        unsafe { begin::all_to_all(self.as_handle(), "MPI_Alltoall", &from, &into) }
+            .wait()
+            .map(drop)
     }
 
     /// The same with parts of different sizes (`MPI_Alltoallv`).
@@ -150,7 +158,9 @@ pub trait CommunicatorCollectives: Communicator {
     {
         let (from, into) = (Blocks::of(sendbuf), Blocks::of_mut(recvbuf));
         // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_to_all_varcount(self.as_handle(), "MPI_Alltoallv", &from, &into) }.wait().map(drop)
+        unsafe { begin::all_to_all_varcount(self.as_handle(), "MPI_Alltoallv", &from, &into) }
+            .wait()
+            .map(drop)
     }
 
     /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in rsmpi.
@@ -193,7 +203,9 @@ pub trait CommunicatorCollectives: Communicator {
     {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::all_reduce(self.as_handle(), "MPI_Allreduce", &from, &into, &op.erased()) }.wait().map(drop)
+        unsafe { begin::all_reduce(self.as_handle(), "MPI_Allreduce", &from, &into, &op.erased()) }
+            .wait()
+            .map(drop)
     }
 
     /// Everybody gets a part of that reduction, in the order of ranks (`MPI_Reduce_scatter_block`).
@@ -209,7 +221,9 @@ pub trait CommunicatorCollectives: Communicator {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         let call = "MPI_Reduce_scatter_block";
         // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::reduce_scatter_block(self.as_handle(), call, &from, &into, &op.erased()) }.wait().map(drop)
+        unsafe { begin::reduce_scatter_block(self.as_handle(), call, &from, &into, &op.erased()) }
+            .wait()
+            .map(drop)
     }
 
     /// Everybody gets the reduction of what the ranks up to its own have (`MPI_Scan`).
@@ -224,7 +238,9 @@ pub trait CommunicatorCollectives: Communicator {
     {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::scan(self.as_handle(), "MPI_Scan", &from, &into, &op.erased(), false) }.wait().map(drop)
+        unsafe { begin::scan(self.as_handle(), "MPI_Scan", &from, &into, &op.erased(), false) }
+            .wait()
+            .map(drop)
     }
 
     /// Everybody gets the reduction of what the ranks before its own have; rank 0 gets nothing (`MPI_Exscan`).
@@ -239,7 +255,9 @@ pub trait CommunicatorCollectives: Communicator {
     {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::scan(self.as_handle(), "MPI_Exscan", &from, &into, &op.erased(), true) }.wait().map(drop)
+        unsafe { begin::scan(self.as_handle(), "MPI_Exscan", &from, &into, &op.erased(), true) }
+            .wait()
+            .map(drop)
     }
 
     /// Begins a [`barrier`](Self::barrier) (`MPI_Ibarrier`).

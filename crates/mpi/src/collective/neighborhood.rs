@@ -6,9 +6,7 @@ use hikyaku::mpi::{Rank, error::Error};
 use super::begin::{self, Neighbors};
 use crate::{
     datatype::{Blocks, Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, Place},
-    topology::{
-        AsHandle, CartesianCommunicator, Communicator, DistributedGraphCommunicator, GraphCommunicator,
-    },
+    topology::{AsHandle, CartesianCommunicator, Communicator, DistributedGraphCommunicator, GraphCommunicator},
 };
 
 /// Collectives in which each process talks to its neighbours in a grid or graph. Not in rsmpi.
@@ -43,7 +41,9 @@ pub trait NeighborhoodCollectives: Communicator {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         let (call, neighbors) = ("MPI_Neighbor_allgather", self.neighborhood());
         // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::neighbor_all_gather(self.as_handle(), call, &neighbors, &from, &into) }.wait().map(drop)
+        unsafe { begin::neighbor_all_gather(self.as_handle(), call, &neighbors, &from, &into) }
+            .wait()
+            .map(drop)
     }
 
     /// Everybody sends a part to each of its neighbours (`MPI_Neighbor_alltoall`).
@@ -58,7 +58,9 @@ pub trait NeighborhoodCollectives: Communicator {
         let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
         let (call, neighbors) = ("MPI_Neighbor_alltoall", self.neighborhood());
         // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::neighbor_all_to_all(self.as_handle(), call, &neighbors, &from, &into) }.wait().map(drop)
+        unsafe { begin::neighbor_all_to_all(self.as_handle(), call, &neighbors, &from, &into) }
+            .wait()
+            .map(drop)
     }
 
     /// The same with parts of different sizes (`MPI_Neighbor_alltoallv`).
@@ -89,7 +91,10 @@ impl NeighborhoodCollectives for CartesianCommunicator {
         let neighbors = self.topology().neighbors(rank);
         let neighbors: Vec<Option<usize>> = neighbors.map_or_else(
             |_| Vec::new(),
-            |all| all.map(|rank| rank.and_then(|rank| usize::try_from(rank).ok())).collect(),
+            |all| {
+                all.map(|rank| rank.and_then(|rank| usize::try_from(rank).ok()))
+                    .collect()
+            },
         );
         Neighbors {
             sources: neighbors.clone(),

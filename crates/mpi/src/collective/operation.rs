@@ -1,4 +1,7 @@
-#![expect(unsafe_code, reason = "operations get addresses, and closures are lent to the engine")]
+#![expect(
+    unsafe_code,
+    reason = "operations get addresses, and closures are lent to the engine"
+)]
 //! Reductions.
 
 use std::{
@@ -118,7 +121,9 @@ pub struct UserOperation<'a> {
 
 impl fmt::Debug for UserOperation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UserOperation").field("is_commutative", &self.is_commutative).finish_non_exhaustive()
+        f.debug_struct("UserOperation")
+            .field("is_commutative", &self.is_commutative)
+            .finish_non_exhaustive()
     }
 }
 

@@ -32,7 +32,9 @@ fn check<P: Root + ?Sized>(process: &P, call: &'static str, is_for_root: bool) -
     } else {
         "the root must call this with `_root`"
     };
-    Err(Error::new(ErrorClass::Root, call).with_detail(Detail::Text(text)).with_peer(root))
+    Err(Error::new(ErrorClass::Root, call)
+        .with_detail(Detail::Text(text))
+        .with_peer(root))
 }
 
 fn refused(error: Error) -> Running {
@@ -57,7 +59,9 @@ pub trait Root: AsCommunicator {
             root: self.root_rank(),
         };
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::broadcast(handle(self), rooted, &Place::of_mut(buffer)) }.wait().map(drop)
+        unsafe { begin::broadcast(handle(self), rooted, &Place::of_mut(buffer)) }
+            .wait()
+            .map(drop)
     }
 
     /// The root gets what all have (`MPI_Gather`). For the others.
@@ -68,7 +72,9 @@ pub trait Root: AsCommunicator {
         let rooted = check(self, "MPI_Gather", false)?;
         let shares = Shares::Elsewhere { even: true };
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &shares) }.wait().map(drop)
+        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &shares) }
+            .wait()
+            .map(drop)
     }
 
     /// The root gets what all have, in the order of ranks. For the root.
@@ -83,7 +89,9 @@ pub trait Root: AsCommunicator {
         let rooted = check(self, "MPI_Gather", true)?;
         let into = Place::of_mut(recvbuf);
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &Shares::Even(&into)) }.wait().map(drop)
+        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &Shares::Even(&into)) }
+            .wait()
+            .map(drop)
     }
 
     /// The root gets what all have, which is not as much each (`MPI_Gatherv`). For the others.
@@ -94,7 +102,9 @@ pub trait Root: AsCommunicator {
         let rooted = check(self, "MPI_Gatherv", false)?;
         let shares = Shares::Elsewhere { even: false };
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &shares) }.wait().map(drop)
+        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &shares) }
+            .wait()
+            .map(drop)
     }
 
     /// The root gets what all have, which is not as much each. For the root.
@@ -109,7 +119,9 @@ pub trait Root: AsCommunicator {
         let rooted = check(self, "MPI_Gatherv", true)?;
         let into = Blocks::of_mut(recvbuf);
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &Shares::Uneven(&into)) }.wait().map(drop)
+        unsafe { begin::gather(handle(self), rooted, &Place::of(sendbuf), &Shares::Uneven(&into)) }
+            .wait()
+            .map(drop)
     }
 
     /// All get a part of what the root has (`MPI_Scatter`). For the others.
@@ -120,7 +132,9 @@ pub trait Root: AsCommunicator {
         let rooted = check(self, "MPI_Scatter", false)?;
         let shares = Shares::Elsewhere { even: true };
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::scatter(handle(self), rooted, &shares, &Place::of_mut(recvbuf)) }.wait().map(drop)
+        unsafe { begin::scatter(handle(self), rooted, &shares, &Place::of_mut(recvbuf)) }
+            .wait()
+            .map(drop)
     }
 
     /// All get a part of what the root has, in the order of ranks. For the root.
@@ -135,7 +149,9 @@ pub trait Root: AsCommunicator {
         let rooted = check(self, "MPI_Scatter", true)?;
         let from = Place::of(sendbuf);
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::scatter(handle(self), rooted, &Shares::Even(&from), &Place::of_mut(recvbuf)) }.wait().map(drop)
+        unsafe { begin::scatter(handle(self), rooted, &Shares::Even(&from), &Place::of_mut(recvbuf)) }
+            .wait()
+            .map(drop)
     }
 
     /// All get a part of what the root has, of different sizes (`MPI_Scatterv`). For the others.
@@ -146,7 +162,9 @@ pub trait Root: AsCommunicator {
         let rooted = check(self, "MPI_Scatterv", false)?;
         let shares = Shares::Elsewhere { even: false };
         // SAFETY: borrowed until the operation has ended.
-        unsafe { begin::scatter(handle(self), rooted, &shares, &Place::of_mut(recvbuf)) }.wait().map(drop)
+        unsafe { begin::scatter(handle(self), rooted, &shares, &Place::of_mut(recvbuf)) }
+            .wait()
+            .map(drop)
     }
 
     /// All get a part of what the root has, of different sizes. For the root.
@@ -177,7 +195,9 @@ pub trait Root: AsCommunicator {
     {
         let rooted = check(self, "MPI_Reduce", false)?;
         // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::reduce(handle(self), rooted, &Place::of(sendbuf), None, &op.erased()) }.wait().map(drop)
+        unsafe { begin::reduce(handle(self), rooted, &Place::of(sendbuf), None, &op.erased()) }
+            .wait()
+            .map(drop)
     }
 
     /// The root gets the reduction of what all have. For the root.

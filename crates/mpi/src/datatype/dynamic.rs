@@ -99,7 +99,8 @@ impl<'a> DynBuffer<'a> {
     #[must_use]
     pub fn downcast<T: Equivalence>(self) -> Option<&'a [T]> {
         // SAFETY: they are, as was just checked.
-        self.is::<T>().then(|| unsafe { slice::from_raw_parts(self.base.cast(), self.count) })
+        self.is::<T>()
+            .then(|| unsafe { slice::from_raw_parts(self.base.cast(), self.count) })
     }
 
     /// How many elements.
@@ -162,7 +163,8 @@ impl<'a> DynBufferMut<'a> {
     #[must_use]
     pub fn downcast<T: Equivalence>(self) -> Option<&'a mut [T]> {
         // SAFETY: they are, as was just checked.
-        self.is::<T>().then(|| unsafe { slice::from_raw_parts_mut(self.base.cast(), self.count) })
+        self.is::<T>()
+            .then(|| unsafe { slice::from_raw_parts_mut(self.base.cast(), self.count) })
     }
 
     /// How many elements.

@@ -110,8 +110,10 @@ tuples! {
 #[must_use]
 pub fn structure(size: usize, fields: &[(usize, RawDatatype)]) -> UserDatatype {
     let lengths = vec![1; fields.len()];
-    let (places, types): (Vec<i64>, Vec<RawDatatype>) =
-        fields.iter().map(|(place, field)| (*place as i64, field.clone())).unzip();
+    let (places, types): (Vec<i64>, Vec<RawDatatype>) = fields
+        .iter()
+        .map(|(place, field)| (*place as i64, field.clone()))
+        .unzip();
     let structure = expect(RawDatatype::structure(&lengths, &places, &types));
     expect(RawDatatype::resized(0, size as i64, &structure)).into()
 }

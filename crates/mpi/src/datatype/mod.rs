@@ -120,7 +120,10 @@ static PREDEFINED: [RawDatatype; Kind::ALL.len()] = {
     let mut index = 0;
     while index < all.len() {
         // A datatype that is static: there is nothing to drop.
-        std::mem::forget(std::mem::replace(&mut all[index], RawDatatype::predefined(Kind::ALL[index])));
+        std::mem::forget(std::mem::replace(
+            &mut all[index],
+            RawDatatype::predefined(Kind::ALL[index]),
+        ));
         index += 1;
     }
     all

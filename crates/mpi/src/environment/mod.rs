@@ -297,8 +297,11 @@ pub fn processor_name() -> Result<String, FromUtf8Error> {
 
 /// What each rank says, as text.
 pub(crate) fn share_names(handle: &Handle, call: &'static str, name: &str) -> Result<Vec<String>, Error> {
-    crate::collective::share(handle, call, name.as_bytes())
-        .map(|all| all.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    crate::collective::share(handle, call, name.as_bytes()).map(|all| {
+        all.iter()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
+    })
 }
 
 fn origin() -> Instant {

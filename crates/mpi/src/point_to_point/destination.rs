@@ -202,7 +202,12 @@ pub trait Destination: AsCommunicator {
     ///
     /// # Safety
     /// As [`ready_send_with_tag`](Self::ready_send_with_tag).
-    unsafe fn immediate_ready_send_with_tag<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf, tag: Tag) -> Request<'a, Buf, Sc>
+    unsafe fn immediate_ready_send_with_tag<'a, Sc, Buf>(
+        &self,
+        scope: Sc,
+        buf: &'a Buf,
+        tag: Tag,
+    ) -> Request<'a, Buf, Sc>
     where
         Buf: 'a + Buffer + ?Sized,
         Sc: Scope<'a>,

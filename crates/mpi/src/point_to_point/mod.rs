@@ -161,9 +161,8 @@ impl Incoming {
     /// Receives into a place that is borrowed mutably meanwhile.
     fn receive(self, comm: &RawCommunicator, place: &Place) -> Result<Status, Error> {
         // SAFETY: borrowed by our caller, and this is not left before the end.
-        let received = uninterrupted(|| unsafe {
-            comm.receive(place.base, place.count, &place.datatype, self.source, self.tag)
-        });
+        let received =
+            uninterrupted(|| unsafe { comm.receive(place.base, place.count, &place.datatype, self.source, self.tag) });
         place.validate();
         received.map(Status::new)
     }

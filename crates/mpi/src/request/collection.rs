@@ -23,7 +23,9 @@ struct Entry<D: ?Sized> {
 
 impl<D: ?Sized> fmt::Debug for RequestCollection<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestCollection").field("incomplete", &self.incomplete()).finish_non_exhaustive()
+        f.debug_struct("RequestCollection")
+            .field("incomplete", &self.incomplete())
+            .finish_non_exhaustive()
     }
 }
 
@@ -71,10 +73,13 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// One of them has failed. The others that have ended are in `result`.
     pub fn wait_some(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
         result.clear();
-        let Some(index) = self.wait_for_one() else { return Ok(()) };
+        let Some(index) = self.wait_for_one() else {
+            return Ok(());
+        };
         let first = self.end(index, Running::wait);
         let first = first.map(|ended| result.push(ended));
-        first.and(self.take_ended(result))
+        let others = self.take_ended(result);
+        first.and(others)
     }
 
     /// Waits until all have ended, which become `result`.

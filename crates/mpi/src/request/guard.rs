@@ -34,7 +34,9 @@ impl<'a, D: ?Sized, S: Scope<'a>> WaitGuard<'a, D, S> {
     /// # Errors
     /// It has failed.
     pub fn wait(mut self) -> Result<Status, Error> {
-        self.0.take().map_or_else(|| unreachable!("only taken here, and by drop"), Request::wait)
+        self.0
+            .take()
+            .map_or_else(|| unreachable!("only taken here, and by drop"), Request::wait)
     }
 
     fn cancel(&self) {
@@ -49,7 +51,10 @@ impl<'a, D: ?Sized, S: Scope<'a>> Drop for WaitGuard<'a, D, S> {
         if let Some(request) = self.0.take()
             && let Err(error) = request.wait()
         {
-            assert!(thread::panicking(), "a request that was waited for by its guard: {error}");
+            assert!(
+                thread::panicking(),
+                "a request that was waited for by its guard: {error}"
+            );
         }
     }
 }
@@ -62,7 +67,10 @@ impl<'a, D: ?Sized, S: Scope<'a>> From<Request<'a, D, S>> for WaitGuard<'a, D, S
 
 impl<'a, D: ?Sized, S: Scope<'a>> From<WaitGuard<'a, D, S>> for Request<'a, D, S> {
     fn from(mut guard: WaitGuard<'a, D, S>) -> Self {
-        guard.0.take().unwrap_or_else(|| unreachable!("only taken here, and by drop"))
+        guard
+            .0
+            .take()
+            .unwrap_or_else(|| unreachable!("only taken here, and by drop"))
     }
 }
 

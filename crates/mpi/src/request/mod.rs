@@ -93,7 +93,9 @@ pub struct Request<'a, D: ?Sized, S: Scope<'a> = StaticScope> {
 
 impl<'a, D: ?Sized, S: Scope<'a> + fmt::Debug> fmt::Debug for Request<'a, D, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("scope", &self.scope).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,6 +166,10 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
     ///
     /// # Errors
     /// The request, if it has not ended. (That it has failed is in the result within.)
+    #[expect(
+        clippy::result_large_err,
+        reason = "the shape of rsmpi; what is given back is moved on at once"
+    )]
     pub fn test(mut self) -> Result<Result<Status, Error>, Self> {
         match self.with(Running::test) {
             Some(ended) => {
@@ -178,6 +184,10 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
     ///
     /// # Errors
     /// As [`test`](Self::test).
+    #[expect(
+        clippy::result_large_err,
+        reason = "the shape of rsmpi; what is given back is moved on at once"
+    )]
     pub fn test_with_data(mut self) -> Result<Result<(Status, &'a D), Error>, Self> {
         match self.with(Running::test) {
             Some(ended) => {
@@ -194,7 +204,8 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         match &self.held {
             Held::Here(running) => running.cancel(),
             Held::There(index) => {
-                self.scope.with(&mut Held::There(*index), &mut |running| running.cancel());
+                self.scope
+                    .with(&mut Held::There(*index), &mut |running| running.cancel());
             }
         }
     }

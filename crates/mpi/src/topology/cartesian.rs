@@ -62,7 +62,10 @@ fn ranks(call: &'static str, coordinates: &[Count]) -> Result<Vec<Rank>, Error> 
         max: Rank::MAX.into(),
     };
     let wrong = |value| Error::new(ErrorClass::Dims, call).with_detail(detail(value));
-    coordinates.iter().map(|value| Rank::try_from(*value).map_err(|_| wrong(*value))).collect()
+    coordinates
+        .iter()
+        .map(|value| Rank::try_from(*value).map_err(|_| wrong(*value)))
+        .collect()
 }
 
 impl CartesianCommunicator {
@@ -110,7 +113,11 @@ impl CartesianCommunicator {
     /// Sizes, periods and own coordinates (`MPI_Cart_get`).
     #[must_use]
     pub fn get_layout(&self) -> CartesianLayout {
-        let (dims, periods) = self.grid.dimensions().map(|(size, periodic)| (Count::from(size), periodic)).unzip();
+        let (dims, periods) = self
+            .grid
+            .dimensions()
+            .map(|(size, periodic)| (Count::from(size), periodic))
+            .unzip();
         CartesianLayout {
             dims,
             periods,
@@ -142,7 +149,9 @@ impl CartesianCommunicator {
     /// There is no such rank.
     #[must_use]
     pub fn rank_to_coordinates(&self, rank: Rank) -> Vec<Count> {
-        made("rank_to_coordinates", self.grid.coordinates(rank)).map(Count::from).collect()
+        made("rank_to_coordinates", self.grid.coordinates(rank))
+            .map(Count::from)
+            .collect()
     }
 
     /// From whom data come and to whom they go when all shift them by `displacement` in a dimension (`MPI_Cart_shift`);
@@ -166,7 +175,10 @@ impl CartesianCommunicator {
     pub fn subgroup(&self, retain: &[bool]) -> Result<Self, Error> {
         const CALL: &str = "MPI_Cart_sub";
         let comm = &self.handle.comm;
-        let sub = self.grid.sub(comm.rank(), retain).map_err(|error| Error::topology(CALL, error))?;
+        let sub = self
+            .grid
+            .sub(comm.rank(), retain)
+            .map_err(|error| Error::topology(CALL, error))?;
         let part = comm.split(Some(sub.color), sub.rank)?;
         let part = part.ok_or_else(|| Error::new(ErrorClass::Intern, CALL))?;
         Ok(Self {

@@ -242,12 +242,7 @@ pub trait Communicator: AsHandle {
     ///
     /// # Errors
     /// There is no room.
-    fn pack_into<Buf: Buffer + ?Sized>(
-        &self,
-        inbuf: &Buf,
-        outbuf: &mut [u8],
-        position: Count,
-    ) -> Result<Count, Error>
+    fn pack_into<Buf: Buffer + ?Sized>(&self, inbuf: &Buf, outbuf: &mut [u8], position: Count) -> Result<Count, Error>
     where
         Self: Sized,
     {
@@ -255,7 +250,11 @@ pub trait Communicator: AsHandle {
         let start = usize::try_from(position).unwrap_or(usize::MAX);
         let room = outbuf.get_mut(start..).and_then(|rest| rest.get_mut(..packed.len()));
         let Some(room) = room else {
-            let error = Error::truncated("MPI_Pack", packed.len() as u64, outbuf.len().saturating_sub(start) as u64);
+            let error = Error::truncated(
+                "MPI_Pack",
+                packed.len() as u64,
+                outbuf.len().saturating_sub(start) as u64,
+            );
             return Err(error);
         };
         room.copy_from_slice(&packed);
@@ -309,7 +308,9 @@ pub trait Communicator: AsHandle {
     ) -> Result<InterCommunicator, Error> {
         let handle = self.as_handle();
         let bridge = &bridge.as_handle().comm;
-        let inter = handle.comm.create_intercommunicator(local_leader, bridge, remote_leader, tag)?;
+        let inter = handle
+            .comm
+            .create_intercommunicator(local_leader, bridge, remote_leader, tag)?;
         Ok(InterCommunicator::new(handle.sibling(inter)))
     }
 

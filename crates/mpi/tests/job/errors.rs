@@ -29,9 +29,17 @@ fn errors_name_the_call_and_the_rank() {
         let long = other.receive::<u64>().unwrap_err();
         assert_eq!((long.class(), long.peer()), (ErrorClass::Truncate, Some(other.rank())));
         other.send(&[1_u8; 3]).unwrap();
-        assert_eq!(class(other.receive::<u64>()), ErrorClass::Truncate, "too short for a value");
+        assert_eq!(
+            class(other.receive::<u64>()),
+            ErrorClass::Truncate,
+            "too short for a value"
+        );
         other.send(&[1_u8; 3]).unwrap();
-        assert_eq!(class(other.receive_vec::<u64>()), ErrorClass::Truncate, "no whole number of values");
+        assert_eq!(
+            class(other.receive_vec::<u64>()),
+            ErrorClass::Truncate,
+            "no whole number of values"
+        );
         other.send(&[5_u16; 3]).unwrap();
         let mut room = [0_u16; 5];
         let status = other.receive_into(&mut room).unwrap();
@@ -51,12 +59,25 @@ fn buffers_that_do_not_fit_are_told() {
         assert_eq!(class(world.all_gather_into(&1, &mut three)), ErrorClass::Count);
         assert_eq!(class(world.all_to_all_into(&[1, 2], &mut three)), ErrorClass::Count);
         let sum = SystemOperation::sum();
-        assert_eq!(class(world.all_reduce_into(&[1, 2], &mut three, sum)), ErrorClass::Count);
-        assert_eq!(class(world.all_reduce_into(&[1.0; 3], &mut three, sum)), ErrorClass::Type);
+        assert_eq!(
+            class(world.all_reduce_into(&[1, 2], &mut three, sum)),
+            ErrorClass::Count
+        );
+        assert_eq!(
+            class(world.all_reduce_into(&[1.0; 3], &mut three, sum)),
+            ErrorClass::Type
+        );
         let mut flags = [false; 3];
-        assert_eq!(class(world.all_reduce_into(&[true; 3], &mut flags, sum)), ErrorClass::Op);
+        assert_eq!(
+            class(world.all_reduce_into(&[true; 3], &mut flags, sum)),
+            ErrorClass::Op
+        );
         let root = world.process_at_rank(0);
-        let wrong = if root.is_self() { root.gather_into(&1) } else { root.gather_into_root(&1, &mut three) };
+        let wrong = if root.is_self() {
+            root.gather_into(&1)
+        } else {
+            root.gather_into_root(&1, &mut three)
+        };
         assert_eq!(class(wrong), ErrorClass::Root);
         world.barrier().unwrap();
     });
@@ -68,7 +89,9 @@ fn a_revoked_communicator_ends_its_requests() {
         let second = world.duplicate().unwrap();
         let mut room = [0; 4];
         let ended = mpi::request::scope(|scope| {
-            let request = second.process_at_rank(1 - world.rank()).immediate_receive_into(scope, &mut room);
+            let request = second
+                .process_at_rank(1 - world.rank())
+                .immediate_receive_into(scope, &mut room);
             second.revoke();
             request.wait()
         });
@@ -94,7 +117,10 @@ fn a_lost_process_ends_what_waits_for_it() {
             let sending = lost.immediate_send(scope, &letter);
             (receiving.wait(), sending.wait())
         });
-        assert_eq!((class(received), class(sent)), (ErrorClass::ProcFailed, ErrorClass::ProcFailed));
+        assert_eq!(
+            (class(received), class(sent)),
+            (ErrorClass::ProcFailed, ErrorClass::ProcFailed)
+        );
         room.clear();
         assert_eq!(class(world.barrier()), ErrorClass::ProcFailed);
         // The others can go on among themselves.

@@ -4,7 +4,10 @@ use std::{
     mem,
     panic::{self, AssertUnwindSafe},
     pin::pin,
-    sync::{Arc, atomic::{AtomicUsize, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Wake, Waker},
 };
 
@@ -56,7 +59,10 @@ fn a_scope_waits_when_a_panic_leaves_it() {
             });
         }));
         assert_eq!(left.unwrap_err().downcast_ref(), Some(&"on purpose"));
-        assert!(room == letter || room.iter().all(|x| *x == 0), "all or nothing: it is over");
+        assert!(
+            room == letter || room.iter().all(|x| *x == 0),
+            "all or nothing: it is over"
+        );
         assert_eq!(world.as_raw().engine().requests(), 0);
         meet(world);
     });
@@ -173,7 +179,9 @@ fn a_future_is_woken_though_nobody_waits() {
         while polled.is_pending() {
             polled = Future::poll(future.as_mut(), &mut context);
         }
-        let std::task::Poll::Ready(received) = polled else { unreachable!() };
+        let std::task::Poll::Ready(received) = polled else {
+            unreachable!()
+        };
         assert_eq!(received.unwrap().0, 7);
         other.send(&0_i32).unwrap();
     });
