@@ -3,5 +3,7 @@
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
 mod collectives;
+mod failures;
+mod groups;
 mod messages;
 mod support;

@@ -110,3 +110,59 @@ fn crate_path(input: &DeriveInput) -> Result<Path> {
     }
     Ok(path.unwrap_or_else(|| syn::parse_quote!(::mpi)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(input: &DeriveInput) -> String {
+        expand(input).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_can_not_be_sent_is_refused_with_a_reason() {
+        assert!(
+            refused(&syn::parse_quote!(
+                enum Choice {
+                    A,
+                    B,
+                }
+            ))
+            .contains("send a number instead")
+        );
+        assert!(refused(&syn::parse_quote!(union Either { a: u32, b: f32 })).contains("which of its fields"));
+        for generic in [
+            "struct A<T>(T);",
+            "struct A<const N: usize>([u8; N]);",
+            "struct A<'a>(&'a u8);",
+        ] {
+            let input = syn::parse_str(generic).unwrap();
+            assert!(refused(&input).contains("a struct with parameters"), "{generic}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_the_library_can_be_said() {
+        let said = |input: &DeriveInput| crate_path(input).map(|path| quote!(#path).to_string().replace(' ', ""));
+        let of = |input| said(&input).unwrap();
+        assert_eq!(
+            of(syn::parse_quote!(
+                struct A;
+            )),
+            "::mpi"
+        );
+        assert_eq!(
+            of(syn::parse_quote!(
+                #[mpi(crate = "::other::mpi")]
+                struct A;
+            )),
+            "::other::mpi"
+        );
+        for wrong in [
+            "#[mpi(name = \"x\")] struct A;",
+            "#[mpi(crate = \"a\", crate = \"b\")] struct A;",
+        ] {
+            assert!(said(&syn::parse_str(wrong).unwrap()).is_err(), "{wrong}");
+        }
+    }
+}

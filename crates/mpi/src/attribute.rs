@@ -36,11 +36,13 @@ pub trait CommAttribute: Any + Clone + Send + Sync {
     const CLONE_ON_DUP: bool = false;
 }
 
+type Value = dyn Any + Send + Sync;
+
 /// A value, and how to make one for a duplicate.
 struct Attribute {
     type_id: TypeId,
-    value: Box<dyn Any + Send + Sync>,
-    clone: Option<fn(&(dyn Any + Send + Sync)) -> Box<dyn Any + Send + Sync>>,
+    value: Box<Value>,
+    clone: Option<fn(&Value) -> Box<Value>>,
 }
 
 /// The attributes of a communicator. What is replaced stays as long as the communicator, as it may be lent out; the last
@@ -61,13 +63,13 @@ impl Attributes {
             .iter()
             .rev()
             .find(|attribute| attribute.type_id == TypeId::of::<A>())?;
-        let value: &A = found.value.downcast_ref()?;
+        let value: *const A = found.value.downcast_ref()?;
         // SAFETY: boxes are neither removed nor given out mutably as long as `self` lives.
-        Some(unsafe { &*(&raw const *value) })
+        Some(unsafe { &*value })
     }
 
     pub(crate) fn set<A: CommAttribute>(&self, value: A) {
-        let clone = |value: &(dyn Any + Send + Sync)| -> Box<dyn Any + Send + Sync> {
+        let clone = |value: &Value| -> Box<Value> {
             match value.downcast_ref::<A>() {
                 Some(value) => Box::new(value.clone()),
                 None => unreachable!("an attribute has the type it was set with"),

@@ -11,7 +11,8 @@
 //! struct Particle { place: [f64; 3], charge: (i8, bool) }
 //!
 //! let universe = mpi::initialize().unwrap();
-//! let myself = universe.world().this_process();
+//! let world = universe.world();
+//! let myself = world.this_process();
 //! let sent = Particle { place: [1.0, 2.0, 3.0], charge: (-1, true) };
 //! myself.send(&sent).unwrap();
 //! let (received, _) = myself.receive::<Particle>().unwrap();
@@ -46,7 +47,9 @@ pub use self::{
 pub(crate) use check::Validator;
 pub(crate) use place::{Blocks, Place};
 
-use hikyaku::mpi::datatype::{Datatype as RawDatatype, Kind};
+/// What is below all datatypes of this crate.
+pub use hikyaku::mpi::datatype::Datatype as RawDatatype;
+use hikyaku::mpi::datatype::Kind;
 
 use crate::{Address, raw::AsRaw};
 
@@ -71,6 +74,22 @@ pub mod internal {
 ///
 /// `#[derive(Equivalence)]` implements it for structs of such types, of arrays and of tuples of them. (For buffers, arrays
 /// and slices of them are ready-made; see [`Buffer`].)
+///
+/// What may not be any octets can not be received:
+///
+/// ```compile_fail
+/// use mpi::traits::*;
+///
+/// #[derive(Equivalence)]
+/// enum Choice { Yes, No }
+/// ```
+///
+/// ```compile_fail,E0277
+/// use mpi::traits::*;
+///
+/// #[derive(Equivalence)]
+/// struct Letter { text: String }
+/// ```
 ///
 /// # Safety
 /// - An element of the datatype at the address of a value lies within it, and consecutive elements are as far apart as

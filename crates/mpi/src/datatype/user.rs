@@ -12,12 +12,6 @@ macro_rules! references {
         #[derive(Clone, Copy, Debug)]
         pub struct $name<'a>(&'a RawDatatype);
 
-        impl<'a> $name<'a> {
-            pub(crate) fn new(datatype: &'a RawDatatype) -> Self {
-                Self(datatype)
-            }
-        }
-
         // SAFETY: it is the same datatype every time.
         unsafe impl AsRaw for $name<'_> {
             type Raw = RawDatatype;
@@ -41,6 +35,12 @@ references! {
 }
 
 impl Datatype for DatatypeRef<'_> {}
+
+impl<'a> DatatypeRef<'a> {
+    pub(super) fn new(datatype: &'a RawDatatype) -> Self {
+        Self(datatype)
+    }
+}
 
 impl<'a> From<DatatypeRef<'a>> for UncommittedDatatypeRef<'a> {
     fn from(datatype: DatatypeRef<'a>) -> Self {

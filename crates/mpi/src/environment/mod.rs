@@ -121,7 +121,8 @@ impl Universe {
     ///
     /// let mut universe = mpi::initialize().unwrap();
     /// universe.set_buffer_size(1 << 20);
-    /// let myself = universe.world().this_process();
+    /// let world = universe.world();
+    /// let myself = world.this_process();
     /// let letter = vec![0.5; 100_000];
     /// myself.buffered_send(&letter)?;
     /// assert!(myself.buffered_send(&letter).is_err(), "it is full");

@@ -1,6 +1,6 @@
 //! How a process becomes one of a job.
 
-use std::{fmt, net::SocketAddr, str, time::Duration};
+use std::{fmt, net::SocketAddr, str, sync::Arc, time::Duration};
 
 use hikyaku::{
     Config,
@@ -90,7 +90,7 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
         ..Options::default()
     };
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
-    let local = Local::new(&engine);
+    let local = Arc::<Local>::default();
     let world = Handle::new(Communicator::world(&engine), &local, "MPI_COMM_WORLD");
     let own = Handle::new(Communicator::own(&engine), &local, "MPI_COMM_SELF");
     Ok((world, own, job))

@@ -66,7 +66,8 @@ pub trait Destination: AsCommunicator {
     /// use mpi::traits::*;
     ///
     /// let universe = mpi::initialize().unwrap();
-    /// let myself = universe.world().this_process();
+    /// let world = universe.world();
+    /// let myself = world.this_process();
     /// let v = vec![1.0_f64, 2.0, 3.0];
     /// myself.send(&v)?;
     /// assert_eq!(myself.receive_vec::<f64>()?.0, v);

@@ -55,6 +55,10 @@ impl<T: Equivalence> ReceiveFuture<T> {
     ///
     /// # Errors
     /// This, if it is not there. (That it has failed is in the result within.)
+    #[expect(
+        clippy::result_large_err,
+        reason = "the shape of rsmpi; what is given back is moved on at once"
+    )]
     pub fn r#try(mut self) -> Result<Result<(T, Status), Error>, Self> {
         match self.parts.as_mut().and_then(|(running, _)| running.test()) {
             Some(ended) => Ok(self.end(ended)),

@@ -5,7 +5,8 @@
 //! use mpi::{point_to_point::persistent, traits::*};
 //!
 //! let universe = mpi::initialize().unwrap();
-//! let myself = universe.world().this_process();
+//! let world = universe.world();
+//! let myself = world.this_process();
 //! let (mut from, mut into) = ([0; 3], [0; 3]);
 //! let mut sending = persistent::send_init(&myself, &mut from, 7);
 //! let mut receiving = persistent::receive_init(&myself, &mut into, 7);

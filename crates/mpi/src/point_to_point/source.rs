@@ -54,7 +54,8 @@ pub trait Source: AsCommunicator {
     /// use mpi::traits::*;
     ///
     /// let universe = mpi::initialize().unwrap();
-    /// let myself = universe.world().this_process();
+    /// let world = universe.world();
+    /// let myself = world.this_process();
     /// myself.send(&[1.5, 2.5])?;
     /// let (message, status) = myself.matched_probe()?;
     /// assert_eq!(status.count(f64::equivalent_datatype()), 2);

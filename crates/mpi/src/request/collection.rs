@@ -78,7 +78,8 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         };
         let first = self.end(index, Running::wait);
         let first = first.map(|ended| result.push(ended));
-        first.and(self.take_ended(result))
+        let others = self.take_ended(result);
+        first.and(others)
     }
 
     /// Waits until all have ended, which become `result`.

@@ -11,7 +11,8 @@ use crate::{Error, point_to_point::Status};
 /// use mpi::{request::WaitGuard, traits::*};
 ///
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// let (sent, mut received) = (7, 0);
 /// mpi::request::scope(|scope| {
 ///     let _receiving = WaitGuard::from(myself.immediate_receive_into(scope, &mut received));

@@ -48,7 +48,8 @@
 //! }
 //!
 //! let universe = mpi::initialize().unwrap();
-//! let myself = universe.world().this_process();
+//! let world = universe.world();
+//! let myself = world.this_process();
 //! let letter = myself.immediate_receive::<i32>();
 //! myself.send(&7).unwrap();
 //! let (letter, status) = block_on(letter).unwrap();
@@ -165,6 +166,10 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
     ///
     /// # Errors
     /// The request, if it has not ended. (That it has failed is in the result within.)
+    #[expect(
+        clippy::result_large_err,
+        reason = "the shape of rsmpi; what is given back is moved on at once"
+    )]
     pub fn test(mut self) -> Result<Result<Status, Error>, Self> {
         match self.with(Running::test) {
             Some(ended) => {
@@ -179,6 +184,10 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
     ///
     /// # Errors
     /// As [`test`](Self::test).
+    #[expect(
+        clippy::result_large_err,
+        reason = "the shape of rsmpi; what is given back is moved on at once"
+    )]
     pub fn test_with_data(mut self) -> Result<Result<(Status, &'a D), Error>, Self> {
         match self.with(Running::test) {
             Some(ended) => {

@@ -39,7 +39,8 @@ pub unsafe trait Scope<'a> {
 ///
 /// static LETTER: i32 = 7;
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// let request = myself.immediate_send(StaticScope, &LETTER);
 /// assert_eq!(myself.receive::<i32>().unwrap().0, 7);
 /// request.wait().unwrap();
@@ -147,7 +148,8 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// use mpi::traits::*;
 ///
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// let (sent, mut received) = (7, 0);
 /// mpi::request::scope(|scope| {
 ///     let sending = myself.immediate_send(scope, &sent);
@@ -165,7 +167,8 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// use mpi::traits::*;
 ///
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// mpi::request::scope(|scope| {
 ///     let letter = vec![1, 2, 3];
 ///     myself.immediate_send(scope, &letter).wait()
@@ -178,7 +181,8 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// use mpi::traits::*;
 ///
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// let letter = vec![1, 2, 3];
 /// let request = mpi::request::scope(|scope| myself.immediate_send(scope, &letter));
 /// ```
@@ -189,7 +193,8 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// use mpi::traits::*;
 ///
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// let mut letter = vec![1, 2, 3];
 /// mpi::request::scope(|scope| {
 ///     let receiving = myself.immediate_receive_into(scope, &mut letter);
@@ -204,7 +209,8 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// use mpi::traits::*;
 ///
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// let mut letter = vec![1, 2, 3];
 /// mpi::request::scope(|scope| {
 ///     std::mem::forget(myself.immediate_receive_into(scope, &mut letter));
@@ -224,7 +230,8 @@ where
 /// use mpi::traits::*;
 ///
 /// let universe = mpi::initialize().unwrap();
-/// let myself = universe.world().this_process();
+/// let world = universe.world();
+/// let myself = world.this_process();
 /// let (sent, mut received) = ([1, 2, 3], [0; 3]);
 /// mpi::request::multiple_scope(6, |scope, requests| {
 ///     for (from, to) in sent.iter().zip(&mut received) {

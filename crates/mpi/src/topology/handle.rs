@@ -2,24 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hikyaku::mpi::engine::{self, Engine};
+use hikyaku::mpi::engine;
 
 use crate::{attribute::Attributes, point_to_point::Attached};
 
 /// Of a process: what its communicators share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Local {
-    pub(crate) engine: Arc<Engine>,
     pub(crate) attached: Mutex<Attached>,
-}
-
-impl Local {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Arc<Self> {
-        Arc::new(Self {
-            engine: Arc::clone(engine),
-            attached: Mutex::default(),
-        })
-    }
 }
 
 /// A communicator, with what MPI attaches to it. Clones are the same communicator.

@@ -33,6 +33,8 @@ pub use self::{
 pub(crate) use communicator::{exit, octets};
 pub(crate) use handle::{AsHandle, Handle, Local, lock};
 
+use std::sync::Arc;
+
 use hikyaku::mpi::engine;
 
 use crate::{environment, raw::AsRaw};
@@ -75,8 +77,7 @@ impl SimpleCommunicator {
     /// A communicator of the engine, for a program that sets up its own.
     #[must_use]
     pub fn from_raw(communicator: engine::Communicator) -> Self {
-        let local = Local::new(communicator.engine());
-        Self(Handle::new(communicator, &local, ""))
+        Self(Handle::new(communicator, &Arc::<Local>::default(), ""))
     }
 }
 

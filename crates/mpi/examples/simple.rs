@@ -1,0 +1,14 @@
+//! Everybody says hello.
+
+use mpi::traits::*;
+
+fn main() {
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    assert!((0..world.size()).contains(&world.rank()));
+    println!(
+        "Hello parallel world from process {} of {}!",
+        world.rank(),
+        world.size()
+    );
+}

@@ -1,0 +1,132 @@
+//! Every example as several ranks: started by hand, so that they meet without a launcher, and by `hikyaku run`.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU16, Ordering},
+    },
+};
+
+/// Where cargo puts what it builds here, after having built what is `wanted`.
+fn built(wanted: &[&str]) -> PathBuf {
+    let mut command = Command::new(env!("CARGO"));
+    command.arg("build").arg("--quiet").args(wanted);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let done = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
+    assert!(done.success(), "cargo build {wanted:?}");
+    let test = env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+fn example(name: &str) -> PathBuf {
+    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
+    let directory = EXAMPLES.get_or_init(|| built(&["-p", "hikyaku-mpi", "--examples"]).join("examples"));
+    directory.join(name)
+}
+
+fn said(name: &str, output: &Output) -> String {
+    format!(
+        "{name}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// An address that no other process takes: this process's number is in it.
+fn meeting_point() -> String {
+    static PORT: AtomicU16 = AtomicU16::new(20_000);
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    format!("127.{a}.{b}.{c}:{}", PORT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Starts `size` processes that meet at an address of rank 0.
+fn by_hand(name: &str, size: u32) {
+    let address = meeting_point();
+    let start = |rank: u32| -> Child {
+        Command::new(example(name))
+            .env("HIKYAKU_RENDEZVOUS", &address)
+            .env("HIKYAKU_RANK", rank.to_string())
+            .env("HIKYAKU_SIZE", size.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let ranks: Vec<Child> = (0..size).map(start).collect();
+    for (rank, child) in ranks.into_iter().enumerate() {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "rank {rank} of {}", said(name, &output));
+        assert!(output.stderr.is_empty(), "rank {rank} of {}", said(name, &output));
+    }
+}
+
+fn by_launcher(name: &str, size: u32) {
+    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+    let launcher = LAUNCHER.get_or_init(|| built(&["-p", "hikyaku-cli"]).join("hikyaku"));
+    let output = Command::new(launcher)
+        .args(["run", "-n", &size.to_string()])
+        .arg(example(name))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(name, &output));
+}
+
+macro_rules! examples {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let name = stringify!($name);
+                for size in [1, 3] {
+                    by_hand(name, size);
+                }
+                by_launcher(name, 4);
+            }
+        )*
+
+        const EXAMPLES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+examples! {
+    all_gather
+    all_to_all
+    broadcast
+    buffered
+    cartesian
+    complex_datatype
+    duplicate
+    futures
+    gather
+    immediate
+    immediate_multiple_requests
+    intercommunicator
+    matched_probe
+    ping_pong
+    reduce
+    scan
+    scatter
+    send_receive
+    simple
+    structs
+    structured
+    wait_guard
+}
+
+#[test]
+fn all_examples_are_tested() {
+    let directory = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap();
+    let there: BTreeSet<String> = directory
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(there, EXAMPLES.iter().map(|name| (*name).to_owned()).collect());
+}

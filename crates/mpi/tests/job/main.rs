@@ -1,0 +1,5 @@
+//! What examples do not show: errors, panics, and requests that nobody waits for. Ranks are threads of this process.
+
+mod errors;
+mod scopes;
+mod support;

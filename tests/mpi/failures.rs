@@ -1,0 +1,148 @@
+//! The network of a process fails: everything that is pending ends, and no memory is touched after that.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hikyaku::{
+    backends::{self, Backend, BackendStats, BindOptions, Capabilities, Received, Sent, Transmit, Wake as Woken},
+    mpi::{
+        engine::{Communicator, Engine, Mode},
+        error::ErrorClass,
+    },
+    time::Instant,
+    transport::Transport,
+};
+
+use super::support::{byte, options};
+
+/// A backend that fails when it is told to.
+struct Failing {
+    inner: Box<dyn Backend>,
+    fails: Arc<AtomicBool>,
+}
+
+impl Failing {
+    fn check(&self) -> io::Result<()> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the cable is cut"));
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Failing {
+    fn name(&self) -> &'static str {
+        "failing"
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        self.check()?;
+        self.inner.transmit(now, transmit)
+    }
+    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+        self.inner.reclaim(free);
+    }
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        self.check()?;
+        self.inner.receive(now, budget)
+    }
+    fn received(&mut self, index: usize) -> Received<'_> {
+        self.inner.received(index)
+    }
+    fn take(&mut self, index: usize) -> Bytes {
+        self.inner.take(index)
+    }
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Woken> {
+        self.check()?;
+        self.inner.wait(timeout)
+    }
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.as_fd()
+    }
+    fn stats(&self) -> BackendStats {
+        self.inner.stats()
+    }
+}
+
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn a_failed_network_ends_everything_and_lets_go_of_memory() {
+    for backend in ["loopback", "udp"] {
+        let fails = Arc::new(AtomicBool::new(false));
+        let inner = backends::bind(backend, "127.0.0.1:0".parse().unwrap(), &BindOptions::default()).unwrap();
+        let failing = Failing {
+            inner,
+            fails: Arc::clone(&fails),
+        };
+        let engine = Engine::on(Transport::builder(), Box::new(failing), 0).unwrap();
+        // Nobody is at the other one's address, yet.
+        let other = backends::bind(backend, "127.0.0.1:0".parse().unwrap(), &BindOptions::default()).unwrap();
+        let addresses = [engine.local_addr(), other.local_addr()];
+        let engine = engine.connect(&addresses, options()).unwrap();
+        let comm = Communicator::world(&engine);
+        let (mut letter, mut room) = (vec![1_u8; 100_000], vec![2_u8; 100_000]);
+        let (base, place) = (letter.as_ptr(), room.as_mut_ptr());
+        // SAFETY: both live until these have ended.
+        let mut requests = unsafe {
+            vec![
+                comm.isend(Mode::Standard, base, 100_000, &byte(), 1, 0).unwrap(),
+                comm.ireceive(place, 100_000, &byte(), 1, 0).unwrap(),
+                // To ourselves: it would be received without any network.
+                comm.isend(Mode::Synchronous, base, 100_000, &byte(), 0, 5).unwrap(),
+            ]
+        };
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        assert!(requests[1].poll(&mut context).is_pending());
+        fails.store(true, Ordering::SeqCst);
+        // The helper thread finds out, and wakes the task.
+        let ended = loop {
+            match requests[1].poll(&mut context) {
+                Poll::Ready(ended) => break ended,
+                Poll::Pending => thread::park(),
+            }
+        };
+        let error = ended.unwrap_err();
+        assert!(
+            error.to_string().contains("the network of this process has failed"),
+            "{error}"
+        );
+        requests.remove(1);
+        for request in requests {
+            assert_eq!(request.wait().unwrap_err().class(), ErrorClass::Other);
+        }
+        assert_eq!(engine.requests(), 0);
+        letter.fill(9);
+        room.fill(9);
+        // The message to ourselves is gone, and with it what referred to it.
+        let mut taken = [0_u8; 1];
+        // SAFETY: it lives until the call returns.
+        let received = unsafe { comm.receive(taken.as_mut_ptr(), 1, &byte(), 0, 5) };
+        assert_eq!((received.unwrap_err().class(), taken), (ErrorClass::Other, [0]));
+        assert!(engine.progress().is_err() && engine.finalize(Duration::ZERO).is_err());
+        assert_eq!(engine.requests(), 0);
+    }
+}
