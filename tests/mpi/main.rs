@@ -5,3 +5,4 @@
 mod collectives;
 mod messages;
 mod support;
+mod windows;

@@ -241,7 +241,7 @@ impl Communicator {
         u64::from(self.0.context) << CONTEXT_SHIFT | u64::from(tag)
     }
 
-    fn check(&self, call: &'static str) -> Result<(), Error> {
+    pub(super) fn check(&self, call: &'static str) -> Result<(), Error> {
         if self.0.revoked.load(Ordering::Relaxed) {
             return Err(self.locate(Error::new(ErrorClass::Revoked, call)));
         }
@@ -263,7 +263,7 @@ impl Communicator {
     }
 
     /// The process of a rank.
-    fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
+    pub(super) fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
         let process = self.targets().process(rank);
         process.ok_or_else(|| self.locate(Error::rank(call, rank, self.targets().size())))
     }
@@ -300,7 +300,7 @@ impl Communicator {
         buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, call)))
     }
 
-    fn access<R: Copy>(&self, none: R, mut f: impl FnMut(&mut Core, &mut Messenger, Instant) -> R) -> R {
+    pub(super) fn access<R: Copy>(&self, none: R, mut f: impl FnMut(&mut Core, &mut Messenger, Instant) -> R) -> R {
         let mut result = none;
         self.0
             .engine
@@ -686,12 +686,17 @@ impl Communicator {
     /// # Errors
     /// A process is lost, the communicator revoked.
     pub fn barrier(&self) -> Result<(), Error> {
+        self.meet("MPI_Barrier")
+    }
+
+    /// A barrier in the name of another call.
+    pub(super) fn meet(&self, name: &'static str) -> Result<(), Error> {
         let buffers = Buffers {
             input: Region::None,
             output: Region::None,
         };
         // SAFETY: a barrier has no buffers.
-        let request = unsafe { self.collective("MPI_Barrier", &Call::Barrier, &buffers, None, None) }?;
+        let request = unsafe { self.collective(name, &Call::Barrier, &buffers, None, None) }?;
         request.wait().map(|_| ())
     }
 

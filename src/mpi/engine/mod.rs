@@ -1,7 +1,8 @@
 //! The untyped engine: everything by pointer, count, datatype and communicator (DESIGN's lower layer of MPI).
 //!
 //! A typed façade, or a C library with MPI's ABI, stands on it. An [`Engine`] is one process of a job; its world is a
-//! [`Communicator`], on which messages and collectives are called; what does not end at once is a [`Request`].
+//! [`Communicator`], on which messages and collectives are called; what does not end at once is a [`Request`]. A
+//! [`Window`] is memory that the processes of a communicator read and write without the help of its owner's program.
 //!
 //! # Threads
 //!
@@ -21,8 +22,10 @@ mod core;
 mod fabric;
 mod groups;
 mod native;
+mod remote;
 mod request;
 mod start;
+mod window;
 
 use ::core::{
     fmt,
@@ -34,8 +37,10 @@ use alloc::{sync::Arc, vec::Vec};
 pub use self::{
     communicator::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, Region, TAG_UB},
     fabric::FabricError,
+    remote::WindowStats,
     request::{Request, Status},
     start::{ConnectError, Unconnected},
+    window::{LockKind, Operands, Target, Window},
 };
 use self::{core::Core, fabric::Fabric, native::Native};
 use super::collectives::{Model, Policy};
@@ -130,6 +135,14 @@ impl Engine {
     pub fn stats(&self) -> TaggedStats {
         let mut stats = TaggedStats::default();
         self.fabric.access(&mut |core, _, _| stats = core.stats());
+        stats
+    }
+
+    /// Counters of what others do to the windows of this process.
+    #[must_use]
+    pub fn window_stats(&self) -> WindowStats {
+        let mut stats = WindowStats::default();
+        self.fabric.access(&mut |core, _, _| stats = core.remote.stats());
         stats
     }
 
