@@ -2,6 +2,7 @@
 #![cfg(all(feature = "mpi", feature = "loopback"))]
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod arrays;
 mod collectives;
 mod messages;
 mod support;

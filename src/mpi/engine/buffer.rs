@@ -37,7 +37,12 @@ struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     pieces: Pieces,
+    /// Keeps the memory, if it is not the program that does.
+    owner: Option<Owner>,
 }
+
+/// What memory belongs to.
+pub(super) type Owner = Arc<super::array::Memory>;
 
 #[derive(Clone, Debug)]
 enum Pieces {
@@ -66,7 +71,16 @@ impl Buffer {
                 from: 0,
                 len,
             }),
+            owner: None,
         })
+    }
+
+    /// With who keeps the memory for as long as this buffer, or anything made from it, exists.
+    pub(super) fn owned_by(self, owner: Owner) -> Self {
+        Self {
+            owner: Some(owner),
+            ..self
+        }
     }
 
     /// These one after the other.
@@ -82,6 +96,7 @@ impl Buffer {
             .collect();
         Self {
             pieces: Pieces::Many(pieces),
+            owner: None,
         }
     }
 
@@ -95,6 +110,7 @@ impl Buffer {
                 len,
                 ..piece.clone()
             }),
+            owner: self.owner.clone(),
         })
     }
 
@@ -240,12 +256,13 @@ impl Loans {
     ///
     /// # Safety
     /// Until all are back, these are initialised memory that may be read from any thread and is not written to.
-    pub(super) unsafe fn lend(&self, start: *const u8, len: usize) -> Bytes {
+    pub(super) unsafe fn lend(&self, start: *const u8, len: usize, owner: Option<Owner>) -> Bytes {
         self.0.fetch_add(1, Ordering::Relaxed);
         Bytes::from_owner(Lent {
             start,
             len,
             loans: self.clone(),
+            _owner: owner,
         })
     }
 }
@@ -277,6 +294,7 @@ struct Lent {
     len: usize,
     /// Keeps count: whoever owns the memory keeps it until all are back.
     loans: Loans,
+    _owner: Option<Owner>,
 }
 
 // SAFETY: memory that may be read from any thread, by the contract of `Loans::lend`.
@@ -311,7 +329,7 @@ impl Content for Lender {
                 && (run.len() as u64 >= RUN.min(max))
             {
                 // SAFETY: `Buffer::new`'s contract, which holds for as long as loans are out.
-                return unsafe { self.loans.lend(run.as_ptr(), run.len()) };
+                return unsafe { self.loans.lend(run.as_ptr(), run.len(), self.buffer.owner.clone()) };
             }
             break;
         }

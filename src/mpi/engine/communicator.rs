@@ -354,14 +354,26 @@ impl Communicator {
         destination: Rank,
         tag: i32,
     ) -> Result<Option<RequestId>, Error> {
+        // SAFETY: the caller's contract; it is only sent from.
+        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
+        self.send_buffer(call, mode, buffer, destination, tag)
+    }
+
+    /// `None`: it has ended.
+    pub(super) fn send_buffer(
+        &self,
+        call: &'static str,
+        mode: Mode,
+        buffer: Buffer,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<Option<RequestId>, Error> {
         self.check(call)?;
         let bits = self.bits(self.tag(call, tag)?);
         if destination == PROC_NULL {
             return Ok(None);
         }
         let process = self.process(call, destination)?;
-        // SAFETY: the caller's contract; it is only sent from.
-        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
         let route = Route { process, bits };
         let mut buffer = Some(buffer);
         Ok(self.access(None, |core, messenger, now| {
@@ -580,19 +592,27 @@ impl Communicator {
         datatype: &Datatype,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Imrecv";
+        // SAFETY: the caller's contract.
+        let buffer = unsafe { message.communicator.buffer(CALL, base, count, datatype) }?;
+        Self::receive_matched(CALL, message, buffer)
+    }
+
+    pub(super) fn receive_matched(
+        call: &'static str,
+        message: MatchedMessage,
+        buffer: Buffer,
+    ) -> Result<Request, Error> {
         let MatchedMessage {
             communicator, claimed, ..
         } = message;
-        // SAFETY: the caller's contract.
-        let buffer = unsafe { communicator.buffer(CALL, base, count, datatype) }?;
         let room = buffer.len();
         let mut parts = Some((claimed, buffer));
         let id = communicator.access(None, |core, messenger, now| {
             let (claimed, buffer) = parts.take()?;
             Some(core.receive_claimed(messenger, now, claimed, buffer))
         });
-        let id = id.ok_or_else(|| communicator.broken(CALL))?;
-        Ok(Request::pending(&communicator, id, CALL, room))
+        let id = id.ok_or_else(|| communicator.broken(call))?;
+        Ok(Request::pending(&communicator, id, call, room))
     }
 
     /// Ends everything that is pending on this communicator, here, and lets nothing begin any more

@@ -15,6 +15,7 @@
 //! the others, so that collectives that it takes part in end, too. [`Communicator::revoke`] ends all that is pending on a
 //! communicator, here.
 
+mod array;
 mod buffer;
 mod collective;
 mod communicator;
@@ -35,6 +36,7 @@ use ::core::{
 use alloc::{sync::Arc, vec::Vec};
 
 pub use self::{
+    array::{Array, Arriving},
     communicator::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, Region, TAG_UB},
     fabric::FabricError,
     remote::WindowStats,
@@ -87,6 +89,7 @@ pub struct Engine {
     contexts: AtomicU32,
     finalized: AtomicBool,
     policy: Policy,
+    arrays: Arc<array::Pool>,
     helper: Option<native::Helper>,
 }
 
@@ -114,6 +117,7 @@ impl Engine {
             contexts: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
             policy: options.policy,
+            arrays: Arc::default(),
             helper,
         }
     }

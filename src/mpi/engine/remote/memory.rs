@@ -155,7 +155,7 @@ impl Memory {
         let (start, loans) = self.find(run)?;
         // SAFETY: the memory stays until all is back; that nobody writes to what is being read, is the program's to see
         // to by synchronising (MPI 12.7).
-        (run.len >= LEND).then(|| unsafe { loans.lend(start, run.len as usize) })
+        (run.len >= LEND).then(|| unsafe { loans.lend(start, run.len as usize, None) })
     }
 }
 

@@ -47,7 +47,7 @@ use crate::{
     error::{PeerError, SendError},
     messaging::{
         Access, Landing, LandingId, Messenger,
-        tagged::{BULK, Tagged},
+        tagged::{BULK, SERVED, Tagged},
     },
     mpi::{error::ErrorClass, group::Group},
     reliability::{PeerId, SendToken},
@@ -56,8 +56,9 @@ use crate::{
 
 /// Parts that are under way to one process.
 pub(super) const LIMIT: usize = 32;
-/// Answers to one process that may wait for credit. (More can only be due to one that asks without end.)
-const MAX_WAITING: usize = 4 * LIMIT;
+/// Answers to one process that may wait for credit, grants of messages among them. (More can only be due to one that
+/// asks without end.)
+const MAX_WAITING: usize = SERVED + 4 * LIMIT;
 /// Active messages for [`Remote::handle`] have this number.
 pub(super) const HANDLER: u32 = 1;
 

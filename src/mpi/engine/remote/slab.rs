@@ -83,11 +83,11 @@ mod tests {
         assert_eq!(slab.remove(a), Some('a'));
         let c = slab.insert('c');
         assert_ne!(a, c);
-        assert_eq!(
-            (slab.get(a), slab.remove(a), slab.get_mut(u32::MAX)),
-            (None, None, None)
-        );
-        assert_eq!((slab.get(b), slab.get_mut(c)), (Some(&'b'), Some(&mut 'c')));
+        assert_eq!(slab.get(a), None);
+        assert_eq!(slab.remove(a), None);
+        assert_eq!(slab.get_mut(u32::MAX), None);
+        assert_eq!(slab.get(b), Some(&'b'));
+        assert_eq!(slab.get_mut(c), Some(&mut 'c'));
         assert_eq!(slab.find(|value| *value > 'b'), [c]);
         assert_eq!(slab.len(), 2);
         for n in 0..20_000 {
