@@ -2,8 +2,10 @@
 #![cfg(all(feature = "mpi", feature = "loopback"))]
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod arrays;
 mod collectives;
 mod failures;
 mod groups;
 mod messages;
 mod support;
+mod windows;

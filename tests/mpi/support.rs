@@ -32,6 +32,22 @@ pub(crate) fn job_on<T: Send>(
     options: &Options,
     program: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
+    processes(backend, size, options, |world| {
+        let engine = Arc::clone(world.engine());
+        let result = program(world.clone());
+        world.barrier().unwrap();
+        engine.finalize(Duration::from_secs(2)).unwrap();
+        result
+    })
+}
+
+/// The same; `program` finalises.
+pub(crate) fn processes<T: Send>(
+    backend: &str,
+    size: u32,
+    options: &Options,
+    program: impl Fn(Communicator) -> T + Sync,
+) -> Vec<T> {
     let addresses: Mutex<Vec<SocketAddr>> = Mutex::new(vec![([0, 0, 0, 0], 0).into(); size as usize]);
     let bound = Barrier::new(size as usize);
     thread::scope(|scope| {
@@ -44,11 +60,7 @@ pub(crate) fn job_on<T: Send>(
                     bound.wait();
                     let all = addresses.lock().unwrap().clone();
                     let engine: Arc<Engine> = engine.connect(&all, options.clone()).unwrap();
-                    let world = Communicator::world(&engine);
-                    let result = program(world.clone());
-                    world.barrier().unwrap();
-                    engine.finalize(Duration::from_secs(2)).unwrap();
-                    result
+                    program(Communicator::world(&engine))
                 })
             })
             .collect();

@@ -45,8 +45,11 @@ use self::{
     rendezvous::{Incoming, Rendezvous},
     unexpected::Unexpected,
 };
-pub use self::{posted::Selector, rendezvous::Content};
-use super::{Landing, Message, Messenger, SendOptions, message::Kept};
+pub use self::{
+    posted::Selector,
+    rendezvous::{BULK, Content},
+};
+use super::{Landing, LandingId, Message, Messenger, SendOptions, message::Kept};
 use crate::{
     error::{PeerError, SendError},
     reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
@@ -195,10 +198,14 @@ struct Receive<B> {
 pub trait ActiveMessages {
     /// A message for `handler` from processor `source` at `peer`. Answers are sent after the call.
     fn handle(&mut self, peer: PeerId, source: u32, handler: u32, data: &[u8]);
+
+    /// All has landed in this landing of the layer above ([`Messenger::grant`]).
+    fn landed(&mut self, id: LandingId);
 }
 
 impl ActiveMessages for () {
     fn handle(&mut self, _: PeerId, _: u32, _: u32, _: &[u8]) {}
+    fn landed(&mut self, _: LandingId) {}
 }
 
 /// Posted and unexpected queues of a [`Messenger`], and its rendezvous. `B`: buffers that receives are posted with. See
@@ -370,6 +377,12 @@ impl<B: Landing + 'static> Tagged<B> {
             &Control::Active { handler, data },
             &mut self.scratch,
         );
+    }
+
+    /// Active messages and grants to this peer that wait for credit.
+    #[must_use]
+    pub fn waiting(&self, peer: PeerId) -> usize {
+        self.outbox.answers(peer)
     }
 
     fn request(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, control: &Control<'_>) {
@@ -587,8 +600,9 @@ impl<B: Landing + 'static> Tagged<B> {
             }
         }
         while let Some(id) = messenger.poll_landed() {
-            if let Some(done) = self.rendezvous.landed(messenger, id) {
-                self.completions.push_back(done);
+            match self.rendezvous.landed(messenger, id) {
+                Some(done) => self.completions.push_back(done),
+                None => handler.landed(id),
             }
         }
         self.grant(messenger, now);

@@ -50,6 +50,11 @@ impl Outbox {
         !self.peers.is_empty() && self.peers.get(&peer.0).is_some_and(|rows| !rows.requests.is_empty())
     }
 
+    /// Answers to this peer that wait.
+    pub(super) fn answers(&self, peer: PeerId) -> usize {
+        self.peers.get(&peer.0).map_or(0, |rows| rows.answers.len())
+    }
+
     /// Sends an answer.
     pub(super) fn send(
         &mut self,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Octets are placed on this channel, so that small messages do not wait behind them.
-const BULK: u8 = 1;
+pub const BULK: u8 = 1;
 /// Most octets in one placement: its end is what tells that it is there.
 const CHUNK: u64 = 1 << 20;
 /// Least that is granted at once.

@@ -117,6 +117,8 @@ impl ActiveMessages for Vec<(u32, u32, Vec<u8>)> {
     fn handle(&mut self, _: PeerId, source: u32, handler: u32, data: &[u8]) {
         self.push((source, handler, data.to_vec()));
     }
+
+    fn landed(&mut self, _: LandingId) {}
 }
 
 /// Two processors, 0 and 1, without a network in between.

@@ -37,7 +37,12 @@ struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     pieces: Pieces,
+    /// Keeps the memory, if it is not the program that does.
+    owner: Option<Owner>,
 }
+
+/// What memory belongs to.
+pub(super) type Owner = Arc<super::array::Memory>;
 
 #[derive(Clone, Debug)]
 enum Pieces {
@@ -66,7 +71,16 @@ impl Buffer {
                 from: 0,
                 len,
             }),
+            owner: None,
         })
+    }
+
+    /// With who keeps the memory for as long as this buffer, or anything made from it, exists.
+    pub(super) fn owned_by(self, owner: Owner) -> Self {
+        Self {
+            owner: Some(owner),
+            ..self
+        }
     }
 
     /// These one after the other.
@@ -82,6 +96,7 @@ impl Buffer {
             .collect();
         Self {
             pieces: Pieces::Many(pieces),
+            owner: None,
         }
     }
 
@@ -95,6 +110,7 @@ impl Buffer {
                 len,
                 ..piece.clone()
             }),
+            owner: self.owner.clone(),
         })
     }
 
@@ -130,7 +146,7 @@ impl Buffer {
     }
 
     /// Appends the octets from `offset` on, at most `len`, to `out`.
-    fn pack(&self, mut offset: u64, mut len: u64, out: &mut Vec<u8>) {
+    pub(super) fn pack(&self, mut offset: u64, mut len: u64, out: &mut Vec<u8>) {
         for piece in self.pieces() {
             if offset >= piece.len {
                 offset -= piece.len;
@@ -235,6 +251,20 @@ impl Loans {
         // Pairs with the release in `Lent::drop`: the octets are not read any more.
         self.0.load(Ordering::Acquire) == 0
     }
+
+    /// Octets by reference, counted until they are given back.
+    ///
+    /// # Safety
+    /// Until all are back, these are initialised memory that may be read from any thread and is not written to.
+    pub(super) unsafe fn lend(&self, start: *const u8, len: usize, owner: Option<Owner>) -> Bytes {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Bytes::from_owner(Lent {
+            start,
+            len,
+            loans: self.clone(),
+            _owner: owner,
+        })
+    }
 }
 
 /// What a rendezvous sends from.
@@ -252,22 +282,27 @@ impl Lender {
         };
         (lender, loans)
     }
+
+    pub(super) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
 }
 
-/// Octets of a buffer that somebody refers to.
+/// Octets of memory that somebody refers to.
 struct Lent {
     start: *const u8,
     len: usize,
-    /// Keeps count: the request is not complete before all are back, so the memory is there.
+    /// Keeps count: whoever owns the memory keeps it until all are back.
     loans: Loans,
+    _owner: Option<Owner>,
 }
 
-// SAFETY: memory that may be read from any thread, by `Buffer::new`'s contract.
+// SAFETY: memory that may be read from any thread, by the contract of `Loans::lend`.
 unsafe impl Send for Lent {}
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: data of a buffer (see `Lender::chunk`), whose contract holds at least until `loans` is back to 0.
+        // SAFETY: the contract of `Loans::lend`, which holds at least until `loans` is back to 0.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -293,12 +328,8 @@ impl Content for Lender {
             if let Some((_, run)) = piece.run(at, max)
                 && (run.len() as u64 >= RUN.min(max))
             {
-                self.loans.0.fetch_add(1, Ordering::Relaxed);
-                return Bytes::from_owner(Lent {
-                    start: run.as_ptr(),
-                    len: run.len(),
-                    loans: self.loans.clone(),
-                });
+                // SAFETY: `Buffer::new`'s contract, which holds for as long as loans are out.
+                return unsafe { self.loans.lend(run.as_ptr(), run.len(), self.buffer.owner.clone()) };
             }
             break;
         }

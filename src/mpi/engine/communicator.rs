@@ -241,7 +241,7 @@ impl Communicator {
         u64::from(self.0.context) << CONTEXT_SHIFT | u64::from(tag)
     }
 
-    fn check(&self, call: &'static str) -> Result<(), Error> {
+    pub(super) fn check(&self, call: &'static str) -> Result<(), Error> {
         if self.0.revoked.load(Ordering::Relaxed) {
             return Err(self.locate(Error::new(ErrorClass::Revoked, call)));
         }
@@ -263,7 +263,7 @@ impl Communicator {
     }
 
     /// The process of a rank.
-    fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
+    pub(super) fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
         let process = self.targets().process(rank);
         process.ok_or_else(|| self.locate(Error::rank(call, rank, self.targets().size())))
     }
@@ -300,7 +300,7 @@ impl Communicator {
         buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, call)))
     }
 
-    fn access<R: Copy>(&self, none: R, mut f: impl FnMut(&mut Core, &mut Messenger, Instant) -> R) -> R {
+    pub(super) fn access<R: Copy>(&self, none: R, mut f: impl FnMut(&mut Core, &mut Messenger, Instant) -> R) -> R {
         let mut result = none;
         self.0
             .engine
@@ -354,14 +354,26 @@ impl Communicator {
         destination: Rank,
         tag: i32,
     ) -> Result<Option<RequestId>, Error> {
+        // SAFETY: the caller's contract; it is only sent from.
+        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
+        self.send_buffer(call, mode, buffer, destination, tag)
+    }
+
+    /// `None`: it has ended.
+    pub(super) fn send_buffer(
+        &self,
+        call: &'static str,
+        mode: Mode,
+        buffer: Buffer,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<Option<RequestId>, Error> {
         self.check(call)?;
         let bits = self.bits(self.tag(call, tag)?);
         if destination == PROC_NULL {
             return Ok(None);
         }
         let process = self.process(call, destination)?;
-        // SAFETY: the caller's contract; it is only sent from.
-        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
         let route = Route { process, bits };
         let mut buffer = Some(buffer);
         Ok(self.access(None, |core, messenger, now| {
@@ -580,19 +592,27 @@ impl Communicator {
         datatype: &Datatype,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Imrecv";
+        // SAFETY: the caller's contract.
+        let buffer = unsafe { message.communicator.buffer(CALL, base, count, datatype) }?;
+        Self::receive_matched(CALL, message, buffer)
+    }
+
+    pub(super) fn receive_matched(
+        call: &'static str,
+        message: MatchedMessage,
+        buffer: Buffer,
+    ) -> Result<Request, Error> {
         let MatchedMessage {
             communicator, claimed, ..
         } = message;
-        // SAFETY: the caller's contract.
-        let buffer = unsafe { communicator.buffer(CALL, base, count, datatype) }?;
         let room = buffer.len();
         let mut parts = Some((claimed, buffer));
         let id = communicator.access(None, |core, messenger, now| {
             let (claimed, buffer) = parts.take()?;
             Some(core.receive_claimed(messenger, now, claimed, buffer))
         });
-        let id = id.ok_or_else(|| communicator.broken(CALL))?;
-        Ok(Request::pending(&communicator, id, CALL, room))
+        let id = id.ok_or_else(|| communicator.broken(call))?;
+        Ok(Request::pending(&communicator, id, call, room))
     }
 
     /// Ends everything that is pending on this communicator, here, and lets nothing begin any more
@@ -686,12 +706,17 @@ impl Communicator {
     /// # Errors
     /// A process is lost, the communicator revoked.
     pub fn barrier(&self) -> Result<(), Error> {
+        self.meet("MPI_Barrier")
+    }
+
+    /// A barrier in the name of another call.
+    pub(super) fn meet(&self, name: &'static str) -> Result<(), Error> {
         let buffers = Buffers {
             input: Region::None,
             output: Region::None,
         };
         // SAFETY: a barrier has no buffers.
-        let request = unsafe { self.collective("MPI_Barrier", &Call::Barrier, &buffers, None, None) }?;
+        let request = unsafe { self.collective(name, &Call::Barrier, &buffers, None, None) }?;
         request.wait().map(|_| ())
     }
 

@@ -6,13 +6,15 @@ use core::{task::Waker, time::Duration};
 use super::{
     buffer::{Buffer, Lender, Loans},
     collective::Running,
+    remote::{self, Net, Remote},
 };
 use crate::{
     error::{PeerError, SendError},
     messaging::{
-        Messenger,
+        LandingId, Messenger,
         tagged::{ActiveMessages, Completion, Envelope, Handle, Outcome, Posting, Selector, Tagged, TaggedStats},
     },
+    mpi::error::ErrorClass,
     reliability::{Event, PeerId},
     time::Instant,
 };
@@ -27,6 +29,8 @@ pub(crate) struct Ended {
     /// Of a receive: what was received.
     pub(crate) envelope: Envelope,
     pub(crate) outcome: Outcome,
+    /// The other side would not do it.
+    pub(crate) refused: Option<ErrorClass>,
 }
 
 impl Ended {
@@ -37,6 +41,7 @@ impl Ended {
             len: 0,
         },
         outcome: Outcome::Complete,
+        refused: None,
     };
 
     fn with(outcome: Outcome) -> Self {
@@ -85,6 +90,7 @@ pub(crate) struct Route {
 /// Requests of one process, and the queues behind them. Always used together with its messenger.
 pub(crate) struct Core {
     pub(super) tagged: Tagged<Buffer>,
+    process: u32,
     peers: Vec<Option<PeerId>>,
     /// Why a process is lost.
     lost: Vec<Option<PeerError>>,
@@ -96,37 +102,47 @@ pub(crate) struct Core {
     pub(super) advancing: VecDeque<u32>,
     /// Requests ended since the start.
     pub(super) ended: u64,
-    /// Peers to which something may be waiting to be transmitted.
-    touched: Vec<PeerId>,
     /// Tasks that wait for requests …
     sleepers: Vec<(RequestId, Waker)>,
     /// … and those to be woken, without the lock.
     woken: Vec<Waker>,
-    handlers: Handlers,
+    /// Peers and channels to which something may be waiting to be transmitted.
+    touched: Vec<(PeerId, u8)>,
+    inbox: Inbox,
+    pub(super) remote: Remote,
 }
 
 /// Takes in active messages until somebody asks for them.
 #[derive(Default)]
-struct Handlers {
-    inbox: VecDeque<Active>,
+pub(super) struct Inbox(VecDeque<Arrived>);
+
+enum Arrived {
+    Active {
+        /// `None`: ourselves.
+        peer: Option<PeerId>,
+        handler: u32,
+        data: Vec<u8>,
+    },
+    Landed(LandingId),
 }
 
-struct Active {
-    peer: PeerId,
-    handler: u32,
-    data: Vec<u8>,
+impl Inbox {
+    pub(super) fn push(&mut self, peer: Option<PeerId>, handler: u32, data: &[u8]) {
+        let data = data.to_vec();
+        self.0.push_back(Arrived::Active { peer, handler, data });
+    }
 }
 
 /// Handler: this process (4 octets, network byte order) is lost.
 const LOST: u32 = 0;
 
-impl ActiveMessages for Handlers {
+impl ActiveMessages for Inbox {
     fn handle(&mut self, peer: PeerId, _: u32, handler: u32, data: &[u8]) {
-        self.inbox.push_back(Active {
-            peer,
-            handler,
-            data: data.to_vec(),
-        });
+        self.push(Some(peer), handler, data);
+    }
+
+    fn landed(&mut self, id: LandingId) {
+        self.0.push_back(Arrived::Landed(id));
     }
 }
 
@@ -135,6 +151,7 @@ impl Core {
     pub(crate) fn new(messenger: &Messenger, peers: Vec<Option<PeerId>>, eager_limit: u32) -> Self {
         Self {
             tagged: Tagged::new(messenger, eager_limit),
+            process: messenger.processor(),
             lost: peers.iter().map(|_| None).collect(),
             peers,
             slots: Vec::new(),
@@ -146,7 +163,8 @@ impl Core {
             touched: Vec::new(),
             sleepers: Vec::new(),
             woken: Vec::new(),
-            handlers: Handlers::default(),
+            inbox: Inbox::default(),
+            remote: Remote::default(),
         }
     }
 
@@ -453,16 +471,16 @@ impl Core {
     // ---- progress
 
     fn touch(&mut self, peer: PeerId) {
-        if self.touched.last() != Some(&peer) {
-            self.touched.push(peer);
+        if self.touched.last() != Some(&(peer, 0)) {
+            self.touched.push((peer, 0));
         }
     }
 
     /// Something that was queued since the last call is worth transmitting at once.
     pub(crate) fn wants_transmit(&mut self, messenger: &Messenger) -> bool {
         let mut wants = false;
-        for peer in self.touched.drain(..) {
-            wants = wants || messenger.endpoint().should_transmit(peer, 0);
+        for (peer, channel) in self.touched.drain(..) {
+            wants = wants || messenger.endpoint().should_transmit(peer, channel);
         }
         wants
     }
@@ -473,6 +491,7 @@ impl Core {
             Ended {
                 envelope: done.envelope,
                 outcome: done.outcome,
+                refused: None,
             },
         );
     }
@@ -485,10 +504,8 @@ impl Core {
 
     /// Takes in what the messenger has ready, and goes on with what waited for it.
     pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
-        self.tagged.handle_ready(messenger, now, &mut self.handlers);
-        if !self.handlers.inbox.is_empty() {
-            self.handle_active(messenger, now);
-        }
+        self.tagged.handle_ready(messenger, now, &mut self.inbox);
+        self.with_remote(messenger, now, |remote, net| remote.pump(net));
         self.collect();
         while let Some(index) = self.advancing.pop_front() {
             self.advance(messenger, now, index);
@@ -500,7 +517,9 @@ impl Core {
     pub(crate) fn handle_event(&mut self, messenger: &mut Messenger, now: Instant, event: Event) {
         match event {
             Event::Sent { token, .. } => {
-                self.tagged.handle_sent(token);
+                if !self.tagged.handle_sent(token) {
+                    self.with_remote(messenger, now, |remote, net| remote.handle_sent(net, token));
+                }
             }
             Event::Down { peer, error, .. } => {
                 self.tagged.handle_down(messenger, peer, error);
@@ -521,6 +540,7 @@ impl Core {
             Some(lost @ None) => *lost = Some(error),
             _ => return,
         }
+        self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
         if error == PeerError::Closed {
             return;
         }
@@ -534,23 +554,86 @@ impl Core {
         }
     }
 
-    /// What other engines have to say.
-    fn handle_active(&mut self, messenger: &mut Messenger, now: Instant) {
-        while let Some(Active { peer, handler, data }) = self.handlers.inbox.pop_front() {
-            if handler == LOST
-                && let Ok(process) = <[u8; 4]>::try_from(&data[..]).map(u32::from_be_bytes)
-                && let Some(Some(lost)) = self.peers.get(process as usize).copied()
-                && lost != peer
-            {
-                let error = PeerError::TimedOut {
-                    resends: 0,
-                    silence: Duration::ZERO,
-                };
-                self.tagged.handle_down(messenger, lost, error);
-                self.lose(messenger, now, process, error);
+    /// Takes in what other engines have said, and we to ourselves.
+    fn handle_inbox(&mut self, messenger: &mut Messenger, now: Instant) {
+        while let Some(arrived) = self.inbox.0.pop_front() {
+            match arrived {
+                Arrived::Active {
+                    peer: Some(peer),
+                    handler: LOST,
+                    data,
+                } => self.handle_lost(messenger, now, peer, &data),
+                Arrived::Active {
+                    peer,
+                    handler: remote::HANDLER,
+                    data,
+                } => {
+                    let (remote, mut net) = self.remote(messenger, now);
+                    remote.handle(&mut net, peer, &data);
+                }
+                Arrived::Active { .. } => {}
+                Arrived::Landed(id) => {
+                    let (remote, mut net) = self.remote(messenger, now);
+                    remote.handle_landed(&mut net, id);
+                }
             }
         }
     }
+
+    /// Another engine has lost a process.
+    fn handle_lost(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8]) {
+        if let Ok(process) = <[u8; 4]>::try_from(data).map(u32::from_be_bytes)
+            && let Some(Some(lost)) = self.peers.get(process as usize).copied()
+            && lost != peer
+        {
+            let error = PeerError::TimedOut {
+                resends: 0,
+                silence: Duration::ZERO,
+            };
+            self.tagged.handle_down(messenger, lost, error);
+            self.lose(messenger, now, process, error);
+        }
+    }
+
+    // ---- remote memory
+
+    fn remote<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Remote, Net<'a>) {
+        let net = Net {
+            tagged: &mut self.tagged,
+            messenger,
+            now,
+            me: self.process,
+            peers: &self.peers,
+            lost: &self.lost,
+            inbox: &mut self.inbox,
+            touched: &mut self.touched,
+            scratch: &mut self.scratch,
+        };
+        (&mut self.remote, net)
+    }
+
+    /// Calls `f` with remote memory, and does what follows from it here.
+    pub(super) fn with_remote<R>(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R,
+    ) -> R {
+        let (remote, mut net) = self.remote(messenger, now);
+        let result = f(remote, &mut net);
+        if !self.inbox.0.is_empty() {
+            self.handle_inbox(messenger, now);
+        }
+        self.ended += u64::from(core::mem::take(&mut self.remote.news));
+        if !self.remote.ended.is_empty() {
+            for (id, ended) in core::mem::take(&mut self.remote.ended) {
+                self.end(id, ended);
+            }
+        }
+        result
+    }
+
+    // ---- tasks
 
     /// A task wants to be woken when the request has ended; false if it has.
     pub(super) fn sleep(&mut self, id: RequestId, waker: &Waker) -> bool {
@@ -594,6 +677,8 @@ impl Core {
         self.tagged = Tagged::new(messenger, self.tagged.eager_limit());
         self.collectives.clear();
         self.advancing.clear();
+        self.remote = Remote::default();
+        self.inbox = Inbox::default();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
             if matches!(slot.state, State::Pending) || slot.loans.is_some() {
@@ -614,6 +699,7 @@ impl Core {
     /// Peers that pending requests name: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
-        pending.filter_map(|slot| slot.peer)
+        let remote = self.remote.awaited().filter_map(|process| self.peer(process));
+        pending.filter_map(|slot| slot.peer).chain(remote)
     }
 }

@@ -1,7 +1,8 @@
 //! The untyped engine: everything by pointer, count, datatype and communicator (DESIGN's lower layer of MPI).
 //!
 //! A typed façade, or a C library with MPI's ABI, stands on it. An [`Engine`] is one process of a job; its world is a
-//! [`Communicator`], on which messages and collectives are called; what does not end at once is a [`Request`].
+//! [`Communicator`], on which messages and collectives are called; what does not end at once is a [`Request`]. A
+//! [`Window`] is memory that the processes of a communicator read and write without the help of its owner's program.
 //!
 //! # Threads
 //!
@@ -14,6 +15,7 @@
 //! the others, so that collectives that it takes part in end, too. [`Communicator::revoke`] ends all that is pending on a
 //! communicator, here.
 
+mod array;
 mod buffer;
 mod collective;
 mod communicator;
@@ -21,8 +23,10 @@ mod core;
 mod fabric;
 mod groups;
 mod native;
+mod remote;
 mod request;
 mod start;
+mod window;
 
 use ::core::{
     fmt,
@@ -32,10 +36,13 @@ use ::core::{
 use alloc::{sync::Arc, vec::Vec};
 
 pub use self::{
+    array::{Array, Arriving},
     communicator::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, Region, TAG_UB},
     fabric::FabricError,
+    remote::WindowStats,
     request::{Request, Status},
     start::{ConnectError, Unconnected},
+    window::{LockKind, Operands, Target, Window},
 };
 use self::{core::Core, fabric::Fabric, native::Native};
 use super::collectives::{Model, Policy};
@@ -83,6 +90,7 @@ pub struct Engine {
     contexts: AtomicU32,
     finalized: AtomicBool,
     policy: Policy,
+    arrays: Arc<array::Pool>,
     helper: Option<native::Helper>,
 }
 
@@ -110,6 +118,7 @@ impl Engine {
             contexts: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
             policy: options.policy,
+            arrays: Arc::default(),
             helper,
         }
     }
@@ -131,6 +140,14 @@ impl Engine {
     pub fn stats(&self) -> TaggedStats {
         let mut stats = TaggedStats::default();
         self.fabric.access(&mut |core, _, _| stats = core.stats());
+        stats
+    }
+
+    /// Counters of what others do to the windows of this process.
+    #[must_use]
+    pub fn window_stats(&self) -> WindowStats {
+        let mut stats = WindowStats::default();
+        self.fabric.access(&mut |core, _, _| stats = core.remote.stats());
         stats
     }
 

@@ -310,6 +310,9 @@ impl Communicator {
             len: envelope.len,
             cancelled: false,
         };
+        if let Some(class) = ended.refused {
+            return Err(self.locate(Error::new(class, call)));
+        }
         match ended.outcome {
             Outcome::Complete => Ok(status),
             Outcome::Cancelled => Ok(Status {
@@ -331,7 +334,7 @@ impl Communicator {
     }
 }
 
-fn failure_text(error: PeerError) -> &'static str {
+pub(super) fn failure_text(error: PeerError) -> &'static str {
     match error {
         PeerError::Closed => "it has said goodbye",
         PeerError::Restarted => "it has been started anew",

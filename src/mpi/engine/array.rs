@@ -1,0 +1,239 @@
+#![expect(unsafe_code, reason = "the network reads and writes the memory of arrays")]
+//! Buffer arrays (S2.3–S2.5): memory of the library, filled in place, sent in one call whatever its size, and sent on as
+//! it was received, without a copy.
+
+use alloc::{
+    boxed::Box,
+    sync::{Arc, Weak},
+    vec,
+    vec::Vec,
+};
+use core::{fmt, ops::Deref, ptr, slice};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use super::{
+    Communicator, MatchedMessage, Mode, Request, Status,
+    buffer::{Buffer, Owner},
+};
+use crate::mpi::{
+    Rank,
+    datatype::{Datatype, Kind},
+    error::{Error, ErrorClass},
+};
+
+/// Smallest memory of an array, octets.
+const SMALLEST: usize = 4 << 10;
+/// Octets that are kept for arrays to come.
+const KEPT: usize = 64 << 20;
+
+/// Memory of arrays that nobody uses: by size, a power of two.
+#[derive(Debug, Default)]
+pub(super) struct Pool(Mutex<Free>);
+
+#[derive(Debug, Default)]
+struct Free {
+    memory: BTreeMap<usize, Vec<Box<[u8]>>>,
+    octets: usize,
+}
+
+impl Pool {
+    fn take(&self, size: usize) -> Option<Box<[u8]>> {
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = free.memory.get_mut(&size)?.pop()?;
+        free.octets -= size;
+        Some(memory)
+    }
+
+    fn put(&self, memory: Box<[u8]>) {
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.octets + memory.len() <= KEPT {
+            free.octets += memory.len();
+            free.memory.entry(memory.len()).or_default().push(memory);
+        }
+    }
+}
+
+/// The memory of an array. It goes back to the pool with the last reference, be it the program's or the network's.
+pub(in crate::mpi::engine) struct Memory {
+    base: *mut u8,
+    size: usize,
+    pool: Weak<Pool>,
+}
+
+// SAFETY: it owns its memory, which is written only by who has the only reference, or by the one receive that it was
+// made for, before anybody else has one.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    fn new(pool: &Arc<Pool>, len: usize) -> Self {
+        let size = len.max(SMALLEST).checked_next_power_of_two().unwrap_or(len);
+        let memory = pool.take(size).unwrap_or_else(|| vec![0; size].into_boxed_slice());
+        Self {
+            base: Box::into_raw(memory).cast(),
+            size,
+            pool: Arc::downgrade(pool),
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `new` took it from a box of this length, and this was the last reference.
+        let memory = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.base, self.size)) };
+        if let Some(pool) = self.pool.upgrade() {
+            pool.put(memory);
+        }
+    }
+}
+
+/// Octets that can be sent from where they are, any number of times, and to several at once. Cheap to clone: clones are
+/// the same array.
+///
+/// What is in a new one is not defined (though initialised). While it is being sent, or has clones, it can be read but
+/// not written. Dropping it is releasing it (`pmReleaseSendBufferArray`, `pmReleaseReceiveBufferArray`); a send that has
+/// begun goes on.
+#[derive(Clone)]
+pub struct Array {
+    memory: Owner,
+    len: usize,
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Array").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Deref for Array {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: initialised memory of at least this length; nobody writes to it while it is shared (`get_mut`), and a
+        // receive has ended before it gives an array.
+        unsafe { slice::from_raw_parts(self.memory.base, self.len) }
+    }
+}
+
+impl Array {
+    /// Its octets to fill in, if nobody else refers to them: it is not being sent, and has no clones
+    /// (`pmSendDoneBufferArray` with what it is asked for).
+    #[must_use]
+    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
+        let len = self.len;
+        let memory = Arc::get_mut(&mut self.memory)?;
+        // SAFETY: this is the only reference, and it is borrowed mutably.
+        Some(unsafe { slice::from_raw_parts_mut(memory.base, len) })
+    }
+
+    /// Nobody else refers to it (`pmSendDoneBufferArray`). Makes no progress.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        Arc::strong_count(&self.memory) == 1
+    }
+
+    /// The first `len` octets, if it is longer.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    fn buffer(&self) -> Option<Buffer> {
+        // SAFETY: the buffer owns a reference, so the memory stays and is not written to by others (`get_mut`).
+        let buffer = unsafe { Buffer::new(self.memory.base, self.len as u64, &Datatype::predefined(Kind::Byte)) };
+        Some(buffer?.owned_by(Arc::clone(&self.memory)))
+    }
+}
+
+/// An array that is on its way to us. Dropping it loses it.
+#[derive(Debug)]
+pub struct Arriving {
+    request: Request,
+    array: Array,
+}
+
+impl Arriving {
+    /// Waits for all of it.
+    ///
+    /// # Errors
+    /// The sender is lost, the communicator revoked.
+    pub fn wait(self) -> Result<(Array, Status), Error> {
+        let status = self.request.wait()?;
+        Ok((self.array, status))
+    }
+
+    /// All of it is here: [`wait`](Self::wait) would not wait. Makes no progress.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.request.is_done()
+    }
+}
+
+/// Arrays. They are messages of octets: who receives one otherwise, or sends what is received as one, does well, too.
+impl Communicator {
+    /// An array of `len` octets (`pmGetSendBufferArray`).
+    #[must_use]
+    pub fn array(&self, len: usize) -> Array {
+        let memory = Arc::new(Memory::new(&self.engine().arrays, len));
+        Array { memory, len }
+    }
+
+    /// Begins to send an array with an id (`pmSendBufferArray`). Above the eager limit it is sent from where it is, and
+    /// lands where its receiver uses it. The request need not be kept: [`Array::get_mut`] tells when the array may be
+    /// written again.
+    ///
+    /// # Errors
+    /// A wrong rank or id (a tag), a revoked communicator.
+    pub fn send_array(&self, array: &Array, destination: Rank, id: i32) -> Result<Request, Error> {
+        const CALL: &str = "MPI_Isend";
+        let buffer = array.buffer();
+        let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, CALL)))?;
+        let request = self.send_buffer(CALL, Mode::Standard, buffer, destination, id)?;
+        Ok(match request {
+            Some(request) => Request::pending(self, request, CALL, 0),
+            None => Request::ended(self, Status::EMPTY, CALL),
+        })
+    }
+
+    /// Waits for an array of this source with this id, and receives it (`pmReceiveBufferArray`). Both may be wildcards.
+    ///
+    /// # Errors
+    /// A wrong rank or id, a revoked communicator, a lost sender.
+    pub fn receive_array(&self, source: Rank, id: i32) -> Result<(Array, Status), Error> {
+        self.arrive(self.mprobe(source, id)?)?.wait()
+    }
+
+    /// Begins to receive an array of this source with this id, if one has been sent. Makes progress once.
+    ///
+    /// # Errors
+    /// A wrong rank or id, a revoked communicator.
+    pub fn poll_array(&self, source: Rank, id: i32) -> Result<Option<Arriving>, Error> {
+        let message = self.improbe(source, id)?;
+        message.map(|message| self.arrive(message)).transpose()
+    }
+
+    fn arrive(&self, message: MatchedMessage) -> Result<Arriving, Error> {
+        const CALL: &str = "MPI_Imrecv";
+        let len = usize::try_from(message.status().len).ok();
+        let array = len.map(|len| self.array(len));
+        let buffer = array.as_ref().and_then(Array::buffer);
+        match (array, buffer) {
+            (Some(array), Some(buffer)) => Ok(Arriving {
+                request: Self::receive_matched(CALL, message, buffer)?,
+                array,
+            }),
+            _ => Err(self.locate(Error::new(ErrorClass::NoMem, CALL))),
+        }
+    }
+}

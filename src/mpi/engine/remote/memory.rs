@@ -1,0 +1,230 @@
+#![expect(unsafe_code, reason = "windows are memory of the caller")]
+//! Memory that other processes may read and write.
+
+use alloc::vec::Vec;
+use core::{ptr, slice};
+
+use bytes::Bytes;
+
+use super::{super::buffer::Loans, message::Run};
+use crate::messaging::Landing;
+
+/// Runs of at least so many octets are sent from where they lie.
+const LEND: u32 = 1 << 10;
+
+/// Octets of the caller at one address.
+#[derive(Clone, Debug)]
+pub(in crate::mpi::engine) struct Region {
+    base: *mut u8,
+    len: u64,
+    /// Sent from where they lie: to come back before the memory may go.
+    loans: Loans,
+}
+
+// SAFETY: `Memory`'s constructors demand that the memory may be used from any thread.
+unsafe impl Send for Region {}
+
+impl Region {
+    fn address(&self) -> u64 {
+        self.base as u64
+    }
+}
+
+/// The memory of a window. Every access is checked, whoever asks for it.
+#[derive(Debug)]
+pub(in crate::mpi::engine) enum Memory {
+    /// One piece; offsets count from its beginning.
+    Static(Region),
+    /// Pieces that come and go; offsets are addresses (MPI 12.2.4).
+    Dynamic(Vec<Region>),
+}
+
+impl Memory {
+    /// `len` octets at `base`.
+    ///
+    /// # Safety
+    /// Until this is dropped and [`is_back`](Self::is_back): initialised memory that may be read and written from any
+    /// thread. (That others who use it meanwhile come to no harm is what synchronisation of windows is for.)
+    pub(in crate::mpi::engine) unsafe fn new(base: *mut u8, len: u64) -> Self {
+        Self::Static(Region {
+            base,
+            len,
+            loans: Loans::default(),
+        })
+    }
+
+    pub(in crate::mpi::engine) fn dynamic() -> Self {
+        Self::Dynamic(Vec::new())
+    }
+
+    /// What others place octets in by themselves: nothing of a dynamic window, whose pieces come and go.
+    pub(super) fn landing(&self) -> Target {
+        match self {
+            Self::Static(region) => Target(region.clone()),
+            Self::Dynamic(_) => Target(Region {
+                base: ptr::dangling_mut(),
+                len: 0,
+                loans: Loans::default(),
+            }),
+        }
+    }
+
+    /// Adds a piece; gives whether it was possible: it must not overlap with another, and end before memory does.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new), until it is detached.
+    pub(in crate::mpi::engine) unsafe fn attach(&mut self, base: *mut u8, len: u64) -> bool {
+        let (start, Some(end)) = (base as u64, (base as u64).checked_add(len)) else {
+            return false;
+        };
+        let Self::Dynamic(regions) = self else { return false };
+        let overlaps = |other: &Region| start < other.address() + other.len && other.address() < end;
+        if regions.iter().any(overlaps) {
+            return false;
+        }
+        regions.push(Region {
+            base,
+            len,
+            loans: Loans::default(),
+        });
+        true
+    }
+
+    /// Takes the piece at `base` away: it may go when what this gives is back.
+    pub(in crate::mpi::engine) fn detach(&mut self, base: *mut u8) -> Option<Loans> {
+        let Self::Dynamic(regions) = self else { return None };
+        let at = regions.iter().position(|region| region.base == base)?;
+        Some(regions.swap_remove(at).loans)
+    }
+
+    fn regions(&self) -> &[Region] {
+        match self {
+            Self::Static(region) => slice::from_ref(region),
+            Self::Dynamic(regions) => regions,
+        }
+    }
+
+    /// Nothing is being sent from where it lies.
+    pub(super) fn is_back(&self) -> bool {
+        self.regions().iter().all(|region| region.loans.are_back())
+    }
+
+    /// Where the run lies, if all of it is in one piece.
+    fn find(&self, run: Run) -> Option<(*mut u8, &Loans)> {
+        let (len, end) = (u64::from(run.len), run.offset.checked_add(run.len.into())?);
+        match self {
+            Self::Static(region) => {
+                (end <= region.len).then(|| (region.base.wrapping_add(run.offset as usize), &region.loans))
+            }
+            Self::Dynamic(regions) => {
+                let within = |region: &&Region| {
+                    let at = run.offset.checked_sub(region.address());
+                    at.is_some_and(|at| at <= region.len && len <= region.len - at)
+                };
+                let region = regions.iter().find(within)?;
+                let at = (run.offset - region.address()) as usize;
+                Some((region.base.wrapping_add(at), &region.loans))
+            }
+        }
+    }
+
+    /// The run is in the window.
+    pub(super) fn has(&self, run: Run) -> bool {
+        self.find(run).is_some()
+    }
+
+    /// Appends the octets of the run, which is in the window, to `out`.
+    pub(super) fn read(&self, run: Run, out: &mut Vec<u8>) {
+        if let Some((start, _)) = self.find(run) {
+            // SAFETY: `new`'s or `attach`'s contract; `out` is memory of our own.
+            out.extend_from_slice(unsafe { slice::from_raw_parts(start, run.len as usize) });
+        }
+    }
+
+    /// Writes `octets` to the run, which is in the window and as long.
+    pub(super) fn write(&mut self, run: Run, octets: &[u8]) {
+        if let Some((start, _)) = self.find(run) {
+            let len = octets.len().min(run.len as usize);
+            // SAFETY: as in `read`; `octets` are of a message.
+            unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), start, len) };
+        }
+    }
+
+    /// The octets of the run from where they lie, if that is worth it.
+    pub(super) fn lend(&self, run: Run) -> Option<Bytes> {
+        let (start, loans) = self.find(run)?;
+        // SAFETY: the memory stays until all is back; that nobody writes to what is being read, is the program's to see
+        // to by synchronising (MPI 12.7).
+        (run.len >= LEND).then(|| unsafe { loans.lend(start, run.len as usize, None) })
+    }
+}
+
+/// Takes in what others place in a window.
+#[derive(Debug)]
+pub(super) struct Target(Region);
+
+impl Landing for Target {
+    fn capacity(&self) -> u64 {
+        self.0.len
+    }
+
+    fn place(&mut self, offset: u64, octets: &[u8]) {
+        // SAFETY: `Memory::new`'s contract holds until the landing is revoked; it is inside the capacity (`Landing`);
+        // `octets` are of a packet.
+        unsafe {
+            let start = self.0.base.wrapping_add(offset as usize);
+            ptr::copy_nonoverlapping(octets.as_ptr(), start, octets.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{vec, vec::Vec};
+
+    use super::*;
+
+    #[test]
+    fn nothing_beyond_the_window_is_touched() {
+        let mut octets: Vec<u8> = (0..100).collect();
+        // SAFETY: inside of `octets`, which outlives it.
+        let mut memory = unsafe { Memory::new(octets.as_mut_ptr().add(10), 80) };
+        for (offset, len, has) in [(0, 80, true), (79, 1, true), (79, 2, false), (u64::MAX, 2, false)] {
+            assert_eq!(memory.has(Run { offset, len }), has, "{offset} {len}");
+        }
+        memory.write(Run { offset: 78, len: 4 }, &[0xff; 4]);
+        memory.write(Run { offset: 78, len: 2 }, &[7, 7]);
+        let mut read = vec![];
+        memory.read(Run { offset: 77, len: 3 }, &mut read);
+        memory.read(Run { offset: 80, len: 1 }, &mut read);
+        assert_eq!(read, [87, 7, 7]);
+        assert_eq!(octets[87..92], [87, 7, 7, 90, 91]);
+    }
+
+    #[test]
+    fn pieces_come_and_go() {
+        let mut octets = vec![0_u8; 5_000];
+        let base = octets.as_mut_ptr();
+        let mut memory = Memory::dynamic();
+        // SAFETY: parts of `octets`, which outlives it.
+        unsafe {
+            assert!(memory.attach(base, 2_000));
+            assert!(memory.attach(base.add(2_000), 2_000));
+            assert!(!memory.attach(base.add(1_999), 10));
+            assert!(!memory.attach(usize::MAX as *mut u8, 10));
+        }
+        let at = |offset: u64, len| Run {
+            offset: base as u64 + offset,
+            len,
+        };
+        // Not across two pieces, though they lie together.
+        assert_eq!((memory.has(at(1_990, 20)), memory.has(at(4_000, 1))), (false, false));
+        let lent = memory.lend(at(10, 1_500)).unwrap();
+        assert!(memory.lend(at(10, 15)).is_none());
+        let loans = memory.detach(base).unwrap();
+        assert!(memory.detach(base).is_none() && !memory.has(at(10, 15)) && memory.is_back());
+        assert!(!loans.are_back());
+        drop(lent);
+        assert!(loans.are_back());
+    }
+}

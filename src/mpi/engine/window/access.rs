@@ -1,0 +1,413 @@
+#![expect(unsafe_code, reason = "operands are given by pointer, as C does")]
+//! Operations on the windows of others (MPI 12.3).
+
+use super::Window;
+use crate::mpi::{
+    Rank,
+    datatype::{Datatype, Kind},
+    engine::{
+        PROC_NULL, Request, Status,
+        buffer::Buffer,
+        core::Core,
+        remote::{Place, What},
+        window::Flavor,
+    },
+    error::{Detail, Error, ErrorClass},
+    operation::{Operation, OperationError, Predefined},
+};
+
+/// A process has no more operations under way than this; who begins another waits.
+const MAX_OPERATIONS: usize = 1 << 16;
+
+/// Elements in memory of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Operands<'a> {
+    /// Where the first one is.
+    pub base: *mut u8,
+    /// How many there are.
+    pub count: u64,
+    /// What they are.
+    pub datatype: &'a Datatype,
+}
+
+/// Elements in the window of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Rank of the process; to [`PROC_NULL`] nothing is done.
+    pub rank: Rank,
+    /// Where the first element is, in the target's displacement units; in a dynamic window its address at the target.
+    pub displacement: i64,
+    /// How many there are.
+    pub count: u64,
+    /// What they are. Its layout is that of the target's memory.
+    pub datatype: &'a Datatype,
+}
+
+/// Operations. All are begun only; see [`Window`] for when they end. Until then operands must not be written, nor results
+/// be used; both are memory that may be used from any thread.
+///
+/// What is common to their errors: `MPI_ERR_RANK`; `MPI_ERR_COUNT` and `MPI_ERR_TYPE` if both sides do not fit;
+/// `MPI_ERR_DISP` and `MPI_ERR_RMA_RANGE` if the target's window has no such place; `MPI_ERR_RMA_SYNC` outside of an
+/// epoch; `MPI_ERR_PROC_FAILED` if the target is lost. What goes wrong later is told by who waits for the end.
+impl Window {
+    /// Writes `origin` to the window of the target (`MPI_Put`).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn put(&self, origin: &Operands<'_>, target: &Target<'_>) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.operate("MPI_Put", What::Put, Some(origin), None, target, false) }.map(drop)
+    }
+
+    /// The same, with a request that ends when the octets are there (`MPI_Rput`).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn rput(&self, origin: &Operands<'_>, target: &Target<'_>) -> Result<Request, Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.operate("MPI_Rput", What::Put, Some(origin), None, target, true) }
+    }
+
+    /// Reads the target's window into `result` (`MPI_Get`).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn get(&self, result: &Operands<'_>, target: &Target<'_>) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.operate("MPI_Get", What::Get, None, Some(result), target, false) }.map(drop)
+    }
+
+    /// The same, with a request (`MPI_Rget`).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn rget(&self, result: &Operands<'_>, target: &Target<'_>) -> Result<Request, Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.operate("MPI_Rget", What::Get, None, Some(result), target, true) }
+    }
+
+    /// Combines `origin` with the elements at the target (`MPI_Accumulate`); each element in one go. All elements are of
+    /// one predefined kind.
+    ///
+    /// # Errors
+    /// See above; `MPI_ERR_OP` if `operation` is not predefined for them.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn accumulate(
+        &self,
+        origin: &Operands<'_>,
+        target: &Target<'_>,
+        operation: &Operation,
+    ) -> Result<(), Error> {
+        const CALL: &str = "MPI_Accumulate";
+        let what = self.accumulation(CALL, target.datatype, operation)?;
+        // SAFETY: the caller's contract.
+        unsafe { self.operate(CALL, what, Some(origin), None, target, false) }.map(drop)
+    }
+
+    /// The same, with a request (`MPI_Raccumulate`).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn raccumulate(
+        &self,
+        origin: &Operands<'_>,
+        target: &Target<'_>,
+        operation: &Operation,
+    ) -> Result<Request, Error> {
+        const CALL: &str = "MPI_Raccumulate";
+        let what = self.accumulation(CALL, target.datatype, operation)?;
+        // SAFETY: the caller's contract.
+        unsafe { self.operate(CALL, what, Some(origin), None, target, true) }
+    }
+
+    /// As [`accumulate`](Self::accumulate); what was there before comes into `result` (`MPI_Get_accumulate`). `origin` is
+    /// not needed for `MPI_NO_OP`.
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn get_accumulate(
+        &self,
+        origin: Option<&Operands<'_>>,
+        result: &Operands<'_>,
+        target: &Target<'_>,
+        operation: &Operation,
+    ) -> Result<(), Error> {
+        const CALL: &str = "MPI_Get_accumulate";
+        let what = self.accumulation(CALL, target.datatype, operation)?;
+        // SAFETY: the caller's contract.
+        unsafe { self.operate(CALL, what, origin, Some(result), target, false) }.map(drop)
+    }
+
+    /// The same, with a request (`MPI_Rget_accumulate`).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn rget_accumulate(
+        &self,
+        origin: Option<&Operands<'_>>,
+        result: &Operands<'_>,
+        target: &Target<'_>,
+        operation: &Operation,
+    ) -> Result<Request, Error> {
+        const CALL: &str = "MPI_Rget_accumulate";
+        let what = self.accumulation(CALL, target.datatype, operation)?;
+        // SAFETY: the caller's contract.
+        unsafe { self.operate(CALL, what, origin, Some(result), target, true) }
+    }
+
+    /// [`get_accumulate`](Self::get_accumulate) of one element of `kind` at `displacement` of `rank`
+    /// (`MPI_Fetch_and_op`).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn fetch_and_op(
+        &self,
+        origin: *const u8,
+        result: *mut u8,
+        kind: Kind,
+        (rank, displacement): (Rank, i64),
+        operation: &Operation,
+    ) -> Result<(), Error> {
+        const CALL: &str = "MPI_Fetch_and_op";
+        let datatype = &Datatype::predefined(kind);
+        let what = self.accumulation(CALL, datatype, operation)?;
+        let one = |base| Operands {
+            base,
+            count: 1,
+            datatype,
+        };
+        let target = Target {
+            rank,
+            displacement,
+            count: 1,
+            datatype,
+        };
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.operate(
+                CALL,
+                what,
+                Some(&one(origin.cast_mut())),
+                Some(&one(result)),
+                &target,
+                false,
+            )
+        }
+        .map(drop)
+    }
+
+    /// Puts `new` there if `expected` was there; what was there comes into `result` (`MPI_Compare_and_swap`). For
+    /// integers, truth values and octets. `new` and `expected` are read at once.
+    ///
+    /// # Errors
+    /// See above; `MPI_ERR_TYPE` for other kinds.
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn compare_and_swap(
+        &self,
+        new: *const u8,
+        expected: *const u8,
+        result: *mut u8,
+        kind: Kind,
+        (rank, displacement): (Rank, i64),
+    ) -> Result<(), Error> {
+        const CALL: &str = "MPI_Compare_and_swap";
+        if !What::swaps(kind) {
+            return Err(self.error(CALL, ErrorClass::Type));
+        }
+        let datatype = &Datatype::predefined(kind);
+        let target = Target {
+            rank,
+            displacement,
+            count: 1,
+            datatype,
+        };
+        let result = Operands {
+            base: result,
+            count: 1,
+            datatype,
+        };
+        let size = kind.size() as usize;
+        // SAFETY: the caller's contract: both are elements of `kind`.
+        let (expected, new) = unsafe {
+            (
+                core::slice::from_raw_parts(expected, size),
+                core::slice::from_raw_parts(new, size),
+            )
+        };
+        let what = What::swap(kind, expected, new);
+        // SAFETY: the caller's contract.
+        unsafe { self.operate(CALL, what, None, Some(&result), &target, false) }.map(drop)
+    }
+
+    fn accumulation(&self, call: &'static str, datatype: &Datatype, operation: &Operation) -> Result<What, Error> {
+        let wrong = |detail| self.error(call, ErrorClass::Op).with_detail(detail);
+        let operation = operation
+            .as_predefined()
+            .ok_or_else(|| wrong(Detail::Text("windows take predefined operations only")))?;
+        if datatype.size() == 0 {
+            // No elements, of no kind: nothing will be done.
+            return Ok(What::Put);
+        }
+        let kind = datatype.element_kind().ok_or_else(|| {
+            let detail = Detail::Text("not all elements are of one predefined kind");
+            self.error(call, ErrorClass::Type).with_detail(detail)
+        })?;
+        if !operation.is_defined_for(kind) {
+            return Err(wrong(Detail::Operation(OperationError::Kind { operation, kind })));
+        }
+        Ok(What::Accumulate { kind, operation })
+    }
+
+    /// Begins an operation, with a request if it `has_request`.
+    ///
+    /// # Safety
+    /// Until it has ended, the elements of `origin` may be read and are not written to, and those of `result` may be
+    /// written and are not used by others; all from any thread.
+    unsafe fn operate(
+        &self,
+        call: &'static str,
+        what: What,
+        origin: Option<&Operands<'_>>,
+        result: Option<&Operands<'_>>,
+        target: &Target<'_>,
+        has_request: bool,
+    ) -> Result<Request, Error> {
+        self.check(call)?;
+        let communicator = &self.0.communicator;
+        let nothing = || Request::ended(communicator, Status::EMPTY, call);
+        if target.rank == PROC_NULL {
+            return Ok(nothing());
+        }
+        let place = self.place(call, target)?;
+        let no_op = matches!(
+            what,
+            What::Accumulate {
+                operation: Predefined::NoOp,
+                ..
+            }
+        );
+        let origin = origin.filter(|_| !no_op);
+        for side in [origin, result].into_iter().flatten() {
+            self.check_side(call, what, side, target)?;
+        }
+        // SAFETY: the caller's contract.
+        let buffer = |side: &Operands<'_>| unsafe { Buffer::new(side.base, side.count, side.datatype) };
+        let (origin, result) = (origin.map(buffer), result.map(buffer));
+        if origin.as_ref().is_some_and(Option::is_none) || result.as_ref().is_some_and(Option::is_none) {
+            return Err(self.error(call, ErrorClass::Count));
+        }
+        let buffers = (origin.flatten(), result.flatten());
+        if place.count == 0 || place.datatype.size() == 0 {
+            return Ok(nothing());
+        }
+        self.wait_for_room(call)?;
+        let process = place.process;
+        let request =
+            has_request.then(|| communicator.access(None, |core: &mut Core, _, _| Some(core.request_of_caller())));
+        let request = request.flatten();
+        let begun = self.locked(call, |remote, net| {
+            remote.begin(net, self.0.name, place, what, buffers, request)
+        });
+        let pending = request.map(|id| Request::pending(communicator, id, call, 0));
+        match begun? {
+            Ok(()) => Ok(pending.unwrap_or_else(nothing)),
+            Err(failure) => Err(self.failed(call, Some(process), failure)),
+        }
+    }
+
+    fn wait_for_room(&self, call: &'static str) -> Result<(), Error> {
+        let mut full = false;
+        self.locked(call, |remote, _| full = remote.operations() >= MAX_OPERATIONS)?;
+        if full {
+            self.wait_until(call, |core| core.remote.operations() < MAX_OPERATIONS)?;
+        }
+        Ok(())
+    }
+
+    /// One side has as much as the target, of the same kind if it is combined.
+    fn check_side(
+        &self,
+        call: &'static str,
+        what: What,
+        side: &Operands<'_>,
+        target: &Target<'_>,
+    ) -> Result<(), Error> {
+        let wrong = |class, text| Err(self.error(call, class).with_detail(Detail::Text(text)));
+        if side.datatype.packed_size(side.count) != target.datatype.packed_size(target.count) {
+            return wrong(ErrorClass::Count, "both sides do not have the same number of octets");
+        }
+        match what {
+            What::Accumulate { kind, .. } if side.datatype.element_kind() != Some(kind) => {
+                wrong(ErrorClass::Type, "both sides do not have elements of the same kind")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the elements are at the target.
+    fn place(&self, call: &'static str, target: &Target<'_>) -> Result<Place, Error> {
+        let peer = self.peer(call, target.rank)?;
+        let is_dynamic = self.0.flavor == Flavor::Dynamic;
+        let at = |class, value: i128, max: u64| {
+            let limit = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            self.error(call, class)
+                .with_peer(target.rank)
+                .with_detail(Detail::Value {
+                    argument: "target displacement",
+                    value: limit(value),
+                    min: 0,
+                    max: limit(max.into()),
+                })
+        };
+        let most = if is_dynamic { i64::MAX as u64 } else { peer.len };
+        let displacement = i128::from(target.displacement);
+        if target.displacement < 0 {
+            return Err(at(ErrorClass::Disp, displacement, most / u64::from(peer.unit)));
+        }
+        let base = displacement * i128::from(peer.unit);
+        let span = target.datatype.span(target.count);
+        let (low, high) = span.map_err(|error| self.0.communicator.locate(Error::datatype(call, error)))?;
+        let (low, high) = (base + i128::from(low), base + i128::from(high));
+        if low < high && (low < 0 || high > i128::from(most)) {
+            let outside = if low < 0 { low } else { high };
+            return Err(at(ErrorClass::RmaRange, outside, most));
+        }
+        Ok(Place {
+            process: peer.process,
+            window: peer.name,
+            is_dynamic,
+            // Inside of `most`, unless there are no elements.
+            base: base as i64,
+            count: target.count,
+            datatype: target.datatype.clone(),
+        })
+    }
+}

@@ -1,0 +1,368 @@
+//! When the windows of others may be accessed, and when what was begun has ended (MPI 12.5).
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::sync::atomic::{self, Ordering};
+
+use super::Window;
+use crate::mpi::{
+    Rank,
+    engine::remote::{Epoch, Failure, WindowState},
+    error::{Detail, Error, ErrorClass},
+    group::Group,
+};
+
+/// How a window is locked (MPI 12.5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// `MPI_LOCK_SHARED`: others may, too.
+    Shared,
+    /// `MPI_LOCK_EXCLUSIVE`: nobody else.
+    Exclusive,
+}
+
+/// Synchronisation (MPI 12.5).
+impl Window {
+    /// Waits until what was begun through this window to those that are `wanted` has ended.
+    pub(super) fn flush_those(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
+        self.check(call)?;
+        let left = self.with(call, |state, net| {
+            let left = state.operations(&wanted);
+            if left > 0 {
+                // Or their acknowledgement might wait for something to go with.
+                net.messenger.request_acks(net.now);
+            }
+            Ok(left)
+        })?;
+        if left > 0 {
+            self.wait_for(call, |state| state.operations(&wanted) == 0)?;
+        }
+        let failed = self.with(call, |state, _| Ok(state.take_failure(&wanted)))?;
+        failed.map_or(Ok(()), |(process, failure)| {
+            Err(self.failed(call, Some(process), failure))
+        })
+    }
+
+    /// Waits until all that was begun to `rank` has ended, here and there (`MPI_Win_flush`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if it is not locked; something has failed.
+    pub fn flush(&self, rank: Rank) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_flush";
+        let process = self.peer(CALL, rank)?.process;
+        self.with(CALL, |state, _| match &state.epoch {
+            Epoch::Locked { locks, .. } if locks.contains_key(&process) => Ok(()),
+            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+        })?;
+        self.flush_those(CALL, |other| other == process)
+    }
+
+    /// The same for all that are locked (`MPI_Win_flush_all`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if none is locked; something has failed.
+    pub fn flush_all(&self) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_flush_all";
+        self.with(CALL, |state, _| match &state.epoch {
+            Epoch::Locked { .. } => Ok(()),
+            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+        })?;
+        self.flush_those(CALL, |_| true)
+    }
+
+    /// What others have written can be read here, and the other way round (`MPI_Win_sync`).
+    ///
+    /// # Errors
+    /// The window has been freed.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.check("MPI_Win_sync")?;
+        atomic::fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Ends what was begun since the last fence, at all processes, and begins anew (`MPI_Win_fence`). Collective.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` in an epoch of another sort; a lost process; something has failed.
+    pub fn fence(&self) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_fence";
+        self.with(CALL, |state, _| match state.epoch {
+            Epoch::None | Epoch::Fence { .. } if state.exposed.is_none() => Ok(()),
+            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+        })?;
+        let flushed = self.flush_those(CALL, |_| true);
+        // Whatever went wrong here, the others are waiting.
+        let met = self.0.communicator.meet(CALL);
+        self.with(CALL, |state, _| {
+            state.epoch = Epoch::Fence { used: false };
+            Ok(())
+        })?;
+        flushed.and(met)
+    }
+
+    /// Locks the window of `rank` (`MPI_Win_lock`): waits until it is.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if it is locked by us already, or in an epoch of another sort; a lost process.
+    pub fn lock(&self, kind: LockKind, rank: Rank) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_lock";
+        let peer = self.peer(CALL, rank)?;
+        self.ask_locks(CALL, &[(peer.process, peer.name)], kind, false)
+    }
+
+    /// Locks all windows, shared with others (`MPI_Win_lock_all`).
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub fn lock_all(&self) -> Result<(), Error> {
+        let all: Vec<_> = self.0.peers.iter().map(|peer| (peer.process, peer.name)).collect();
+        self.ask_locks("MPI_Win_lock_all", &all, LockKind::Shared, true)
+    }
+
+    fn ask_locks(&self, call: &'static str, wanted: &[(u32, u64)], kind: LockKind, all: bool) -> Result<(), Error> {
+        let asked = self.locked(call, |remote, net| {
+            let refused = Err(Failure::Refused(ErrorClass::RmaSync));
+            let Some(state) = remote.window(self.0.name) else {
+                return refused;
+            };
+            if state.epoch.is_free() {
+                let locks = BTreeMap::new();
+                state.epoch = Epoch::Locked { locks, all };
+            }
+            match &mut state.epoch {
+                Epoch::Locked { locks, all: before } if *before == all => {
+                    if wanted.iter().any(|(process, _)| locks.contains_key(process)) {
+                        return refused;
+                    }
+                    locks.extend(wanted.iter().map(|(process, _)| (*process, false)));
+                }
+                _ => return refused,
+            }
+            for &target in wanted {
+                remote.ask_lock(net, self.0.name, target, kind == LockKind::Exclusive);
+            }
+            Ok(())
+        })?;
+        asked.map_err(|failure| self.failed(call, None, failure))?;
+        let has = |state: &WindowState, process: u32| match &state.epoch {
+            Epoch::Locked { locks, .. } => locks.get(&process).copied(),
+            _ => None,
+        };
+        self.wait_for(call, |state| {
+            wanted.iter().all(|(process, _)| has(state, *process) != Some(false))
+        })?;
+        let among = |process: u32| wanted.iter().any(|(other, _)| *other == process);
+        let failed = self.with(call, |state, _| {
+            let missing = wanted.iter().any(|(process, _)| has(state, *process).is_none());
+            Ok(if missing { state.take_failure(among) } else { None })
+        })?;
+        let Some((process, failure)) = failed else {
+            return Ok(());
+        };
+        // Who could not lock all has none of them.
+        self.give_back(call, among)?;
+        Err(self.failed(call, Some(process), failure))
+    }
+
+    /// Unlocks the window of `rank`, after all that was begun to it has ended (`MPI_Win_unlock`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if it is not locked by [`lock`](Self::lock). Something has failed; it is unlocked then.
+    pub fn unlock(&self, rank: Rank) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_unlock";
+        let process = self.peer(CALL, rank)?.process;
+        self.with(CALL, |state, _| match &state.epoch {
+            Epoch::Locked { locks, all: false } if locks.get(&process) == Some(&true) => Ok(()),
+            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+        })?;
+        self.end_locks(CALL, |other| other == process)
+    }
+
+    /// Unlocks all windows (`MPI_Win_unlock_all`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if they are not locked by [`lock_all`](Self::lock_all). Something has failed; they are unlocked
+    /// then.
+    pub fn unlock_all(&self) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_unlock_all";
+        self.with(CALL, |state, _| match &state.epoch {
+            Epoch::Locked { all: true, .. } => Ok(()),
+            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+        })?;
+        self.end_locks(CALL, |_| true)
+    }
+
+    fn end_locks(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
+        let flushed = self.flush_those(call, &wanted);
+        self.give_back(call, &wanted)?;
+        flushed
+    }
+
+    /// Gives back those locks that are `wanted` and that we have.
+    fn give_back(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
+        self.with(call, |state, net| {
+            if let Epoch::Locked { locks, .. } = &mut state.epoch {
+                locks.retain(|&process, _| {
+                    let ends = wanted(process);
+                    if ends {
+                        net.unlock(process, self.name_of(process));
+                    }
+                    !ends
+                });
+                if locks.is_empty() {
+                    state.epoch = Epoch::None;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets the processes of `group` access this process's window, each once it has [`start`](Self::start)ed
+    /// (`MPI_Win_post`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if that was done and not waited for; `MPI_ERR_GROUP` for processes without the window.
+    pub fn post(&self, group: &Group) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_post";
+        self.check_group(CALL, group)?;
+        self.with(CALL, |state, net| {
+            if state.exposed.is_some() {
+                return Err(Failure::Refused(ErrorClass::RmaSync));
+            }
+            state.exposed = Some(group.clone());
+            for process in group.processes() {
+                net.post(process, self.name_of(process));
+            }
+            Ok(())
+        })
+    }
+
+    /// Begins to access the windows of the processes of `group` (`MPI_Win_start`): waits until all of them have
+    /// [`post`](Self::post)ed.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` in another epoch; `MPI_ERR_GROUP` for processes without the window; a lost process.
+    pub fn start(&self, group: &Group) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_start";
+        self.check_group(CALL, group)?;
+        self.with(CALL, |state, _| {
+            if !state.epoch.is_free() {
+                return Err(Failure::Refused(ErrorClass::RmaSync));
+            }
+            state.epoch = Epoch::Started(group.clone());
+            Ok(())
+        })?;
+        let lost = self.wait_for_each(CALL, group, |state, process| state.posted.contains_key(&process))?;
+        self.with(CALL, |state, _| {
+            for process in group.processes() {
+                WindowState::take_one(&mut state.posted, process);
+            }
+            if lost.is_some() {
+                state.epoch = Epoch::None;
+            }
+            Ok(())
+        })?;
+        lost.map_or(Ok(()), Err)
+    }
+
+    /// Ends what [`start`](Self::start) began, after all that was begun since then has ended (`MPI_Win_complete`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if nothing was started. Something has failed; the epoch has ended then.
+    pub fn complete(&self) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_complete";
+        let group = self.with(CALL, |state, _| match &state.epoch {
+            Epoch::Started(group) => Ok(group.clone()),
+            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+        })?;
+        let flushed = self.flush_those(CALL, |process| group.rank_of(process).is_some());
+        self.with(CALL, |state, net| {
+            state.epoch = Epoch::None;
+            for process in group.processes() {
+                net.complete(process, self.name_of(process));
+            }
+            Ok(())
+        })?;
+        flushed
+    }
+
+    /// Waits until all that this process has [`post`](Self::post)ed for have [`complete`](Self::complete)d
+    /// (`MPI_Win_wait`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` if nothing was posted; a lost process: it has ended then.
+    pub fn wait(&self) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_wait";
+        let group = self.exposed(CALL)?;
+        let lost = self.wait_for_each(CALL, &group, |state, process| state.completed.contains_key(&process))?;
+        self.end_exposure(CALL, &group)?;
+        lost.map_or(Ok(()), Err)
+    }
+
+    /// Whether [`wait`](Self::wait) would not wait; if so it has ended (`MPI_Win_test`). Makes progress once.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn test(&self) -> Result<bool, Error> {
+        const CALL: &str = "MPI_Win_test";
+        let group = self.exposed(CALL)?;
+        let communicator = &self.0.communicator;
+        communicator
+            .engine()
+            .progress()
+            .map_err(|_| communicator.broken(CALL))?;
+        let done = self.with(CALL, |state, net| {
+            let ended = |process| state.completed.contains_key(&process) || net.lost(process).is_some();
+            Ok(group.processes().all(ended))
+        })?;
+        if done {
+            self.wait()?;
+        }
+        Ok(done)
+    }
+
+    fn exposed(&self, call: &'static str) -> Result<Group, Error> {
+        self.with(call, |state, _| {
+            state.exposed.clone().ok_or(Failure::Refused(ErrorClass::RmaSync))
+        })
+    }
+
+    fn end_exposure(&self, call: &'static str, group: &Group) -> Result<(), Error> {
+        self.with(call, |state, _| {
+            state.exposed = None;
+            for process in group.processes() {
+                WindowState::take_one(&mut state.completed, process);
+            }
+            Ok(())
+        })
+    }
+
+    fn check_group(&self, call: &'static str, group: &Group) -> Result<(), Error> {
+        let known = |process| self.0.communicator.rank_of(process).is_some();
+        if group.processes().all(known) {
+            return Ok(());
+        }
+        let detail = Detail::Text("the group has processes that the window has not");
+        Err(self.error(call, ErrorClass::Group).with_detail(detail))
+    }
+
+    /// Waits until `done` for each process of `group`. Gives the error if one of them is lost before.
+    fn wait_for_each(
+        &self,
+        call: &'static str,
+        group: &Group,
+        done: impl Fn(&WindowState, u32) -> bool,
+    ) -> Result<Option<Error>, Error> {
+        let mut lost = None;
+        self.wait_until(call, |core| {
+            let missing: Vec<u32> = match core.remote.window(self.0.name) {
+                Some(state) => group.processes().filter(|process| !done(state, *process)).collect(),
+                None => Vec::new(),
+            };
+            lost = missing
+                .iter()
+                .find_map(|process| Some((*process, core.lost(*process)?)));
+            missing.is_empty() || lost.is_some()
+        })?;
+        Ok(lost.map(|(process, error)| self.failed(call, Some(process), Failure::Lost(error))))
+    }
+}

@@ -1,0 +1,387 @@
+#![expect(unsafe_code, reason = "windows and operands are given by pointer, as C does")]
+//! Windows: memory that the processes of a communicator read and write (MPI 12).
+
+mod access;
+mod epoch;
+
+use alloc::{sync::Arc, vec, vec::Vec};
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+};
+use std::sync::Mutex;
+
+pub use self::{
+    access::{Operands, Target},
+    epoch::LockKind,
+};
+use super::{
+    Communicator,
+    core::Core,
+    remote::{Epoch, Failure, Memory, Net, Remote, WindowState},
+    request::failure_text,
+};
+use crate::{
+    messaging::Messenger,
+    mpi::{
+        Rank,
+        error::{Detail, Error, ErrorClass},
+    },
+    time::Instant,
+};
+
+/// What is known of the window at a rank.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    process: u32,
+    name: u64,
+    len: u64,
+    unit: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flavor {
+    Create,
+    Allocate,
+    Dynamic,
+}
+
+struct Inner {
+    /// One of its own, so that its barriers are.
+    communicator: Communicator,
+    flavor: Flavor,
+    name: u64,
+    base: *mut u8,
+    peers: Vec<Peer>,
+    freed: AtomicBool,
+    /// What [`Window::allocate`] has allocated.
+    memory: Mutex<Vec<u64>>,
+}
+
+// SAFETY: `base` is a number here; what lies there, `Window::create`'s contract says may be used from any thread.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// Memory that every process of a communicator has lent to the others. Cheap to clone: clones are the same window.
+///
+/// Operations begin in an *epoch*: between [`fence`](Self::fence)s, between [`start`](Self::start) and
+/// [`complete`](Self::complete), or while the target is [`lock`](Self::lock)ed; elsewhere they are `MPI_ERR_RMA_SYNC`.
+/// They have ended, here and there, when the epoch ends or after a [`flush`](Self::flush). (So `MPI_Win_flush_local` is
+/// `flush`, which does more than is asked for.) Assertions of MPI are hints and have no place here.
+///
+/// What the target must do itself happens in whoever makes progress there, or in its helper thread.
+#[derive(Clone)]
+pub struct Window(Arc<Inner>);
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("flavor", &self.0.flavor)
+            .field("communicator", &self.0.communicator)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Making and freeing: collective, all of it.
+impl Window {
+    /// A window over `len` octets at `base`, with displacements in units of `unit` octets (`MPI_Win_create`).
+    ///
+    /// # Errors
+    /// `unit` is 0, more memory than there can be, a lost process.
+    ///
+    /// # Safety
+    /// Until the window has been freed or all of its clones dropped: the memory is initialised and may be read and
+    /// written from any thread, and the program accesses it only as MPI allows it between synchronisations (MPI 12.7).
+    pub unsafe fn create(communicator: &Communicator, base: *mut u8, len: u64, unit: u32) -> Result<Self, Error> {
+        // SAFETY: the caller's contract.
+        let memory = unsafe { Memory::new(base, len) };
+        Self::make(
+            "MPI_Win_create",
+            communicator,
+            Flavor::Create,
+            memory,
+            (base, len, unit),
+            vec![],
+        )
+    }
+
+    /// A window over `len` new octets, which are 0 (`MPI_Win_allocate`). They are at [`base`](Self::base), at a multiple
+    /// of 8, until the window has been freed or all of its clones dropped.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn allocate(communicator: &Communicator, len: u64, unit: u32) -> Result<Self, Error> {
+        const CALL: &str = "MPI_Win_allocate";
+        let mut memory = Vec::new();
+        let words = usize::try_from(len.div_ceil(8)).unwrap_or(usize::MAX);
+        let enough = memory.try_reserve_exact(words).is_ok();
+        if enough {
+            memory.resize(words, 0_u64);
+        }
+        let base = memory.as_mut_ptr().cast::<u8>();
+        // One who has not enough takes part, so that all of them learn about it.
+        let (len, unit) = if enough { (len, unit) } else { (0, 0) };
+        // SAFETY: the memory is kept until the window is closed, and its address is given out as a pointer only.
+        let exposed = unsafe { Memory::new(base, len) };
+        let made = Self::make(CALL, communicator, Flavor::Allocate, exposed, (base, len, unit), memory);
+        made.map_err(|error| {
+            if enough {
+                error
+            } else {
+                communicator.locate(Error::new(ErrorClass::NoMem, CALL))
+            }
+        })
+    }
+
+    /// A window to which memory is [`attach`](Self::attach)ed later; displacements are addresses at the target
+    /// (`MPI_Win_create_dynamic`).
+    ///
+    /// # Errors
+    /// A lost process.
+    pub fn create_dynamic(communicator: &Communicator) -> Result<Self, Error> {
+        let nowhere = (core::ptr::null_mut(), 0, 1);
+        let call = "MPI_Win_create_dynamic";
+        Self::make(call, communicator, Flavor::Dynamic, Memory::dynamic(), nowhere, vec![])
+    }
+
+    fn make(
+        call: &'static str,
+        communicator: &Communicator,
+        flavor: Flavor,
+        exposed: Memory,
+        (base, len, unit): (*mut u8, u64, u32),
+        memory: Vec<u64>,
+    ) -> Result<Self, Error> {
+        let communicator = communicator.duplicate()?;
+        let group = communicator.group();
+        let fits = unit > 0 && i64::try_from(len).is_ok() && (base as u64).checked_add(len).is_some();
+        let mut exposed = Some(exposed);
+        let name = communicator.access(None, |core, messenger, _| {
+            let exposed = exposed.take().filter(|_| fits)?;
+            core.remote.expose(messenger, exposed, group.clone())
+        });
+        let mut inner = Inner {
+            name: name.unwrap_or(0),
+            flavor,
+            base,
+            peers: Vec::new(),
+            freed: AtomicBool::new(name.is_none()),
+            memory: Mutex::new(memory),
+            communicator: communicator.clone(),
+        };
+        let own = [inner.name as i64, len as i64, i64::from(unit), name.is_some().into()];
+        let all = communicator.share(call, &own)?;
+        if all.chunks_exact(4).any(|peer| peer[3] == 0) {
+            let detail = Detail::Text(if name.is_none() {
+                "this rank's memory or displacement unit is wrong, or it has too many windows"
+            } else {
+                "another rank could not take part"
+            });
+            let class = if fits { ErrorClass::Other } else { ErrorClass::Size };
+            return Err(communicator.locate(Error::new(class, call).with_detail(detail)));
+        }
+        inner.peers = group
+            .processes()
+            .zip(all.chunks_exact(4))
+            .map(|(process, peer)| Peer {
+                process,
+                name: peer[0] as u64,
+                len: peer[1] as u64,
+                unit: peer[2] as u32,
+            })
+            .collect();
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Adds memory to a dynamic window (`MPI_Win_attach`). Not collective; others learn its address otherwise.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_RMA_ATTACH` if some of it is attached already.
+    ///
+    /// # Safety
+    /// As [`create`](Self::create), until it has been detached.
+    pub unsafe fn attach(&self, base: *mut u8, len: u64) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_attach";
+        self.flavored(CALL)?;
+        let attached = self.with(CALL, |state, _| {
+            // SAFETY: the caller's contract.
+            Ok(unsafe { state.memory.attach(base, len) })
+        })?;
+        attached.then_some(()).ok_or_else(|| {
+            let detail = Detail::Text("some of it is attached already, or it goes beyond memory");
+            self.error(CALL, ErrorClass::RmaAttach).with_detail(detail)
+        })
+    }
+
+    /// Takes the memory that was attached at `base` away from a dynamic window (`MPI_Win_detach`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_RMA_ATTACH` if nothing was attached there.
+    pub fn detach(&self, base: *mut u8) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_detach";
+        self.flavored(CALL)?;
+        let loans = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
+        let Some(loans) = loans else {
+            let detail = Detail::Text("no memory is attached at this address");
+            return Err(self.error(CALL, ErrorClass::RmaAttach).with_detail(detail));
+        };
+        self.wait_until(CALL, |_| loans.are_back())
+    }
+
+    fn flavored(&self, call: &'static str) -> Result<(), Error> {
+        let dynamic = self.0.flavor == Flavor::Dynamic;
+        dynamic
+            .then_some(())
+            .ok_or_else(|| self.error(call, ErrorClass::RmaFlavor))
+    }
+
+    /// Ends the window, when all of its processes have come here (`MPI_Win_free`). All that was begun has ended then.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_SYNC` in an epoch of [`start`](Self::start), [`post`](Self::post) or [`lock`](Self::lock): nothing has
+    /// happened then. Otherwise the window is freed, also if a process is lost or an operation has failed.
+    pub fn free(&self) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_free";
+        self.with(CALL, |state, _| {
+            let busy = matches!(state.epoch, Epoch::Started(_) | Epoch::Locked { .. }) || state.exposed.is_some();
+            if busy {
+                return Err(Failure::Refused(ErrorClass::RmaSync));
+            }
+            Ok(())
+        })?;
+        let flushed = self.flush_those(CALL, |_| true);
+        let met = self.0.communicator.meet(CALL);
+        self.0.close();
+        flushed.and(met)
+    }
+}
+
+/// Getters.
+impl Window {
+    /// The communicator that it was made of, or rather a duplicate (`MPI_Win_get_group`).
+    #[must_use]
+    pub fn communicator(&self) -> &Communicator {
+        &self.0.communicator
+    }
+
+    /// The memory of this process; a dynamic window's is null (`MPI_WIN_BASE`).
+    #[must_use]
+    pub fn base(&self) -> *mut u8 {
+        self.0.base
+    }
+
+    /// Octets and displacement unit at `rank` (`MPI_WIN_SIZE`, `MPI_WIN_DISP_UNIT`).
+    #[must_use]
+    pub fn extent_at(&self, rank: Rank) -> Option<(u64, u32)> {
+        let peer = self.0.peers.get(usize::try_from(rank).ok()?)?;
+        Some((peer.len, peer.unit))
+    }
+
+    fn error(&self, call: &'static str, class: ErrorClass) -> Error {
+        self.0.communicator.locate(Error::new(class, call))
+    }
+
+    fn failed(&self, call: &'static str, process: Option<u32>, failure: Failure) -> Error {
+        let error = match failure {
+            Failure::Lost(error) => {
+                let detail = Detail::Text(failure_text(error));
+                self.error(call, ErrorClass::ProcFailed).with_detail(detail)
+            }
+            Failure::Refused(class) => self.error(call, class),
+        };
+        let rank = process.and_then(|process| self.0.communicator.rank_of(process));
+        rank.map_or(error, |rank| error.with_peer(rank))
+    }
+
+    fn check(&self, call: &'static str) -> Result<(), Error> {
+        self.0.communicator.check(call)?;
+        if self.0.freed.load(Ordering::Relaxed) {
+            let detail = Detail::Text("it has been freed");
+            return Err(self.error(call, ErrorClass::Win).with_detail(detail));
+        }
+        Ok(())
+    }
+
+    fn peer(&self, call: &'static str, rank: Rank) -> Result<&Peer, Error> {
+        self.0.communicator.process(call, rank)?;
+        Ok(&self.0.peers[rank as usize])
+    }
+
+    fn name_of(&self, process: u32) -> u64 {
+        let rank = self.0.communicator.rank_of(process);
+        let peer = rank.and_then(|rank| self.0.peers.get(rank as usize));
+        peer.map_or(0, |peer| peer.name)
+    }
+
+    /// Calls `f` with everything locked.
+    fn locked<R>(&self, call: &'static str, f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R) -> Result<R, Error> {
+        self.check(call)?;
+        let (mut f, mut result) = (Some(f), None);
+        self.0
+            .communicator
+            .engine()
+            .fabric
+            .access(&mut |core: &mut Core, messenger: &mut Messenger, now: Instant| {
+                if let Some(f) = f.take() {
+                    result = Some(core.with_remote(messenger, now, f));
+                }
+            });
+        result.ok_or_else(|| self.0.communicator.broken(call))
+    }
+
+    /// Calls `f` with the state of the window.
+    fn with<R>(
+        &self,
+        call: &'static str,
+        f: impl FnOnce(&mut WindowState, &mut Net<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Error> {
+        let done = self.locked(call, |remote, net| match remote.window(self.0.name) {
+            Some(state) => f(state, net),
+            None => Err(Failure::Refused(ErrorClass::Win)),
+        })?;
+        done.map_err(|failure| self.failed(call, None, failure))
+    }
+
+    /// Waits until `done`.
+    fn wait_until(&self, call: &'static str, mut done: impl FnMut(&mut Core) -> bool) -> Result<(), Error> {
+        let fabric = &self.0.communicator.engine().fabric;
+        let waited = fabric.wait(&mut |core, _, _| done(core));
+        waited.map_err(|_| self.0.communicator.broken(call))
+    }
+
+    /// The same for the state of the window.
+    fn wait_for(&self, call: &'static str, mut done: impl FnMut(&mut WindowState) -> bool) -> Result<(), Error> {
+        self.wait_until(call, |core| core.remote.window(self.0.name).is_none_or(&mut done))
+    }
+}
+
+impl Inner {
+    /// Takes the memory back: waits until nothing of it is under way.
+    fn close(&self) {
+        if self.freed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let name = self.name;
+        let fabric = &self.communicator.engine().fabric;
+        // Our own operations first: their memory is the program's.
+        let ended = fabric.wait(&mut |core, _, _| {
+            let window = core.remote.window(name);
+            window.is_none_or(|state| state.operations(|_| true) == 0)
+        });
+        fabric.access(&mut |core, messenger, _| core.remote.close(messenger, name));
+        let closed = fabric.wait(&mut |core, _, _| core.remote.is_closed(name));
+        if ended.and(closed).is_err()
+            && let Ok(mut memory) = self.memory.lock()
+        {
+            // The network has failed, and may still refer to it.
+            core::mem::forget(core::mem::take(&mut *memory));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
