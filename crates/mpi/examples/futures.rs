@@ -19,6 +19,9 @@ impl Wake for Unpark {
 }
 
 /// Runs all of them until they have ended.
+/// Something that becomes a number.
+type Task<'a> = Pin<Box<dyn Future<Output = Result<i32, Error>> + 'a>>;
+
 fn run<T>(mut tasks: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);
@@ -47,7 +50,7 @@ fn main() -> Result<(), Error> {
     let (next, previous) = (&world.process_at_rank(next), &world.process_at_rank(previous));
 
     // A number goes round once per tag; each task waits for it and hands it on.
-    let mut tasks: Vec<Pin<Box<dyn Future<Output = Result<i32, Error>>>>> = Vec::new();
+    let mut tasks: Vec<Task<'_>> = Vec::new();
     for tag in 0..50 {
         tasks.push(Box::pin(async move {
             if rank == 0 {
