@@ -18,11 +18,10 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs all of them until they have ended.
-/// Something that becomes a number.
-type Task<'a> = Pin<Box<dyn Future<Output = Result<i32, Error>> + 'a>>;
+type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-fn run<T>(mut tasks: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+/// Runs all of them until they have ended.
+fn run<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);
     let mut done = Vec::new();
@@ -50,7 +49,7 @@ fn main() -> Result<(), Error> {
     let (next, previous) = (&world.process_at_rank(next), &world.process_at_rank(previous));
 
     // A number goes round once per tag; each task waits for it and hands it on.
-    let mut tasks: Vec<Task<'_>> = Vec::new();
+    let mut tasks: Vec<Task<'_, Result<i32, Error>>> = Vec::new();
     for tag in 0..50 {
         tasks.push(Box::pin(async move {
             if rank == 0 {
@@ -71,7 +70,7 @@ fn main() -> Result<(), Error> {
     // With borrowed buffers, within a scope.
     let (from, mut into) = (vec![rank; 50_000], vec![0; 50_000]);
     mpi::request::scope(|scope| {
-        let tasks: Vec<Pin<Box<dyn Future<Output = _> + '_>>> = vec![
+        let tasks: Vec<Task<'_, _>> = vec![
             Box::pin(previous.immediate_receive_into(scope, &mut into)),
             Box::pin(next.immediate_send(scope, &from)),
         ];

@@ -86,7 +86,7 @@ macro_rules! examples {
             #[test]
             fn $name() {
                 let name = stringify!($name);
-                for size in [1, 3] {
+                for size in [1, 2, 3] {
                     by_hand(name, size);
                 }
                 by_launcher(name, 4);

@@ -9,7 +9,7 @@ use std::{
 
 use hikyaku::{
     Config,
-    mpi::engine::{Communicator, Engine, Options},
+    mpi::engine::{Communicator as RawCommunicator, Engine, Options},
     transport::{Transport, WaitPolicy},
 };
 use mpi::{topology::SimpleCommunicator, traits::*};
@@ -45,7 +45,7 @@ pub(crate) fn job_on(backend: &str, size: u32, program: impl Fn(&SimpleCommunica
                 bound.wait();
                 let all = addresses.lock().unwrap().clone();
                 let engine = engine.connect(&all, options.clone()).unwrap();
-                let world = Communicator::world(&engine);
+                let world = RawCommunicator::world(&engine);
                 if program(&SimpleCommunicator::from_raw(world.clone())) {
                     assert_eq!(engine.requests(), 0, "rank {process} has left requests");
                     // Those that are left meet; who is lost is missed.
