@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// (tool, Debian package, what for)
-const PACKAGES: [(&str, &str, &str); 13] = [
+const PACKAGES: [(&str, &str, &str); 14] = [
     ("ip", "iproute2", "tests between network namespaces"),
     ("nft", "nftables", "loss in those tests"),
     ("ethtool", "ethtool", "offloads in those tests"),
