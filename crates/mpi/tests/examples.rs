@@ -68,12 +68,13 @@ fn by_hand(name: &str, size: u32) {
     }
 }
 
-fn by_launcher(name: &str, size: u32) {
+fn by_launcher(name: &str, arguments: &[&str], size: u32) {
     static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
     let launcher = LAUNCHER.get_or_init(|| built(&["-p", "hikyaku-cli"]).join("hikyaku"));
     let output = Command::new(launcher)
         .args(["run", "-n", &size.to_string()])
         .arg(example(name))
+        .args(arguments)
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -89,7 +90,7 @@ macro_rules! examples {
                 for size in [1, 2, 3] {
                     by_hand(name, size);
                 }
-                by_launcher(name, 4);
+                by_launcher(name, &[], 4);
             }
         )*
 
@@ -122,11 +123,20 @@ examples! {
     wait_guard
 }
 
+/// A benchmark: it only must run.
+#[test]
+fn osu() {
+    for operation in ["latency", "bandwidth", "barrier", "allreduce", "bcast", "alltoall"] {
+        by_launcher("osu", &[operation, "10", "8", "20000"], 2);
+    }
+}
+
 #[test]
 fn all_examples_are_tested() {
     let directory = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap();
     let there: BTreeSet<String> = directory
         .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert_eq!(there, EXAMPLES.iter().map(|name| (*name).to_owned()).collect());
+    let tested = EXAMPLES.iter().chain(&["osu"]).map(|name| (*name).to_owned());
+    assert_eq!(there, tested.collect());
 }
