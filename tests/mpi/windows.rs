@@ -626,6 +626,12 @@ fn misuse_is_an_error_that_names_the_call() {
     });
 }
 
+/// Two ranks wait for each other, whatever has become of the rest.
+fn meet(comm: &Communicator, other: i32) {
+    super::messages::send(comm, &[1], other, 0).unwrap();
+    super::messages::receive(comm, &mut [0], other, 0).unwrap();
+}
+
 #[test]
 fn a_lost_process_ends_what_waits_for_it() {
     processes("udp", 3, &options(), |comm| {
@@ -647,16 +653,19 @@ fn a_lost_process_ends_what_waits_for_it() {
         assert_eq!(class(window.lock(LockKind::Shared, 2)), ErrorClass::ProcFailed);
         window.unlock(0).unwrap();
         window.unlock(1).unwrap();
+        // Neither asks for all locks while the other still collects them one by one.
+        let other = 1 - comm.rank();
+        meet(&comm, other);
         assert_eq!(class(window.lock_all()), ErrorClass::ProcFailed);
         let lost = comm.group().incl(&[2]).unwrap();
         assert_eq!(class(window.start(&lost)), ErrorClass::ProcFailed);
         window.post(&lost).unwrap();
         assert_eq!(class(window.wait()), ErrorClass::ProcFailed);
         // It still works between those who are there.
-        let other = 1 - comm.rank();
         window.lock(LockKind::Exclusive, other).unwrap();
         put(&window, &data, other, 0).unwrap();
         window.unlock(other).unwrap();
+        meet(&comm, other);
         drop(window);
         comm.engine().finalize(Duration::from_secs(2)).unwrap();
     });
