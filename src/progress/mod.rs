@@ -222,6 +222,7 @@ impl Driver {
         !self.events.is_empty()
     }
 
+    #[cfg(feature = "mpi")]
     /// Time until [`deadline`](Self::deadline).
     pub(crate) fn time_left(&mut self) -> Option<Duration> {
         let deadline = self.deadline()?;
@@ -229,6 +230,7 @@ impl Driver {
         Some(Duration::from_nanos(deadline.nanos_since(now)))
     }
 
+    #[cfg(feature = "mpi")]
     /// Sleeps until something comes or a deadline, not longer than `most`.
     pub(crate) fn nap(&mut self, most: Duration) -> io::Result<Wake> {
         let now = self.read_clock();
@@ -378,6 +380,7 @@ impl Driver {
         self.events.pop()
     }
 
+    #[cfg(feature = "mpi")]
     /// The messenger, for commands at this time. What they queue is transmitted by the next pass, or by
     /// [`transmit_now`](Self::transmit_now).
     #[inline]
