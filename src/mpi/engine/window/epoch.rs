@@ -109,7 +109,8 @@ impl Window {
         self.ask_locks(CALL, &[(peer.process, peer.name)], kind, false)
     }
 
-    /// Locks all windows, shared with others (`MPI_Win_lock_all`).
+    /// Locks all windows, shared with others (`MPI_Win_lock_all`): one after the other, so that nobody who locks several
+    /// in the order of ranks waits for ever.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -119,11 +120,8 @@ impl Window {
     }
 
     fn ask_locks(&self, call: &'static str, wanted: &[(u32, u64)], kind: LockKind, all: bool) -> Result<(), Error> {
-        let asked = self.locked(call, |remote, net| {
+        self.with(call, |state, _| {
             let refused = Err(Failure::Refused(ErrorClass::RmaSync));
-            let Some(state) = remote.window(self.0.name) else {
-                return refused;
-            };
             if state.epoch.is_free() {
                 let locks = BTreeMap::new();
                 state.epoch = Epoch::Locked { locks, all };
@@ -134,33 +132,38 @@ impl Window {
                         return refused;
                     }
                     locks.extend(wanted.iter().map(|(process, _)| (*process, false)));
+                    Ok(())
                 }
-                _ => return refused,
+                _ => refused,
             }
-            for &target in wanted {
-                remote.ask_lock(net, self.0.name, target, kind == LockKind::Exclusive);
+        })?;
+        // One after the other, in the order of ranks: two who wait for what the other one has would wait for ever.
+        for &(process, name) in wanted {
+            self.locked(call, |remote, net| {
+                remote.ask_lock(net, self.0.name, (process, name), kind == LockKind::Exclusive);
+            })?;
+            let has = |state: &WindowState| match &state.epoch {
+                Epoch::Locked { locks, .. } => locks.get(&process).copied(),
+                _ => None,
+            };
+            self.wait_for(call, |state| has(state) != Some(false))?;
+            let failed = self.with(call, |state, _| match has(state) {
+                Some(_) => Ok(None),
+                None => {
+                    let failure = state.take_failure(|other| other == process);
+                    // (Another thread may have been told.)
+                    Ok(Some(
+                        failure.map_or(Failure::Refused(ErrorClass::RmaSync), |(_, failure)| failure),
+                    ))
+                }
+            })?;
+            if let Some(failure) = failed {
+                // Who could not lock all has none of them.
+                self.give_back(call, |other| wanted.iter().any(|(process, _)| *process == other))?;
+                return Err(self.failed(call, Some(process), failure));
             }
-            Ok(())
-        })?;
-        asked.map_err(|failure| self.failed(call, None, failure))?;
-        let has = |state: &WindowState, process: u32| match &state.epoch {
-            Epoch::Locked { locks, .. } => locks.get(&process).copied(),
-            _ => None,
-        };
-        self.wait_for(call, |state| {
-            wanted.iter().all(|(process, _)| has(state, *process) != Some(false))
-        })?;
-        let among = |process: u32| wanted.iter().any(|(other, _)| *other == process);
-        let failed = self.with(call, |state, _| {
-            let missing = wanted.iter().any(|(process, _)| has(state, *process).is_none());
-            Ok(if missing { state.take_failure(among) } else { None })
-        })?;
-        let Some((process, failure)) = failed else {
-            return Ok(());
-        };
-        // Who could not lock all has none of them.
-        self.give_back(call, among)?;
-        Err(self.failed(call, Some(process), failure))
+        }
+        Ok(())
     }
 
     /// Unlocks the window of `rank`, after all that was begun to it has ended (`MPI_Win_unlock`).
@@ -201,9 +204,9 @@ impl Window {
     fn give_back(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
         self.with(call, |state, net| {
             if let Epoch::Locked { locks, .. } = &mut state.epoch {
-                locks.retain(|&process, _| {
+                locks.retain(|&process, granted| {
                     let ends = wanted(process);
-                    if ends {
+                    if ends && *granted {
                         net.unlock(process, self.name_of(process));
                     }
                     !ends
