@@ -199,11 +199,7 @@ impl Communicator {
         const CALL: &str = "MPI_Isend";
         let buffer = array.buffer();
         let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, CALL)))?;
-        let request = self.send_buffer(CALL, Mode::Standard, buffer, destination, id)?;
-        Ok(match request {
-            Some(request) => Request::pending(self, request, CALL, 0),
-            None => Request::ended(self, Status::EMPTY, CALL),
-        })
+        self.isend_buffer(CALL, Mode::Standard, buffer, destination, id)
     }
 
     /// Waits for an array of this source with this id, and receives it (`pmReceiveBufferArray`). Both may be wildcards.

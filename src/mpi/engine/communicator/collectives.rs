@@ -1,0 +1,237 @@
+#![expect(unsafe_code, reason = "buffers are given by pointer, as C does")]
+//! Collectives (MPI 6): from what is called to what the process runs.
+
+use alloc::{vec, vec::Vec};
+use core::sync::atomic::Ordering;
+
+use super::{Communicator, SUBGROUP};
+use crate::mpi::{
+    Rank,
+    collectives::{Algorithm, Blocks, Call, ScheduleError},
+    datatype::{Datatype, Kind},
+    engine::{
+        Request,
+        collective::{Address, Collective, Memory},
+    },
+    error::{Detail, Error, ErrorClass},
+    operation::{Operation, Predefined},
+};
+
+/// Set in what belongs to collectives; below it stands the tag.
+const COLLECTIVE: u64 = 1 << 32;
+
+/// A buffer of a collective: elements of a datatype at an address.
+#[derive(Clone, Copy, Debug)]
+pub enum Region<'a> {
+    /// None: this rank has no such buffer.
+    None,
+    /// Elements at an address; how many, the call says.
+    Plain(*mut u8, &'a Datatype),
+    /// Element `i` is so many elements of a datatype at so many octets from the address (`MPI_Alltoallw`).
+    Each(*mut u8, &'a [(i64, u64, Datatype)]),
+}
+
+/// The buffers of a collective.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers<'a> {
+    /// The send buffer.
+    pub input: Region<'a>,
+    /// The receive buffer.
+    pub output: Region<'a>,
+}
+
+/// Collectives.
+impl Communicator {
+    /// The next collective's number. Those that are no number of a communicator's collectives are
+    /// [`create_group`](Self::create_group)'s.
+    fn next_sequence(&self) -> u32 {
+        let mine = self.0.sequence.load(Ordering::Relaxed) & SUBGROUP;
+        mine | self.0.sequence.fetch_add(1, Ordering::Relaxed) & !SUBGROUP
+    }
+
+    /// Begins a collective; `algorithm` forces one. All ranks must begin the collectives of a communicator in the same
+    /// order, with arguments that fit.
+    ///
+    /// `operation` is needed by those that reduce.
+    ///
+    /// # Errors
+    /// Wrong arguments: a root that there is not, counts that do not fit, an operation that is not defined for the
+    /// datatype.
+    ///
+    /// # Safety
+    /// Until the request has ended: the elements of the input that MPI has this rank read are initialised memory that
+    /// may be read from any thread and is not written to; those of the output may be written and are not used by others.
+    pub unsafe fn collective(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+        algorithm: Option<Algorithm>,
+    ) -> Result<Request, Error> {
+        self.check(name)?;
+        if self.is_inter() {
+            let detail = Detail::Text("there are no collectives between two groups");
+            return Err(self.locate(Error::new(ErrorClass::UnsupportedOperation, name).with_detail(detail)));
+        }
+        let (rank, size) = (self.rank() as usize, self.size() as usize);
+        if let Some(operation) = operation
+            && let Region::Plain(_, datatype) = buffers.output
+        {
+            let class = ErrorClass::Op;
+            let wrong = |error| self.locate(Error::new(class, name).with_detail(Detail::Operation(error)));
+            operation.check(datatype).map_err(wrong)?;
+        }
+        let algorithm = algorithm.unwrap_or_else(|| {
+            let octets = octets(call, buffers);
+            self.0
+                .engine
+                .policy
+                .choose(call.collective(), size, octets, call.commutative())
+        });
+        let schedule = call.schedule(rank, size, algorithm);
+        let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
+        let input = memory(buffers.input, call, true);
+        let output = memory(buffers.output, call, false);
+        let scratch = match (&output, &input) {
+            (Some(memory), _) | (None, Some(memory)) => memory.clone(),
+            (None, None) => Memory::none(&Datatype::predefined(Kind::Byte)),
+        };
+        let none = || Memory::none(&Datatype::predefined(Kind::Byte));
+        let sequence = self.next_sequence();
+        let mut collective = Some(Collective {
+            schedule,
+            input: input.unwrap_or_else(none),
+            output: output.unwrap_or_else(none),
+            scratch,
+            operation: operation.cloned(),
+            group: self.0.group.clone(),
+            bits: self.bits(sequence) | COLLECTIVE,
+        });
+        let id = self.access(None, |core, messenger, now| {
+            Some(core.begin(messenger, now, collective.take()?))
+        });
+        let id = id.ok_or_else(|| self.broken(name))?;
+        Ok(Request::pending(self, id, name, 0))
+    }
+
+    /// All meet (`MPI_Barrier`).
+    ///
+    /// # Errors
+    /// A process is lost, the communicator revoked.
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.meet("MPI_Barrier")
+    }
+
+    /// A barrier in the name of another call.
+    pub(in crate::mpi::engine) fn meet(&self, name: &'static str) -> Result<(), Error> {
+        let buffers = Buffers {
+            input: Region::None,
+            output: Region::None,
+        };
+        // SAFETY: a barrier has no buffers.
+        let request = unsafe { self.collective(name, &Call::Barrier, &buffers, None, None) }?;
+        request.wait().map(|_| ())
+    }
+
+    /// The element-wise maximum or minimum, … of what all ranks have: for what communicators agree upon.
+    pub(in crate::mpi::engine) fn agree(
+        &self,
+        name: &'static str,
+        values: &mut [i64],
+        operation: Predefined,
+    ) -> Result<(), Error> {
+        let datatype = Datatype::predefined(Kind::I64);
+        let buffers = Buffers {
+            input: Region::None,
+            output: Region::Plain(values.as_mut_ptr().cast(), &datatype),
+        };
+        let call = Call::Allreduce {
+            count: values.len(),
+            commutative: true,
+            in_place: true,
+        };
+        // SAFETY: `values` is borrowed until the request has ended.
+        let request = unsafe { self.collective(name, &call, &buffers, Some(&Operation::predefined(operation)), None) }?;
+        request.wait().map(|_| ())
+    }
+
+    /// What each rank has, in the order of ranks.
+    pub(in crate::mpi::engine) fn share(&self, name: &'static str, own: &[i64]) -> Result<Vec<i64>, Error> {
+        let datatype = Datatype::predefined(Kind::I64);
+        let mut all = vec![0_i64; own.len() * self.size() as usize];
+        let buffers = Buffers {
+            input: Region::Plain(own.as_ptr().cast_mut().cast(), &datatype),
+            output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
+        };
+        let call = Call::Allgather {
+            input: own.len(),
+            output: Blocks::Even { count: own.len() },
+            in_place: false,
+        };
+        // SAFETY: both are borrowed until the request has ended.
+        unsafe { self.collective(name, &call, &buffers, None, None) }?.wait()?;
+        Ok(all)
+    }
+}
+
+fn memory(region: Region<'_>, call: &Call<'_>, input: bool) -> Option<Memory> {
+    match region {
+        Region::None => None,
+        Region::Plain(base, datatype) => Some(match call {
+            // The count is that of octets.
+            Call::Bcast { count, .. } if !input => {
+                let elements = (*count as u64).checked_div(datatype.size()).unwrap_or(0);
+                Memory::Packed(Address(base), elements, datatype.clone())
+            }
+            _ => Memory::Plain(Address(base), datatype.clone()),
+        }),
+        Region::Each(base, elements) => Some(Memory::Each(Address(base), elements.to_vec())),
+    }
+}
+
+/// What the choice of an algorithm goes by. All ranks must come to the same.
+fn octets(call: &Call<'_>, buffers: &Buffers<'_>) -> usize {
+    let size = |region: &Region<'_>| match region {
+        Region::Plain(_, datatype) => datatype.size() as usize,
+        _ => 1,
+    };
+    let (input, output) = (size(&buffers.input), size(&buffers.output));
+    match call {
+        Call::Bcast { count, .. } => *count,
+        Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => {
+            count.saturating_mul(if matches!(buffers.output, Region::None) {
+                input
+            } else {
+                output
+            })
+        }
+        Call::Gather { input: count, .. } => count.saturating_mul(input),
+        Call::Scatter { output: count, .. } => count.saturating_mul(output),
+        Call::Allgather { input: count, .. } => count.saturating_mul(input),
+        Call::Alltoall {
+            output: Blocks::Even { count },
+            ..
+        } => count.saturating_mul(output),
+        _ => 0,
+    }
+}
+
+fn schedule_error(name: &'static str, error: ScheduleError) -> Error {
+    match error {
+        ScheduleError::Root { root, size } => Error::new(ErrorClass::Root, name).with_detail(Detail::Value {
+            argument: "root",
+            value: root as i64,
+            min: 0,
+            max: size as i64 - 1,
+        }),
+        ScheduleError::Rank { rank, size } => Error::rank(name, rank as Rank, size as Rank),
+        ScheduleError::Blocks { given, needed } => Error::new(ErrorClass::Count, name).with_detail(Detail::Value {
+            argument: "number of counts",
+            value: given as i64,
+            min: needed as i64,
+            max: needed as i64,
+        }),
+        _ => Error::new(ErrorClass::Arg, name).with_detail(Detail::Text("the algorithm is none for this")),
+    }
+}

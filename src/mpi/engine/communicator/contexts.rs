@@ -1,0 +1,100 @@
+//! New communicators of the same processes or some of them (MPI 7.4), and the contexts that they get.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use super::Communicator;
+use crate::mpi::{
+    Rank,
+    error::{Detail, Error, ErrorClass},
+    group::Group,
+    operation::Predefined,
+};
+
+/// Contexts have so many bits.
+const CONTEXT_BITS: u32 = 31;
+
+/// New communicators.
+impl Communicator {
+    /// A context that no other communicator of its ranks has: rank 0 gives it out.
+    pub(in crate::mpi::engine) fn new_context(&self, name: &'static str) -> Result<u32, Error> {
+        let mut context = [0_i64];
+        if self.rank() == 0 {
+            context = [self.own_context()];
+        }
+        self.agree(name, &mut context, Predefined::Sum)?;
+        self.context_of(name, context[0])
+    }
+
+    /// A context that no process has given out, or −1 if this one has no more.
+    pub(in crate::mpi::engine) fn own_context(&self) -> i64 {
+        let engine = &self.0.engine;
+        let number = engine.contexts.fetch_add(1, Ordering::Relaxed);
+        // 0 is the world, 1 a process alone; each process then has every size-th.
+        let place = i64::from(number) * i64::from(engine.size) + i64::from(engine.process) + 2;
+        if place < 1 << CONTEXT_BITS { place } else { -1 }
+    }
+
+    /// What [`own_context`](Self::own_context) gave, here or elsewhere.
+    pub(in crate::mpi::engine) fn context_of(&self, name: &'static str, number: i64) -> Result<u32, Error> {
+        u32::try_from(number).map_err(|_| {
+            let detail = Detail::Text("a process has made too many communicators");
+            self.locate(Error::new(ErrorClass::Other, name).with_detail(detail))
+        })
+    }
+
+    /// The same processes in a new context (`MPI_Comm_dup`). Collective.
+    ///
+    /// # Errors
+    /// A process is lost, the communicator revoked.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let context = self.new_context("MPI_Comm_dup")?;
+        let same = Self::new(&self.0.engine, context, self.0.group.clone());
+        same.ok_or_else(|| self.broken("MPI_Comm_dup"))
+    }
+
+    /// Communicators of those that give the same `color`, by `key` and then by rank (`MPI_Comm_split`). Who gives no
+    /// color gets none. Collective.
+    ///
+    /// # Errors
+    /// A process is lost, the communicator revoked; a negative color.
+    pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
+        const CALL: &str = "MPI_Comm_split";
+        // All take part in what follows, whatever one of them has got wrong.
+        let wrong = color.is_some_and(|color| color < 0);
+        let own = [color.map_or(-1, i64::from), key.into()];
+        let all = self.share(CALL, &own)?;
+        let context = self.new_context(CALL)?;
+        let Some(color) = color else { return Ok(None) };
+        if wrong {
+            let detail = Detail::Value {
+                argument: "color",
+                value: color.into(),
+                min: 0,
+                max: i32::MAX.into(),
+            };
+            return Err(self.locate(Error::new(ErrorClass::Arg, CALL).with_detail(detail)));
+        }
+        let mut members: Vec<(i64, Rank)> = (0..self.size())
+            .zip(all.chunks_exact(2))
+            .filter(|(_, own)| own[0] == i64::from(color))
+            .map(|(rank, own)| (own[1], rank))
+            .collect();
+        members.sort_unstable();
+        let ranks: Vec<Rank> = members.into_iter().map(|(_, rank)| rank).collect();
+        let group = self.0.group.incl(&ranks);
+        let group = group.map_err(|error| self.locate(Error::group(CALL, error)))?;
+        Ok(Self::new(&self.0.engine, context, group))
+    }
+
+    /// A communicator of a group of its processes (`MPI_Comm_create`). Collective over all of them, with the same group.
+    ///
+    /// # Errors
+    /// A process is lost, the communicator revoked; the group has others.
+    pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
+        const CALL: &str = "MPI_Comm_create";
+        let context = self.new_context(CALL)?;
+        self.check_members(CALL, group)?;
+        Ok(Self::new(&self.0.engine, context, group.clone()))
+    }
+}

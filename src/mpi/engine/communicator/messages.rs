@@ -1,0 +1,221 @@
+#![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
+//! Messages from one process to another (MPI 3).
+
+use super::{Communicator, PROC_NULL};
+use crate::mpi::{
+    Rank,
+    datatype::Datatype,
+    engine::{
+        Request, Status,
+        buffer::Buffer,
+        core::{Ended, RequestId, Route},
+    },
+    error::{Error, ErrorClass},
+};
+
+/// How to send (MPI 3.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// `MPI_Send`. Small messages are copied, large ones wait for their receive.
+    #[default]
+    Standard,
+    /// `MPI_Ssend`: ends when the receive has begun.
+    Synchronous,
+    /// `MPI_Rsend`: the receive is posted already. It makes no difference here.
+    Ready,
+}
+
+impl Mode {
+    /// The function that sends so.
+    const fn call(self) -> &'static str {
+        match self {
+            Self::Standard => "MPI_Send",
+            Self::Synchronous => "MPI_Ssend",
+            Self::Ready => "MPI_Rsend",
+        }
+    }
+
+    /// The function that begins to send so.
+    const fn immediate_call(self) -> &'static str {
+        match self {
+            Self::Standard => "MPI_Isend",
+            Self::Synchronous => "MPI_Issend",
+            Self::Ready => "MPI_Irsend",
+        }
+    }
+}
+
+/// Messages.
+impl Communicator {
+    /// # Safety
+    /// See [`Buffer::new`].
+    pub(super) unsafe fn buffer(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+    ) -> Result<Buffer, Error> {
+        // SAFETY: the caller's contract.
+        let buffer = unsafe { Buffer::new(base, count, datatype) };
+        buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, call)))
+    }
+    /// Begins to send (`MPI_Isend` and its sisters).
+    ///
+    /// # Errors
+    /// A wrong rank, tag or count, a revoked communicator. (That the receiver is lost is told by the request.)
+    ///
+    /// # Safety
+    /// The data of `count` elements at `base` are initialised memory, may be read from any thread, and are not written
+    /// to, until the request has ended.
+    pub unsafe fn isend(
+        &self,
+        mode: Mode,
+        base: *const u8,
+        count: u64,
+        datatype: &Datatype,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<Request, Error> {
+        let call = mode.immediate_call();
+        // SAFETY: the caller's contract; it is only sent from.
+        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
+        self.isend_buffer(call, mode, buffer, destination, tag)
+    }
+
+    /// Begins to send what is in a buffer.
+    pub(in crate::mpi::engine) fn isend_buffer(
+        &self,
+        call: &'static str,
+        mode: Mode,
+        buffer: Buffer,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<Request, Error> {
+        Ok(match self.begin_send(call, mode, buffer, destination, tag)? {
+            Some(id) => Request::pending(self, id, call, 0),
+            None => Request::ended(self, Status::EMPTY, call),
+        })
+    }
+
+    /// `None`: it has ended.
+    fn begin_send(
+        &self,
+        call: &'static str,
+        mode: Mode,
+        buffer: Buffer,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<Option<RequestId>, Error> {
+        self.check(call)?;
+        let bits = self.bits(self.tag(call, tag)?);
+        if destination == PROC_NULL {
+            return Ok(None);
+        }
+        let process = self.process(call, destination)?;
+        let route = Route { process, bits };
+        let mut buffer = Some(buffer);
+        Ok(self.access(None, |core, messenger, now| {
+            let buffer = buffer.take()?;
+            core.send(messenger, now, route, buffer, mode == Mode::Synchronous)
+        }))
+    }
+
+    /// Sends (`MPI_Send` and its sisters).
+    ///
+    /// # Errors
+    /// A wrong rank, tag or count, a revoked communicator, a lost receiver.
+    ///
+    /// # Safety
+    /// The data of `count` elements at `base` are initialised memory, may be read from any thread, and are not written
+    /// to meanwhile.
+    pub unsafe fn send(
+        &self,
+        mode: Mode,
+        base: *const u8,
+        count: u64,
+        datatype: &Datatype,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<(), Error> {
+        let call = mode.call();
+        // SAFETY: the caller's contract; it is only sent from.
+        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
+        match self.begin_send(call, mode, buffer, destination, tag)? {
+            Some(id) => Request::pending(self, id, call, 0).wait().map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to receive (`MPI_Irecv`).
+    ///
+    /// # Errors
+    /// A wrong rank, tag or count, a revoked communicator.
+    ///
+    /// # Safety
+    /// The data of `count` elements at `base` are initialised memory, may be written from any thread, and are not used
+    /// by others, until the request has ended.
+    pub unsafe fn ireceive(
+        &self,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Request, Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.begin_receive("MPI_Irecv", base, count, datatype, source, tag) }
+    }
+
+    /// # Safety
+    /// See [`ireceive`](Self::ireceive).
+    unsafe fn begin_receive(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Request, Error> {
+        self.check(call)?;
+        if source == PROC_NULL {
+            return Ok(Request::ended(self, Status::NULL, call));
+        }
+        let selector = self.selector(call, source, tag)?;
+        // SAFETY: the caller's contract.
+        let buffer = unsafe { self.buffer(call, base, count, datatype) }?;
+        let room = buffer.len();
+        let mut buffer = Some(buffer);
+        let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
+            Some(core.receive(messenger, now, selector, buffer.take()?))
+        });
+        match begun {
+            Some(Ok(ended)) => self
+                .result(&ended, call, room)
+                .map(|status| Request::ended(self, status, call)),
+            Some(Err(id)) => Ok(Request::pending(self, id, call, room)),
+            None => Err(self.broken(call)),
+        }
+    }
+
+    /// Receives (`MPI_Recv`).
+    ///
+    /// # Errors
+    /// A wrong rank, tag or count, a revoked communicator, a lost sender, a message that is too long.
+    ///
+    /// # Safety
+    /// The data of `count` elements at `base` are initialised memory, may be written from any thread, and are not used
+    /// by others meanwhile.
+    pub unsafe fn receive(
+        &self,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Status, Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.begin_receive("MPI_Recv", base, count, datatype, source, tag) }?.wait()
+    }
+}

@@ -1,0 +1,265 @@
+//! Communicators: groups of processes that talk in a context of their own (MPI 7), and what is called on them.
+
+mod collectives;
+mod contexts;
+mod messages;
+mod probes;
+
+use alloc::sync::Arc;
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
+
+pub use self::{
+    collectives::{Buffers, Region},
+    messages::Mode,
+    probes::MatchedMessage,
+};
+use super::{Engine, Status, core::Core};
+use crate::{
+    messaging::{
+        Messenger,
+        tagged::{Envelope, Selector},
+    },
+    mpi::{
+        Rank,
+        error::{Detail, Error, ErrorClass},
+        group::Group,
+    },
+    time::Instant,
+};
+
+/// `MPI_ANY_SOURCE`: a message of any rank.
+pub const ANY_SOURCE: Rank = -1;
+/// `MPI_PROC_NULL`: nobody; messages to and from it are nothing.
+pub const PROC_NULL: Rank = -2;
+/// `MPI_ANY_TAG`: a message with any tag.
+pub const ANY_TAG: i32 = -1;
+/// The largest tag (`MPI_TAG_UB`).
+pub const TAG_UB: i32 = i32::MAX;
+
+/// Match bits: the context's number stands above this bit.
+const CONTEXT_SHIFT: u32 = 33;
+/// Set in the number of what a part of a communicator does among itself; below it stands its tag.
+pub(super) const SUBGROUP: u32 = 1 << 31;
+
+struct Inner {
+    engine: Arc<Engine>,
+    context: u32,
+    group: Group,
+    rank: Rank,
+    /// Whom messages go to and come from, if that is another group.
+    remote: Option<Group>,
+    /// The next collective's number.
+    sequence: AtomicU32,
+    revoked: AtomicBool,
+}
+
+/// A group of processes with a context of its own. Cheap to clone: clones are the same communicator.
+#[derive(Clone)]
+pub struct Communicator(Arc<Inner>);
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator")
+            .field("context", &self.0.context)
+            .field("rank", &self.0.rank)
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Getters.
+impl Communicator {
+    pub(super) fn new(engine: &Arc<Engine>, context: u32, group: Group) -> Option<Self> {
+        Self::with(engine, context, group, None, 0)
+    }
+
+    /// One whose messages go to the group `remote`, if there is one, and whose collectives are counted from `sequence`.
+    pub(super) fn with(
+        engine: &Arc<Engine>,
+        context: u32,
+        group: Group,
+        remote: Option<Group>,
+        sequence: u32,
+    ) -> Option<Self> {
+        let rank = group.rank_of(engine.process)?;
+        Some(Self(Arc::new(Inner {
+            engine: Arc::clone(engine),
+            context,
+            group,
+            rank,
+            remote,
+            sequence: AtomicU32::new(sequence),
+            revoked: AtomicBool::new(false),
+        })))
+    }
+
+    /// All processes (`MPI_COMM_WORLD`).
+    ///
+    /// # Panics
+    /// Never: every process is in the world.
+    #[must_use]
+    pub fn world(engine: &Arc<Engine>) -> Self {
+        let world = Self::new(engine, 0, Group::world(engine.size as Rank));
+        world.unwrap_or_else(|| unreachable!("every process is in the world"))
+    }
+
+    /// This process alone (`MPI_COMM_SELF`).
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn own(engine: &Arc<Engine>) -> Self {
+        let group = Group::of_processes(&[engine.process]).unwrap_or(Group::EMPTY);
+        Self::new(engine, 1, group).unwrap_or_else(|| unreachable!("a process is in its own group"))
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.0.engine
+    }
+
+    /// Rank of this process (`MPI_Comm_rank`).
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.0.rank
+    }
+
+    /// Number of ranks (`MPI_Comm_size`).
+    #[must_use]
+    pub fn size(&self) -> Rank {
+        self.0.group.size()
+    }
+
+    /// The processes (`MPI_Comm_group`).
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.0.group
+    }
+
+    /// The processes that messages go to and come from, if that is another group (`MPI_Comm_remote_group`).
+    #[must_use]
+    pub fn remote_group(&self) -> Option<&Group> {
+        self.0.remote.as_ref()
+    }
+
+    /// How many these are (`MPI_Comm_remote_size`).
+    #[must_use]
+    pub fn remote_size(&self) -> Option<Rank> {
+        self.0.remote.as_ref().map(Group::size)
+    }
+
+    /// Messages go to another group (`MPI_Comm_test_inter`).
+    #[must_use]
+    pub fn is_inter(&self) -> bool {
+        self.0.remote.is_some()
+    }
+
+    /// Whom ranks of messages are of.
+    fn targets(&self) -> &Group {
+        self.0.remote.as_ref().unwrap_or(&self.0.group)
+    }
+
+    /// Number of the context: the same at all ranks, different for communicators that exist at once.
+    #[must_use]
+    pub fn context(&self) -> u32 {
+        self.0.context
+    }
+
+    /// They are the same communicator.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(super) fn rank_of(&self, process: u32) -> Option<Rank> {
+        self.targets().rank_of(process)
+    }
+
+    pub(super) fn locate(&self, error: Error) -> Error {
+        error.on_communicator(self.0.context)
+    }
+}
+
+/// What all that is called has in common.
+impl Communicator {
+    fn bits(&self, tag: u32) -> u64 {
+        u64::from(self.0.context) << CONTEXT_SHIFT | u64::from(tag)
+    }
+
+    pub(super) fn check(&self, call: &'static str) -> Result<(), Error> {
+        if self.0.revoked.load(Ordering::Relaxed) {
+            return Err(self.locate(Error::new(ErrorClass::Revoked, call)));
+        }
+        if self.0.engine.is_finalized() {
+            let detail = Detail::Text("this process has been finalised");
+            return Err(self.locate(Error::new(ErrorClass::Other, call).with_detail(detail)));
+        }
+        Ok(())
+    }
+
+    fn tag(&self, call: &'static str, tag: i32) -> Result<u32, Error> {
+        let detail = Detail::Value {
+            argument: "tag",
+            value: tag.into(),
+            min: 0,
+            max: TAG_UB.into(),
+        };
+        u32::try_from(tag).map_err(|_| self.locate(Error::new(ErrorClass::Tag, call).with_detail(detail)))
+    }
+
+    /// The process of a rank.
+    pub(super) fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
+        let process = self.targets().process(rank);
+        process.ok_or_else(|| self.locate(Error::rank(call, rank, self.targets().size())))
+    }
+
+    fn selector(&self, call: &'static str, source: Rank, tag: i32) -> Result<Selector, Error> {
+        let source = if source == ANY_SOURCE {
+            None
+        } else {
+            Some(self.process(call, source)?)
+        };
+        let (tag, ignore) = if tag == ANY_TAG {
+            (0, u64::from(u32::MAX))
+        } else {
+            (self.tag(call, tag)?, 0)
+        };
+        Ok(Selector {
+            source,
+            bits: self.bits(tag),
+            ignore,
+        })
+    }
+
+    pub(super) fn access<R: Copy>(&self, none: R, mut f: impl FnMut(&mut Core, &mut Messenger, Instant) -> R) -> R {
+        let mut result = none;
+        self.0
+            .engine
+            .fabric
+            .access(&mut |core, messenger, now| result = f(core, messenger, now));
+        result
+    }
+
+    fn status_of(&self, envelope: &Envelope) -> Status {
+        Status {
+            source: self.rank_of(envelope.source).unwrap_or(ANY_SOURCE),
+            tag: envelope.bits as u32 as i32,
+            len: envelope.len,
+            cancelled: false,
+        }
+    }
+
+    /// Ends everything that is pending on this communicator, here, and lets nothing begin any more
+    /// (ULFM's `MPIX_Comm_revoke`, without telling the others).
+    pub fn revoke(&self) {
+        self.0.revoked.store(true, Ordering::Relaxed);
+        let context = u64::from(self.0.context) << CONTEXT_SHIFT;
+        self.access((), |core, messenger, _| {
+            core.revoke(messenger, context, (1 << CONTEXT_SHIFT) - 1);
+        });
+    }
+}
