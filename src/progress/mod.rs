@@ -388,6 +388,12 @@ impl Driver {
         (&mut self.messenger, self.now)
     }
 
+    /// The clock that times are read from.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// Says goodbye to every peer and waits, not longer than `linger`, until all have heard it. Gives how many have not.
     pub(crate) fn close_all(&mut self, linger: Duration) -> io::Result<usize> {
         let endpoint = self.messenger.endpoint();

@@ -180,6 +180,18 @@ impl Call<'_> {
         }
     }
 
+    /// The rank that all others send to or receive from, if there is one.
+    #[must_use]
+    pub fn root(&self) -> Option<usize> {
+        match *self {
+            Self::Bcast { root, .. }
+            | Self::Gather { root, .. }
+            | Self::Scatter { root, .. }
+            | Self::Reduce { root, .. } => Some(root),
+            _ => None,
+        }
+    }
+
     /// True unless operands are reduced that may not change places.
     #[must_use]
     pub fn commutative(&self) -> bool {

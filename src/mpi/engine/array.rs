@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    Communicator, MatchedMessage, Mode, Request, Status,
+    Communicator, Entry, MatchedMessage, Mode, Request, Status,
     buffer::{Buffer, Owner},
 };
 use crate::mpi::{
@@ -197,9 +197,11 @@ impl Communicator {
     /// A wrong rank or id (a tag), a revoked communicator.
     pub fn send_array(&self, array: &Array, destination: Rank, id: i32) -> Result<Request, Error> {
         const CALL: &str = "MPI_Isend";
+        let octets = || Entry::of(CALL, array.len as u64, &Datatype::predefined(Kind::Byte));
+        let span = self.enter(|| octets().with_peer(destination).with_tag(id));
         let buffer = array.buffer();
-        let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, CALL)))?;
-        self.isend_buffer(CALL, Mode::Standard, buffer, destination, id)
+        let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, CALL)));
+        span.begin(buffer.and_then(|buffer| self.isend_buffer(CALL, Mode::Standard, buffer, destination, id)))
     }
 
     /// Waits for an array of this source with this id, and receives it (`pmReceiveBufferArray`). Both may be wildcards.
@@ -221,12 +223,17 @@ impl Communicator {
 
     fn arrive(&self, message: MatchedMessage) -> Result<Arriving, Error> {
         const CALL: &str = "MPI_Imrecv";
-        let len = usize::try_from(message.status().len).ok();
+        let (number, octets) = (message.number, message.status().len);
+        let span = self.enter(|| Entry {
+            requests: vec![number],
+            ..Entry::of(CALL, octets, &Datatype::predefined(Kind::Byte))
+        });
+        let len = usize::try_from(octets).ok();
         let array = len.map(|len| self.array(len));
         let buffer = array.as_ref().and_then(Array::buffer);
         match (array, buffer) {
             (Some(array), Some(buffer)) => Ok(Arriving {
-                request: Self::receive_matched(CALL, message, buffer)?,
+                request: span.begin(Self::receive_matched(CALL, message, buffer))?,
                 array,
             }),
             _ => Err(self.locate(Error::new(ErrorClass::NoMem, CALL))),

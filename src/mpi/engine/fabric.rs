@@ -26,6 +26,9 @@ pub(crate) trait Fabric: Send + Sync {
     /// Calls `f` with everything locked, then transmits what is worth it.
     fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant));
 
+    /// What time it is; without a lock.
+    fn now(&self) -> Instant;
+
     /// Sends and receives what can be sent and received now.
     fn progress(&self) -> Result<(), FabricError>;
 

@@ -4,7 +4,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::{
-    Mode,
+    Entry, Mode,
     communicator::{Communicator, SUBGROUP, TAG_UB},
 };
 use crate::mpi::{
@@ -31,12 +31,17 @@ impl Communicator {
     /// A process is lost, the communicator revoked; the group has others; a negative tag.
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create_group";
-        self.check_members(CALL, group)?;
-        let tag = u32::try_from(tag).map_err(|_| self.wrong_tag(CALL, tag))?;
+        let span = self.enter(|| Entry::among(CALL, self, group).with_tag(tag));
+        span.may_make(self.create_group_for(CALL, group, tag))
+    }
+
+    fn create_group_for(&self, call: &'static str, group: &Group, tag: i32) -> Result<Option<Self>, Error> {
+        self.check_members(call, group)?;
+        let tag = u32::try_from(tag).map_err(|_| self.wrong_tag(call, tag))?;
         // The group, in the old context: its one collective has a number that no other one has.
         let among = Self::with(self.engine(), self.context(), group.clone(), None, SUBGROUP | tag);
         let Some(among) = among else { return Ok(None) };
-        let context = among.new_context(CALL)?;
+        let context = among.new_context(call)?;
         Ok(Self::new(self.engine(), context, group.clone()))
     }
 
@@ -63,52 +68,64 @@ impl Communicator {
         tag: i32,
     ) -> Result<Self, Error> {
         const CALL: &str = "MPI_Intercomm_create";
+        let span = self.enter(|| Entry::named(CALL).with_peer(remote_leader).with_tag(tag));
+        span.make(self.create_intercommunicator_for(CALL, local_leader, bridge, (remote_leader, tag)))
+    }
+
+    fn create_intercommunicator_for(
+        &self,
+        call: &'static str,
+        local_leader: Rank,
+        bridge: &Self,
+        (remote_leader, tag): (Rank, i32),
+    ) -> Result<Self, Error> {
         if self.group().process(local_leader).is_none() {
-            return Err(self.locate(Error::rank(CALL, local_leader, self.size())));
+            return Err(self.locate(Error::rank(call, local_leader, self.size())));
         }
         let mut told = Ok(Vec::new());
         if self.rank() == local_leader {
-            told = self.introduce(bridge, remote_leader, tag);
+            told = self.introduce(call, bridge, remote_leader, tag);
         }
         // All take part, whatever the leader has got wrong. The context first, then the processes.
         let known = told.as_ref().map_or(&[][..], |all| all);
         let mut number = [known.len() as i64];
-        self.agree(CALL, &mut number, Predefined::Sum)?;
+        self.agree(call, &mut number, Predefined::Sum)?;
         let mut all = vec![0_i64; number[0] as usize];
         all[..known.len()].copy_from_slice(known);
-        self.agree(CALL, &mut all, Predefined::Sum)?;
+        self.agree(call, &mut all, Predefined::Sum)?;
         told?;
-        let failed = |text| self.locate(Error::new(ErrorClass::Group, CALL).with_detail(Detail::Text(text)));
+        let failed = |text| self.locate(Error::new(ErrorClass::Group, call).with_detail(Detail::Text(text)));
         let [context, processes @ ..] = &all[..] else {
             return Err(failed("the leader could not reach the other one"));
         };
         let processes: Vec<u32> = processes.iter().map(|process| *process as u32).collect();
-        let remote = Group::of_processes(&processes).map_err(|error| self.locate(Error::group(CALL, error)))?;
+        let remote = Group::of_processes(&processes).map_err(|error| self.locate(Error::group(call, error)))?;
         if remote.intersection(self.group()).size() > 0 {
             return Err(failed("the groups have a process in common"));
         }
-        let context = self.context_of(CALL, *context)?;
+        let context = self.context_of(call, *context)?;
         let inter = Self::with(self.engine(), context, self.group().clone(), Some(remote), 0);
-        inter.ok_or_else(|| self.broken(CALL))
+        inter.ok_or_else(|| self.broken(call))
     }
 
     /// Tells the other leader of this group. Gives the context to use and the processes of the other group.
-    fn introduce(&self, bridge: &Self, remote_leader: Rank, tag: i32) -> Result<Vec<i64>, Error> {
+    fn introduce(&self, call: &'static str, bridge: &Self, remote_leader: Rank, tag: i32) -> Result<Vec<i64>, Error> {
         let mine: Vec<i64> = core::iter::once(self.own_context())
             .chain(self.group().processes().map(i64::from))
             .collect();
         let datatype = Datatype::predefined(Kind::I64);
         let (base, len) = (mine.as_ptr().cast::<u8>(), mine.len() as u64);
         // SAFETY: `mine` lives until the request has ended, and is not changed.
-        let sending = unsafe { bridge.isend(Mode::Standard, base, len, &datatype, remote_leader, tag) }?;
+        let sent = unsafe { bridge.buffer(call, base.cast_mut(), len, &datatype) }?;
+        let mut sending = bridge.isend_buffer(call, Mode::Standard, sent, remote_leader, tag)?;
         let mut theirs = Vec::new();
-        let received = bridge.mprobe(remote_leader, tag).and_then(|message| {
+        let received = bridge.mprobe_quietly(call, remote_leader, tag).and_then(|message| {
             theirs = vec![0_i64; (message.status().len / 8) as usize];
             let (base, len) = (theirs.as_mut_ptr().cast::<u8>(), theirs.len() as u64);
             // SAFETY: `theirs` lives until the request has ended, and is not used before.
-            unsafe { Self::imreceive(message, base, len, &datatype) }?.wait()
+            unsafe { Self::imreceive_quietly(call, message, base, len, &datatype) }?.finish()
         });
-        let sent = sending.wait();
+        let sent = sending.finish();
         received.and(sent)?;
         if let ([context, first, ..], [own, me, ..]) = (&mut theirs[..], &mine[..])
             && me < first
@@ -125,8 +142,12 @@ impl Communicator {
     /// A process is lost, the communicator revoked; it has only one group.
     pub fn merge(&self, high: bool) -> Result<Self, Error> {
         const CALL: &str = "MPI_Intercomm_merge";
+        self.enter(|| Entry::named(CALL)).make(self.merge_for(CALL, high))
+    }
+
+    fn merge_for(&self, call: &'static str, high: bool) -> Result<Self, Error> {
         let Some(remote) = self.remote_group() else {
-            return Err(self.locate(Error::new(ErrorClass::Comm, CALL)));
+            return Err(self.locate(Error::new(ErrorClass::Comm, call)));
         };
         let (local, first) = (self.group(), |group: &Group| group.processes().min());
         let is_first = first(local) < first(remote);
@@ -136,9 +157,9 @@ impl Communicator {
             remote.union(local)
         };
         // Both groups, in the old context, where there are no other collectives.
-        let among = Self::new(self.engine(), self.context(), both).ok_or_else(|| self.broken(CALL))?;
-        let all = among.share(CALL, &[i64::from(high)])?;
-        let context = among.new_context(CALL)?;
+        let among = Self::new(self.engine(), self.context(), both).ok_or_else(|| self.broken(call))?;
+        let all = among.share(call, &[i64::from(high)])?;
+        let context = among.new_context(call)?;
         let (ours, theirs) = if is_first {
             (all[0], all[all.len() - 1])
         } else {
@@ -150,6 +171,6 @@ impl Communicator {
         } else {
             remote.union(local)
         };
-        Self::new(self.engine(), context, merged).ok_or_else(|| self.broken(CALL))
+        Self::new(self.engine(), context, merged).ok_or_else(|| self.broken(call))
     }
 }

@@ -23,6 +23,7 @@ mod core;
 mod fabric;
 mod groups;
 mod native;
+mod profile;
 mod remote;
 mod request;
 mod start;
@@ -39,12 +40,13 @@ pub use self::{
     array::{Array, Arriving},
     communicator::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, Region, TAG_UB},
     fabric::FabricError,
+    profile::{Entry, Exit, Profiler},
     remote::WindowStats,
     request::{Request, Status},
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
-use self::{core::Core, fabric::Fabric, native::Native};
+use self::{core::Core, fabric::Fabric, native::Native, profile::Profile};
 use super::collectives::{Model, Policy};
 use crate::{
     messaging::tagged::TaggedStats,
@@ -64,6 +66,8 @@ pub struct Options {
     pub helper: Option<Duration>,
     /// How algorithms of collectives are chosen.
     pub policy: Policy,
+    /// Is told of all calls. Default `None`, which costs a branch in each.
+    pub profiler: Option<Arc<dyn Profiler>>,
 }
 
 impl Default for Options {
@@ -77,6 +81,7 @@ impl Default for Options {
                 beta: 0.5e-9,
                 gamma: 0.2e-9,
             }),
+            profiler: None,
         }
     }
 }
@@ -90,6 +95,7 @@ pub struct Engine {
     contexts: AtomicU32,
     finalized: AtomicBool,
     policy: Policy,
+    profile: Profile,
     arrays: Arc<array::Pool>,
     helper: Option<native::Helper>,
 }
@@ -111,6 +117,9 @@ impl Engine {
         let native = Arc::new(Native::new(driver, core, options.wait.spin()));
         // Without the thread the program must call something now and then.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
+        if let Some(profiler) = &options.profiler {
+            profiler.open(native.now(), process, size);
+        }
         Self {
             fabric: native,
             process,
@@ -118,6 +127,7 @@ impl Engine {
             contexts: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
             policy: options.policy,
+            profile: Profile::new(options.profiler),
             arrays: Arc::default(),
             helper,
         }
@@ -190,7 +200,16 @@ impl Engine {
         if self.finalized.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        self.fabric.close(linger)
+        let Some(profiler) = self.profile.profiler() else {
+            return self.fabric.close(linger);
+        };
+        let (begun, entry) = (self.fabric.now(), Entry::named("MPI_Finalize"));
+        profiler.enter(begun, &entry);
+        let closed = self.fabric.close(linger);
+        let now = self.fabric.now();
+        profiler.leave(begun, now, &entry, &Exit::default());
+        profiler.close(now);
+        closed
     }
 
     /// Whether a helper thread makes progress.

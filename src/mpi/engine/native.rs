@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    progress::{Acks, Driver},
+    progress::{Acks, Clock, Driver},
     time::Instant,
 };
 
@@ -46,6 +46,7 @@ struct Inner {
 /// See [`Fabric`].
 pub(crate) struct Native {
     inner: Mutex<Inner>,
+    clock: Clock,
     /// Threads that want the lock: who makes progress lets go of it for them.
     contenders: AtomicUsize,
     /// Threads that sleep without the lock.
@@ -65,6 +66,7 @@ impl Native {
     pub(crate) fn new(driver: Driver, core: Core, spin: Option<Duration>) -> Self {
         let readable = driver.backend().as_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         Self {
+            clock: driver.clock(),
             inner: Mutex::new(Inner {
                 driver,
                 core,
@@ -210,6 +212,10 @@ impl Fabric for Native {
             inner.transmit();
         }
         self.unlock(inner, before);
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
     }
 
     fn progress(&self) -> Result<(), FabricError> {

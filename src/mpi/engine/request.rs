@@ -1,6 +1,6 @@
 //! What has begun and may not have ended.
 
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use core::{
     fmt, mem,
     task::{Context, Poll},
@@ -9,6 +9,7 @@ use core::{
 use super::{
     communicator::Communicator,
     core::{Core, Ended, RequestId},
+    profile::{Entry, Exit, Span, is_immediate},
 };
 use crate::{
     error::PeerError,
@@ -65,6 +66,10 @@ pub struct Request {
     call: &'static str,
     /// Octets that there is room for.
     room: u64,
+    /// The call that began it, if that goes on until it has ended.
+    span: Span,
+    /// For who is told of calls.
+    pub(super) number: u64,
 }
 
 impl fmt::Debug for Request {
@@ -83,6 +88,8 @@ impl Request {
             state: State::Pending(id),
             call,
             room,
+            span: Span::default(),
+            number: 0,
         }
     }
 
@@ -92,7 +99,29 @@ impl Request {
             state: State::Ended(status),
             call,
             room: 0,
+            span: Span::default(),
+            number: 0,
         }
+    }
+
+    /// The call that begins it goes on until it has ended.
+    pub(super) fn within(mut self, span: Span) -> Self {
+        self.span = span;
+        self
+    }
+
+    /// A call that is about this one begins.
+    fn enter(&self, call: &'static str) -> Span {
+        self.communicator.enter(|| Entry {
+            requests: vec![self.number],
+            ..Entry::named(call)
+        })
+    }
+
+    /// The call that began it, or else `call`, which begins.
+    fn end_of(&mut self, call: &'static str) -> Span {
+        let span = mem::take(&mut self.span);
+        if span.is_open() { span } else { self.enter(call) }
     }
 
     /// What it is: the MPI function that began it.
@@ -126,6 +155,22 @@ impl Request {
     /// # Errors
     /// It has failed.
     pub fn wait_mut(&mut self) -> Result<Status, Error> {
+        let span = self.end_of("MPI_Wait");
+        let ended = self.finish();
+        span.leave(ended, |status, leave| self.told(Some(*status), leave))
+    }
+
+    /// Tells how it has ended, if it has.
+    fn told(&self, status: Option<Status>, leave: &mut dyn FnMut(&Exit<'_>)) {
+        let ended = status.map(|status| (self.number, status));
+        leave(&Exit {
+            ended: ended.as_slice(),
+            ..Exit::default()
+        });
+    }
+
+    /// Waits for its end; tells nobody.
+    pub(super) fn finish(&mut self) -> Result<Status, Error> {
         let id = match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
             State::Ended(status) => return Ok(status),
             State::Pending(id) => id,
@@ -147,8 +192,20 @@ impl Request {
     /// # Errors
     /// It has failed.
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
+        let span = self.end_of("MPI_Test");
+        let ended = self.look();
+        if matches!(ended, Ok(None)) && !is_immediate(self.call) {
+            // The call goes on.
+            self.span = span;
+            return ended;
+        }
+        span.leave(ended, |status, leave| self.told(*status, leave))
+    }
+
+    /// Looks whether it has ended; tells nobody.
+    fn look(&mut self) -> Result<Option<Status>, Error> {
         let State::Pending(id) = self.state else {
-            return self.wait_mut().map(Some);
+            return self.finish().map(Some);
         };
         let fabric = &self.communicator.engine().fabric;
         let mut ended = None;
@@ -171,6 +228,11 @@ impl Request {
     /// # Errors
     /// It has failed.
     pub fn status(&self) -> Result<Option<Status>, Error> {
+        let span = self.enter("MPI_Request_get_status");
+        span.leave(self.peek(), |status, leave| self.told(*status, leave))
+    }
+
+    fn peek(&self) -> Result<Option<Status>, Error> {
         let id = match self.state {
             State::Ended(status) => return Ok(Some(status)),
             State::Pending(id) => id,
@@ -212,6 +274,7 @@ impl Request {
     /// Cancels a receive that has no message yet. It must still be waited for. Sends are not cancelled (as MPI 4
     /// discourages it).
     pub fn cancel(&self) {
+        let _span = self.enter("MPI_Cancel");
         if let State::Pending(id) = self.state {
             self.communicator.engine().fabric.access(&mut |core, _, _| {
                 core.cancel(id);
@@ -225,13 +288,15 @@ impl Request {
     /// # Errors
     /// That one has failed.
     pub fn wait_any(requests: &mut [Option<Self>]) -> Option<(usize, Result<Status, Error>)> {
+        let span = Self::enter_all("MPI_Waitany", requests.iter().flatten());
         let index = Self::wait_for_any(requests)?;
-        let request = requests[index].take()?;
-        Some((index, request.wait()))
+        let mut request = requests[index].take()?;
+        let ended = span.leave(request.finish(), |status, leave| request.told(Some(*status), leave));
+        Some((index, ended))
     }
 
     fn wait_for_any(requests: &[Option<Self>]) -> Option<usize> {
-        let index = Self::wait_ready(requests.iter().flatten())?;
+        let index = Self::wait_ready_quietly(requests.iter().flatten())?;
         requests
             .iter()
             .enumerate()
@@ -243,6 +308,21 @@ impl Request {
     /// Waits until one of `requests` has ended, and gives its position: [`wait`](Self::wait) will not wait. `None` if
     /// there are none.
     pub fn wait_ready<'a>(requests: impl Iterator<Item = &'a Self> + Clone) -> Option<usize> {
+        let _span = Self::enter_all("MPI_Waitany", requests.clone());
+        Self::wait_ready_quietly(requests)
+    }
+
+    fn enter_all<'a>(call: &'static str, mut requests: impl Iterator<Item = &'a Self> + Clone) -> Span {
+        let all = requests.clone();
+        requests.next().map_or_else(Span::default, |first| {
+            first.communicator.enter(|| Entry {
+                requests: all.map(|request| request.number).collect(),
+                ..Entry::named(call)
+            })
+        })
+    }
+
+    fn wait_ready_quietly<'a>(requests: impl Iterator<Item = &'a Self> + Clone) -> Option<usize> {
         let first = requests.clone().next()?;
         let mut found = None;
         let _ = first.communicator.engine().fabric.wait(&mut |core, _, _| {
@@ -259,27 +339,39 @@ impl Request {
     /// Waits until at least one of `requests` has ended, and takes out all that have. Empty if there is nothing to wait
     /// for.
     pub fn wait_some(requests: &mut [Option<Self>]) -> Vec<(usize, Result<Status, Error>)> {
+        let span = Self::enter_all("MPI_Waitsome", requests.iter().flatten());
         match Self::wait_for_any(requests) {
-            Some(_) => Self::take_ended(requests),
+            Some(_) => Self::take_ended(requests, span),
             None => Vec::new(),
         }
     }
 
     /// Makes progress once, and takes out all of `requests` that have ended.
     pub fn test_some(requests: &mut [Option<Self>]) -> Vec<(usize, Result<Status, Error>)> {
+        let span = Self::enter_all("MPI_Testsome", requests.iter().flatten());
         if let Some(first) = requests.iter().flatten().next() {
             let _ = first.communicator.engine().fabric.progress();
         }
-        Self::take_ended(requests)
+        Self::take_ended(requests, span)
     }
 
-    fn take_ended(requests: &mut [Option<Self>]) -> Vec<(usize, Result<Status, Error>)> {
-        let mut ended = Vec::new();
+    fn take_ended(requests: &mut [Option<Self>], span: Span) -> Vec<(usize, Result<Status, Error>)> {
+        let (mut ended, mut told) = (Vec::new(), Vec::new());
         for (index, place) in requests.iter_mut().enumerate() {
-            if let Some(request) = place.take_if(|request| request.is_done()) {
-                ended.push((index, request.wait()));
+            if let Some(mut request) = place.take_if(|request| request.is_done()) {
+                let result = request.finish();
+                if span.is_open() {
+                    told.push((request.number, result.unwrap_or(Status::EMPTY)));
+                }
+                ended.push((index, result));
             }
         }
+        let _ = span.leave(Ok(()), |(), leave| {
+            leave(&Exit {
+                ended: &told,
+                ..Exit::default()
+            });
+        });
         ended
     }
 
@@ -291,6 +383,7 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let State::Pending(id) = self.state {
+            let _span = self.end_of("MPI_Request_free");
             self.communicator
                 .engine()
                 .fabric

@@ -10,8 +10,9 @@ use crate::mpi::{
     collectives::{Algorithm, Blocks, Call, ScheduleError},
     datatype::{Datatype, Kind},
     engine::{
-        Request,
+        Entry, Request,
         collective::{Address, Collective, Memory},
+        profile::is_immediate,
     },
     error::{Detail, Error, ErrorClass},
     operation::{Operation, Predefined},
@@ -62,6 +63,28 @@ impl Communicator {
     /// Until the request has ended: the elements of the input that MPI has this rank read are initialised memory that
     /// may be read from any thread and is not written to; those of the output may be written and are not used by others.
     pub unsafe fn collective(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+        algorithm: Option<Algorithm>,
+    ) -> Result<Request, Error> {
+        let span = self.enter(|| Entry::collective(name, call, (&buffers.input, &buffers.output), operation));
+        // SAFETY: the caller's contract.
+        let begun = unsafe { self.collective_quietly(name, call, buffers, operation, algorithm) };
+        if is_immediate(name) {
+            return span.begin(begun);
+        }
+        match begun {
+            Ok(request) => Ok(request.within(span)),
+            failed @ Err(_) => span.end(failed),
+        }
+    }
+
+    /// # Safety
+    /// See [`collective`](Self::collective).
+    unsafe fn collective_quietly(
         &self,
         name: &'static str,
         call: &Call<'_>,
@@ -120,7 +143,8 @@ impl Communicator {
     /// # Errors
     /// A process is lost, the communicator revoked.
     pub fn barrier(&self) -> Result<(), Error> {
-        self.meet("MPI_Barrier")
+        const CALL: &str = "MPI_Barrier";
+        self.enter(|| Entry::named(CALL)).end(self.meet(CALL))
     }
 
     /// A barrier in the name of another call.
@@ -130,8 +154,8 @@ impl Communicator {
             output: Region::None,
         };
         // SAFETY: a barrier has no buffers.
-        let request = unsafe { self.collective(name, &Call::Barrier, &buffers, None, None) }?;
-        request.wait().map(|_| ())
+        let request = unsafe { self.collective_quietly(name, &Call::Barrier, &buffers, None, None) };
+        request?.finish().map(|_| ())
     }
 
     /// The element-wise maximum or minimum, … of what all ranks have: for what communicators agree upon.
@@ -151,9 +175,10 @@ impl Communicator {
             commutative: true,
             in_place: true,
         };
+        let operation = Operation::predefined(operation);
         // SAFETY: `values` is borrowed until the request has ended.
-        let request = unsafe { self.collective(name, &call, &buffers, Some(&Operation::predefined(operation)), None) }?;
-        request.wait().map(|_| ())
+        let request = unsafe { self.collective_quietly(name, &call, &buffers, Some(&operation), None) };
+        request?.finish().map(|_| ())
     }
 
     /// What each rank has, in the order of ranks.
@@ -170,7 +195,7 @@ impl Communicator {
             in_place: false,
         };
         // SAFETY: both are borrowed until the request has ended.
-        unsafe { self.collective(name, &call, &buffers, None, None) }?.wait()?;
+        unsafe { self.collective_quietly(name, &call, &buffers, None, None) }?.finish()?;
         Ok(all)
     }
 }

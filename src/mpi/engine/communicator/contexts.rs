@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use super::Communicator;
 use crate::mpi::{
     Rank,
+    engine::Entry,
     error::{Detail, Error, ErrorClass},
     group::Group,
     operation::Predefined,
@@ -48,9 +49,15 @@ impl Communicator {
     /// # Errors
     /// A process is lost, the communicator revoked.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let context = self.new_context("MPI_Comm_dup")?;
+        const CALL: &str = "MPI_Comm_dup";
+        self.enter(|| Entry::named(CALL)).make(self.duplicate_for(CALL))
+    }
+
+    /// The same for another call.
+    pub(in crate::mpi::engine) fn duplicate_for(&self, call: &'static str) -> Result<Self, Error> {
+        let context = self.new_context(call)?;
         let same = Self::new(&self.0.engine, context, self.0.group.clone());
-        same.ok_or_else(|| self.broken("MPI_Comm_dup"))
+        same.ok_or_else(|| self.broken(call))
     }
 
     /// Communicators of those that give the same `color`, by `key` and then by rank (`MPI_Comm_split`). Who gives no
@@ -60,11 +67,16 @@ impl Communicator {
     /// A process is lost, the communicator revoked; a negative color.
     pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_split";
+        self.enter(|| Entry::named(CALL))
+            .may_make(self.split_for(CALL, color, key))
+    }
+
+    fn split_for(&self, call: &'static str, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
         // All take part in what follows, whatever one of them has got wrong.
         let wrong = color.is_some_and(|color| color < 0);
         let own = [color.map_or(-1, i64::from), key.into()];
-        let all = self.share(CALL, &own)?;
-        let context = self.new_context(CALL)?;
+        let all = self.share(call, &own)?;
+        let context = self.new_context(call)?;
         let Some(color) = color else { return Ok(None) };
         if wrong {
             let detail = Detail::Value {
@@ -73,7 +85,7 @@ impl Communicator {
                 min: 0,
                 max: i32::MAX.into(),
             };
-            return Err(self.locate(Error::new(ErrorClass::Arg, CALL).with_detail(detail)));
+            return Err(self.locate(Error::new(ErrorClass::Arg, call).with_detail(detail)));
         }
         let mut members: Vec<(i64, Rank)> = (0..self.size())
             .zip(all.chunks_exact(2))
@@ -83,7 +95,7 @@ impl Communicator {
         members.sort_unstable();
         let ranks: Vec<Rank> = members.into_iter().map(|(_, rank)| rank).collect();
         let group = self.0.group.incl(&ranks);
-        let group = group.map_err(|error| self.locate(Error::group(CALL, error)))?;
+        let group = group.map_err(|error| self.locate(Error::group(call, error)))?;
         Ok(Self::new(&self.0.engine, context, group))
     }
 
@@ -93,8 +105,10 @@ impl Communicator {
     /// A process is lost, the communicator revoked; the group has others.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create";
-        let context = self.new_context(CALL)?;
-        self.check_members(CALL, group)?;
-        Ok(Self::new(&self.0.engine, context, group.clone()))
+        let span = self.enter(|| Entry::among(CALL, self, group));
+        span.may_make(self.new_context(CALL).and_then(|context| {
+            self.check_members(CALL, group)?;
+            Ok(Self::new(&self.0.engine, context, group.clone()))
+        }))
     }
 }

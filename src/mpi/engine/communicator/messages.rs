@@ -6,7 +6,7 @@ use crate::mpi::{
     Rank,
     datatype::Datatype,
     engine::{
-        Request, Status,
+        Entry, Request, Status,
         buffer::Buffer,
         core::{Ended, RequestId, Route},
     },
@@ -49,7 +49,7 @@ impl Mode {
 impl Communicator {
     /// # Safety
     /// See [`Buffer::new`].
-    pub(super) unsafe fn buffer(
+    pub(in crate::mpi::engine) unsafe fn buffer(
         &self,
         call: &'static str,
         base: *mut u8,
@@ -78,9 +78,11 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         let call = mode.immediate_call();
+        let message = || Entry::of(call, count, datatype).with_peer(destination).with_tag(tag);
+        let span = self.enter(message);
         // SAFETY: the caller's contract; it is only sent from.
-        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
-        self.isend_buffer(call, mode, buffer, destination, tag)
+        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
+        span.begin(buffer.and_then(|buffer| self.isend_buffer(call, mode, buffer, destination, tag)))
     }
 
     /// Begins to send what is in a buffer.
@@ -139,12 +141,15 @@ impl Communicator {
         tag: i32,
     ) -> Result<(), Error> {
         let call = mode.call();
+        let message = || Entry::of(call, count, datatype).with_peer(destination).with_tag(tag);
+        let span = self.enter(message);
         // SAFETY: the caller's contract; it is only sent from.
-        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
-        match self.begin_send(call, mode, buffer, destination, tag)? {
-            Some(id) => Request::pending(self, id, call, 0).wait().map(|_| ()),
+        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
+        let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag));
+        span.end(begun.and_then(|id| match id {
+            Some(id) => Request::pending(self, id, call, 0).finish().map(|_| ()),
             None => Ok(()),
-        }
+        }))
     }
 
     /// Begins to receive (`MPI_Irecv`).
@@ -163,8 +168,10 @@ impl Communicator {
         source: Rank,
         tag: i32,
     ) -> Result<Request, Error> {
+        const CALL: &str = "MPI_Irecv";
+        let span = self.enter(|| Entry::of(CALL, count, datatype).with_peer(source).with_tag(tag));
         // SAFETY: the caller's contract.
-        unsafe { self.begin_receive("MPI_Irecv", base, count, datatype, source, tag) }
+        span.begin(unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) })
     }
 
     /// # Safety
@@ -215,7 +222,10 @@ impl Communicator {
         source: Rank,
         tag: i32,
     ) -> Result<Status, Error> {
+        const CALL: &str = "MPI_Recv";
+        let span = self.enter(|| Entry::of(CALL, count, datatype).with_peer(source).with_tag(tag));
         // SAFETY: the caller's contract.
-        unsafe { self.begin_receive("MPI_Recv", base, count, datatype, source, tag) }?.wait()
+        let begun = unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) };
+        span.end_with(begun.and_then(|mut request| request.finish()))
     }
 }

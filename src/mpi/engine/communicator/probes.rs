@@ -1,6 +1,7 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Looking for messages before they are received (MPI 3.8).
 
+use alloc::vec;
 use core::sync::atomic::Ordering;
 
 use super::{Communicator, PROC_NULL};
@@ -9,7 +10,7 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{Request, Status, buffer::Buffer, core::Core},
+        engine::{Entry, Exit, Request, Status, buffer::Buffer, core::Core},
         error::{Error, ErrorClass},
     },
 };
@@ -20,6 +21,8 @@ pub struct MatchedMessage {
     communicator: Communicator,
     claimed: Claimed,
     status: Status,
+    /// For who is told of calls.
+    pub(in crate::mpi::engine) number: u64,
 }
 
 impl MatchedMessage {
@@ -38,12 +41,24 @@ impl Communicator {
     /// A wrong rank or tag, a revoked communicator, a network that has failed.
     pub fn iprobe(&self, source: Rank, tag: i32) -> Result<Option<Status>, Error> {
         const CALL: &str = "MPI_Iprobe";
-        self.check(CALL)?;
+        let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
+        let found = self.iprobe_quietly(CALL, source, tag);
+        span.leave(found, |found, leave| {
+            let ended = found.map(|status| (0, status));
+            leave(&Exit {
+                ended: ended.as_slice(),
+                ..Exit::default()
+            });
+        })
+    }
+
+    fn iprobe_quietly(&self, call: &'static str, source: Rank, tag: i32) -> Result<Option<Status>, Error> {
+        self.check(call)?;
         if source == PROC_NULL {
             return Ok(Some(Status::NULL));
         }
-        let selector = self.selector(CALL, source, tag)?;
-        self.0.engine.progress().map_err(|_| self.broken(CALL))?;
+        let selector = self.selector(call, source, tag)?;
+        self.0.engine.progress().map_err(|_| self.broken(call))?;
         let found = self.access(None, |core, _, _| core.tagged.probe(&selector));
         Ok(found.map(|envelope| self.status_of(&envelope)))
     }
@@ -54,12 +69,18 @@ impl Communicator {
     /// As [`iprobe`](Self::iprobe); or the sender is lost.
     pub fn probe(&self, source: Rank, tag: i32) -> Result<Status, Error> {
         const CALL: &str = "MPI_Probe";
-        self.check(CALL)?;
+        let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
+        let found = self.probe_quietly(CALL, source, tag);
+        span.end_with(found)
+    }
+
+    fn probe_quietly(&self, call: &'static str, source: Rank, tag: i32) -> Result<Status, Error> {
+        self.check(call)?;
         if source == PROC_NULL {
             return Ok(Status::NULL);
         }
-        let selector = self.selector(CALL, source, tag)?;
-        let found = self.wait_for(CALL, &selector, |core| core.tagged.probe(&selector))?;
+        let selector = self.selector(call, source, tag)?;
+        let found = self.wait_for(call, &selector, |core| core.tagged.probe(&selector))?;
         Ok(self.status_of(&found))
     }
 
@@ -90,9 +111,24 @@ impl Communicator {
     /// As [`iprobe`](Self::iprobe).
     pub fn improbe(&self, source: Rank, tag: i32) -> Result<Option<MatchedMessage>, Error> {
         const CALL: &str = "MPI_Improbe";
-        self.check(CALL)?;
-        let selector = self.selector(CALL, source, tag)?;
-        self.0.engine.progress().map_err(|_| self.broken(CALL))?;
+        let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
+        let found = self.improbe_quietly(CALL, source, tag);
+        let number = span.number();
+        let found = found.map(|found| found.map(|message| MatchedMessage { number, ..message }));
+        span.leave(found, |found, leave| {
+            let found = found.as_ref().map(|message| (message.number, message.status));
+            leave(&Exit {
+                request: found.map(|(number, _)| number),
+                ended: found.as_slice(),
+                ..Exit::default()
+            });
+        })
+    }
+
+    fn improbe_quietly(&self, call: &'static str, source: Rank, tag: i32) -> Result<Option<MatchedMessage>, Error> {
+        self.check(call)?;
+        let selector = self.selector(call, source, tag)?;
+        self.0.engine.progress().map_err(|_| self.broken(call))?;
         let mut claimed = None;
         self.access((), |core, _, _| claimed = core.tagged.claim(&selector));
         Ok(claimed.map(|claimed| self.matched(claimed)))
@@ -104,9 +140,28 @@ impl Communicator {
     /// As [`probe`](Self::probe).
     pub fn mprobe(&self, source: Rank, tag: i32) -> Result<MatchedMessage, Error> {
         const CALL: &str = "MPI_Mprobe";
-        self.check(CALL)?;
-        let selector = self.selector(CALL, source, tag)?;
-        let claimed = self.wait_for(CALL, &selector, |core| core.tagged.claim(&selector))?;
+        let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
+        let found = self.mprobe_quietly(CALL, source, tag);
+        let number = span.number();
+        let found = found.map(|message| MatchedMessage { number, ..message });
+        span.leave(found, |message, leave| {
+            leave(&Exit {
+                request: Some(message.number),
+                ended: &[(message.number, message.status)],
+                ..Exit::default()
+            });
+        })
+    }
+
+    pub(in crate::mpi::engine) fn mprobe_quietly(
+        &self,
+        call: &'static str,
+        source: Rank,
+        tag: i32,
+    ) -> Result<MatchedMessage, Error> {
+        self.check(call)?;
+        let selector = self.selector(call, source, tag)?;
+        let claimed = self.wait_for(call, &selector, |core| core.tagged.claim(&selector))?;
         Ok(self.matched(claimed))
     }
 
@@ -115,6 +170,7 @@ impl Communicator {
             communicator: self.clone(),
             status: self.status_of(&claimed.envelope()),
             claimed,
+            number: 0,
         }
     }
 
@@ -132,9 +188,29 @@ impl Communicator {
         datatype: &Datatype,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Imrecv";
+        let communicator = message.communicator.clone();
+        let number = message.number;
+        let span = communicator.enter(|| Entry {
+            requests: vec![number],
+            ..Entry::of(CALL, count, datatype)
+        });
         // SAFETY: the caller's contract.
-        let buffer = unsafe { message.communicator.buffer(CALL, base, count, datatype) }?;
-        Self::receive_matched(CALL, message, buffer)
+        let begun = unsafe { Self::imreceive_quietly(CALL, message, base, count, datatype) };
+        span.begin(begun)
+    }
+
+    /// # Safety
+    /// See [`ireceive`](Self::ireceive).
+    pub(in crate::mpi::engine) unsafe fn imreceive_quietly(
+        call: &'static str,
+        message: MatchedMessage,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+    ) -> Result<Request, Error> {
+        // SAFETY: the caller's contract.
+        let buffer = unsafe { message.communicator.buffer(call, base, count, datatype) }?;
+        Self::receive_matched(call, message, buffer)
     }
 
     pub(in crate::mpi::engine) fn receive_matched(

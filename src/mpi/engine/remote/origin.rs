@@ -62,6 +62,14 @@ impl What {
         Self::Swap { kind, operands }
     }
 
+    /// The reduction, by its name.
+    pub(in crate::mpi::engine) fn operation(self) -> Option<&'static str> {
+        match self {
+            Self::Accumulate { operation, .. } => Some(operation.name()),
+            _ => None,
+        }
+    }
+
     /// Octets that are not cut apart.
     fn unit(self) -> u64 {
         match self {

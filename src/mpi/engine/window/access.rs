@@ -6,7 +6,7 @@ use crate::mpi::{
     Rank,
     datatype::{Datatype, Kind},
     engine::{
-        PROC_NULL, Request, Status,
+        Entry, PROC_NULL, Request, Status,
         buffer::Buffer,
         core::Core,
         remote::{Place, What},
@@ -292,6 +292,31 @@ impl Window {
     /// Until it has ended, the elements of `origin` may be read and are not written to, and those of `result` may be
     /// written and are not used by others; all from any thread.
     unsafe fn operate(
+        &self,
+        call: &'static str,
+        what: What,
+        origin: Option<&Operands<'_>>,
+        result: Option<&Operands<'_>>,
+        target: &Target<'_>,
+        has_request: bool,
+    ) -> Result<Request, Error> {
+        let span = self.0.communicator.enter(|| Entry {
+            displacement: Some(target.displacement),
+            operation: what.operation(),
+            ..Entry::of(call, target.count, target.datatype).with_peer(target.rank)
+        });
+        // SAFETY: the caller's contract.
+        let begun = unsafe { self.operate_quietly(call, what, origin, result, target, has_request) };
+        if has_request {
+            span.begin(begun)
+        } else {
+            span.end(begun)
+        }
+    }
+
+    /// # Safety
+    /// See [`operate`](Self::operate).
+    unsafe fn operate_quietly(
         &self,
         call: &'static str,
         what: What,

@@ -6,7 +6,10 @@ use core::sync::atomic::{self, Ordering};
 use super::Window;
 use crate::mpi::{
     Rank,
-    engine::remote::{Epoch, Failure, WindowState},
+    engine::{
+        Entry, Exit, Status,
+        remote::{Epoch, Failure, WindowState},
+    },
     error::{Detail, Error, ErrorClass},
     group::Group,
 };
@@ -48,12 +51,14 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if it is not locked; something has failed.
     pub fn flush(&self, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_flush";
-        let process = self.peer(CALL, rank)?.process;
-        self.with(CALL, |state, _| match &state.epoch {
-            Epoch::Locked { locks, .. } if locks.contains_key(&process) => Ok(()),
-            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-        })?;
-        self.flush_those(CALL, |other| other == process)
+        self.told(CALL, Some(rank), || {
+            let process = self.peer(CALL, rank)?.process;
+            self.with(CALL, |state, _| match &state.epoch {
+                Epoch::Locked { locks, .. } if locks.contains_key(&process) => Ok(()),
+                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+            })?;
+            self.flush_those(CALL, |other| other == process)
+        })
     }
 
     /// The same for all that are locked (`MPI_Win_flush_all`).
@@ -62,11 +67,13 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if none is locked; something has failed.
     pub fn flush_all(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_flush_all";
-        self.with(CALL, |state, _| match &state.epoch {
-            Epoch::Locked { .. } => Ok(()),
-            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-        })?;
-        self.flush_those(CALL, |_| true)
+        self.told(CALL, None, || {
+            self.with(CALL, |state, _| match &state.epoch {
+                Epoch::Locked { .. } => Ok(()),
+                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+            })?;
+            self.flush_those(CALL, |_| true)
+        })
     }
 
     /// What others have written can be read here, and the other way round (`MPI_Win_sync`).
@@ -74,9 +81,12 @@ impl Window {
     /// # Errors
     /// The window has been freed.
     pub fn sync(&self) -> Result<(), Error> {
-        self.check("MPI_Win_sync")?;
-        atomic::fence(Ordering::SeqCst);
-        Ok(())
+        const CALL: &str = "MPI_Win_sync";
+        self.told(CALL, None, || {
+            self.check(CALL)?;
+            atomic::fence(Ordering::SeqCst);
+            Ok(())
+        })
     }
 
     /// Ends what was begun since the last fence, at all processes, and begins anew (`MPI_Win_fence`). Collective.
@@ -85,18 +95,20 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` in an epoch of another sort; a lost process; something has failed.
     pub fn fence(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_fence";
-        self.with(CALL, |state, _| match state.epoch {
-            Epoch::None | Epoch::Fence { .. } if state.exposed.is_none() => Ok(()),
-            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-        })?;
-        let flushed = self.flush_those(CALL, |_| true);
-        // Whatever went wrong here, the others are waiting.
-        let met = self.0.communicator.meet(CALL);
-        self.with(CALL, |state, _| {
-            state.epoch = Epoch::Fence { used: false };
-            Ok(())
-        })?;
-        flushed.and(met)
+        self.told(CALL, None, || {
+            self.with(CALL, |state, _| match state.epoch {
+                Epoch::None | Epoch::Fence { .. } if state.exposed.is_none() => Ok(()),
+                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+            })?;
+            let flushed = self.flush_those(CALL, |_| true);
+            // Whatever went wrong here, the others are waiting.
+            let met = self.0.communicator.meet(CALL);
+            self.with(CALL, |state, _| {
+                state.epoch = Epoch::Fence { used: false };
+                Ok(())
+            })?;
+            flushed.and(met)
+        })
     }
 
     /// Locks the window of `rank` (`MPI_Win_lock`): waits until it is.
@@ -105,8 +117,10 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if it is locked by us already, or in an epoch of another sort; a lost process.
     pub fn lock(&self, kind: LockKind, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_lock";
-        let peer = self.peer(CALL, rank)?;
-        self.ask_locks(CALL, &[(peer.process, peer.name)], kind, false)
+        self.told(CALL, Some(rank), || {
+            let peer = self.peer(CALL, rank)?;
+            self.ask_locks(CALL, &[(peer.process, peer.name)], kind, false)
+        })
     }
 
     /// Locks all windows, shared with others (`MPI_Win_lock_all`): one after the other, so that nobody who locks several
@@ -115,8 +129,11 @@ impl Window {
     /// # Errors
     /// As [`lock`](Self::lock).
     pub fn lock_all(&self) -> Result<(), Error> {
-        let all: Vec<_> = self.0.peers.iter().map(|peer| (peer.process, peer.name)).collect();
-        self.ask_locks("MPI_Win_lock_all", &all, LockKind::Shared, true)
+        const CALL: &str = "MPI_Win_lock_all";
+        self.told(CALL, None, || {
+            let all: Vec<_> = self.0.peers.iter().map(|peer| (peer.process, peer.name)).collect();
+            self.ask_locks(CALL, &all, LockKind::Shared, true)
+        })
     }
 
     fn ask_locks(&self, call: &'static str, wanted: &[(u32, u64)], kind: LockKind, all: bool) -> Result<(), Error> {
@@ -172,12 +189,14 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if it is not locked by [`lock`](Self::lock). Something has failed; it is unlocked then.
     pub fn unlock(&self, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock";
-        let process = self.peer(CALL, rank)?.process;
-        self.with(CALL, |state, _| match &state.epoch {
-            Epoch::Locked { locks, all: false } if locks.get(&process) == Some(&true) => Ok(()),
-            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-        })?;
-        self.end_locks(CALL, |other| other == process)
+        self.told(CALL, Some(rank), || {
+            let process = self.peer(CALL, rank)?.process;
+            self.with(CALL, |state, _| match &state.epoch {
+                Epoch::Locked { locks, all: false } if locks.get(&process) == Some(&true) => Ok(()),
+                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+            })?;
+            self.end_locks(CALL, |other| other == process)
+        })
     }
 
     /// Unlocks all windows (`MPI_Win_unlock_all`).
@@ -187,11 +206,13 @@ impl Window {
     /// then.
     pub fn unlock_all(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock_all";
-        self.with(CALL, |state, _| match &state.epoch {
-            Epoch::Locked { all: true, .. } => Ok(()),
-            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-        })?;
-        self.end_locks(CALL, |_| true)
+        self.told(CALL, None, || {
+            self.with(CALL, |state, _| match &state.epoch {
+                Epoch::Locked { all: true, .. } => Ok(()),
+                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+            })?;
+            self.end_locks(CALL, |_| true)
+        })
     }
 
     fn end_locks(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
@@ -226,16 +247,18 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if that was done and not waited for; `MPI_ERR_GROUP` for processes without the window.
     pub fn post(&self, group: &Group) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_post";
-        self.check_group(CALL, group)?;
-        self.with(CALL, |state, net| {
-            if state.exposed.is_some() {
-                return Err(Failure::Refused(ErrorClass::RmaSync));
-            }
-            state.exposed = Some(group.clone());
-            for process in group.processes() {
-                net.post(process, self.name_of(process));
-            }
-            Ok(())
+        self.told_of(CALL, group, || {
+            self.check_group(CALL, group)?;
+            self.with(CALL, |state, net| {
+                if state.exposed.is_some() {
+                    return Err(Failure::Refused(ErrorClass::RmaSync));
+                }
+                state.exposed = Some(group.clone());
+                for process in group.processes() {
+                    net.post(process, self.name_of(process));
+                }
+                Ok(())
+            })
         })
     }
 
@@ -246,25 +269,27 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` in another epoch; `MPI_ERR_GROUP` for processes without the window; a lost process.
     pub fn start(&self, group: &Group) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_start";
-        self.check_group(CALL, group)?;
-        self.with(CALL, |state, _| {
-            if !state.epoch.is_free() {
-                return Err(Failure::Refused(ErrorClass::RmaSync));
-            }
-            state.epoch = Epoch::Started(group.clone());
-            Ok(())
-        })?;
-        let lost = self.wait_for_each(CALL, group, |state, process| state.posted.contains_key(&process))?;
-        self.with(CALL, |state, _| {
-            for process in group.processes() {
-                WindowState::take_one(&mut state.posted, process);
-            }
-            if lost.is_some() {
-                state.epoch = Epoch::None;
-            }
-            Ok(())
-        })?;
-        lost.map_or(Ok(()), Err)
+        self.told_of(CALL, group, || {
+            self.check_group(CALL, group)?;
+            self.with(CALL, |state, _| {
+                if !state.epoch.is_free() {
+                    return Err(Failure::Refused(ErrorClass::RmaSync));
+                }
+                state.epoch = Epoch::Started(group.clone());
+                Ok(())
+            })?;
+            let lost = self.wait_for_each(CALL, group, |state, process| state.posted.contains_key(&process))?;
+            self.with(CALL, |state, _| {
+                for process in group.processes() {
+                    WindowState::take_one(&mut state.posted, process);
+                }
+                if lost.is_some() {
+                    state.epoch = Epoch::None;
+                }
+                Ok(())
+            })?;
+            lost.map_or(Ok(()), Err)
+        })
     }
 
     /// Ends what [`start`](Self::start) began, after all that was begun since then has ended (`MPI_Win_complete`).
@@ -273,19 +298,21 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if nothing was started. Something has failed; the epoch has ended then.
     pub fn complete(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_complete";
-        let group = self.with(CALL, |state, _| match &state.epoch {
-            Epoch::Started(group) => Ok(group.clone()),
-            _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-        })?;
-        let flushed = self.flush_those(CALL, |process| group.rank_of(process).is_some());
-        self.with(CALL, |state, net| {
-            state.epoch = Epoch::None;
-            for process in group.processes() {
-                net.complete(process, self.name_of(process));
-            }
-            Ok(())
-        })?;
-        flushed
+        self.told(CALL, None, || {
+            let group = self.with(CALL, |state, _| match &state.epoch {
+                Epoch::Started(group) => Ok(group.clone()),
+                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
+            })?;
+            let flushed = self.flush_those(CALL, |process| group.rank_of(process).is_some());
+            self.with(CALL, |state, net| {
+                state.epoch = Epoch::None;
+                for process in group.processes() {
+                    net.complete(process, self.name_of(process));
+                }
+                Ok(())
+            })?;
+            flushed
+        })
     }
 
     /// Waits until all that this process has [`post`](Self::post)ed for have [`complete`](Self::complete)d
@@ -295,9 +322,13 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if nothing was posted; a lost process: it has ended then.
     pub fn wait(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_wait";
-        let group = self.exposed(CALL)?;
-        let lost = self.wait_for_each(CALL, &group, |state, process| state.completed.contains_key(&process))?;
-        self.end_exposure(CALL, &group)?;
+        self.told(CALL, None, || self.wait_quietly(CALL))
+    }
+
+    fn wait_quietly(&self, call: &'static str) -> Result<(), Error> {
+        let group = self.exposed(call)?;
+        let lost = self.wait_for_each(call, &group, |state, process| state.completed.contains_key(&process))?;
+        self.end_exposure(call, &group)?;
         lost.map_or(Ok(()), Err)
     }
 
@@ -307,18 +338,29 @@ impl Window {
     /// As [`wait`](Self::wait).
     pub fn test(&self) -> Result<bool, Error> {
         const CALL: &str = "MPI_Win_test";
-        let group = self.exposed(CALL)?;
+        let span = self.0.communicator.enter(|| Entry::named(CALL));
+        span.leave(self.test_quietly(CALL), |done, leave| {
+            let ended = done.then_some((0, Status::EMPTY));
+            leave(&Exit {
+                ended: ended.as_slice(),
+                ..Exit::default()
+            });
+        })
+    }
+
+    fn test_quietly(&self, call: &'static str) -> Result<bool, Error> {
+        let group = self.exposed(call)?;
         let communicator = &self.0.communicator;
         communicator
             .engine()
             .progress()
-            .map_err(|_| communicator.broken(CALL))?;
-        let done = self.with(CALL, |state, net| {
+            .map_err(|_| communicator.broken(call))?;
+        let done = self.with(call, |state, net| {
             let ended = |process| state.completed.contains_key(&process) || net.lost(process).is_some();
             Ok(group.processes().all(ended))
         })?;
         if done {
-            self.wait()?;
+            self.wait_quietly(call)?;
         }
         Ok(done)
     }

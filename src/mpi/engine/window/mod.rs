@@ -16,7 +16,7 @@ pub use self::{
     epoch::LockKind,
 };
 use super::{
-    Communicator,
+    Communicator, Entry, Exit,
     core::Core,
     remote::{Epoch, Failure, Memory, Net, Remote, WindowState},
     request::failure_text,
@@ -26,6 +26,7 @@ use crate::{
     mpi::{
         Rank,
         error::{Detail, Error, ErrorClass},
+        group::Group,
     },
     time::Instant,
 };
@@ -153,7 +154,29 @@ impl Window {
         (base, len, unit): (*mut u8, u64, u32),
         memory: Vec<u64>,
     ) -> Result<Self, Error> {
-        let communicator = communicator.duplicate()?;
+        let span = communicator.enter(|| Entry {
+            octets: len,
+            displacement: Some(unit.into()),
+            ..Entry::named(call)
+        });
+        let made = Self::make_quietly(call, communicator, flavor, exposed, (base, len, unit), memory);
+        span.leave(made, |window, leave| {
+            leave(&Exit {
+                made: Some(&window.0.communicator),
+                ..Exit::default()
+            });
+        })
+    }
+
+    fn make_quietly(
+        call: &'static str,
+        communicator: &Communicator,
+        flavor: Flavor,
+        exposed: Memory,
+        (base, len, unit): (*mut u8, u64, u32),
+        memory: Vec<u64>,
+    ) -> Result<Self, Error> {
+        let communicator = communicator.duplicate_for(call)?;
         let group = communicator.group();
         let fits = unit > 0 && i64::try_from(len).is_ok() && (base as u64).checked_add(len).is_some();
         let mut exposed = Some(exposed);
@@ -203,14 +226,16 @@ impl Window {
     /// As [`create`](Self::create), until it has been detached.
     pub unsafe fn attach(&self, base: *mut u8, len: u64) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_attach";
-        self.flavored(CALL)?;
-        let attached = self.with(CALL, |state, _| {
-            // SAFETY: the caller's contract.
-            Ok(unsafe { state.memory.attach(base, len) })
-        })?;
-        attached.then_some(()).ok_or_else(|| {
-            let detail = Detail::Text("some of it is attached already, or it goes beyond memory");
-            self.error(CALL, ErrorClass::RmaAttach).with_detail(detail)
+        self.told(CALL, None, || {
+            self.flavored(CALL)?;
+            let attached = self.with(CALL, |state, _| {
+                // SAFETY: the caller's contract.
+                Ok(unsafe { state.memory.attach(base, len) })
+            })?;
+            attached.then_some(()).ok_or_else(|| {
+                let detail = Detail::Text("some of it is attached already, or it goes beyond memory");
+                self.error(CALL, ErrorClass::RmaAttach).with_detail(detail)
+            })
         })
     }
 
@@ -220,13 +245,15 @@ impl Window {
     /// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_RMA_ATTACH` if nothing was attached there.
     pub fn detach(&self, base: *mut u8) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_detach";
-        self.flavored(CALL)?;
-        let loans = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
-        let Some(loans) = loans else {
-            let detail = Detail::Text("no memory is attached at this address");
-            return Err(self.error(CALL, ErrorClass::RmaAttach).with_detail(detail));
-        };
-        self.wait_until(CALL, |_| loans.are_back())
+        self.told(CALL, None, || {
+            self.flavored(CALL)?;
+            let loans = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
+            let Some(loans) = loans else {
+                let detail = Detail::Text("no memory is attached at this address");
+                return Err(self.error(CALL, ErrorClass::RmaAttach).with_detail(detail));
+            };
+            self.wait_until(CALL, |_| loans.are_back())
+        })
     }
 
     fn flavored(&self, call: &'static str) -> Result<(), Error> {
@@ -243,17 +270,19 @@ impl Window {
     /// happened then. Otherwise the window is freed, also if a process is lost or an operation has failed.
     pub fn free(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_free";
-        self.with(CALL, |state, _| {
-            let busy = matches!(state.epoch, Epoch::Started(_) | Epoch::Locked { .. }) || state.exposed.is_some();
-            if busy {
-                return Err(Failure::Refused(ErrorClass::RmaSync));
-            }
-            Ok(())
-        })?;
-        let flushed = self.flush_those(CALL, |_| true);
-        let met = self.0.communicator.meet(CALL);
-        self.0.close();
-        flushed.and(met)
+        self.told(CALL, None, || {
+            self.with(CALL, |state, _| {
+                let busy = matches!(state.epoch, Epoch::Started(_) | Epoch::Locked { .. }) || state.exposed.is_some();
+                if busy {
+                    return Err(Failure::Refused(ErrorClass::RmaSync));
+                }
+                Ok(())
+            })?;
+            let flushed = self.flush_those(CALL, |_| true);
+            let met = self.0.communicator.meet(CALL);
+            self.0.close();
+            flushed.and(met)
+        })
     }
 }
 
@@ -276,6 +305,33 @@ impl Window {
     pub fn extent_at(&self, rank: Rank) -> Option<(u64, u32)> {
         let peer = self.0.peers.get(usize::try_from(rank).ok()?)?;
         Some((peer.len, peer.unit))
+    }
+
+    /// Does what a call does, and tells of it.
+    fn told<R>(
+        &self,
+        call: &'static str,
+        peer: Option<Rank>,
+        run: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let entry = || Entry {
+            peer,
+            ..Entry::named(call)
+        };
+        self.0.communicator.enter(entry).end(run())
+    }
+
+    /// The same for a call that is about these processes.
+    fn told_of<R>(
+        &self,
+        call: &'static str,
+        group: &Group,
+        run: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let communicator = &self.0.communicator;
+        communicator
+            .enter(|| Entry::among(call, communicator, group))
+            .end(run())
     }
 
     fn error(&self, call: &'static str, class: ErrorClass) -> Error {

@@ -1,0 +1,439 @@
+//! What is told about the calls of a process: MPI's profiling interface (MPI 15.2), as a slot instead of a second name
+//! for every function.
+
+use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
+use core::{
+    fmt::Debug,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{Communicator, Engine, Region, Request, Status};
+use crate::{
+    mpi::{
+        Rank,
+        collectives::{Blocks, Call, Counts},
+        datatype::{Datatype, Kind},
+        error::Error,
+        group::Group,
+        operation::Operation,
+    },
+    time::Instant,
+};
+
+/// Is told when calls of the engine begin and end ([`Options::profiler`](super::Options::profiler)). What calls of the
+/// engine do within each other is not told, only what the program has called.
+///
+/// It is called by all threads that call MPI, without any lock being held, and must not call MPI. Times are those of the
+/// engine's network ([`Instant`]: a real process's clock, or a simulation's).
+pub trait Profiler: Debug + Send + Sync {
+    /// The process has become one of a job: number `process` of `size`.
+    fn open(&self, now: Instant, process: u32, size: u32) {
+        let _ = (now, process, size);
+    }
+
+    /// A call begins.
+    fn enter(&self, now: Instant, entry: &Entry) {
+        let _ = (now, entry);
+    }
+
+    /// A call that began at `begun` ends.
+    fn leave(&self, begun: Instant, now: Instant, entry: &Entry, exit: &Exit<'_>);
+
+    /// The process takes part in no more communication ([`Engine::finalize`]).
+    fn close(&self, now: Instant) {
+        let _ = now;
+    }
+}
+
+/// A call with its arguments, as far as communication depends on them. What a call does not have is `None`, 0 or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// MPI's name of it.
+    pub call: &'static str,
+    /// The context of the communicator; of a window, that of its own communicator.
+    pub context: u32,
+    /// Rank of the other side, or of the root; as it was given, so maybe a wildcard.
+    pub peer: Option<Rank>,
+    /// The tag, as it was given.
+    pub tag: Option<i32>,
+    /// Elements of the datatype: of the message, of this rank's vector or block.
+    pub count: u64,
+    /// Octets of these. Of a window that is made: its octets here.
+    pub octets: u64,
+    /// What all elements are, if they are of one predefined kind.
+    pub kind: Option<Kind>,
+    /// The reduction, by MPI's name or `user`.
+    pub operation: Option<&'static str>,
+    /// Where in the window of the target; of a window that is made: its displacement unit.
+    pub displacement: Option<i64>,
+    /// Octets that a collective takes from each of its blocks: to each rank, or to each neighbour. One number if they are
+    /// all alike.
+    pub sent: Vec<u64>,
+    /// The same for blocks that it receives.
+    pub received: Vec<u64>,
+    /// Ranks that messages of a neighbourhood come from (or `MPI_PROC_NULL`).
+    pub sources: Vec<Rank>,
+    /// Ranks that they go to; the group of [`Window::post`](super::Window::post) and its sisters.
+    pub destinations: Vec<Rank>,
+    /// The numbers of the requests that it is about: see [`Exit::request`].
+    pub requests: Vec<u64>,
+}
+
+/// How a call has ended.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Exit<'a> {
+    /// It has failed.
+    pub error: Option<&'a Error>,
+    /// What it has begun, or the message that a matched probe has found: a number that this process gives out once.
+    /// What waits for it, or receives it, has it in [`Entry::requests`].
+    pub request: Option<u64>,
+    /// What has ended with it, or was found by a probe: the number of the request (0 for the call itself), and its status.
+    /// Empty if a test has found nothing.
+    pub ended: &'a [(u64, Status)],
+    /// The communicator that it has made, or that of the window.
+    pub made: Option<&'a Communicator>,
+}
+
+impl Entry {
+    /// About `count` elements.
+    pub(super) fn of(call: &'static str, count: u64, datatype: &Datatype) -> Self {
+        Self {
+            call,
+            count,
+            octets: count.saturating_mul(datatype.size()),
+            kind: datatype.element_kind(),
+            ..Self::default()
+        }
+    }
+
+    /// About nothing.
+    pub(super) fn named(call: &'static str) -> Self {
+        Self {
+            call,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn with_peer(self, peer: Rank) -> Self {
+        Self {
+            peer: Some(peer),
+            ..self
+        }
+    }
+
+    pub(super) fn with_tag(self, tag: i32) -> Self {
+        Self { tag: Some(tag), ..self }
+    }
+
+    /// About these processes, by their ranks in `communicator`.
+    pub(super) fn among(call: &'static str, communicator: &Communicator, group: &Group) -> Self {
+        let ranks = group.processes().map(|process| communicator.rank_of(process));
+        Self {
+            destinations: ranks.map(|rank| rank.unwrap_or(super::ANY_SOURCE)).collect(),
+            ..Self::named(call)
+        }
+    }
+
+    /// A collective.
+    pub(super) fn collective(
+        name: &'static str,
+        call: &Call<'_>,
+        (input, output): (&Region<'_>, &Region<'_>),
+        operation: Option<&Operation>,
+    ) -> Self {
+        let own = |count: usize, region: &Region<'_>| match region {
+            Region::Plain(_, datatype) => Self::of(name, count as u64, datatype),
+            Region::None | Region::Each(..) => Self {
+                count: count as u64,
+                ..Self::named(name)
+            },
+        };
+        let vector = |count| own(count, if matches!(output, Region::None) { input } else { output });
+        let ranks = |ranks: &[Option<usize>]| {
+            let rank = |rank: &Option<usize>| rank.map_or(super::PROC_NULL, |rank| rank as Rank);
+            ranks.iter().map(rank).collect()
+        };
+        let mut entry = match *call {
+            Call::Barrier => Self::named(name),
+            // The count is that of octets.
+            Call::Bcast { count, .. } => {
+                let elements = |datatype: &Datatype| (count as u64).checked_div(datatype.size()).unwrap_or(0);
+                match output {
+                    Region::Plain(_, datatype) => Self::of(name, elements(datatype), datatype),
+                    Region::None | Region::Each(..) => own(count, output),
+                }
+            }
+            Call::Gather {
+                input: count,
+                output: blocks,
+                in_place,
+                ..
+            }
+            | Call::Allgather {
+                input: count,
+                output: blocks,
+                in_place,
+            } => Self {
+                received: octets(&blocks, output),
+                ..own(count, if in_place { output } else { input })
+            },
+            Call::Scatter {
+                input: blocks,
+                output: count,
+                in_place,
+                ..
+            } => Self {
+                sent: octets(&blocks, input),
+                ..own(count, if in_place { input } else { output })
+            },
+            Call::Alltoall {
+                input: from,
+                output: into,
+                in_place,
+            } => {
+                let received = octets(&into, output);
+                Self {
+                    sent: if in_place {
+                        received.clone()
+                    } else {
+                        octets(&from, input)
+                    },
+                    received,
+                    ..Self::named(name)
+                }
+            }
+            Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => vector(count),
+            Call::ReduceScatter { counts, .. } => {
+                let each = match counts {
+                    Counts::Even(count) => vec![count],
+                    Counts::Each(counts) => counts.to_vec(),
+                };
+                let octets = each.iter().map(|&count| vector(count).octets).collect();
+                Self {
+                    received: octets,
+                    ..vector(each.iter().fold(0, |sum, count| sum.saturating_add(*count)))
+                }
+            }
+            Call::NeighborAllgather {
+                sources,
+                destinations,
+                input: count,
+                output: blocks,
+            } => Self {
+                received: octets(&blocks, output),
+                sources: ranks(sources),
+                destinations: ranks(destinations),
+                ..own(count, input)
+            },
+            Call::NeighborAlltoall {
+                sources,
+                destinations,
+                input: from,
+                output: into,
+            } => Self {
+                sent: octets(&from, input),
+                received: octets(&into, output),
+                sources: ranks(sources),
+                destinations: ranks(destinations),
+                ..Self::named(name)
+            },
+        };
+        entry.peer = call.root().map(|root| root as Rank);
+        entry.operation = operation.map(|operation| operation.as_predefined().map_or("user", |known| known.name()));
+        entry
+    }
+}
+
+/// Octets of each block; one number if they are alike.
+fn octets(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
+    let size = |index: usize| match region {
+        Region::Plain(_, datatype) => datatype.size(),
+        Region::None => 0,
+        Region::Each(_, elements) => elements
+            .get(index)
+            .map_or(0, |(_, count, datatype)| count * datatype.size()),
+    };
+    match *blocks {
+        Blocks::Even { count } => vec![size(0).saturating_mul(count as u64)],
+        Blocks::Uneven { counts, .. } => counts
+            .iter()
+            .enumerate()
+            .map(|(index, count)| size(index).saturating_mul(*count as u64))
+            .collect(),
+        Blocks::Pieces { total, parts } => (0..parts)
+            .map(|index| size(0).saturating_mul((total / parts + usize::from(index < total % parts)) as u64))
+            .collect(),
+    }
+}
+
+/// The profiler of an engine, and the numbers that its requests have.
+#[derive(Debug)]
+pub(super) struct Profile {
+    profiler: Option<Arc<dyn Profiler>>,
+    numbers: AtomicU64,
+}
+
+impl Profile {
+    pub(super) fn new(profiler: Option<Arc<dyn Profiler>>) -> Self {
+        Self {
+            profiler,
+            numbers: AtomicU64::new(1),
+        }
+    }
+
+    pub(super) fn profiler(&self) -> Option<&dyn Profiler> {
+        self.profiler.as_deref()
+    }
+}
+
+/// A call that has been entered. Nothing, if nobody wants to know.
+#[derive(Default)]
+pub(super) struct Span(Option<Box<Open>>);
+
+struct Open {
+    engine: Arc<Engine>,
+    begun: Instant,
+    entry: Entry,
+}
+
+impl Communicator {
+    /// A call begins.
+    #[inline]
+    pub(super) fn enter(&self, entry: impl FnOnce() -> Entry) -> Span {
+        match self.engine().profile.profiler() {
+            None => Span(None),
+            Some(profiler) => Span::open(self, profiler, entry()),
+        }
+    }
+}
+
+impl Span {
+    #[cold]
+    fn open(communicator: &Communicator, profiler: &dyn Profiler, entry: Entry) -> Self {
+        let engine = communicator.engine();
+        let begun = engine.fabric.now();
+        let entry = Entry {
+            context: communicator.context(),
+            ..entry
+        };
+        profiler.enter(begun, &entry);
+        Self(Some(Box::new(Open {
+            engine: Arc::clone(engine),
+            begun,
+            entry,
+        })))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The call ends with this; `tell` says what there is to say about a success, for which `exit` is told then.
+    #[inline]
+    pub(super) fn leave<T>(
+        self,
+        result: Result<T, Error>,
+        tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>)),
+    ) -> Result<T, Error> {
+        if let Self(Some(_)) = &self {
+            self.close(result.as_ref(), tell);
+        }
+        result
+    }
+
+    #[cold]
+    fn close<T>(mut self, result: Result<&T, &Error>, tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>))) {
+        let Some(open) = self.0.take() else { return };
+        match result {
+            Ok(value) => tell(value, &mut |exit| open.leave(exit)),
+            Err(error) => open.leave(&Exit {
+                error: Some(error),
+                ..Exit::default()
+            }),
+        }
+    }
+
+    /// The same when there is nothing to say.
+    #[inline]
+    pub(super) fn end<T>(self, result: Result<T, Error>) -> Result<T, Error> {
+        self.leave(result, |_, leave| leave(&Exit::default()))
+    }
+
+    /// The same for what gives a status.
+    #[inline]
+    pub(super) fn end_with(self, result: Result<Status, Error>) -> Result<Status, Error> {
+        self.leave(result, |status, leave| {
+            leave(&Exit {
+                ended: &[(0, *status)],
+                ..Exit::default()
+            });
+        })
+    }
+
+    /// The same for what has begun a request: it gets a number.
+    #[inline]
+    pub(super) fn begin(self, mut result: Result<Request, Error>) -> Result<Request, Error> {
+        if let (Self(Some(open)), Ok(request)) = (&self, &mut result) {
+            request.number = open.number();
+        }
+        self.leave(result, |request, leave| {
+            leave(&Exit {
+                request: Some(request.number),
+                ..Exit::default()
+            });
+        })
+    }
+
+    /// The same for what has made a communicator.
+    pub(super) fn make(self, result: Result<Communicator, Error>) -> Result<Communicator, Error> {
+        self.leave(result, |made, leave| {
+            leave(&Exit {
+                made: Some(made),
+                ..Exit::default()
+            });
+        })
+    }
+
+    /// The same for what may not have made one.
+    pub(super) fn may_make(self, result: Result<Option<Communicator>, Error>) -> Result<Option<Communicator>, Error> {
+        self.leave(result, |made, leave| {
+            leave(&Exit {
+                made: made.as_ref(),
+                ..Exit::default()
+            });
+        })
+    }
+
+    /// A number for what the call has begun; 0 if nobody wants to know.
+    pub(super) fn number(&self) -> u64 {
+        self.0.as_ref().map_or(0, |open| open.number())
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        if let Some(open) = self.0.take() {
+            open.leave(&Exit::default());
+        }
+    }
+}
+
+impl Open {
+    fn number(&self) -> u64 {
+        self.engine.profile.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn leave(&self, exit: &Exit<'_>) {
+        let profile = &self.engine.profile;
+        if let Some(profiler) = profile.profiler() {
+            profiler.leave(self.begun, self.engine.fabric.now(), &self.entry, exit);
+        }
+    }
+}
+
+/// What is begun by this function goes on after it: it gives a request (MPI 3.7).
+pub(super) fn is_immediate(call: &str) -> bool {
+    call.starts_with("MPI_I") || call.starts_with("MPI_Start")
+}
