@@ -1,6 +1,6 @@
 //! MPI: what programs of many processes say to each other, above messages.
 //!
-//! All but the [`engine`] are pure computations: no transport, no IO, no clock; `core` and `alloc` suffice.
+//! All but the [`engine`] and [`trace`] are pure computations: no transport, no IO, no clock; `core` and `alloc` suffice.
 //!
 //! - [`datatype`]: how data lies in memory, and how it gets into messages and out of them.
 //! - [`operation`]: reductions over arrays of predefined kinds, and operations of the user.
@@ -9,6 +9,7 @@
 //! - [`collectives`]: what each rank does in a collective, as data.
 //! - [`engine`]: communicators and requests, by pointer, count and datatype, over a transport.
 //! - [`error`]: MPI's error classes, and errors that say what was being done.
+//! - [`trace`]: a profiler of the engine that writes what was called to files.
 //!
 //! Sections cited as "MPI 5.1" are those of the MPI standard, version 4.1.
 
@@ -19,6 +20,7 @@ pub mod error;
 pub mod group;
 pub mod operation;
 pub mod topology;
+pub mod trace;
 
 /// The number of a process in a group, from 0; a C `int` as in MPI. `None` where MPI has `MPI_PROC_NULL` or
 /// `MPI_UNDEFINED`.

@@ -1,6 +1,6 @@
 //! Settings from the environment.
 
-use std::{env, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 use super::error::EnvironmentError;
 use crate::{
@@ -11,11 +11,12 @@ use crate::{
 /// What the names of all variables begin with.
 const PREFIX: &str = "HIKYAKU_";
 
-/// Variables of launchers and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 18] = [
+/// Variables of launchers, of MPI and of this project's tests, which are not settings of a transport.
+const FOREIGN: [&str; 20] = [
     "HIKYAKU_APP",
     "HIKYAKU_BOOTSTRAP",
     "HIKYAKU_BOOTSTRAP_TIMEOUT",
+    CHECK,
     "HIKYAKU_HOST_ADDRESS",
     "HIKYAKU_IFACE",
     "HIKYAKU_JOB_KEY",
@@ -31,7 +32,13 @@ const FOREIGN: [&str; 18] = [
     "HIKYAKU_SEED",
     "HIKYAKU_SIM_RUNS",
     "HIKYAKU_SIM_TRACE",
+    TRACE,
 ];
+
+/// See [`check`].
+const CHECK: &str = "HIKYAKU_CHECK";
+/// See [`trace`].
+const TRACE: &str = "HIKYAKU_TRACE";
 
 /// What was read besides the settings of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -225,6 +232,21 @@ pub fn wait_policy() -> Result<Option<WaitPolicy>, EnvironmentError> {
     const NAME: &str = "HIKYAKU_WAIT";
     let value = env::var_os(NAME).map(|value| parse(NAME, &value.to_string_lossy()));
     value.transpose()
+}
+
+/// Whether MPI is to compare what ranks call, if `HIKYAKU_CHECK` says so: for those who begin MPI.
+///
+/// # Errors
+/// It says what can not be.
+pub fn check() -> Result<Option<bool>, EnvironmentError> {
+    let value = env::var_os(CHECK).map(|value| parse(CHECK, &value.to_string_lossy()));
+    value.transpose()
+}
+
+/// The directory that `HIKYAKU_TRACE` names, for traces of what is called. None if it is empty.
+#[must_use]
+pub fn trace() -> Option<PathBuf> {
+    env::var_os(TRACE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 impl Environment {

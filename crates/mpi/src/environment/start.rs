@@ -1,11 +1,14 @@
 //! How a process becomes one of a job.
 
-use std::{fmt, net::SocketAddr, str, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, path::PathBuf, str, sync::Arc, time::Duration};
 
 use hikyaku::{
     Config,
     bootstrap::{self, BootstrapError, Environment, World},
-    mpi::engine::{Communicator, ConnectError, Engine, Options},
+    mpi::{
+        engine::{Communicator, ConnectError, Engine, Options, Profiler},
+        trace::Tracer,
+    },
     transport::{BuildError, EnvironmentError, Transport, WaitPolicy, environment},
 };
 
@@ -46,6 +49,13 @@ pub enum InitError {
     },
     /// The processes could not be connected.
     Connect(ConnectError),
+    /// The trace that the environment asks for can not be written.
+    Trace {
+        /// To this directory.
+        directory: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 impl fmt::Display for InitError {
@@ -60,6 +70,13 @@ impl fmt::Display for InitError {
                 write!(f, "process {process} says its address is '{}'", text.escape_default())
             }
             Self::Connect(error) => error.fmt(f),
+            Self::Trace { directory, source } => {
+                write!(
+                    f,
+                    "writing a trace to {} (HIKYAKU_TRACE): {source}",
+                    directory.display()
+                )
+            }
         }
     }
 }
@@ -72,6 +89,7 @@ impl std::error::Error for InitError {
             Self::Environment(error) => Some(error),
             Self::Bind { source, .. } => Some(source),
             Self::Connect(error) => Some(error),
+            Self::Trace { source, .. } => Some(source),
         }
     }
 }
@@ -87,6 +105,7 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let addresses = exchange(&mut job, bound.local_addr())?;
     let options = Options {
         wait: wait.unwrap_or_else(|| default_wait(&job)),
+        profiler: tracer(job.rank())?,
         ..Options::default()
     };
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
@@ -94,6 +113,17 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let world = Handle::new(Communicator::world(&engine), &local, "MPI_COMM_WORLD");
     let own = Handle::new(Communicator::own(&engine), &local, "MPI_COMM_SELF");
     Ok((world, own, job))
+}
+
+/// Who writes a trace, if the environment asks for one.
+fn tracer(process: u32) -> Result<Option<Arc<dyn Profiler>>, InitError> {
+    let Some(directory) = environment::trace() else {
+        return Ok(None);
+    };
+    match Tracer::create(&directory, process) {
+        Ok(tracer) => Ok(Some(tracer)),
+        Err(source) => Err(InitError::Trace { directory, source }),
+    }
 }
 
 fn config(job: &World) -> Config {

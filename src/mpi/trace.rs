@@ -1,0 +1,378 @@
+//! Writes what the calls of a process were to a file, from which timelines are drawn and programs replayed.
+//! `docs/tracing.md` has the format.
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
+    time::SystemTime,
+};
+
+use super::engine::{Communicator, Entry, Exit, Profiler, Status};
+use crate::time::Instant;
+
+/// Version of the format.
+const VERSION: u32 = 1;
+/// The file is written when there are so many octets …
+const LARGE: usize = 64 << 10;
+/// … or when the last time was so many nanoseconds ago.
+const OLD: u64 = 1_000_000_000;
+
+/// A [`Profiler`] that writes a file of lines, each a JSON object: one per call, in the order in which calls end.
+///
+/// Looks that found nothing (`MPI_Test`, `MPI_Iprobe` and their sisters) are one line as long as nothing else happens.
+/// Lines are kept until they are 64 KiB, a second old or one tells of an error; the rest is written by
+/// [`close`](Profiler::close), and by dropping it.
+#[derive(Debug)]
+pub struct Tracer {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` after an error, or the end.
+    file: Option<File>,
+    lines: Vec<u8>,
+    /// When lines were last written to the file.
+    written: Instant,
+    /// Lines of calls so far.
+    calls: u64,
+    threads: Vec<ThreadId>,
+    /// Looks that have found nothing, and when the last one ended.
+    idle: Option<Idle>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    entry: Entry,
+    thread: usize,
+    begun: Instant,
+    now: Instant,
+    looks: u64,
+}
+
+impl Tracer {
+    /// Writes to `rank-N.jsonl` in `directory`, for process `N`; makes the directory if there is none.
+    ///
+    /// # Errors
+    /// The directory or file can not be made.
+    pub fn create(directory: &Path, process: u32) -> io::Result<Arc<Self>> {
+        fs::create_dir_all(directory)?;
+        let path = directory.join(format!("rank-{process}.jsonl"));
+        let file = File::create(&path)?;
+        Ok(Arc::new(Self {
+            path,
+            state: Mutex::new(State {
+                file: Some(file),
+                lines: Vec::with_capacity(LARGE + LARGE / 8),
+                written: Instant::ZERO,
+                calls: 0,
+                threads: Vec::new(),
+                idle: None,
+            }),
+        }))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Profiler for Tracer {
+    fn open(&self, now: Instant, process: u32, size: u32) {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "traces of several processes are put side by side by it"
+        )]
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let unix = unix.map_or(0, |since| since.as_nanos());
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        let host: String = host
+            .to_string_lossy()
+            .chars()
+            .filter(|c| c.is_ascii_graphic())
+            .collect();
+        let host = host.replace(['"', '\\'], "");
+        let mut state = self.lock();
+        let header = format!(
+            "{{\"trace\":\"hikyaku\",\"version\":{VERSION},\"rank\":{process},\"size\":{size},\"host\":\"{host}\",\
+             \"time\":{},\"unix\":{unix}}}\n",
+            now.as_nanos()
+        );
+        state.lines.extend_from_slice(header.as_bytes());
+        state.write(&self.path, now);
+    }
+
+    fn leave(&self, begun: Instant, now: Instant, entry: &Entry, exit: &Exit<'_>) {
+        let mut state = self.lock();
+        let thread = state.thread();
+        if exit.error.is_none() && exit.ended.is_empty() && only_looks(entry.call) {
+            state.look(thread, begun, now, entry);
+            return;
+        }
+        state.tell_idle();
+        state.line(thread, begun, now, entry, exit, 1);
+        if state.lines.len() >= LARGE || now.nanos_since(state.written) >= OLD || exit.error.is_some() {
+            state.write(&self.path, now);
+        }
+    }
+
+    fn close(&self, now: Instant) {
+        let mut state = self.lock();
+        state.tell_idle();
+        let footer = format!("{{\"calls\":{},\"time\":{}}}\n", state.calls, now.as_nanos());
+        state.lines.extend_from_slice(footer.as_bytes());
+        state.write(&self.path, now);
+        state.file = None;
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let path = &self.path;
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.tell_idle();
+        state.write(path, Instant::FAR_FUTURE);
+    }
+}
+
+/// Calls that do not wait for what they ask about.
+fn only_looks(call: &str) -> bool {
+    matches!(
+        call,
+        "MPI_Test" | "MPI_Testsome" | "MPI_Request_get_status" | "MPI_Iprobe" | "MPI_Improbe" | "MPI_Win_test"
+    )
+}
+
+impl State {
+    /// The number of this thread.
+    fn thread(&mut self) -> usize {
+        let id = thread::current().id();
+        let known = self.threads.iter().position(|thread| *thread == id);
+        known.unwrap_or_else(|| {
+            self.threads.push(id);
+            self.threads.len() - 1
+        })
+    }
+
+    /// A look has found nothing.
+    fn look(&mut self, thread: usize, begun: Instant, now: Instant, entry: &Entry) {
+        if let Some(idle) = &mut self.idle
+            && idle.thread == thread
+            && idle.entry == *entry
+        {
+            idle.now = now;
+            idle.looks += 1;
+            return;
+        }
+        self.tell_idle();
+        self.idle = Some(Idle {
+            entry: entry.clone(),
+            thread,
+            begun,
+            now,
+            looks: 1,
+        });
+    }
+
+    fn tell_idle(&mut self) {
+        if let Some(idle) = self.idle.take() {
+            self.line(
+                idle.thread,
+                idle.begun,
+                idle.now,
+                &idle.entry,
+                &Exit::default(),
+                idle.looks,
+            );
+        }
+    }
+
+    fn line(&mut self, thread: usize, begun: Instant, now: Instant, entry: &Entry, exit: &Exit<'_>, looks: u64) {
+        if self.file.is_none() {
+            return;
+        }
+        self.calls += 1;
+        let mut line = Line(&mut self.lines);
+        line.open();
+        line.text("call", entry.call);
+        line.number("begin", begun.as_nanos());
+        line.number("end", now.as_nanos());
+        line.number("context", entry.context.into());
+        line.nonzero("thread", thread as u64);
+        line.nonzero("looks", looks - 1);
+        line.arguments(entry);
+        line.exit(exit);
+        line.close();
+    }
+
+    /// Writes the lines to the file. The first error is the end of it.
+    fn write(&mut self, path: &Path, now: Instant) {
+        self.written = now;
+        let Some(file) = &mut self.file else { return };
+        if let Err(error) = file.write_all(&self.lines) {
+            // A trace is not worth the end of the program.
+            std::eprintln!("hikyaku: the trace {} ends here: {error}", path.display());
+            self.file = None;
+        }
+        self.lines.clear();
+    }
+}
+
+/// A JSON object in one line. Formatting is done by hand, as it happens while the program communicates.
+struct Line<'a>(&'a mut Vec<u8>);
+
+impl Line<'_> {
+    fn open(&mut self) {
+        self.0.push(b'{');
+    }
+
+    fn close(&mut self) {
+        self.0.pop();
+        self.0.extend_from_slice(b"}\n");
+    }
+
+    fn key(&mut self, key: &str) {
+        self.0.push(b'"');
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+
+    /// `text` needs no escapes: names of MPI.
+    fn text(&mut self, key: &str, text: &str) {
+        self.key(key);
+        self.0.push(b'"');
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.extend_from_slice(b"\",");
+    }
+
+    fn number(&mut self, key: &str, number: u64) {
+        self.key(key);
+        self.digits(number);
+        self.0.push(b',');
+    }
+
+    fn nonzero(&mut self, key: &str, number: u64) {
+        if number != 0 {
+            self.number(key, number);
+        }
+    }
+
+    fn signed(&mut self, key: &str, number: Option<i64>) {
+        if let Some(number) = number {
+            self.key(key);
+            self.integer(number);
+            self.0.push(b',');
+        }
+    }
+
+    fn integer(&mut self, number: i64) {
+        if number < 0 {
+            self.0.push(b'-');
+        }
+        self.digits(number.unsigned_abs());
+    }
+
+    fn digits(&mut self, mut number: u64) {
+        let (mut digits, mut at) = ([0; 20], 20);
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(&digits[at..]);
+    }
+
+    fn list<T>(&mut self, key: &str, items: impl IntoIterator<Item = T>, mut item: impl FnMut(&mut Self, T)) {
+        let mut items = items.into_iter().peekable();
+        if items.peek().is_none() {
+            return;
+        }
+        self.key(key);
+        self.0.push(b'[');
+        for each in items {
+            item(self, each);
+            self.0.push(b',');
+        }
+        self.0.pop();
+        self.0.extend_from_slice(b"],");
+    }
+
+    fn arguments(&mut self, entry: &Entry) {
+        self.signed("peer", entry.peer.map(i64::from));
+        self.signed("tag", entry.tag.map(i64::from));
+        self.nonzero("count", entry.count);
+        self.nonzero("octets", entry.octets);
+        if let Some(kind) = entry.kind {
+            self.text("kind", kind.name());
+        }
+        if let Some(operation) = entry.operation {
+            self.text("operation", operation);
+        }
+        self.signed("displacement", entry.displacement);
+        self.list("sent", &entry.sent, |line, octets| line.digits(*octets));
+        self.list("received", &entry.received, |line, octets| line.digits(*octets));
+        self.list("sources", &entry.sources, |line, rank| line.integer((*rank).into()));
+        self.list("destinations", &entry.destinations, |line, rank| {
+            line.integer((*rank).into());
+        });
+        self.list("requests", &entry.requests, |line, number| line.digits(*number));
+    }
+
+    fn exit(&mut self, exit: &Exit<'_>) {
+        if let Some(error) = exit.error {
+            self.text("error", error.class().name());
+        }
+        if let Some(request) = exit.request {
+            self.number("request", request);
+        }
+        self.list("ended", exit.ended, |line, (number, status)| {
+            line.status(*number, status)
+        });
+        if let Some(communicator) = exit.made {
+            self.made(communicator);
+        }
+    }
+
+    fn status(&mut self, number: u64, status: &Status) {
+        self.0.push(b'[');
+        self.digits(number);
+        for value in [status.source, status.tag] {
+            self.0.push(b',');
+            self.integer(value.into());
+        }
+        self.0.push(b',');
+        self.digits(status.len);
+        self.0
+            .extend_from_slice(if status.cancelled { b",true]" } else { b"]" });
+    }
+
+    fn made(&mut self, communicator: &Communicator) {
+        self.key("made");
+        self.open();
+        self.number("context", communicator.context().into());
+        self.list("group", communicator.group().processes(), |line, process| {
+            line.digits(process.into());
+        });
+        if let Some(remote) = communicator.remote_group() {
+            self.list("remote", remote.processes(), |line, process| {
+                line.digits(process.into())
+            });
+        }
+        self.0.pop();
+        self.0.extend_from_slice(b"},");
+    }
+}
