@@ -108,11 +108,11 @@ impl World {
         &self.job_key
     }
 
-    /// More processes of the job are on this host than it has processors: waiting should sleep, not spin.
+    /// Processes of the job per processor of this host. More than 1: who waits should let others run.
     #[must_use]
-    pub fn is_oversubscribed(&self) -> bool {
+    pub fn sharing(&self) -> f64 {
         let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-        processors.is_some_and(|count| i64::from(self.local_size) > count)
+        f64::from(self.local_size) / processors.unwrap_or(1).max(1) as f64
     }
 
     /// The address of this host that the process should bind and publish; how it is chosen says [`address`].

@@ -12,14 +12,14 @@
 //! [`Driver::send`] transmits within the call if the flow has nothing in flight; if it has, full batches only. What is
 //! left waits for company until the next pass. Every pass begins by transmitting.
 //!
-//! Between passes a driver that waits spins, sleeps, or spins a little and then sleeps: [`WaitPolicy`].
+//! Between passes a driver that waits spins (or yields), sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
 mod clock;
 mod events;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
 
-use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, time::Duration};
+use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Duration};
 
 pub(crate) use self::clock::Clock;
 use self::events::{Events, MAX_SENT};
@@ -60,19 +60,32 @@ pub enum WaitPolicy {
         /// How long to spin.
         spin: Duration,
     },
+    /// Ask again and again and let others have the processor in between; after a while, sleep. For more processes than
+    /// processors: a turn of all of them costs less than putting one to sleep and waking it up.
+    Yield {
+        /// How long to ask before sleeping.
+        spin: Duration,
+    },
 }
 
 impl WaitPolicy {
     /// The default of [`WaitPolicy::Adaptive`]: what it costs to be woken up, a few times over.
     pub const SPIN: Duration = Duration::from_micros(50);
+    /// The default of [`WaitPolicy::Yield`]: many turns of all processes.
+    pub const TURNS: Duration = Duration::from_millis(2);
 
     /// How long to spin; `None`: for ever.
     pub(crate) fn spin(self) -> Option<Duration> {
         match self {
             Self::Spin => None,
             Self::Block => Some(Duration::ZERO),
-            Self::Adaptive { spin } => Some(spin),
+            Self::Adaptive { spin } | Self::Yield { spin } => Some(spin),
         }
+    }
+
+    /// Whether to let others have the processor between two looks.
+    pub(crate) fn yields(self) -> bool {
+        matches!(self, Self::Yield { .. })
     }
 }
 
@@ -474,6 +487,13 @@ impl Driver {
         self.check()?;
         self.backlog = false;
         let spin = self.policy.spin().map(nanos);
+        let yields = self.policy.yields();
+        // Who spins looks several times for one reading of the clock.
+        let looks = if spin == Some(0) || timeout == Some(Duration::ZERO) || yields {
+            1
+        } else {
+            EMPTY_PASSES
+        };
         // A clock reading costs as much as handing a message in: without anything to transmit it can wait until the
         // first looks have found nothing. Waiting and the time limit are counted from there.
         let due = self.held || self.messenger.poll_timeout().is_some_and(|at| at <= self.now);
@@ -494,7 +514,7 @@ impl Driver {
                     break;
                 }
                 empty += 1;
-                if !empty.is_multiple_of(EMPTY_PASSES) && spin != Some(0) {
+                if !empty.is_multiple_of(looks) {
                     hint::spin_loop();
                     continue;
                 }
@@ -515,6 +535,8 @@ impl Driver {
                     if woken == Wake::Readable {
                         since = None;
                     }
+                } else if yields {
+                    thread::yield_now();
                 }
                 if self.held {
                     break;

@@ -144,13 +144,14 @@ words! {
 }
 
 impl Setting for WaitPolicy {
-    const EXPECTED: &'static str = "spin, block, adaptive, or how long to spin before blocking: 20us";
+    const EXPECTED: &'static str = "spin, block, adaptive, yield, or how long to spin before blocking: 20us";
 
     fn parse(text: &str) -> Option<Self> {
         match text {
             "spin" => Some(Self::Spin),
             "block" => Some(Self::Block),
             "adaptive" => Some(Self::default()),
+            "yield" => Some(Self::Yield { spin: Self::TURNS }),
             _ => Duration::parse(text).map(|spin| Self::Adaptive { spin }),
         }
     }
@@ -163,7 +164,7 @@ macro_rules! settings {
         /// | variable | sets | takes |
         /// |---|---|---|
         /// | `HIKYAKU_BACKEND` | the backend that [`Builder::bind`](super::Builder::bind) opens | its name |
-        /// | `HIKYAKU_WAIT` | [`WaitPolicy`] | `spin`, `block`, `adaptive`, or how long to spin before blocking |
+        /// | `HIKYAKU_WAIT` | [`WaitPolicy`] | `spin`, `block`, `adaptive`, `yield`, or how long to spin before blocking |
         $(#[doc = concat!("| `", $name, "` | [`Config::", stringify!($field), "`] | `", stringify!($type), "` |")])*
         ///
         /// Sizes and numbers may have `K`, `M` or `G` (times 1,024); times have a unit (`ns`, `us`, `ms`, `s`); switches

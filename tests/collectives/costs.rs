@@ -1,7 +1,7 @@
 //! Closed forms against simulations and S3's figures, and the choice by cost.
 
 use hikyaku::mpi::collectives::{
-    Algorithm, Blocks, Call, Collective, Counts, Model, Policy, Schedule, Stuck, cost, simulate,
+    Algorithm, Blocks, Call, Collective, Counts, Model, Policy, Schedule, Step, Stuck, Work, cost, simulate,
 };
 
 use crate::case::algorithms;
@@ -10,6 +10,7 @@ const MODEL: Model = Model {
     alpha: 100e-6,
     beta: 8e-9,
     gamma: 1e-9,
+    sharing: 1.0,
 };
 
 /// All ranks' schedules for `octets` in the sense of [`cost`], of elements of one octet.
@@ -224,6 +225,74 @@ fn the_cheapest_is_chosen() {
             }
         }
     }
+}
+
+/// What these schedules do.
+fn counted(schedules: &[Schedule]) -> Work {
+    let mut work = Work::default();
+    let octets = |spans: &[hikyaku::mpi::collectives::Span]| spans.iter().map(|span| span.count).sum::<usize>() as f64;
+    for schedule in schedules {
+        for round in 0..schedule.rounds() {
+            let mut waits = false;
+            for step in schedule.round(round) {
+                match step {
+                    Step::Send { spans, .. } => {
+                        work.messages += 1.0;
+                        work.octets += octets(spans);
+                    }
+                    Step::Receive { .. } => waits = true,
+                    Step::Reduce { into, .. } => work.reduced += octets(&[into]),
+                    Step::Copy { .. } => {}
+                }
+            }
+            work.waits += f64::from(u8::from(waits));
+        }
+    }
+    work
+}
+
+#[test]
+fn work_is_what_the_schedules_do() {
+    for collective in Collective::ALL {
+        for size in [2, 3, 4, 6, 8, 13, 16, 27, 32] {
+            let octets = 3_000 * size;
+            for algorithm in algorithms(collective, size, true) {
+                let schedules = schedules(collective, algorithm, size, octets);
+                let (is, should) = (Work::of(collective, algorithm, size, octets), counted(&schedules));
+                let exact = is_exact(collective, algorithm, size) && size.is_power_of_two();
+                let near = |is: f64, should: f64, by: f64| (is - should).abs() <= by * should + 1e-6;
+                // The first sum is a copy.
+                let reduces = collective != Collective::Exscan;
+                let (by, waits) = if exact { (0.0, 1.0) } else { (0.4, f64::MAX) };
+                assert!(
+                    near(is.messages, should.messages, by)
+                        && near(is.octets, should.octets, by)
+                        && (!reduces || near(is.reduced, should.reduced, by))
+                        && near(is.waits, should.waits, waits),
+                    "{collective} {algorithm} of {size}: {is:?} instead of {should:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn where_processors_are_shared_work_counts() {
+    // On two processors.
+    let choose = |collective, size: usize, octets| {
+        let sharing = size as f64 / 2.0;
+        let model = Model {
+            sharing,
+            ..Model::default()
+        };
+        Policy::new(model).choose(collective, size, octets, true)
+    };
+    assert_eq!(choose(Collective::Barrier, 8, 0), Algorithm::Linear);
+    assert_eq!(choose(Collective::Allreduce, 8, 8), Algorithm::Linear);
+    assert_eq!(choose(Collective::Allreduce, 4, 1 << 20), Algorithm::Rabenseifner);
+    assert_eq!(choose(Collective::Alltoall, 8, 64), Algorithm::Bruck { radix: 2 });
+    // Which is all at once.
+    assert_eq!(choose(Collective::Alltoall, 8, 8 << 20), Algorithm::Bruck { radix: 8 });
 }
 
 #[test]

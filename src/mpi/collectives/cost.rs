@@ -6,6 +6,7 @@ use core::iter::successors;
 use super::{
     algorithm::{Algorithm, Collective},
     model::Model,
+    work::Work,
 };
 
 /// Seconds that a collective of `size` ranks takes in the model, or infinity if the algorithm does not suit it.
@@ -19,6 +20,8 @@ use super::{
 /// reductions along trees), and reducing is not slower than sending. What only passes data on without folding ranks to a
 /// power of two is exact for any `size`. Else the simulation gives 0.9 to 1.4 times as much (ranks that are behind hold
 /// others up). The table of formulas is in `docs/collectives.md`.
+///
+/// Where ranks share processors ([`Model::sharing`]) it is at least what these have to do in all.
 #[must_use]
 pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: usize, model: &Model) -> f64 {
     if !algorithm.suits(collective, size, true) {
@@ -27,11 +30,33 @@ pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: u
     if size <= 1 {
         return 0.0;
     }
-    let terms = Terms {
-        model,
-        p: size,
-        n: octets as f64,
+    let n = octets as f64;
+    if model.sharing <= 1.0 {
+        return path(collective, algorithm, &Terms { model, p: size, n });
+    }
+    // A message takes the time of two ranks; where one does not have its processor, others go on with theirs.
+    let halved = Model {
+        alpha: model.alpha / 2.0,
+        ..*model
     };
+    let terms = Terms {
+        model: &halved,
+        p: size,
+        n,
+    };
+    path(collective, algorithm, &terms).max(shared(&Work::of(collective, algorithm, size, octets), size, model))
+}
+
+/// Seconds that the processors take for all of it, if ranks share them. Being put to sleep and woken up costs about as
+/// much as one side of a message.
+fn shared(work: &Work, size: usize, model: &Model) -> f64 {
+    let messages = (work.messages + work.waits / 2.0) * model.alpha;
+    let seconds = messages + work.octets * model.beta + work.reduced * model.gamma;
+    seconds * model.sharing.min(size as f64) / size as f64
+}
+
+/// Seconds of the longest path through the schedules.
+fn path(collective: Collective, algorithm: Algorithm, terms: &Terms<'_>) -> f64 {
     match collective {
         Collective::Barrier => terms.barrier(algorithm),
         Collective::Bcast => terms.bcast(algorithm),
@@ -264,7 +289,13 @@ impl Terms<'_> {
 
     /// The minimum of the above is at √((p − 2) n · per_octet / α).
     fn best_segments(&self, per_octet: f64) -> usize {
-        let square = (self.p - 2) as f64 * self.n * per_octet / self.model.alpha;
+        // Where processors are shared each segment costs all of them.
+        let alpha = if self.model.sharing > 1.0 {
+            self.model.alpha * (1.0 + 1.5 * self.model.sharing)
+        } else {
+            self.model.alpha
+        };
+        let square = (self.p - 2) as f64 * self.n * per_octet / alpha;
         // As a number without sign: no NaN, nothing negative, nothing too large.
         let best = (square as u64).isqrt().clamp(1, MAX_SEGMENTS);
         best as usize
@@ -307,10 +338,16 @@ impl Policy {
         let forced = self.forced.get(&collective).copied().filter(suits);
         let cheapest = || {
             let all = collective.algorithms().iter().copied().filter(suits);
+            let definite = all.map(|algorithm| self.definite(collective, algorithm, size, octets));
             let seconds = |algorithm: &Algorithm| cost(collective, *algorithm, size, octets, &self.model);
-            all.min_by(|a, b| seconds(a).total_cmp(&seconds(b)))
+            definite.min_by(|a, b| seconds(a).total_cmp(&seconds(b)))
         };
-        let algorithm = forced.or_else(cheapest).unwrap_or(Algorithm::Linear);
+        let forced = forced.map(|algorithm| self.definite(collective, algorithm, size, octets));
+        forced.or_else(cheapest).unwrap_or(Algorithm::Linear)
+    }
+
+    /// The algorithm with the best number of segments, if it leaves that open.
+    fn definite(&self, collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Algorithm {
         if algorithm != (Algorithm::Chain { segments: 0 }) || size < 2 {
             return algorithm;
         }

@@ -62,6 +62,7 @@ mod ring;
 mod scan;
 mod schedule;
 mod tree;
+mod work;
 
 pub use algorithm::{Algorithm, Collective, UnknownAlgorithm};
 pub use blocks::{Blocks, displacements};
@@ -69,3 +70,4 @@ pub use call::{Call, Counts, ScheduleError};
 pub use cost::{Policy, cost};
 pub use model::{Model, Stuck, simulate};
 pub use schedule::{Peer, Region, Schedule, Span, Step};
+pub use work::Work;

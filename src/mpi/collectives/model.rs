@@ -22,15 +22,18 @@ pub struct Model {
     pub beta: f64,
     /// Seconds per octet reduced. (Not S3's γ, the time to open a connection.)
     pub gamma: f64,
+    /// Ranks that share a processor; at most 1: each has its own. Only [`cost`](super::cost()) looks at it.
+    pub sharing: f64,
 }
 
 impl Default for Model {
-    /// A guess, for when nothing was measured: 10 µs, 10 Gb/s, and a reduction of 10 GB/s.
+    /// A guess, for when nothing was measured: 10 µs, 10 Gb/s, a reduction of 10 GB/s, and a processor for each rank.
     fn default() -> Self {
         Self {
             alpha: 10e-6,
             beta: 0.8e-9,
             gamma: 0.1e-9,
+            sharing: 1.0,
         }
     }
 }

@@ -80,6 +80,7 @@ impl Default for Options {
                 alpha: 8e-6,
                 beta: 0.5e-9,
                 gamma: 0.2e-9,
+                sharing: 1.0,
             }),
             profiler: None,
         }
@@ -114,7 +115,7 @@ impl Engine {
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
         let core = Core::new(driver.messenger(), peers, options.eager_limit);
-        let native = Arc::new(Native::new(driver, core, options.wait.spin()));
+        let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread the program must call something now and then.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
         if let Some(profiler) = &options.profiler {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    progress::{Acks, Clock, Driver},
+    progress::{Acks, Clock, Driver, WaitPolicy},
     time::Instant,
 };
 
@@ -55,15 +55,14 @@ pub(crate) struct Native {
     bell: Option<OwnedFd>,
     /// What tells that something has come; the backend's.
     readable: Option<OwnedFd>,
-    /// How long to spin before sleeping; `None`: for ever.
-    spin: Option<Duration>,
+    policy: WaitPolicy,
     /// Calls the helper thread, if there is one.
     helper: OnceLock<Arc<Call>>,
 }
 
 impl Native {
     /// `driver` waits by spinning: sleeping is done here.
-    pub(crate) fn new(driver: Driver, core: Core, spin: Option<Duration>) -> Self {
+    pub(crate) fn new(driver: Driver, core: Core, policy: WaitPolicy) -> Self {
         let readable = driver.backend().as_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         Self {
             clock: driver.clock(),
@@ -77,7 +76,7 @@ impl Native {
             sleepers: AtomicUsize::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
             readable,
-            spin,
+            policy,
             helper: OnceLock::new(),
         }
     }
@@ -234,7 +233,7 @@ impl Fabric for Native {
     }
 
     fn wait(&self, done: &mut Done<'_>) -> Result<(), FabricError> {
-        self.wait_spinning(self.spin, done)
+        self.wait_by(self.policy, done)
     }
 
     fn attend(&self) -> bool {
@@ -258,7 +257,13 @@ impl Fabric for Native {
 }
 
 impl Native {
-    fn wait_spinning(&self, spin: Option<Duration>, done: &mut Done<'_>) -> Result<(), FabricError> {
+    fn wait_by(&self, policy: WaitPolicy, done: &mut Done<'_>) -> Result<(), FabricError> {
+        // Who yields looks once a turn, and lets go of the lock in between.
+        let spin = if policy.yields() {
+            Some(Duration::ZERO)
+        } else {
+            policy.spin()
+        };
         let mut begun = None;
         loop {
             let mut inner = self.lock();
@@ -297,10 +302,12 @@ impl Native {
                 return Ok(());
             }
             let now = inner.driver.parts().1;
-            if Duration::from_nanos(now.nanos_since(*begun.get_or_insert(now))) > PATIENCE {
+            let waited = Duration::from_nanos(now.nanos_since(*begun.get_or_insert(now)));
+            if waited > PATIENCE {
                 inner.watch();
             }
-            if wanted {
+            let yields = policy.yields() && policy.spin().is_none_or(|spin| waited < spin);
+            if wanted || yields {
                 self.unlock(inner, before);
                 thread::yield_now();
             } else {
@@ -406,7 +413,7 @@ impl Native {
     fn serve(&self, call: &Call) -> bool {
         loop {
             let (mut tasks, mut end) = (false, false);
-            let waited = self.wait_spinning(Some(Duration::ZERO), &mut |core, _, _| {
+            let waited = self.wait_by(WaitPolicy::Block, &mut |core, _, _| {
                 let woken = core.find_woken();
                 tasks = core.has_sleepers();
                 end = call.lock().end;

@@ -6,6 +6,7 @@ use hikyaku::{
     Config,
     bootstrap::{self, BootstrapError, Environment, World},
     mpi::{
+        collectives::Model,
         engine::{Communicator, ConnectError, Engine, Options, Profiler},
         trace::Tracer,
     },
@@ -102,12 +103,13 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let builder = Transport::builder().config(config(&job)).environment();
     let bound = Engine::bind(builder, "udp", address, job.rank());
     let bound = bound.map_err(|source| InitError::Bind { address, source })?;
-    let addresses = exchange(&mut job, bound.local_addr())?;
-    let options = Options {
+    let (addresses, sharing) = exchange(&mut job, bound.local_addr())?;
+    let mut options = Options {
         wait: wait.unwrap_or_else(|| default_wait(&job)),
         profiler: tracer(job.rank())?,
         ..Options::default()
     };
+    options.policy.model = Model { sharing, ..model(&job) };
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
     let local = Arc::<Local>::default();
     let world = Handle::new(Communicator::world(&engine), &local, "MPI_COMM_WORLD");
@@ -132,7 +134,7 @@ fn config(job: &World) -> Config {
     Config {
         unexpected_bytes: share.clamp(least, most) as u32,
         // Who waits for a processor can not acknowledge in time anyway, and each wake-up only to do so costs others.
-        ack_delay: if job.is_oversubscribed() {
+        ack_delay: if job.sharing() > 1.0 {
             LONG_ACK_DELAY
         } else {
             Config::default().ack_delay
@@ -141,25 +143,50 @@ fn config(job: &World) -> Config {
     }
 }
 
+/// What messages cost, roughly: within a host, or over the usual Ethernet.
+fn model(job: &World) -> Model {
+    if job.local_size() == job.size() {
+        Model {
+            alpha: 4e-6,
+            beta: 0.25e-9,
+            ..Model::default()
+        }
+    } else {
+        Model::default()
+    }
+}
+
 fn default_wait(job: &World) -> WaitPolicy {
-    if job.is_oversubscribed() {
-        WaitPolicy::Block
+    if job.sharing() > 1.0 {
+        WaitPolicy::Yield {
+            spin: WaitPolicy::TURNS,
+        }
     } else {
         WaitPolicy::default()
     }
 }
 
-/// Tells the others where this process is, and learns where they are.
-fn exchange(job: &mut World, own: SocketAddr) -> Result<Vec<SocketAddr>, InitError> {
-    job.put(KEY, own.to_string().as_bytes()).map_err(InitError::Bootstrap)?;
+/// Tells the others where this process is and how many share a processor there; learns where they are, and the most that
+/// share one anywhere: all must choose the same algorithms.
+fn exchange(job: &mut World, own: SocketAddr) -> Result<(Vec<SocketAddr>, f64), InitError> {
+    let text = format!("{own} {}", job.sharing());
+    job.put(KEY, text.as_bytes()).map_err(InitError::Bootstrap)?;
     job.fence().map_err(InitError::Bootstrap)?;
     let all = job.get_all(KEY).map_err(InitError::Bootstrap)?;
-    let parse = |(process, octets): (u32, &Vec<u8>)| {
-        let parsed = str::from_utf8(octets).ok().and_then(|text| text.parse().ok());
-        parsed.ok_or_else(|| InitError::Address {
+    let mut most = 1.0_f64;
+    let mut addresses = Vec::with_capacity(all.len());
+    for (process, octets) in (0..).zip(&all) {
+        let (address, sharing) = parse(octets).ok_or_else(|| InitError::Address {
             process,
             text: String::from_utf8_lossy(octets).into_owned(),
-        })
-    };
-    (0..).zip(&all).map(parse).collect()
+        })?;
+        addresses.push(address);
+        most = most.max(sharing);
+    }
+    Ok((addresses, most))
+}
+
+fn parse(octets: &[u8]) -> Option<(SocketAddr, f64)> {
+    let (address, sharing) = str::from_utf8(octets).ok()?.split_once(' ')?;
+    Some((address.parse().ok()?, sharing.parse().ok()?))
 }
