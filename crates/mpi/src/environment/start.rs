@@ -1,25 +1,17 @@
 //! How a process becomes one of a job.
 
-use std::{fmt, net::SocketAddr, str, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, str, sync::Arc};
 
 use hikyaku::{
-    Config,
     bootstrap::{self, BootstrapError, Environment, World},
-    mpi::engine::{Communicator, ConnectError, Engine, Options},
-    transport::{BuildError, EnvironmentError, Transport, WaitPolicy, environment},
+    mpi::engine::{self, Communicator, ConnectError, Engine},
+    transport::{BuildError, EnvironmentError, Transport},
 };
 
 use crate::topology::{Handle, Local};
 
 /// Where a process tells the others its address.
 const KEY: &str = "hikyaku-mpi";
-/// Octets of messages that nobody has received, of all peers together.
-const UNEXPECTED: u64 = 64 << 20;
-/// Of one peer.
-const UNEXPECTED_PER_PEER: (u64, u64) = (64 << 10, 8 << 20);
-/// How long acknowledgements wait for company where others want the processor.
-const LONG_ACK_DELAY: Duration = Duration::from_millis(5);
-
 /// Why MPI could not begin.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -80,43 +72,17 @@ impl std::error::Error for InitError {
 pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
     let address = job.bind_address().map_err(InitError::Bootstrap)?;
-    let wait = environment::wait_policy().map_err(InitError::Environment)?;
-    let builder = Transport::builder().config(config(&job)).environment();
+    let (config, mut options) = engine::for_job(job.size(), job.is_oversubscribed());
+    options.environment().map_err(InitError::Environment)?;
+    let builder = Transport::builder().config(config).environment();
     let bound = Engine::bind(builder, "udp", address, job.rank());
     let bound = bound.map_err(|source| InitError::Bind { address, source })?;
     let addresses = exchange(&mut job, bound.local_addr())?;
-    let options = Options {
-        wait: wait.unwrap_or_else(|| default_wait(&job)),
-        ..Options::default()
-    };
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
     let local = Arc::<Local>::default();
     let world = Handle::new(Communicator::world(&engine), &local, "MPI_COMM_WORLD");
     let own = Handle::new(Communicator::own(&engine), &local, "MPI_COMM_SELF");
     Ok((world, own, job))
-}
-
-fn config(job: &World) -> Config {
-    let share = UNEXPECTED / u64::from(job.size());
-    let (least, most) = UNEXPECTED_PER_PEER;
-    Config {
-        unexpected_bytes: share.clamp(least, most) as u32,
-        // Who waits for a processor can not acknowledge in time anyway, and each wake-up only to do so costs others.
-        ack_delay: if job.is_oversubscribed() {
-            LONG_ACK_DELAY
-        } else {
-            Config::default().ack_delay
-        },
-        ..Config::default()
-    }
-}
-
-fn default_wait(job: &World) -> WaitPolicy {
-    if job.is_oversubscribed() {
-        WaitPolicy::Block
-    } else {
-        WaitPolicy::default()
-    }
 }
 
 /// Tells the others where this process is, and learns where they are.
