@@ -149,6 +149,32 @@ fn the_environment_sets_what_mpi_does() {
 }
 
 #[test]
+fn tuning_gives_settings_that_can_be_used() {
+    let line = "tune --sizes 8,8K,128K --iterations 3 --rounds 3 --wait adaptive";
+    let document = json(&format!("{line} --format json"));
+    assert_eq!(document["benchmark"], "tune");
+    assert_eq!(document["rows"].as_array().map(Vec::len), Some(3), "{document}");
+    for row in document["rows"].as_array().expect("rows") {
+        assert!(row["eager_us"].is_f64() && row["rendezvous_us"].is_f64() && row["ratio"].is_f64());
+    }
+    let settings = document["settings"].as_object().expect("settings");
+    assert_eq!(settings.len(), 4, "{document}");
+    // Whoever reads them refuses what can not be understood.
+    let mut with = command("bench barrier --np 2 --iterations 2 --rounds 1 --format json --wait adaptive");
+    with.envs(
+        settings
+            .iter()
+            .map(|(name, value)| (name, value.as_str().expect("text"))),
+    );
+    let output = with.output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(run(line).stdout).expect("UTF-8");
+    for name in settings.keys() {
+        assert!(text.contains(&format!("\nexport {name}=")), "{text}");
+    }
+}
+
+#[test]
 fn every_way_to_wait_works() {
     for wait in ["spin", "block", "adaptive"] {
         let document = json(&format!(
@@ -295,6 +321,7 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench dse --level mpi", "latency, bandwidth and rate"),
         ("bench latency --np 3", "exactly 2"),
         ("bench put --np 3", "exactly 2"),
+        ("tune --sizes 8", "two sizes"),
         ("bench bibw --sizes 0", "0 octets"),
         ("bench barrier --level transport", "only MPI"),
         ("bench barrier --sizes 8", "a barrier has none"),

@@ -17,9 +17,20 @@ pub(crate) fn emit(
     tables: &[Table],
     figure: Option<&Figure>,
 ) -> Result<(), Failure> {
+    let text = tables.iter().map(Table::render).collect::<Vec<_>>().join("\n");
+    publish(output, document, text, figure)
+}
+
+/// The same for any text.
+pub(crate) fn publish(
+    output: &Output,
+    document: &impl Serialize,
+    text: String,
+    figure: Option<&Figure>,
+) -> Result<(), Failure> {
     let mut text = match output.format {
         Format::Json => serde_json::to_string(document).map_err(|error| Failure::run(error.to_string()))?,
-        Format::Text => tables.iter().map(Table::render).collect::<Vec<_>>().join("\n"),
+        Format::Text => text,
     };
     if !text.ends_with('\n') {
         text.push('\n');
