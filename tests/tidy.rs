@@ -72,6 +72,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "reliability",
             "backends",
             "time",
+            "config",
             "error",
         ],
     ),

@@ -1,6 +1,6 @@
 //! Settings from the environment.
 
-use std::{env, path::PathBuf, time::Duration};
+use std::{borrow::Cow, env, path::PathBuf, time::Duration};
 
 use super::error::EnvironmentError;
 use crate::{
@@ -40,6 +40,40 @@ const CHECK: &str = "HIKYAKU_CHECK";
 /// See [`trace`].
 const TRACE: &str = "HIKYAKU_TRACE";
 
+/// The environment variables of MPI, which `mpi::engine::Options::environment` reads: transports leave them alone.
+///
+/// | variable | sets |
+/// |---|---|
+/// | `HIKYAKU_EAGER_LIMIT` | octets up to which messages are sent without asking: 0 to `1M` |
+/// | `HIKYAKU_MODEL_ALPHA` | time per message in the model by which algorithms are chosen: `8us` |
+/// | `HIKYAKU_MODEL_BETA` | time per octet that is sent: `0.5ns` |
+/// | `HIKYAKU_MODEL_GAMMA` | time per octet that is reduced: `0.2ns` |
+/// | `HIKYAKU_BARRIER`, `HIKYAKU_ALLREDUCE`, … | the algorithm for this collective: `ring`; `auto`: the cheapest |
+pub const MPI_VARIABLES: &[&str] = &[
+    "HIKYAKU_EAGER_LIMIT",
+    "HIKYAKU_MODEL_ALPHA",
+    "HIKYAKU_MODEL_BETA",
+    "HIKYAKU_MODEL_GAMMA",
+    "HIKYAKU_BARRIER",
+    "HIKYAKU_BCAST",
+    "HIKYAKU_GATHER",
+    "HIKYAKU_GATHERV",
+    "HIKYAKU_SCATTER",
+    "HIKYAKU_SCATTERV",
+    "HIKYAKU_ALLGATHER",
+    "HIKYAKU_ALLGATHERV",
+    "HIKYAKU_ALLTOALL",
+    "HIKYAKU_ALLTOALLV",
+    "HIKYAKU_REDUCE",
+    "HIKYAKU_ALLREDUCE",
+    "HIKYAKU_REDUCE_SCATTER",
+    "HIKYAKU_REDUCE_SCATTER_BLOCK",
+    "HIKYAKU_SCAN",
+    "HIKYAKU_EXSCAN",
+    "HIKYAKU_NEIGHBOR_ALLGATHER",
+    "HIKYAKU_NEIGHBOR_ALLTOALL",
+];
+
 /// What was read besides the settings of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
@@ -48,7 +82,7 @@ pub(super) struct Environment {
 }
 
 /// A type that can be read from a variable.
-trait Setting: Sized {
+pub(crate) trait Setting: Sized {
     const EXPECTED: &'static str;
     fn parse(text: &str) -> Option<Self>;
 }
@@ -95,6 +129,18 @@ impl Setting for Duration {
     const EXPECTED: &'static str = "a time with its unit (ns, us, ms, s): 200us, 1.5ms, 4s";
 
     fn parse(text: &str) -> Option<Self> {
+        Some(Self::from_nanos(Nanoseconds::parse(text)?.0.round() as u64))
+    }
+}
+
+/// A time that may be shorter than a nanosecond.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Nanoseconds(pub(crate) f64);
+
+impl Setting for Nanoseconds {
+    const EXPECTED: &'static str = Duration::EXPECTED;
+
+    fn parse(text: &str) -> Option<Self> {
         let (digits, unit) = split(text);
         let nanos = match unit {
             "ns" => 1.0,
@@ -104,7 +150,7 @@ impl Setting for Duration {
             _ => return None,
         };
         let number: f64 = digits.parse().ok()?;
-        Some(Self::from_nanos((number * nanos).round() as u64))
+        Some(Self(number * nanos))
     }
 }
 
@@ -217,12 +263,16 @@ settings! {
     "HIKYAKU_RESETS_PER_SECOND" resets_per_second: u32,
 }
 
-fn parse<T: Setting>(name: &'static str, value: &str) -> Result<T, EnvironmentError> {
-    T::parse(value.trim()).ok_or_else(|| EnvironmentError::Value {
+pub(crate) fn parse<T: Setting>(name: &'static str, value: &str) -> Result<T, EnvironmentError> {
+    T::parse(value.trim()).ok_or_else(|| refuse(name, value, T::EXPECTED))
+}
+
+pub(crate) fn refuse(name: &'static str, value: &str, expected: impl Into<Cow<'static, str>>) -> EnvironmentError {
+    EnvironmentError::Value {
         name,
         value: value.to_owned(),
-        expected: T::EXPECTED,
-    })
+        expected: expected.into(),
+    }
 }
 
 /// How to wait, if `HIKYAKU_WAIT` says so: for those who wait themselves.
@@ -266,7 +316,8 @@ impl Environment {
     ) -> Result<Self, EnvironmentError> {
         let mut environment = Self::default();
         for (name, value) in variables {
-            if !name.starts_with(PREFIX) || FOREIGN.contains(&name.as_str()) {
+            let is_foreign = |name| FOREIGN.contains(&name) || MPI_VARIABLES.contains(&name);
+            if !name.starts_with(PREFIX) || is_foreign(name.as_str()) {
                 continue;
             }
             match name.as_str() {
@@ -286,7 +337,7 @@ impl Environment {
 }
 
 fn nearest(name: &str) -> &'static str {
-    let all = VARIABLES.iter().copied();
+    let all = VARIABLES.iter().chain(MPI_VARIABLES).copied();
     all.min_by_key(|variable| distance(name, variable)).unwrap_or("none")
 }
 
@@ -328,6 +379,16 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "mpi")]
+    fn every_collective_has_its_variable() {
+        for collective in crate::mpi::collectives::Collective::ALL {
+            let name = format!("{PREFIX}{}", collective.name().to_uppercase());
+            assert_eq!(collective.variable(), name);
+            assert!(MPI_VARIABLES.contains(&name.as_str()), "{name}");
+        }
+    }
+
+    #[test]
     fn every_field_has_its_variable() {
         let debug = format!("{:#?}", Config::default());
         let fields: Vec<&str> = debug
@@ -346,6 +407,7 @@ mod tests {
         let (environment, config) = read(&[
             ("PATH", "/bin"),
             ("HIKYAKU_SEED", "7"),
+            ("HIKYAKU_EAGER_LIMIT", "16K"),
             ("HIKYAKU_ACK_DELAY", "1.5ms"),
             ("HIKYAKU_DEATH_TIMEOUT", "4s"),
             ("HIKYAKU_MIN_RTO", "200us"),

@@ -1,6 +1,6 @@
 //! What can go wrong, one type per call.
 
-use std::{error::Error, fmt, io, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, io, time::Duration};
 
 use crate::{
     backends::BindError,
@@ -119,7 +119,7 @@ pub enum EnvironmentError {
         /// Its value.
         value: String,
         /// What it should look like.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
 }
 

@@ -28,6 +28,9 @@ pub(crate) enum Command {
     /// Measure speed, side by side with what the kernel offers
     #[command(subcommand)]
     Bench(Box<Bench>),
+    /// Measure this machine: find the settings of MPI that suit it
+    #[command(after_help = TUNE)]
+    Tune(World),
     /// Start the processes of a job, here or on several hosts
     #[command(after_help = EXAMPLES)]
     Run(Box<RunArgs>),
@@ -81,6 +84,36 @@ Examples:
 `tcp` makes one write a message, `tcp/batched` collects 64 KB first; bare UDP sends one datagram a message in batches
 (segmentation offload). A ratio above 1 says that hikyaku is faster.";
 
+const PAIRS: &str = "\
+Examples:
+  hikyaku bench bibw --sizes 64K,1M                     both ranks send a window of 64 and receive one
+  hikyaku bench put --sizes 8,64K                       a put and its flush: p50, p99; and windows of 64 puts: MB/s
+  hikyaku bench get --wait block --format json
+
+As osu_bibw, osu_put_latency and osu_put_bw do: lock, operations, flush. The target takes no part; it waits in a barrier.
+MB are 10^6 bytes; bibw counts both directions.";
+
+const COLLECTIVES: &str = "\
+Examples:
+  hikyaku bench allreduce --np 8 --sizes 8,1M           eight ranks on this machine
+  hikyaku bench allreduce --algorithm auto,ring         what was chosen beside a ring, in turns
+  hikyaku bench barrier --np 8 --wait block
+  HIKYAKU_EAGER_LIMIT=16K hikyaku bench alltoall        settings of the environment are those of an MPI program
+
+As the OSU micro-benchmarks: before each operation there is a barrier (but for `barrier`), each rank takes its time;
+avg is the mean over ranks and iterations, max that of the slowest rank; p50 and p99 are over iterations, of the mean over
+ranks. All are medians over rounds, p99 is over all rounds. Sizes are octets of the vector; alltoall: of each block.";
+
+const TUNE: &str = "\
+Examples:
+  hikyaku tune                                          about half a minute
+  hikyaku tune --format json
+  hikyaku tune --wait block --mtu 1500                  for programs that sleep, over Ethernet
+
+Sends messages of growing size between two ranks in turns eagerly and by rendezvous, and says from which size on asking
+first is cheaper; fits the time of a message, alpha + octets x beta, and measures gamma, the time to reduce an octet.
+The lines that begin with `export` make these the settings of MPI programs.";
+
 const INCAST: &str = "\
 Examples:
   hikyaku bench incast                                  1, 2, 4 and 8 senders to one receiver
@@ -118,6 +151,27 @@ pub(crate) enum Bench {
     /// Small messages per second
     #[command(after_help = RATE)]
     Rate(Common),
+    /// Streaming in both directions at once, between two MPI ranks
+    #[command(after_help = PAIRS)]
+    Bibw(World),
+    /// Writing into the memory of another MPI rank
+    #[command(after_help = PAIRS)]
+    Put(World),
+    /// Reading the memory of another MPI rank
+    #[command(after_help = PAIRS)]
+    Get(World),
+    /// Time of MPI's barrier
+    #[command(after_help = COLLECTIVES)]
+    Barrier(Collective),
+    /// Time of MPI's bcast
+    #[command(after_help = COLLECTIVES)]
+    Bcast(Collective),
+    /// Time of MPI's allreduce (sum of 32-bit floats)
+    #[command(after_help = COLLECTIVES)]
+    Allreduce(Collective),
+    /// Time of MPI's alltoall
+    #[command(after_help = COLLECTIVES)]
+    Alltoall(Collective),
     /// Many senders, one receiver
     #[command(after_help = INCAST)]
     Incast(Incast),
@@ -186,7 +240,70 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Options that all benchmarks share.
+/// Options about what comes out.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    /// How results are printed
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub format: Format,
+    /// Draw the figure into this file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    /// Say how far it is even if standard error is not a terminal
+    #[arg(long)]
+    pub progress: bool,
+}
+
+/// Options of benchmarks between the ranks of an MPI job.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct World {
+    /// How datagrams travel: udp, or loopback (all ranks are threads of one process)
+    #[arg(long, default_value = "udp", value_name = "NAME")]
+    pub backend: String,
+    /// What is measured: only mpi has these operations
+    #[arg(
+        long,
+        value_enum,
+        default_value = "mpi",
+        value_name = "LEVEL",
+        hide_possible_values = true
+    )]
+    pub level: Level,
+    /// Ranks, all on this machine [default: 4; bibw, put, get: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=257))]
+    pub np: Option<u32>,
+    /// How ranks wait [default: spin; with more ranks than cores: as in a job of `hikyaku run`]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub wait: Option<Wait>,
+    /// Sizes in octets, with K (1024) or M (1024 K); each benchmark has defaults of its own
+    #[arg(long, value_delimiter = ',', value_parser = size::parse, value_name = "LIST")]
+    pub sizes: Vec<usize>,
+    /// Operations per round [default: by size]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub iterations: Option<u32>,
+    /// Rounds in which all that is compared takes turns [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: Option<u32>,
+    /// Octets of an IP packet [default: the interface's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_536))]
+    pub mtu: Option<u32>,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Options of benchmarks of collectives.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Collective {
+    /// Algorithms that are compared, `auto` for the one that is chosen by cost; see docs/collectives.md
+    #[arg(long, value_delimiter = ',', default_value = "auto", value_name = "LIST")]
+    pub algorithm: Vec<String>,
+    /// The rest.
+    #[command(flatten)]
+    pub world: World,
+}
+
+/// Options that all benchmarks of transports share.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// How hikyaku's datagrams travel: udp, or loopback (both ends are threads of one process)
@@ -235,12 +352,9 @@ pub(crate) struct Common {
     /// Settings of hikyaku's protocol
     #[arg(long, value_enum, default_value = "default", value_name = "PRESET")]
     pub config: Preset,
-    /// How results are printed
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    pub format: Format,
-    /// Draw the figure into this file
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: Output,
     /// Be the answering host: wait here for one driver. Options of the measurement are the driver's
     #[arg(long, value_name = "ADDR", conflicts_with = "connect")]
     pub listen: Option<String>,
@@ -250,9 +364,6 @@ pub(crate) struct Common {
     /// Write what passes through hikyaku's backend to this file
     #[arg(long, value_name = "FILE.pcapng")]
     pub capture: Option<PathBuf>,
-    /// Say how far it is even if standard error is not a terminal
-    #[arg(long)]
-    pub progress: bool,
 }
 
 #[cfg(test)]
@@ -280,7 +391,7 @@ mod tests {
         assert_eq!(common.sizes, [8, 2048, 65_536, 1 << 20]);
         assert_eq!(common.vs, [Opponent::Tcp, Opponent::Udp]);
         assert_eq!(
-            (common.wait, common.mtu, common.format),
+            (common.wait, common.mtu, common.output.format),
             (Some(Wait::Block), Some(1500), Format::Json)
         );
     }

@@ -92,6 +92,89 @@ fn mpi_stands_beside_the_transport() {
 }
 
 #[test]
+fn collectives_have_a_row_for_each_size_and_algorithm() {
+    for (benchmark, sizes) in [("bcast", "8,20000"), ("allreduce", "8,20000"), ("alltoall", "8,4K")] {
+        let line = format!("bench {benchmark} --np 3 --sizes {sizes} --algorithm auto,linear");
+        let document = json(&format!("{line} --iterations 3 --rounds 2 --format json"));
+        assert_eq!(document["benchmark"], benchmark);
+        let rows = rows(&document, "hikyaku/udp");
+        assert_eq!(rows.len(), 4, "{document}");
+        for row in rows {
+            assert_eq!((&row["level"], &row["np"]), (&"mpi".into(), &3.into()), "{row}");
+            let time = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name} in {row}"));
+            assert!(time("max_us") >= time("avg_us") * 0.999 && time("p99_us") >= time("p50_us") * 0.999);
+            let (forced, other) = (row["forced"] == true, &row["ratio"]);
+            assert!(other[if forced { "auto" } else { "linear" }].is_f64(), "{row}");
+            assert!(!forced || row["algorithm"] == "linear", "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_barrier_has_one_row() {
+    let document = json("bench barrier --np 5 --wait block --iterations 5 --rounds 2 --format json");
+    let rows = rows(&document, "hikyaku/udp");
+    assert_eq!((rows.len(), &rows[0]["np"]), (1, &5.into()), "{document}");
+    assert_eq!(document["environment"]["wait"], "block");
+    let loopback = json("bench barrier --np 3 --backend loopback --iterations 5 --rounds 2 --format json");
+    assert_eq!(loopback["environment"]["ends"], "threads");
+}
+
+#[test]
+fn two_ranks_stream_both_ways_and_reach_into_each_others_memory() {
+    for benchmark in ["bibw", "put", "get"] {
+        let document = json(&format!(
+            "bench {benchmark} --sizes 8,100K --iterations 2 --rounds 2 --wait adaptive --format json"
+        ));
+        assert_eq!(document["benchmark"], benchmark);
+        let rows = rows(&document, "hikyaku/udp");
+        assert_eq!(rows.len(), 2, "{document}");
+        for row in rows {
+            assert!(row["mb_per_s"].as_f64().is_some_and(|speed| speed > 0.0), "{row}");
+            assert_eq!(row["p50_us"].is_f64(), benchmark != "bibw", "{row}");
+        }
+    }
+}
+
+#[test]
+fn the_environment_sets_what_mpi_does() {
+    let line = "bench allreduce --np 2 --sizes 64 --iterations 2 --rounds 1 --format json";
+    let with = |name: &str, value: &str| command(line).env(name, value).output().expect("it starts");
+    let output = with("HIKYAKU_ALLREDUCE", "ring");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(rows(&document, "hikyaku/udp")[0]["algorithm"], "ring", "{document}");
+    let output = with("HIKYAKU_ALLREDUCE", "rings");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("rabenseifner"), "{said}");
+}
+
+#[test]
+fn tuning_gives_settings_that_can_be_used() {
+    let line = "tune --sizes 8,8K,128K --iterations 3 --rounds 3 --wait adaptive";
+    let document = json(&format!("{line} --format json"));
+    assert_eq!(document["benchmark"], "tune");
+    assert_eq!(document["rows"].as_array().map(Vec::len), Some(3), "{document}");
+    for row in document["rows"].as_array().expect("rows") {
+        assert!(row["eager_us"].is_f64() && row["rendezvous_us"].is_f64() && row["ratio"].is_f64());
+    }
+    let settings = document["settings"].as_object().expect("settings");
+    assert_eq!(settings.len(), 4, "{document}");
+    // Whoever reads them refuses what can not be understood.
+    let mut with = command("bench barrier --np 2 --iterations 2 --rounds 1 --format json --wait adaptive");
+    with.envs(
+        settings
+            .iter()
+            .map(|(name, value)| (name, value.as_str().expect("text"))),
+    );
+    let output = with.output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(run(line).stdout).expect("UTF-8");
+    for name in settings.keys() {
+        assert!(text.contains(&format!("\nexport {name}=")), "{text}");
+    }
+}
+
+#[test]
 fn every_way_to_wait_works() {
     for wait in ["spin", "block", "adaptive"] {
         let document = json(&format!(
@@ -237,6 +320,17 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench incast --level mpi", "latency, bandwidth and rate"),
         ("bench dse --level mpi", "latency, bandwidth and rate"),
         ("bench latency --np 3", "exactly 2"),
+        ("bench put --np 3", "exactly 2"),
+        ("tune --sizes 8", "two sizes"),
+        ("bench bibw --sizes 0", "0 octets"),
+        ("bench barrier --level transport", "only MPI"),
+        ("bench barrier --sizes 8", "a barrier has none"),
+        ("bench allreduce --sizes 6", "multiples of 4"),
+        ("bench allreduce --algorithm bruck", "rabenseifner"),
+        (
+            "bench alltoall --np 3 --algorithm recursive-doubling",
+            "not for 3 ranks",
+        ),
         ("bench latency --wait patiently", "adaptive"),
         ("bench latency --mtu 70000", "65536"),
         ("bench latency --plot figure.png", ".svg"),

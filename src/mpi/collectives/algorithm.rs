@@ -111,6 +111,63 @@ impl Collective {
     }
 }
 
+impl Collective {
+    /// The environment variable that forces an algorithm.
+    #[must_use]
+    pub const fn variable(self) -> &'static str {
+        match self {
+            Self::Barrier => "HIKYAKU_BARRIER",
+            Self::Bcast => "HIKYAKU_BCAST",
+            Self::Gather => "HIKYAKU_GATHER",
+            Self::Gatherv => "HIKYAKU_GATHERV",
+            Self::Scatter => "HIKYAKU_SCATTER",
+            Self::Scatterv => "HIKYAKU_SCATTERV",
+            Self::Allgather => "HIKYAKU_ALLGATHER",
+            Self::Allgatherv => "HIKYAKU_ALLGATHERV",
+            Self::Alltoall => "HIKYAKU_ALLTOALL",
+            Self::Alltoallv => "HIKYAKU_ALLTOALLV",
+            Self::Reduce => "HIKYAKU_REDUCE",
+            Self::Allreduce => "HIKYAKU_ALLREDUCE",
+            Self::ReduceScatter => "HIKYAKU_REDUCE_SCATTER",
+            Self::ReduceScatterBlock => "HIKYAKU_REDUCE_SCATTER_BLOCK",
+            Self::Scan => "HIKYAKU_SCAN",
+            Self::Exscan => "HIKYAKU_EXSCAN",
+            Self::NeighborAllgather => "HIKYAKU_NEIGHBOR_ALLGATHER",
+            Self::NeighborAlltoall => "HIKYAKU_NEIGHBOR_ALLTOALL",
+        }
+    }
+
+    /// The algorithm of this name, if it is one for this collective.
+    #[must_use]
+    pub fn algorithm(self, name: &str) -> Option<Algorithm> {
+        // For 2 ranks there is every algorithm of a collective.
+        let algorithm: Algorithm = name.parse().ok()?;
+        algorithm.suits(self, 2, true).then_some(algorithm)
+    }
+
+    /// The names of its algorithms, for people.
+    #[must_use]
+    pub fn choices(self) -> String {
+        let mut names = String::new();
+        let mut last = "";
+        for algorithm in self.algorithms() {
+            let name = match algorithm {
+                Algorithm::Knomial { .. } => "binomial, knomial:RADIX",
+                Algorithm::Chain { .. } => "chain[:SEGMENTS]",
+                Algorithm::Bruck { .. } => "bruck[:RADIX]",
+                Algorithm::Dissemination { .. } => "dissemination[:RADIX]",
+                other => other.name(),
+            };
+            if name != last {
+                names.push_str(if names.is_empty() { "" } else { ", " });
+                names.push_str(name);
+            }
+            last = name;
+        }
+        names
+    }
+}
+
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -191,27 +248,40 @@ impl Collective {
     }
 }
 
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self {
+impl Algorithm {
+    /// Its name without the parameter, as if that were the usual one.
+    const fn name(self) -> &'static str {
+        match self {
             Self::Linear => "linear",
             Self::Ring => "ring",
             Self::RecursiveDoubling => "recursive-doubling",
             Self::RecursiveHalving => "recursive-halving",
             Self::Knomial { radix: 2 } => "binomial",
-            Self::Knomial { radix } => return write!(f, "knomial:{radix}"),
-            Self::Chain { segments: 0 } => "chain",
-            Self::Chain { segments } => return write!(f, "chain:{segments}"),
-            Self::Bruck { radix: 2 } => "bruck",
-            Self::Bruck { radix } => return write!(f, "bruck:{radix}"),
-            Self::Dissemination { radix: 2 } => "dissemination",
-            Self::Dissemination { radix } => return write!(f, "dissemination:{radix}"),
+            Self::Knomial { .. } => "knomial",
+            Self::Chain { .. } => "chain",
+            Self::Bruck { .. } => "bruck",
+            Self::Dissemination { .. } => "dissemination",
             Self::Pairwise => "pairwise",
             Self::NeighbourExchange => "neighbour-exchange",
             Self::ScatterAllgather => "scatter-allgather",
             Self::Rabenseifner => "rabenseifner",
-        };
-        f.pad(name)
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Knomial { radix: 2 }
+            | Self::Bruck { radix: 2 }
+            | Self::Dissemination { radix: 2 }
+            | Self::Chain { segments: 0 } => f.pad(self.name()),
+            Self::Knomial { radix: number }
+            | Self::Bruck { radix: number }
+            | Self::Dissemination { radix: number }
+            | Self::Chain { segments: number } => write!(f, "{}:{number}", self.name()),
+            _ => f.pad(self.name()),
+        }
     }
 }
 

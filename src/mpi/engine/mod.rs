@@ -26,6 +26,7 @@ mod native;
 mod profile;
 mod remote;
 mod request;
+mod settings;
 mod start;
 mod window;
 
@@ -43,6 +44,7 @@ pub use self::{
     profile::{Entry, Exit, Profiler},
     remote::WindowStats,
     request::{Request, Status},
+    settings::for_job,
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
@@ -168,6 +170,13 @@ impl Engine {
         let mut requests = 0;
         self.fabric.access(&mut |core, _, _| requests = core.requests());
         requests
+    }
+
+    /// Sets [`Options::eager_limit`] for messages that are sent from now on.
+    pub fn set_eager_limit(&self, octets: u32) {
+        let octets = octets.min(Options::MAX_EAGER_LIMIT);
+        self.fabric
+            .access(&mut |core, _, _| core.tagged.set_eager_limit(octets));
     }
 
     /// Makes progress without waiting.

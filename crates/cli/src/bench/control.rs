@@ -2,17 +2,20 @@
 
 use std::{
     io::{self, BufRead, BufReader, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::settings::{Job, Kind, Offer, Report, Settings};
+use super::{
+    settings::{Job, Kind, Offer, Report, Settings},
+    work::{Place, Work},
+};
 use crate::failure::Failure;
 
 /// Changes whenever the messages below change their meaning.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 /// Longest line that is accepted: a report of 100,000 samples fits many times.
 const MAX_LINE: u64 = 64 << 20;
 
@@ -98,6 +101,23 @@ pub(crate) enum Command {
     Drain {
         /// Which transport, in the order of opening.
         link: usize,
+    },
+    /// Be a rank of an MPI job; the answer is where it is.
+    Rank {
+        /// Which one.
+        rank: u32,
+        /// Settings of all.
+        place: Place,
+    },
+    /// These are the ranks.
+    Connect {
+        /// Where they are, in order.
+        addresses: Vec<SocketAddr>,
+    },
+    /// Do one round with the other ranks.
+    Perform {
+        /// What to do.
+        work: Work,
     },
     /// The end.
     Bye,

@@ -78,7 +78,7 @@ pub(crate) fn run(common: &Common) -> std::result::Result<(), Failure> {
     };
     let datagram = datagram_of(common.mtu.unwrap_or(MTU) as usize, Ipv4Addr::LOCALHOST.into());
     let rounds = common.rounds.unwrap_or(20) as usize;
-    let mut progress = Progress::new(common.progress, sizes.len() * rounds * Variant::ALL.len());
+    let mut progress = Progress::new(common.output.progress, sizes.len() * rounds * Variant::ALL.len());
     let mut results = Vec::new();
     for &size in &sizes {
         let messages = common
@@ -121,7 +121,7 @@ pub(crate) fn run(common: &Common) -> std::result::Result<(), Failure> {
         environment: None,
     };
     emit(
-        common,
+        &common.output,
         &document,
         &[table(&results, rounds, datagram)],
         Some(&figure(&results)),

@@ -51,7 +51,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
             jobs.extend(sizes.iter().map(|&size| job(operation, size, messages, spokes)));
         }
     }
-    let results = setup.measure(&jobs, common.progress)?;
+    let results = setup.measure(&jobs, common.output.progress)?;
     let counts = sockets::count_all()?;
     let mut rows: Vec<Row> = results
         .iter()
@@ -70,7 +70,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
         environment: Some(setup.environment.clone()),
     };
     emit(
-        common,
+        &common.output,
         &document,
         &[table(&setup, &results, messages), sockets::table(&counts)],
         None,

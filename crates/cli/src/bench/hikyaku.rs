@@ -10,13 +10,13 @@ use std::{
 use ::hikyaku::{
     Config, PeerId, SendError,
     backends::{Backend, BindOptions, Captured, bind},
-    transport::{Event, ReceiveError, SendBlockingError, Transport, WaitPolicy},
+    transport::{Event, ReceiveError, SendBlockingError, Transport},
 };
 use bytes::Bytes;
 
 use super::{
     link::{Hub, PATIENCE, Spoke, timed_out},
-    settings::{Offer, Preset, Settings, Wait},
+    settings::{Offer, Preset, Settings},
 };
 use crate::clock;
 
@@ -49,12 +49,10 @@ impl End {
             Preset::Default => Config::default(),
             Preset::Dse => Config::dse(),
         };
-        let wait = match settings.wait {
-            Wait::Spin => WaitPolicy::Spin,
-            Wait::Block => WaitPolicy::Block,
-            Wait::Adaptive => WaitPolicy::Adaptive { spin: WaitPolicy::SPIN },
-        };
-        let builder = Transport::builder().config(config).processor(processor).wait(wait);
+        let builder = Transport::builder()
+            .config(config)
+            .processor(processor)
+            .wait(settings.wait.policy());
         let transport = builder
             .backend(bound)
             .map_err(|error| io::Error::other(error.to_string()))?;

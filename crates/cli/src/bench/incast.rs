@@ -46,7 +46,7 @@ pub(crate) fn run(incast: &args::Incast) -> Result<(), Failure> {
         .iter()
         .flat_map(|&size| senders.iter().map(move |&senders| job(common, size, senders)))
         .collect();
-    let results = setup.measure(&jobs, common.progress)?;
+    let results = setup.measure(&jobs, common.output.progress)?;
     let document = Document {
         benchmark: "incast",
         rows: results
@@ -56,7 +56,7 @@ pub(crate) fn run(incast: &args::Incast) -> Result<(), Failure> {
         environment: Some(setup.environment.clone()),
     };
     emit(
-        common,
+        &common.output,
         &document,
         &[table(&setup, &results)],
         Some(&figure(&setup, &results, sizes[0])),

@@ -20,6 +20,21 @@ pub(crate) struct Row {
     /// Octets of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
+    /// Ranks of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub np: Option<usize>,
+    /// How a collective was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// It was told to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced: Option<bool>,
+    /// Time of an operation, mean over ranks and iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avg_us: Option<f64>,
+    /// The same of the slowest rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_us: Option<f64>,
     /// Sending processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub senders: Option<usize>,

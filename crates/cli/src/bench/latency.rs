@@ -31,7 +31,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     } else {
         common.sizes.clone()
     };
-    let mut progress = Progress::new(common.progress, sizes.len() * setup.rounds * setup.entries.len());
+    let mut progress = Progress::new(common.output.progress, sizes.len() * setup.rounds * setup.entries.len());
     let mut results = Vec::new();
     for &size in &sizes {
         let job = job(common, size);
@@ -57,7 +57,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
         environment: Some(setup.environment.clone()),
     };
     emit(
-        common,
+        &common.output,
         &document,
         &[table(&setup, &names, &results)],
         Some(&figure(&names, &results)),

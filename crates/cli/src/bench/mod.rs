@@ -6,6 +6,7 @@
 
 mod bandwidth;
 mod baseline;
+mod collective;
 mod control;
 mod core;
 mod dse;
@@ -19,9 +20,11 @@ mod link;
 mod listen;
 mod mpi;
 mod output;
+mod pair;
 mod peers;
 pub(crate) mod pin;
 mod plot;
+mod ranks;
 mod rate;
 mod rounds;
 mod session;
@@ -32,25 +35,30 @@ mod sockets;
 mod stats;
 mod streaming;
 mod table;
+mod tune;
+mod work;
 mod worker;
+mod world;
 
 use std::net::TcpStream;
 
 use nix::sys::{prctl, signal::Signal};
 
+use self::work::Task;
 use crate::{
-    args::{Bench, Common},
+    args::{self, Bench, Common},
     failure::Failure,
 };
 
 /// Runs a benchmark, or the answering host of one.
 pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
-    let common = common(benchmark);
-    if let Some(address) = &common.listen {
-        return listen::run(address);
-    }
-    if !matches!(benchmark, Bench::Latency(_)) {
-        size::not_empty(&common.sizes)?;
+    if let Some(common) = common(benchmark) {
+        if let Some(address) = &common.listen {
+            return listen::run(address);
+        }
+        if !matches!(benchmark, Bench::Latency(_)) {
+            size::not_empty(&common.sizes)?;
+        }
     }
     match benchmark {
         Bench::Latency(common) => latency::run(common),
@@ -60,15 +68,29 @@ pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
         Bench::Dse(common) => dse::run(common),
         Bench::Core(common) => core::run(common),
         Bench::Peers(peers) => peers::run(peers),
+        Bench::Bibw(world) => pair::run(world, pair::Pair::Bibw),
+        Bench::Put(world) => pair::run(world, pair::Pair::Put),
+        Bench::Get(world) => pair::run(world, pair::Pair::Get),
+        Bench::Barrier(options) => collective::run(options, Task::Barrier),
+        Bench::Bcast(options) => collective::run(options, Task::Bcast),
+        Bench::Allreduce(options) => collective::run(options, Task::Allreduce),
+        Bench::Alltoall(options) => collective::run(options, Task::Alltoall),
     }
 }
 
-const fn common(benchmark: &Bench) -> &Common {
+/// Finds settings that suit this machine.
+pub(crate) fn tune(world: &args::World) -> Result<(), Failure> {
+    tune::run(world)
+}
+
+/// The options of those that measure transports.
+const fn common(benchmark: &Bench) -> Option<&Common> {
     match benchmark {
-        Bench::Latency(common) | Bench::Bandwidth(common) | Bench::Rate(common) => common,
-        Bench::Core(common) | Bench::Dse(common) => common,
-        Bench::Incast(incast) => &incast.common,
-        Bench::Peers(peers) => &peers.common,
+        Bench::Latency(common) | Bench::Bandwidth(common) | Bench::Rate(common) => Some(common),
+        Bench::Core(common) | Bench::Dse(common) => Some(common),
+        Bench::Incast(incast) => Some(&incast.common),
+        Bench::Peers(peers) => Some(&peers.common),
+        _ => None,
     }
 }
 

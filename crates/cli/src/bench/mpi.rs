@@ -14,7 +14,7 @@ use ::hikyaku::{
         engine::{Communicator, Engine, Mode, Options, Request, Unconnected},
         error::Error,
     },
-    transport::{Transport, WaitPolicy},
+    transport::Transport,
 };
 
 use super::{
@@ -43,14 +43,9 @@ fn open(backend: &str, settings: &Settings, local: IpAddr, process: u32) -> io::
 }
 
 fn connect(end: Unconnected, addresses: &[SocketAddr], wait: Wait) -> io::Result<Rank> {
-    let options = Options {
-        wait: match wait {
-            Wait::Spin => WaitPolicy::Spin,
-            Wait::Block => WaitPolicy::Block,
-            Wait::Adaptive => WaitPolicy::default(),
-        },
-        ..Options::default()
-    };
+    let mut options = Options::default();
+    options.environment().map_err(failed)?;
+    options.wait = wait.policy();
     let engine: Arc<Engine> = end.connect(addresses, options).map_err(failed)?;
     Ok(Rank {
         world: Communicator::world(&engine),

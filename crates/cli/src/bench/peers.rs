@@ -32,7 +32,7 @@ pub(crate) fn run(options: &args::Peers) -> Result<(), Failure> {
         base.to_string(),
     ]);
     emit(
-        common,
+        &common.output,
         &Document {
             benchmark: "peers",
             rows: vec![row],

@@ -12,7 +12,9 @@ use super::{
     control::{Answer, Channel, Command, Hello},
     link::{self, Hub, open_hub},
     pin,
+    ranks::{Lonely, Rank},
     settings::{Job, Kind, Report, Settings},
+    work::{Place, Work},
     worker,
 };
 use crate::{
@@ -127,9 +129,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Brings up `count` workers.
-    pub(crate) fn start(ends: &Ends, count: usize) -> Result<Self, Failure> {
-        let places = pin::places();
+    /// Brings up `count` workers; `pinned`: each on a CPU of its own, as far as there are enough.
+    pub(crate) fn start(ends: &Ends, count: usize, pinned: bool) -> Result<Self, Failure> {
+        let places = if pinned { pin::places() } else { Vec::new() };
         let mut workers = match ends {
             Ends::Host(addresses) => vec![connect(addresses)?],
             Ends::Processes | Ends::Threads => start_local(count, *ends == Ends::Threads)?,
@@ -150,6 +152,9 @@ impl Session {
             let elsewhere = matches!(ends, Ends::Host(_)) || places.len() < 2;
             let cpu = (!elsewhere).then(|| places[1 + index % others]);
             worker.channel.limit(Some(SILENCE)).or_fail("control connection")?;
+            if !pinned {
+                continue;
+            }
             worker.ask(&Command::Pin { cpu })?;
             if let Answer::Pinned { cpu } = worker.answer()? {
                 worker.cpu = cpu;
@@ -252,6 +257,45 @@ impl Session {
             hub.drain().or_fail(&kind.name())?;
         }
         Ok(outcome)
+    }
+
+    /// Makes the driver and all workers ranks of a job; the driver is rank 0.
+    pub(crate) fn job(&mut self, place: &Place) -> Result<Rank, Failure> {
+        let what = "opening a job";
+        let own = Lonely::open(place, self.local, 0).or_fail(what)?;
+        let mut addresses = vec![own.address()];
+        for (rank, worker) in (1..).zip(&mut self.workers) {
+            let place = place.clone();
+            worker.ask(&Command::Rank { rank, place })?;
+            let Answer::Opened { offer } = worker.answer()? else {
+                return Err(confused());
+            };
+            addresses.extend(offer.addresses);
+        }
+        for worker in &mut self.workers {
+            let addresses = addresses.clone();
+            worker.ask(&Command::Connect { addresses })?;
+            worker.answer()?;
+        }
+        own.connect(&addresses).or_fail(what)
+    }
+
+    /// Does one round of a job; gives what each rank has seen.
+    pub(crate) fn perform(&mut self, rank: &mut Rank, work: &Work) -> Result<Vec<Report>, Failure> {
+        for worker in &mut self.workers {
+            worker.ask(&Command::Perform { work: work.clone() })?;
+        }
+        let own = rank.perform(work);
+        let mut reports = Vec::new();
+        // A worker's own story first: that its process has died says more than that it is lost.
+        for worker in &mut self.workers {
+            let Answer::Done { report } = worker.answer()? else {
+                return Err(confused());
+            };
+            reports.push(report);
+        }
+        reports.insert(0, own.or_fail(work.task.name())?);
+        Ok(reports)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::ValueEnum;
+use hikyaku::transport::WaitPolicy;
 use serde::{Deserialize, Serialize};
 
 /// How an end waits for data.
@@ -16,6 +17,8 @@ pub(crate) enum Wait {
     Block,
     /// Spins for a moment, then sleeps.
     Adaptive,
+    /// Asks again and again and lets others run in between, for a while, then sleeps: for more processes than cores.
+    Yield,
 }
 
 impl Wait {
@@ -25,6 +28,19 @@ impl Wait {
             Self::Spin => "spin",
             Self::Block => "block",
             Self::Adaptive => "adaptive",
+            Self::Yield => "yield",
+        }
+    }
+
+    /// The same for hikyaku.
+    pub(crate) const fn policy(self) -> WaitPolicy {
+        match self {
+            Self::Spin => WaitPolicy::Spin,
+            Self::Block => WaitPolicy::Block,
+            Self::Adaptive => WaitPolicy::Adaptive { spin: WaitPolicy::SPIN },
+            Self::Yield => WaitPolicy::Yield {
+                spin: WaitPolicy::TURNS,
+            },
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
     settings::{Job, Kind, Preset, Settings, Wait},
 };
 use crate::{
-    args::{Common, Level, Opponent},
+    args::{Common, Level, Opponent, Output},
     failure::Failure,
 };
 
@@ -69,19 +69,7 @@ fn ours(common: &Common, level: Level) -> Kind {
 
 /// Refuses what this build or this benchmark can not do.
 pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failure> {
-    match common.backend.as_str() {
-        "udp" | "loopback" => {}
-        "dpdk" => {
-            return Err(Failure::usage(
-                "this build has no backend `dpdk` (build with `--features dpdk`)",
-            ));
-        }
-        other => {
-            return Err(Failure::usage(format!(
-                "there is no backend `{other}`; there are: udp, loopback"
-            )));
-        }
-    }
+    check_backend(&common.backend)?;
     if common.device.is_some() {
         return Err(Failure::usage(format!(
             "--device is for the backend dpdk; `{}` has no devices",
@@ -90,7 +78,7 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
     }
     if common.level.contains(&Level::Mpi) && fixed_np.is_none() {
         return Err(Failure::usage(
-            "--level mpi: latency, bandwidth and rate have it, this benchmark has the transport only",
+            "--level mpi: latency, bandwidth and rate have it, and collectives; this benchmark has the transport only",
         ));
     }
     if let (Some(np), Some(fixed)) = (common.np, fixed_np)
@@ -115,7 +103,25 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
             "--backend loopback stays inside one process; --connect needs udp",
         ));
     }
-    if let Some(file) = &common.plot
+    check_output(&common.output)
+}
+
+/// Refuses backends that this build does not have.
+pub(crate) fn check_backend(name: &str) -> Result<(), Failure> {
+    match name {
+        "udp" | "loopback" => Ok(()),
+        "dpdk" => Err(Failure::usage(
+            "this build has no backend `dpdk` (build with `--features dpdk`)",
+        )),
+        other => Err(Failure::usage(format!(
+            "there is no backend `{other}`; there are: udp, loopback"
+        ))),
+    }
+}
+
+/// Refuses what can not be drawn.
+pub(crate) fn check_output(output: &Output) -> Result<(), Failure> {
+    if let Some(file) = &output.plot
         && file.extension().is_none_or(|extension| extension != "svg")
     {
         return Err(Failure::usage(format!(
@@ -153,7 +159,7 @@ impl Setup {
                 wait.name()
             );
         }
-        let mut session = Session::start(&ends, spokes)?;
+        let mut session = Session::start(&ends, spokes, true)?;
         let mtu = match common.mtu {
             Some(mtu) => mtu as usize,
             None => interface_mtu(session.local()).unwrap_or(1500),
@@ -179,7 +185,8 @@ impl Setup {
             return Err(Failure::usage("nothing to measure"));
         }
         let rounds = common.rounds.unwrap_or(ROUNDS) as usize;
-        let environment = environment(&session, &ends, mtu, &settings, rounds);
+        let sizes = (mtu, settings.datagram);
+        let environment = environment(&session, &ends, sizes, wait.name(), rounds);
         announce(&session, &ends);
         Ok(Self {
             session,
@@ -199,7 +206,14 @@ pub(crate) fn dse_kinds(common: &Common) -> Vec<Kind> {
     vec![ours(Preset::Dse), ours(Preset::Default), Kind::Tcp]
 }
 
-fn environment(session: &Session, ends: &Ends, mtu: usize, settings: &Settings, rounds: usize) -> Environment {
+/// Where and how; of `mtu` and `datagram`, octets.
+pub(crate) fn environment(
+    session: &Session,
+    ends: &Ends,
+    (mtu, datagram): (usize, usize),
+    wait: &'static str,
+    rounds: usize,
+) -> Environment {
     let (here, there) = (super::control::Hello::ours(""), session.other());
     let both = |here: String, there: &str| {
         if here == there {
@@ -212,8 +226,8 @@ fn environment(session: &Session, ends: &Ends, mtu: usize, settings: &Settings, 
         cpu: both(here.cpu, &there.cpu),
         kernel: both(here.kernel, &there.kernel),
         mtu,
-        datagram: settings.datagram,
-        wait: settings.wait.name(),
+        datagram,
+        wait,
         pinning: session.pinning(),
         ends: ends.name(),
         rounds,
@@ -221,7 +235,7 @@ fn environment(session: &Session, ends: &Ends, mtu: usize, settings: &Settings, 
 }
 
 /// Says on standard error who runs where.
-fn announce(session: &Session, ends: &Ends) {
+pub(crate) fn announce(session: &Session, ends: &Ends) {
     let place = |cpu: Option<usize>| cpu.map_or_else(|| "not pinned".into(), |cpu| format!("on CPU {cpu}"));
     let parts: Vec<String> = session
         .processes()

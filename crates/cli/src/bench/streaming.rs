@@ -41,7 +41,10 @@ impl Streaming {
             common.sizes.clone()
         };
         let jobs: Vec<Job> = sizes.iter().map(|&size| (self.job)(common, size)).collect();
-        let results: Vec<Sized> = sizes.into_iter().zip(setup.measure(&jobs, common.progress)?).collect();
+        let results: Vec<Sized> = sizes
+            .into_iter()
+            .zip(setup.measure(&jobs, common.output.progress)?)
+            .collect();
         let document = Document {
             benchmark: self.benchmark,
             rows: results
@@ -52,7 +55,7 @@ impl Streaming {
         };
         let table = self.table(&setup, &results);
         emit(
-            common,
+            &common.output,
             &document,
             &[table],
             Some(&self.figure(&setup.entries, &results)),

@@ -6,7 +6,8 @@ use super::{
     control::{Answer, Channel, Command},
     link::{Spoke, open_spoke, pattern},
     pin,
-    settings::{Job, Operation, Report},
+    ranks::{Lonely, Rank},
+    settings::{Job, Offer, Operation, Report},
 };
 use crate::{
     clock,
@@ -19,6 +20,7 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
     let mut channel = Channel::new(stream).or_fail("control connection")?;
     channel.greet(key)?;
     let mut links: Vec<(Box<dyn Spoke>, bool)> = Vec::new();
+    let (mut lonely, mut rank) = (None, None);
     loop {
         let command = match channel.receive::<Command>() {
             Ok(Command::Bye) => return Ok(()),
@@ -43,6 +45,24 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
             }),
             Command::Ready { link } => links[link].0.ready().map(|()| Answer::Ok),
             Command::Drain { link } => links[link].0.drain().map(|()| Answer::Ok),
+            Command::Rank { rank, place } => Lonely::open(&place, local, rank).map(|opened| {
+                let addresses = vec![opened.address()];
+                lonely = Some(opened);
+                Answer::Opened {
+                    offer: Offer {
+                        addresses,
+                        extra: Vec::new(),
+                    },
+                }
+            }),
+            Command::Connect { addresses } => lonely.take().ok_or_else(not_a_rank).and_then(|opened: Lonely| {
+                rank = Some(opened.connect(&addresses)?);
+                Ok(Answer::Ok)
+            }),
+            Command::Perform { work } => rank.as_mut().ok_or_else(not_a_rank).and_then(|rank: &mut Rank| {
+                let report = rank.perform(&work)?;
+                Ok(Answer::Done { report })
+            }),
             Command::Run { link, job } => {
                 let (link, threads) = &mut links[link];
                 measure(link.as_mut(), &job, *threads).map(|report| Answer::Done { report })
@@ -53,6 +73,10 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
         });
         channel.send(&answer).or_fail("control connection")?;
     }
+}
+
+fn not_a_rank() -> io::Error {
+    io::Error::other("this worker is no rank of a job")
 }
 
 /// Does one round and takes the time of each operation.

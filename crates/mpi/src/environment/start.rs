@@ -1,29 +1,20 @@
 //! How a process becomes one of a job.
 
-use std::{fmt, io, net::SocketAddr, path::PathBuf, str, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, path::PathBuf, str, sync::Arc};
 
 use hikyaku::{
-    Config,
     bootstrap::{self, BootstrapError, Environment, World},
     mpi::{
-        collectives::Model,
-        engine::{Communicator, ConnectError, Engine, Options, Profiler},
+        engine::{self, Communicator, ConnectError, Engine, Profiler},
         trace::Tracer,
     },
-    transport::{BuildError, EnvironmentError, Transport, WaitPolicy, environment},
+    transport::{BuildError, EnvironmentError, Transport, environment},
 };
 
 use crate::topology::{Handle, Local};
 
 /// Where a process tells the others its address.
 const KEY: &str = "hikyaku-mpi";
-/// Octets of messages that nobody has received, of all peers together.
-const UNEXPECTED: u64 = 64 << 20;
-/// Of one peer.
-const UNEXPECTED_PER_PEER: (u64, u64) = (64 << 10, 8 << 20);
-/// How long acknowledgements wait for company where others want the processor.
-const LONG_ACK_DELAY: Duration = Duration::from_millis(5);
-
 /// Why MPI could not begin.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -99,17 +90,15 @@ impl std::error::Error for InitError {
 pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
     let address = job.bind_address().map_err(InitError::Bootstrap)?;
-    let wait = environment::wait_policy().map_err(InitError::Environment)?;
-    let builder = Transport::builder().config(config(&job)).environment();
+    let one_host = job.local_size() == job.size();
+    let (config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
+    options.environment().map_err(InitError::Environment)?;
+    let builder = Transport::builder().config(config).environment();
     let bound = Engine::bind(builder, "udp", address, job.rank());
     let bound = bound.map_err(|source| InitError::Bind { address, source })?;
     let (addresses, sharing) = exchange(&mut job, bound.local_addr())?;
-    let mut options = Options {
-        wait: wait.unwrap_or_else(|| default_wait(&job)),
-        profiler: tracer(job.rank())?,
-        ..Options::default()
-    };
-    options.policy.model = Model { sharing, ..model(&job) };
+    options.policy.model.sharing = sharing;
+    options.profiler = tracer(job.rank())?;
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
     let local = Arc::<Local>::default();
     let world = Handle::new(Communicator::world(&engine), &local, "MPI_COMM_WORLD");
@@ -125,44 +114,6 @@ fn tracer(process: u32) -> Result<Option<Arc<dyn Profiler>>, InitError> {
     match Tracer::create(&directory, process) {
         Ok(tracer) => Ok(Some(tracer)),
         Err(source) => Err(InitError::Trace { directory, source }),
-    }
-}
-
-fn config(job: &World) -> Config {
-    let share = UNEXPECTED / u64::from(job.size());
-    let (least, most) = UNEXPECTED_PER_PEER;
-    Config {
-        unexpected_bytes: share.clamp(least, most) as u32,
-        // Who waits for a processor can not acknowledge in time anyway, and each wake-up only to do so costs others.
-        ack_delay: if job.sharing() > 1.0 {
-            LONG_ACK_DELAY
-        } else {
-            Config::default().ack_delay
-        },
-        ..Config::default()
-    }
-}
-
-/// What messages cost, roughly: within a host, or over the usual Ethernet.
-fn model(job: &World) -> Model {
-    if job.local_size() == job.size() {
-        Model {
-            alpha: 4e-6,
-            beta: 0.25e-9,
-            ..Model::default()
-        }
-    } else {
-        Model::default()
-    }
-}
-
-fn default_wait(job: &World) -> WaitPolicy {
-    if job.sharing() > 1.0 {
-        WaitPolicy::Yield {
-            spin: WaitPolicy::TURNS,
-        }
-    } else {
-        WaitPolicy::default()
     }
 }
 

@@ -105,13 +105,7 @@ impl Communicator {
             let wrong = |error| self.locate(Error::new(class, name).with_detail(Detail::Operation(error)));
             operation.check(datatype).map_err(wrong)?;
         }
-        let algorithm = algorithm.unwrap_or_else(|| {
-            let octets = octets(call, buffers);
-            self.0
-                .engine
-                .policy
-                .choose(call.collective(), size, octets, call.commutative())
-        });
+        let algorithm = algorithm.unwrap_or_else(|| self.choose(call, buffers));
         let schedule = call.schedule(rank, size, algorithm);
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
         let input = memory(buffers.input, call, true);
@@ -136,6 +130,14 @@ impl Communicator {
         });
         let id = id.ok_or_else(|| self.broken(name))?;
         Ok(Request::pending(self, id, name, 0))
+    }
+
+    /// The algorithm that [`collective`](Self::collective) takes for this unless told otherwise.
+    #[must_use]
+    pub fn choose(&self, call: &Call<'_>, buffers: &Buffers<'_>) -> Algorithm {
+        let policy = &self.0.engine.policy;
+        let size = self.size() as usize;
+        policy.choose(call.collective(), size, octets(call, buffers), call.commutative())
     }
 
     /// All meet (`MPI_Barrier`).

@@ -1,7 +1,8 @@
-//! The three ways to wait, over blocking sockets that have a time limit.
+//! The ways to wait, over blocking sockets that have a time limit.
 
-use std::{hint::spin_loop, io, net::TcpStream, net::UdpSocket, time::Duration};
+use std::{hint::spin_loop, io, net::TcpStream, net::UdpSocket, thread, time::Duration};
 
+use hikyaku::transport::WaitPolicy;
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags},
@@ -55,7 +56,11 @@ impl Wait {
         if self == Self::Block {
             return sleep(attempt);
         }
-        let limit = if self == Self::Spin { PATIENCE } else { SPIN_FIRST };
+        let limit = match self {
+            Self::Spin => PATIENCE,
+            Self::Yield => WaitPolicy::TURNS,
+            Self::Adaptive | Self::Block => SPIN_FIRST,
+        };
         let mut since = None;
         for misses in 0_u32.. {
             match attempt(Attempt::Now) {
@@ -63,7 +68,11 @@ impl Wait {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            spin_loop();
+            if self == Self::Yield {
+                thread::yield_now();
+            } else {
+                spin_loop();
+            }
             // A clock reading costs a tenth of an empty call: one in sixteen.
             if misses % 16 == 15 {
                 let now = clock::now();
@@ -73,10 +82,10 @@ impl Wait {
                 }
             }
         }
-        if self == Self::Adaptive {
-            sleep(attempt)
-        } else {
+        if self == Self::Spin {
             Err(timed_out("spinning"))
+        } else {
+            sleep(attempt)
         }
     }
 }
