@@ -535,6 +535,9 @@ impl<B: Landing + 'static> Tagged<B> {
         receive: Receive<B>,
     ) {
         let limit = envelope.len.min(receive.buffer.capacity());
+        if limit == 0 {
+            return self.accept_nothing(messenger, now, peer, id, envelope, receive.request);
+        }
         let incoming = Incoming::new(peer, id, limit, envelope, receive.request);
         if let Err(error) = self.rendezvous.accept(messenger, incoming, Box::new(receive.buffer)) {
             self.completions.push_back(Completion {
@@ -545,6 +548,36 @@ impl<B: Landing + 'static> Tagged<B> {
             return;
         }
         self.grant(messenger, now);
+    }
+
+    /// The same, where no octets are wanted: no landing, and no waiting for a turn to be granted one.
+    fn accept_nothing(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        id: u32,
+        envelope: Envelope,
+        request: u64,
+    ) {
+        let nothing = Control::Grant {
+            id,
+            landing: LandingId { landing: 0, key: 0 },
+            until: 0,
+            limit: 0,
+        };
+        let Self { outbox, scratch, .. } = self;
+        outbox.send(messenger, now, peer, &nothing, scratch);
+        let outcome = match (messenger.endpoint().down(peer), envelope.len) {
+            (Some(error), _) => Outcome::Failed(error),
+            (None, 0) => Outcome::Complete,
+            (None, _) => Outcome::Truncated,
+        };
+        self.completions.push_back(Completion {
+            request,
+            envelope,
+            outcome,
+        });
     }
 
     fn grant(&mut self, messenger: &mut Messenger, now: Instant) {

@@ -350,6 +350,30 @@ fn a_flood_becomes_requests_and_grants_pass_it() {
     assert!(pair.sides[0].tagged.outbox.is_empty());
 }
 
+/// Only so many messages are granted something at a time; what wants nothing needs no turn.
+#[test]
+fn a_message_of_nothing_ends_behind_many_large_ones() {
+    let mut pair = Pair::new(1 << 20);
+    let large = pattern(100_000, 1);
+    let rooms = [large.len(); SERVED + 6].into_iter().chain([0, 10]);
+    for (n, room) in rooms.enumerate() {
+        pair.receive(1, any(1), room, n as u64);
+    }
+    let contents = [&large[..]; SERVED + 7].into_iter().chain([&[][..]]);
+    for (n, content) in contents.enumerate() {
+        let now = pair.now;
+        let Side { messenger, tagged, .. } = &mut pair.sides[0];
+        let content = Box::new(Bytes::copy_from_slice(content));
+        tagged.send(messenger, now, PEER, 1, content, n as u64).unwrap();
+    }
+    pair.run();
+    for side in 0..2 {
+        let mut done: Vec<u64> = pair.completions(side).iter().map(|done| done.request).collect();
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..SERVED as u64 + 8), "side {side}");
+    }
+}
+
 #[test]
 fn messages_to_ourselves_are_matched_too() {
     let mut pair = Pair::new(1 << 20);
