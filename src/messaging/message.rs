@@ -13,6 +13,8 @@ pub struct Message<'a> {
     pub(super) session: u32,
     /// Credit of what is kept of its packet.
     pub(super) kept: &'a mut u32,
+    /// Credit that it holds, with those that it was bundled with.
+    pub(super) cost: u32,
     pub(super) source: u32,
     pub(super) destination: u32,
     pub(super) tag: Option<u64>,
@@ -96,17 +98,22 @@ impl Message<'_> {
 
 impl Message<'_> {
     /// Its octets to keep, with the credit that they hold: the sender is not given it back before
-    /// [`Messenger::release`](super::Messenger::release).
+    /// [`Messenger::release`](super::Messenger::release). `None`: it was so large that its credit had to be given back for
+    /// it to come at all, so nothing would bound how many of its kind are kept.
     #[must_use]
-    pub(super) fn keep(self) -> Kept {
+    pub(super) fn keep(self) -> Option<Kept> {
         let cost = self.data().len() as u32 + MESSAGE_COST;
-        *self.kept = self.kept.saturating_add(cost);
-        Kept {
+        let kept = self.kept.saturating_add(cost);
+        if kept > self.cost {
+            return None;
+        }
+        *self.kept = kept;
+        Some(Kept {
             peer: self.peer,
             session: self.session,
             cost,
             data: self.into_vec(),
-        }
+        })
     }
 }
 

@@ -180,7 +180,7 @@ impl Ready {
             peer: entry.peer,
             session: entry.session,
             cost: entry.cost,
-            kept: mem::take(&mut self.kept).min(entry.cost),
+            kept: mem::take(&mut self.kept),
             promoted: entry.promoted(),
         })
     }
@@ -219,6 +219,7 @@ impl Ready {
             source: entry.source,
             destination: entry.destination,
             kept: &mut self.kept,
+            cost: entry.cost,
             tag,
             immediate: entry.marks.contains(Marks::IMMEDIATE).then_some(entry.immediate),
             body,

@@ -17,4 +17,5 @@ mod mtu;
 mod ops;
 mod session;
 mod swarm;
+mod tagged;
 mod throughput;

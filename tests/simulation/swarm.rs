@@ -9,7 +9,7 @@ use crate::{
     harness::{App, Job, Link, NodeOptions, Prng, World, note, prng::Transcript, scenario},
 };
 
-fn duration(rng: &mut Prng, max_ns: u64) -> Duration {
+pub(crate) fn duration(rng: &mut Prng, max_ns: u64) -> Duration {
     Duration::from_nanos(rng.skewed(max_ns))
 }
 
@@ -57,7 +57,7 @@ fn draw_config(rng: &mut Prng, checksum: bool) -> Config {
     config
 }
 
-fn draw_options(rng: &mut Prng, checksum: bool, processors: usize) -> NodeOptions {
+pub(crate) fn draw_options(rng: &mut Prng, checksum: bool, processors: usize) -> NodeOptions {
     let mut options = NodeOptions {
         config: draw_config(rng, checksum),
         processors,
@@ -76,7 +76,7 @@ fn draw_options(rng: &mut Prng, checksum: bool, processors: usize) -> NodeOption
     options
 }
 
-fn draw_link(rng: &mut Prng, corrupt: bool) -> Link {
+pub(crate) fn draw_link(rng: &mut Prng, corrupt: bool) -> Link {
     let mut link = Link {
         delay: rng.skewed(5_000_000),
         ..Link::default()
@@ -158,7 +158,7 @@ fn build(rng: &mut Prng, seed: u64) -> (World, Vec<(usize, usize)>) {
 }
 
 /// One thing that happens in the safety phase.
-fn disturb(rng: &mut Prng, world: &mut World, pairs: &[(usize, usize)]) {
+pub(crate) fn disturb(rng: &mut Prng, world: &mut World, pairs: &[(usize, usize)]) {
     let (a, b) = rng.pick(pairs);
     let node = if rng.chance(500) { a } else { b };
     match rng.below(8) {

@@ -5,29 +5,33 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU16, Ordering},
-    },
+    sync::atomic::{AtomicU16, Ordering},
 };
 
-/// Where cargo puts what it builds here, after having built what is `wanted`.
-fn built(wanted: &[&str]) -> PathBuf {
-    let mut command = Command::new(env!("CARGO"));
-    command.arg("build").arg("--quiet").args(wanted);
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
-    let done = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap();
-    assert!(done.success(), "cargo build {wanted:?}");
+/// Where cargo puts what it builds, and `name` in there. `cargo test --workspace` builds all that is needed before it
+/// runs any test.
+fn built(name: &str, how: &str) -> PathBuf {
     let test = env::current_exe().unwrap();
-    test.parent().and_then(Path::parent).unwrap().to_owned()
+    let program = test.parent().and_then(Path::parent).unwrap().join(name);
+    let release = if cfg!(debug_assertions) { "" } else { " --release" };
+    assert!(
+        program.exists(),
+        "{} is not built: cargo build{release} {how}",
+        program.display()
+    );
+    program
 }
 
 fn example(name: &str) -> PathBuf {
-    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
-    let directory = EXAMPLES.get_or_init(|| built(&["-p", "hikyaku-mpi", "--examples"]).join("examples"));
-    directory.join(name)
+    let program = built(&format!("examples/{name}"), "-p hikyaku-mpi --examples");
+    // `cargo test --test examples` builds no examples: an old one proves nothing.
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.rs"));
+    let [made, written] = [&program, &source].map(|file| fs::metadata(file).unwrap().modified().unwrap());
+    assert!(
+        written <= made,
+        "{name} is older than its source: cargo build -p hikyaku-mpi --examples"
+    );
+    program
 }
 
 fn said(name: &str, output: &Output) -> String {
@@ -47,10 +51,11 @@ fn meeting_point() -> String {
 }
 
 /// Starts `size` processes that meet at an address of rank 0.
-fn by_hand(name: &str, size: u32) {
+fn by_hand(name: &str, arguments: &[&str], size: u32) {
     let address = meeting_point();
     let start = |rank: u32| -> Child {
         Command::new(example(name))
+            .args(arguments)
             .env("HIKYAKU_RENDEZVOUS", &address)
             .env("HIKYAKU_RANK", rank.to_string())
             .env("HIKYAKU_SIZE", size.to_string())
@@ -69,9 +74,7 @@ fn by_hand(name: &str, size: u32) {
 }
 
 fn by_launcher(name: &str, arguments: &[&str], size: u32) {
-    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
-    let launcher = LAUNCHER.get_or_init(|| built(&["-p", "hikyaku-cli"]).join("hikyaku"));
-    let output = Command::new(launcher)
+    let output = Command::new(built("hikyaku", "-p hikyaku-cli"))
         .args(["run", "-n", &size.to_string()])
         .arg(example(name))
         .args(arguments)
@@ -82,15 +85,16 @@ fn by_launcher(name: &str, arguments: &[&str], size: u32) {
 }
 
 macro_rules! examples {
-    ($($name:ident)*) => {
+    ($($name:ident $([$($argument:literal),*])?)*) => {
         $(
             #[test]
             fn $name() {
                 let name = stringify!($name);
-                for size in [1, 2, 3] {
-                    by_hand(name, size);
+                let arguments: &[&str] = &[$($($argument),*)?];
+                for size in [1, 2, 3, 5] {
+                    by_hand(name, arguments, size);
                 }
-                by_launcher(name, &[], 4);
+                by_launcher(name, arguments, 4);
             }
         )*
 
@@ -106,18 +110,23 @@ examples! {
     cartesian
     complex_datatype
     duplicate
+    ft ["16"]
     futures
     gather
+    halo ["9", "3"]
     immediate
     immediate_multiple_requests
     intercommunicator
     matched_probe
+    othello ["4", "4"]
     ping_pong
     reduce
     scan
     scatter
     send_receive
     simple
+    sizes ["3000", "30"]
+    sor ["20"]
     structs
     structured
     wait_guard
@@ -129,6 +138,12 @@ fn osu() {
     for operation in ["latency", "bandwidth", "barrier", "allreduce", "bcast", "alltoall"] {
         by_launcher("osu", &[operation, "10", "8", "20000"], 2);
     }
+}
+
+/// A benchmark whose results are published.
+#[test]
+fn ft_class_s() {
+    by_launcher("ft", &["S"], 3);
 }
 
 #[test]

@@ -11,9 +11,9 @@
 //! # Memory
 //!
 //! What is kept of unexpected messages holds the credit that it cost
-//! ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes) per peer). A sender that would run out of credit sends
-//! requests instead ([`TaggedStats::converted`] counts them), and keeps those back, too, when only the
-//! reserve is left: grants and answers always get through, so that no one waits for ever.
+//! ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes) per peer). A sender that would run out of credit, or use
+//! more than half of it for one message, sends requests instead ([`TaggedStats::converted`] counts them), and keeps those
+//! back, too, when only the reserve is left: grants and answers always get through, so that no one waits for ever.
 //!
 //! # Grants
 //!
@@ -152,7 +152,8 @@ pub struct TaggedStats {
     pub unexpected_bytes: u64,
     /// The most there were.
     pub unexpected_peak: u64,
-    /// Messages of the protocol itself that made no sense: dropped.
+    /// Messages of the protocol itself that made no sense, and eager ones that came before their receive and are larger
+    /// than half of what may be kept: dropped.
     pub malformed: u64,
 }
 
@@ -297,7 +298,9 @@ impl<B: Landing + 'static> Tagged<B> {
         if len > u64::from(self.eager_limit) {
             return false;
         }
-        let cost = len + u64::from(MESSAGE_COST) + RESERVE;
+        let cost = len + u64::from(MESSAGE_COST);
+        // What is more than half of the peer's bound can not be kept there.
+        let cost = cost + cost.max(RESERVE);
         let room = !self.outbox.holds_requests(peer) && messenger.endpoint().credit(peer) >= cost;
         self.stats.converted += u64::from(!room);
         room
@@ -535,6 +538,9 @@ impl<B: Landing + 'static> Tagged<B> {
         receive: Receive<B>,
     ) {
         let limit = envelope.len.min(receive.buffer.capacity());
+        if limit == 0 {
+            return self.accept_nothing(messenger, now, peer, id, envelope, receive.request);
+        }
         let incoming = Incoming::new(peer, id, limit, envelope, receive.request);
         if let Err(error) = self.rendezvous.accept(messenger, incoming, Box::new(receive.buffer)) {
             self.completions.push_back(Completion {
@@ -545,6 +551,36 @@ impl<B: Landing + 'static> Tagged<B> {
             return;
         }
         self.grant(messenger, now);
+    }
+
+    /// The same, where no octets are wanted: no landing, and no waiting for a turn to be granted one.
+    fn accept_nothing(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        peer: PeerId,
+        id: u32,
+        envelope: Envelope,
+        request: u64,
+    ) {
+        let nothing = Control::Grant {
+            id,
+            landing: LandingId { landing: 0, key: 0 },
+            until: 0,
+            limit: 0,
+        };
+        let Self { outbox, scratch, .. } = self;
+        outbox.send(messenger, now, peer, &nothing, scratch);
+        let outcome = match (messenger.endpoint().down(peer), envelope.len) {
+            (Some(error), _) => Outcome::Failed(error),
+            (None, 0) => Outcome::Complete,
+            (None, _) => Outcome::Truncated,
+        };
+        self.completions.push_back(Completion {
+            request,
+            envelope,
+            outcome,
+        });
     }
 
     fn grant(&mut self, messenger: &mut Messenger, now: Instant) {
@@ -617,10 +653,10 @@ impl<B: Landing + 'static> Tagged<B> {
         let source = message.source();
         match self.posted.take(source, bits) {
             Some(receive) => self.place(receive, source, bits, &message),
-            None => {
-                let kept = message.keep();
-                self.keep(source, bits, Stored::Eager(kept));
-            }
+            None => match message.keep() {
+                Some(kept) => self.keep(source, bits, Stored::Eager(kept)),
+                None => self.stats.malformed += 1,
+            },
         }
     }
 

@@ -350,6 +350,83 @@ fn a_flood_becomes_requests_and_grants_pass_it() {
     assert!(pair.sides[0].tagged.outbox.is_empty());
 }
 
+/// Messages that are large against the bound hold credit, too, or are not sent eagerly.
+#[test]
+fn what_is_kept_holds_its_credit() {
+    let mut pair = Pair::new(64 << 10);
+    pair.sides[0].tagged.set_eager_limit(60_000);
+    let lens = [40_000, 32_000, 31_000, 60_000, 20_000, 50_000];
+    for (n, len) in lens.into_iter().enumerate() {
+        pair.send(0, 1, &pattern(len, n), n as u64);
+        pair.run();
+        let kept = pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected;
+        let stats = pair.sides[1].tagged.stats();
+        assert!(stats.unexpected_bytes <= kept && kept <= 64 << 10, "{kept}, {stats:?}");
+    }
+    for (n, len) in lens.into_iter().enumerate() {
+        let (buffer, _) = pair.receive(1, any(1), len, n as u64);
+        pair.run();
+        assert!(buffer.get() == pattern(len, n), "{len}");
+    }
+    assert_eq!(
+        pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected,
+        0
+    );
+}
+
+/// A peer that does not care gets nowhere.
+#[test]
+fn what_can_not_be_kept_is_dropped() {
+    let mut pair = Pair::new(64 << 10);
+    let options = SendOptions {
+        tag: Some(1),
+        ..SendOptions::default()
+    };
+    for _ in 0..10 {
+        let (now, data) = (pair.now, pattern(60_000, 1));
+        let messenger = &mut pair.sides[0].messenger;
+        messenger.send(now, PEER, &options, Payload::Copy(&data)).unwrap();
+        pair.run();
+    }
+    let stats = pair.sides[1].tagged.stats();
+    assert_eq!((stats.malformed, stats.unexpected_bytes), (10, 0));
+    assert_eq!(
+        pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected,
+        0
+    );
+    // If somebody waits for it, it is no trouble.
+    let (buffer, _) = pair.receive(1, any(1), 60_000, 1);
+    let (now, data) = (pair.now, pattern(60_000, 1));
+    let messenger = &mut pair.sides[0].messenger;
+    messenger.send(now, PEER, &options, Payload::Copy(&data)).unwrap();
+    pair.run();
+    assert!(buffer.get() == data);
+}
+
+/// Only so many messages are granted something at a time; what wants nothing needs no turn.
+#[test]
+fn a_message_of_nothing_ends_behind_many_large_ones() {
+    let mut pair = Pair::new(1 << 20);
+    let large = pattern(100_000, 1);
+    let rooms = [large.len(); SERVED + 6].into_iter().chain([0, 10]);
+    for (n, room) in rooms.enumerate() {
+        pair.receive(1, any(1), room, n as u64);
+    }
+    let contents = [&large[..]; SERVED + 7].into_iter().chain([&[][..]]);
+    for (n, content) in contents.enumerate() {
+        let now = pair.now;
+        let Side { messenger, tagged, .. } = &mut pair.sides[0];
+        let content = Box::new(Bytes::copy_from_slice(content));
+        tagged.send(messenger, now, PEER, 1, content, n as u64).unwrap();
+    }
+    pair.run();
+    for side in 0..2 {
+        let mut done: Vec<u64> = pair.completions(side).iter().map(|done| done.request).collect();
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..SERVED as u64 + 8), "side {side}");
+    }
+}
+
 #[test]
 fn messages_to_ourselves_are_matched_too() {
     let mut pair = Pair::new(1 << 20);

@@ -39,7 +39,7 @@ impl Stack for Messenger {
         };
         self.send(now, peer, &options, payload)
     }
-    fn receive(&mut self) -> Option<Arrived> {
+    fn receive(&mut self, _: Instant) -> Option<Arrived> {
         let message = self.receive()?;
         Some(Arrived {
             source: message.source(),

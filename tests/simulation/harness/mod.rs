@@ -11,6 +11,8 @@ pub(crate) mod ops;
 pub(crate) mod prng;
 pub(crate) mod seeds;
 pub(crate) mod stack;
+pub(crate) mod tagged;
+pub(crate) mod talk;
 pub(crate) mod world;
 
 pub(crate) use link::Link;

@@ -18,6 +18,7 @@ use super::{
     model::{Arrived, Job, Model},
     prng::Prng,
     stack::{Bare, Stack},
+    tagged::TaggedStack,
 };
 
 /// Rounds of one pump before it is taken for an endless loop.
@@ -44,6 +45,8 @@ pub(crate) struct NodeOptions {
     pub(crate) processors: usize,
     /// An endpoint without a messenger.
     pub(crate) bare: bool,
+    /// With queues of posted receives and unexpected messages, and this eager limit.
+    pub(crate) eager_limit: Option<u32>,
     pub(crate) app: App,
     /// Longest time that the backend keeps references, ns.
     pub(crate) hold: u64,
@@ -69,6 +72,7 @@ impl Default for NodeOptions {
             },
             processors: 1,
             bare: false,
+            eager_limit: None,
             app: App::Take,
             hold: 0,
             coalesce: 500,
@@ -176,7 +180,11 @@ impl Node {
         self.stack = Some(if self.options.bare {
             Box::new(Bare::new(endpoint, &self.processors))
         } else {
-            Box::new(Messenger::new(endpoint, &self.processors))
+            let messenger = Messenger::new(endpoint, &self.processors);
+            match self.options.eager_limit {
+                Some(limit) => Box::new(TaggedStack::new(messenger, limit)),
+                None => Box::new(messenger),
+            }
         });
     }
 
@@ -364,7 +372,7 @@ impl Node {
             return false;
         }
         let mut any = false;
-        while let Some(message) = self.stack_mut().receive() {
+        while let Some(message) = self.stack_mut().receive(now) {
             any = true;
             if let Err(error) = model.arrived(&message) {
                 panic!("node at {} at {now:?}: {error}", self.address);

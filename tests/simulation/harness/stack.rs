@@ -12,7 +12,10 @@ use hikyaku::{
     wire::{ANY_PROCESSOR, Packet, Seq},
 };
 
-use super::model::{Arrived, Job};
+use super::{
+    model::{Arrived, Job},
+    tagged::TaggedStack,
+};
 
 /// The methods that the world needs.
 pub(crate) trait Stack {
@@ -26,7 +29,7 @@ pub(crate) trait Stack {
         job: &Job,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError>;
-    fn receive(&mut self) -> Option<Arrived>;
+    fn receive(&mut self, now: Instant) -> Option<Arrived>;
     fn request_acks(&mut self, now: Instant);
     fn watch(&mut self, now: Instant, peer: PeerId, on: bool);
     fn close(&mut self, now: Instant, peer: PeerId);
@@ -40,6 +43,10 @@ pub(crate) trait Stack {
     fn poll_timeout(&self) -> Option<Instant>;
     fn poll_event(&mut self) -> Option<Event>;
     fn gather(&self, burst: &Burst, each: &mut dyn FnMut(&[u8]));
+    /// The one with match bits, if it is that.
+    fn tagged(&mut self) -> Option<&mut TaggedStack> {
+        None
+    }
 }
 
 /// A message of which parts have come.
@@ -250,7 +257,7 @@ impl Stack for Bare {
         *entry = (session, number.wrapping_add(1));
         Ok(token)
     }
-    fn receive(&mut self) -> Option<Arrived> {
+    fn receive(&mut self, _: Instant) -> Option<Arrived> {
         if let Some((peer, session, cost)) = self.taken.take() {
             self.endpoint.release(peer, session, cost);
         }
