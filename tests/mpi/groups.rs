@@ -89,7 +89,10 @@ fn two_groups_talk_and_become_one() {
                 assert_eq!((room, status.source), ([from as u8, inter.rank() as u8], from));
             }
             assert_eq!(send(&inter, &[1], there, 0).unwrap_err().class(), ErrorClass::Rank);
-            assert_eq!(inter.barrier().unwrap_err().class(), ErrorClass::UnsupportedOperation);
+            assert_eq!(
+                inter.split(None, 0).unwrap_err().class(),
+                ErrorClass::UnsupportedOperation
+            );
             for high in [0, 1, 2] {
                 let merged = inter.merge(high == 2 || side == high).unwrap();
                 merged.barrier().unwrap();

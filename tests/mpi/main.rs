@@ -6,6 +6,8 @@ mod arrays;
 mod collectives;
 mod failures;
 mod groups;
+mod inter;
 mod messages;
+mod persistent;
 mod support;
 mod windows;

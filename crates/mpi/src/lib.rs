@@ -70,6 +70,7 @@ pub mod point_to_point;
 pub mod raw;
 pub mod request;
 pub mod topology;
+pub mod window;
 
 /// All traits, and the derive macro.
 pub mod traits {

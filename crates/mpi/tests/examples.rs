@@ -130,6 +130,7 @@ examples! {
     structs
     structured
     wait_guard
+    window
 }
 
 /// A benchmark: it only must run.

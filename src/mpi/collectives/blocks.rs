@@ -43,7 +43,7 @@ pub fn displacements(counts: &[usize]) -> Vec<isize> {
 
 impl Blocks<'_> {
     /// Elements of block `index`.
-    pub(super) fn count(&self, index: usize) -> usize {
+    pub(in crate::mpi) fn count(&self, index: usize) -> usize {
         match *self {
             Self::Even { count } => count,
             Self::Uneven { counts, .. } => counts[index],

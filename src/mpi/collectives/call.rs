@@ -6,12 +6,18 @@ use super::{
     algorithm::{Algorithm, Collective},
     blocks::Blocks,
     build::build,
+    inter,
     member::Member,
     schedule::Schedule,
 };
 
 /// Most elements of a buffer: offsets, and those of scratch memory of several vectors, must be an `isize`.
 const MAX_ELEMENTS: usize = isize::MAX as usize / 8;
+
+/// `MPI_ROOT`: the root of a collective between two groups, as it calls itself.
+pub const ROOT: usize = usize::MAX;
+/// `MPI_PROC_NULL`: the root is another one of the own group, so this one has nothing to do.
+pub const NOBODY: usize = usize::MAX - 1;
 
 /// The arguments of a collective at one rank, as far as messages depend on them (MPI 4.1, chapters 6 and 8).
 ///
@@ -146,6 +152,16 @@ pub enum Counts<'a> {
     Each(&'a [usize]),
 }
 
+impl Counts<'_> {
+    /// Elements of the whole vector, of `size` ranks.
+    pub(in crate::mpi) fn total(&self, size: usize) -> usize {
+        match self {
+            Self::Even(count) => count.saturating_mul(size),
+            Self::Each(counts) => counts.iter().fold(0, |sum, count| sum.saturating_add(*count)),
+        }
+    }
+}
+
 impl Call<'_> {
     /// What is called.
     #[must_use]
@@ -213,6 +229,57 @@ impl Call<'_> {
         Ok(build(self, Member { rank, size }, algorithm))
     }
 
+    /// What `rank` of `size` ranks has to do in a collective with another group of `remote` ranks (MPI 6.2.3). Peers of the
+    /// own group are the ranks below `size`, those of the other one come after them. A root is the rank of one in the other
+    /// group, or [`ROOT`] or [`NOBODY`]; blocks are of ranks of the other group, but for those of a reduce_scatter.
+    ///
+    /// # Errors
+    ///
+    /// If an argument can not be; of scans, neighbourhoods, and what is in place, which do not go between groups.
+    pub fn schedule_between(&self, rank: usize, size: usize, remote: usize) -> Result<Schedule, ScheduleError> {
+        let all = size.saturating_add(remote);
+        if rank >= size || remote == 0 || u32::try_from(all).is_err() {
+            return Err(ScheduleError::Rank { rank, size: all });
+        }
+        match *self {
+            Self::Bcast { count, .. } | Self::Reduce { count, .. } | Self::Allreduce { count, .. } => fits(count)?,
+            Self::Gather {
+                root,
+                input: own,
+                output: blocks,
+                ..
+            }
+            | Self::Scatter {
+                root,
+                input: blocks,
+                output: own,
+                ..
+            } => {
+                fits(own)?;
+                if root == ROOT {
+                    check_blocks(&blocks, remote)?;
+                }
+            }
+            Self::Allgather { input, output, .. } => {
+                fits(input)?;
+                check_blocks(&output, remote)?;
+            }
+            Self::Alltoall {
+                input,
+                output,
+                in_place,
+            } => {
+                check_blocks(&output, remote)?;
+                if !in_place {
+                    check_blocks(&input, remote)?;
+                }
+            }
+            Self::ReduceScatter { counts, .. } => check_counts(&counts, size)?,
+            Self::Barrier | Self::Scan { .. } | Self::NeighborAllgather { .. } | Self::NeighborAlltoall { .. } => {}
+        }
+        inter::build(self, Member { rank, size }, remote)
+    }
+
     fn check(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<(), ScheduleError> {
         if rank >= size || u32::try_from(size).is_err() {
             return Err(ScheduleError::Rank { rank, size });
@@ -264,13 +331,7 @@ impl Call<'_> {
                 }
             }
             Self::Allreduce { count, .. } | Self::Scan { count, .. } => fits(count)?,
-            Self::ReduceScatter { counts, .. } => match counts {
-                Counts::Even(count) => check_blocks(&Blocks::Even { count }, size)?,
-                Counts::Each(counts) => {
-                    enough(counts.len(), size)?;
-                    fits(sum(counts))?;
-                }
-            },
+            Self::ReduceScatter { counts, .. } => check_counts(&counts, size)?,
             Self::NeighborAllgather {
                 sources,
                 destinations,
@@ -335,6 +396,16 @@ fn enough(given: usize, needed: usize) -> Result<(), ScheduleError> {
     }
 }
 
+fn check_counts(counts: &Counts<'_>, size: usize) -> Result<(), ScheduleError> {
+    match *counts {
+        Counts::Even(count) => check_blocks(&Blocks::Even { count }, size),
+        Counts::Each(counts) => {
+            enough(counts.len(), size)?;
+            fits(sum(counts))
+        }
+    }
+}
+
 /// There must be as many blocks as `needed`, in reach of an `isize`.
 fn check_blocks(blocks: &Blocks<'_>, needed: usize) -> Result<(), ScheduleError> {
     match *blocks {
@@ -383,6 +454,8 @@ pub enum ScheduleError {
     },
     /// More elements than memory can have.
     TooLarge,
+    /// It does not go between two groups, or not in place there.
+    Between(Collective),
     /// The algorithm is none for this.
     Unsuited {
         /// What was called.
@@ -402,6 +475,7 @@ impl fmt::Display for ScheduleError {
             Self::Blocks { given, needed } => {
                 write!(f, "{given} counts or displacements were given, {needed} are needed")
             }
+            Self::Between(collective) => write!(f, "there is no {collective} between two groups, or not in place"),
             Self::TooLarge => write!(f, "the buffers are larger than memory can be"),
             Self::Unsuited {
                 collective,

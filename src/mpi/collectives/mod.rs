@@ -45,7 +45,8 @@
 //! The others are put together from these (`build`): a large bcast is a scatter and an allgather, a large allreduce a
 //! reduce_scatter and an allgather.
 //!
-//! Collectives between two groups (inter-communicators) are not here.
+//! Collectives between two groups (inter-communicators) have one algorithm each, in `inter`
+//! ([`Call::schedule_between`]).
 
 mod accumulator;
 mod algorithm;
@@ -56,6 +57,7 @@ mod call;
 mod cost;
 mod exchange;
 mod fold;
+mod inter;
 mod member;
 mod model;
 mod ring;
@@ -66,7 +68,7 @@ mod work;
 
 pub use algorithm::{Algorithm, Collective, UnknownAlgorithm};
 pub use blocks::{Blocks, displacements};
-pub use call::{Call, Counts, ScheduleError};
+pub use call::{Call, Counts, NOBODY, ROOT, ScheduleError};
 pub use cost::{Policy, cost};
 pub use model::{Model, Stuck, simulate};
 pub use schedule::{Peer, Region, Schedule, Span, Step};

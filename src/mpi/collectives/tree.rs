@@ -76,12 +76,24 @@ impl Tree {
 
     /// Everybody's signal goes up, the root's comes down.
     pub(super) fn barrier(&self, b: &mut Builder) {
+        self.signals_up(b);
+        self.signals_down(b);
+    }
+
+    /// When the root goes on after this, all are here.
+    pub(super) fn signals_up(&self, b: &mut Builder) {
         for child in &self.children {
             b.await_signal(self.rank_of(child));
         }
         b.end_round();
         if let Some(parent) = self.parent {
             b.signal(parent);
+        }
+    }
+
+    /// Nobody goes on after this before the root has come here.
+    pub(super) fn signals_down(&self, b: &mut Builder) {
+        if let Some(parent) = self.parent {
             b.await_signal(parent);
             b.end_round();
         }

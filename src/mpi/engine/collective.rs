@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "buffers and operands are memory of the caller")]
 //! Runs the schedules of collectives, round by round, whoever makes progress.
 
-use alloc::{vec, vec::Vec};
+use alloc::{sync::Arc, vec, vec::Vec};
 
 use super::{
     buffer::Buffer,
@@ -38,6 +38,8 @@ pub(crate) enum Memory {
 pub(crate) struct Address(pub(crate) *mut u8);
 // SAFETY: an address is only a number; who makes a `Buffer` of it answers for the memory.
 unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
 
 impl Memory {
     /// Nothing: where MPI gives a rank no buffer.
@@ -86,11 +88,26 @@ pub(crate) struct Collective {
     pub(crate) bits: u64,
 }
 
-/// A collective that runs.
-pub(super) struct Running {
+/// A collective with its scratch memory: ready to be run, once or again and again.
+pub(crate) struct Planned {
     call: Collective,
     /// Owns the scratch memory that `call.scratch` names.
     _scratch: Vec<u64>,
+}
+
+impl Planned {
+    pub(crate) fn new(mut call: Collective) -> Arc<Self> {
+        let scratch = scratch_for(&mut call);
+        Arc::new(Self {
+            call,
+            _scratch: scratch,
+        })
+    }
+}
+
+/// A collective that runs.
+pub(super) struct Running {
+    planned: Arc<Planned>,
     /// The next round.
     round: usize,
     /// Messages of this round.
@@ -100,13 +117,20 @@ pub(super) struct Running {
 }
 
 impl Core {
-    /// Begins a collective. Gives its request, which may have ended already.
-    pub(crate) fn begin(&mut self, messenger: &mut Messenger, now: Instant, mut call: Collective) -> RequestId {
-        let scratch = scratch_for(&mut call);
+    /// Begins a collective. Gives its request, which may have ended already; `None` if it runs.
+    pub(crate) fn begin(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        planned: &Arc<Planned>,
+    ) -> Option<RequestId> {
+        // One is its owner's.
+        if Arc::strong_count(planned) > 1 {
+            return None;
+        }
         let request = self.request_of_caller();
         let running = Running {
-            call,
-            _scratch: scratch,
+            planned: Arc::clone(planned),
             round: 0,
             pending: Vec::new(),
             request,
@@ -123,7 +147,7 @@ impl Core {
             }
         } as u32;
         self.advance(messenger, now, index);
-        request
+        Some(request)
     }
 
     /// Goes on with a collective whose messages may have ended.
@@ -156,7 +180,7 @@ impl Core {
                     return;
                 }
             }
-            if failure.is_some() || running.round == running.call.schedule.rounds() {
+            if failure.is_some() || running.round == running.planned.call.schedule.rounds() {
                 let outcome = failure.unwrap_or(Outcome::Complete);
                 self.end(running.request, Ended { outcome, ..Ended::WELL });
                 return;
@@ -171,7 +195,7 @@ impl Core {
     pub(super) fn fail_collectives(&mut self, process: u32, error: PeerError) {
         for index in 0..self.collectives.len() {
             if let Some(running) = &mut self.collectives[index]
-                && running.call.group.rank_of(process).is_some()
+                && running.planned.call.group.rank_of(process).is_some()
             {
                 running.failure.get_or_insert(Outcome::Failed(error));
                 self.advancing.push_back(index as u32);
@@ -188,8 +212,12 @@ impl Core {
         running: &mut Running,
     ) {
         let Running {
-            call, pending, failure, ..
+            planned,
+            pending,
+            failure,
+            ..
         } = running;
+        let call = &planned.call;
         for step in call.schedule.round(round) {
             let done = match step {
                 Step::Send { to, spans } => call.route(to, spans).map(|(process, buffer)| {

@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     Entry, Mode,
-    communicator::{Communicator, SUBGROUP, TAG_UB},
+    communicator::{Class, Communicator, TAG_UB},
 };
 use crate::mpi::{
     Rank,
@@ -39,7 +39,7 @@ impl Communicator {
         self.check_members(call, group)?;
         let tag = u32::try_from(tag).map_err(|_| self.wrong_tag(call, tag))?;
         // The group, in the old context: its one collective has a number that no other one has.
-        let among = Self::with(self.engine(), self.context(), group.clone(), None, SUBGROUP | tag);
+        let among = Self::with(self.engine(), self.context(), group.clone(), None, (Class::Part, tag));
         let Some(among) = among else { return Ok(None) };
         let context = among.new_context(call)?;
         Ok(Self::new(self.engine(), context, group.clone()))
@@ -104,7 +104,13 @@ impl Communicator {
             return Err(failed("the groups have a process in common"));
         }
         let context = self.context_of(call, *context)?;
-        let inter = Self::with(self.engine(), context, self.group().clone(), Some(remote), 0);
+        let inter = Self::with(
+            self.engine(),
+            context,
+            self.group().clone(),
+            Some(remote),
+            (Class::Collective, 0),
+        );
         inter.ok_or_else(|| self.broken(call))
     }
 
@@ -145,19 +151,30 @@ impl Communicator {
         self.enter(|| Entry::named(CALL)).make(self.merge_for(CALL, high))
     }
 
-    fn merge_for(&self, call: &'static str, high: bool) -> Result<Self, Error> {
+    /// Both groups, in the old context; `None` if there is one group. The group with the lowest process comes first.
+    pub(super) fn both(&self, call: &'static str) -> Result<Option<Self>, Error> {
         let Some(remote) = self.remote_group() else {
-            return Err(self.locate(Error::new(ErrorClass::Comm, call)));
+            return Ok(None);
         };
         let (local, first) = (self.group(), |group: &Group| group.processes().min());
-        let is_first = first(local) < first(remote);
-        let both = if is_first {
+        let both = if first(local) < first(remote) {
             local.union(remote)
         } else {
             remote.union(local)
         };
-        // Both groups, in the old context, where there are no other collectives.
-        let among = Self::new(self.engine(), self.context(), both).ok_or_else(|| self.broken(call))?;
+        let both = Self::with(self.engine(), self.context(), both, None, (Class::Part, 0));
+        both.map(Some).ok_or_else(|| self.broken(call))
+    }
+
+    fn merge_for(&self, call: &'static str, high: bool) -> Result<Self, Error> {
+        let Some(remote) = self.remote_group() else {
+            return Err(self.locate(Error::new(ErrorClass::Comm, call)));
+        };
+        let local = self.group();
+        let Some(among) = self.both(call)? else {
+            return Err(self.broken(call));
+        };
+        let is_first = among.group().process(0) == local.process(0);
         let all = among.share(call, &[i64::from(high)])?;
         let context = among.new_context(call)?;
         let (ours, theirs) = if is_first {

@@ -39,7 +39,10 @@ use alloc::{sync::Arc, vec::Vec};
 
 pub use self::{
     array::{Array, Arriving},
-    communicator::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, Region, TAG_UB},
+    communicator::{
+        ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, PersistentCollective, Region,
+        TAG_UB,
+    },
     fabric::FabricError,
     profile::{Entry, Exit, Profiler},
     remote::WindowStats,

@@ -26,6 +26,24 @@ pub(super) struct Rooted {
     pub(super) root: i32,
 }
 
+impl Rooted {
+    /// The root calls what is for the root, and the others what is for the others.
+    fn check(self, handle: &Handle, is_for_root: bool) -> Result<usize, Error> {
+        let Self { call, root } = self;
+        if (handle.comm.rank() == root) == is_for_root {
+            return Ok(root as usize);
+        }
+        let text = if is_for_root {
+            "only the root may call this; the others call it without `_root`"
+        } else {
+            "the root must call this with `_root`"
+        };
+        Err(Error::new(ErrorClass::Root, call)
+            .with_detail(Detail::Text(text))
+            .with_peer(root))
+    }
+}
+
 /// What the root of a gather or scatter has for all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shares<'a> {
@@ -318,13 +336,15 @@ pub(super) unsafe fn broadcast(handle: &Handle, rooted: Rooted, place: &Place) -
 /// # Safety
 /// See the module.
 pub(super) unsafe fn gather(handle: &Handle, rooted: Rooted, from: &Place, shares: &Shares<'_>) -> Running {
-    let call = shares.blocks(rooted.call, size(handle)).map(|output| Call::Gather {
-        root: rooted.root as usize,
-        input: from.count as usize,
-        output,
-        in_place: false,
-    });
     let into = shares.place();
+    let call = rooted.check(handle, into.is_some()).and_then(|root| {
+        Ok(Call::Gather {
+            root,
+            input: from.count as usize,
+            output: shares.blocks(rooted.call, size(handle))?,
+            in_place: false,
+        })
+    });
     let buffers = Buffers {
         input: from.region(),
         output: region(into),
@@ -340,14 +360,17 @@ pub(super) unsafe fn gather(handle: &Handle, rooted: Rooted, from: &Place, share
 /// # Safety
 /// See the module.
 pub(super) unsafe fn scatter(handle: &Handle, rooted: Rooted, shares: &Shares<'_>, into: &Place) -> Running {
-    let call = shares.blocks(rooted.call, size(handle)).map(|input| Call::Scatter {
-        root: rooted.root as usize,
-        input,
-        output: into.count as usize,
-        in_place: false,
+    let from = shares.place();
+    let call = rooted.check(handle, from.is_some()).and_then(|root| {
+        Ok(Call::Scatter {
+            root,
+            input: shares.blocks(rooted.call, size(handle))?,
+            output: into.count as usize,
+            in_place: false,
+        })
     });
     let buffers = Buffers {
-        input: region(shares.place()),
+        input: region(from),
         output: into.region(),
     };
     // SAFETY: the caller's contract.
@@ -363,15 +386,16 @@ pub(super) unsafe fn reduce(
     into: Option<&Place>,
     op: &Erased,
 ) -> Running {
-    let count = match into {
-        Some(into) => as_many(rooted.call, from, into, 1),
-        None => Ok(from.count as usize),
-    };
-    let call = count.map(|count| Call::Reduce {
-        root: rooted.root as usize,
-        count,
-        commutative: op.operation.is_commutative(),
-        in_place: false,
+    let call = rooted.check(handle, into.is_some()).and_then(|root| {
+        Ok(Call::Reduce {
+            root,
+            count: match into {
+                Some(into) => as_many(rooted.call, from, into, 1)?,
+                None => from.count as usize,
+            },
+            commutative: op.operation.is_commutative(),
+            in_place: false,
+        })
     });
     let buffers = Buffers {
         input: from.region(),

@@ -32,11 +32,14 @@
 //! ```
 
 mod begin;
+mod methods;
 mod neighborhood;
 mod operation;
 mod root;
 
 use hikyaku::mpi::error::Error;
+
+use self::methods::{either, methods};
 
 pub use self::{
     neighborhood::NeighborhoodCollectives,
@@ -76,16 +79,6 @@ pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<V
     Ok(parts.collect())
 }
 
-/// A buffer that an immediate operation writes to.
-macro_rules! borrowed {
-    ($of:ident $buffer:ident) => {{
-        let data: *mut _ = $buffer;
-        // SAFETY: just borrowed; what is derived from it is not used any more when `data` is.
-        ($of::of_mut(unsafe { &mut *data }), data)
-    }};
-}
-use borrowed;
-
 /// Collectives in which all processes are alike.
 ///
 /// Errors: a process is lost, the communicator revoked; buffers that do not fit. When one process gets an error, the
@@ -99,68 +92,9 @@ pub trait CommunicatorCollectives: Communicator {
         begin::barrier(self.as_handle(), "MPI_Barrier").wait().map(drop)
     }
 
-    /// Everybody gets what all have, in the order of ranks (`MPI_Allgather`).
-    ///
-    /// # Errors
-    /// See the trait.
-    fn all_gather_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_gather(self.as_handle(), "MPI_Allgather", &from, &into) }
-            .wait()
-            .map(drop)
-    }
-
-    /// The same, when they have not as much each (`MPI_Allgatherv`).
-    ///
-    /// # Errors
-    /// See the trait.
-    fn all_gather_varcount_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: PartitionedBufferMut + ?Sized,
-    {
-        let (from, into) = (Place::of(sendbuf), Blocks::of_mut(recvbuf));
-        // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_gather_varcount(self.as_handle(), "MPI_Allgatherv", &from, &into) }
-            .wait()
-            .map(drop)
-    }
-
-    /// Everybody sends a part to everybody (`MPI_Alltoall`).
-    ///
-    /// # Errors
-    /// See the trait.
-    fn all_to_all_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_to_all(self.as_handle(), "MPI_Alltoall", &from, &into) }
-            .wait()
-            .map(drop)
-    }
-
-    /// The same with parts of different sizes (`MPI_Alltoallv`).
-    ///
-    /// # Errors
-    /// See the trait.
-    fn all_to_all_varcount_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R) -> Result<(), Error>
-    where
-        S: PartitionedBuffer + ?Sized,
-        R: PartitionedBufferMut + ?Sized,
-    {
-        let (from, into) = (Blocks::of(sendbuf), Blocks::of_mut(recvbuf));
-        // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::all_to_all_varcount(self.as_handle(), "MPI_Alltoallv", &from, &into) }
-            .wait()
-            .map(drop)
+    /// Begins a [`barrier`](Self::barrier) (`MPI_Ibarrier`).
+    fn immediate_barrier(&self) -> Request<'static, ()> {
+        Request::new(begin::barrier(self.as_handle(), "MPI_Ibarrier"), &(), StaticScope)
     }
 
     /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in rsmpi.
@@ -191,236 +125,60 @@ pub trait CommunicatorCollectives: Communicator {
         ended.map(drop)
     }
 
-    /// Everybody gets the reduction of what all have, element by element (`MPI_Allreduce`).
-    ///
-    /// # Errors
-    /// See the trait; the operation is not defined for these elements.
-    fn all_reduce_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-        O: Operation,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::all_reduce(self.as_handle(), "MPI_Allreduce", &from, &into, &op.erased()) }
-            .wait()
-            .map(drop)
-    }
+    methods! {
+        /// Everybody gets what all have, in the order of ranks (`MPI_Allgather`).
+        all_gather_into, immediate_all_gather_into: "MPI_Allgather", "MPI_Iallgather";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        |this, call| begin::all_gather(this.as_handle(), call, &sendbuf, &recvbuf);
 
-    /// Everybody gets a part of that reduction, in the order of ranks (`MPI_Reduce_scatter_block`).
-    ///
-    /// # Errors
-    /// See the trait; the operation is not defined for these elements.
-    fn reduce_scatter_block_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-        O: Operation,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        let call = "MPI_Reduce_scatter_block";
-        // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::reduce_scatter_block(self.as_handle(), call, &from, &into, &op.erased()) }
-            .wait()
-            .map(drop)
-    }
+        /// The same, when they have not as much each (`MPI_Allgatherv`).
+        all_gather_varcount_into, immediate_all_gather_varcount_into: "MPI_Allgatherv", "MPI_Iallgatherv";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: PartitionedBufferMut as Blocks;
+        |this, call| begin::all_gather_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
 
-    /// Everybody gets the reduction of what the ranks up to its own have (`MPI_Scan`).
-    ///
-    /// # Errors
-    /// See the trait; the operation is not defined for these elements.
-    fn scan_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-        O: Operation,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::scan(self.as_handle(), "MPI_Scan", &from, &into, &op.erased(), false) }
-            .wait()
-            .map(drop)
-    }
+        /// Everybody sends a part to everybody (`MPI_Alltoall`).
+        all_to_all_into, immediate_all_to_all_into: "MPI_Alltoall", "MPI_Ialltoall";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        |this, call| begin::all_to_all(this.as_handle(), call, &sendbuf, &recvbuf);
 
-    /// Everybody gets the reduction of what the ranks before its own have; rank 0 gets nothing (`MPI_Exscan`).
-    ///
-    /// # Errors
-    /// See the trait; the operation is not defined for these elements.
-    fn exclusive_scan_into<S, R, O>(&self, sendbuf: &S, recvbuf: &mut R, op: O) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-        O: Operation,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        // SAFETY: all are borrowed until the operation has ended.
-        unsafe { begin::scan(self.as_handle(), "MPI_Exscan", &from, &into, &op.erased(), true) }
-            .wait()
-            .map(drop)
-    }
+        /// The same with parts of different sizes (`MPI_Alltoallv`).
+        all_to_all_varcount_into, immediate_all_to_all_varcount_into: "MPI_Alltoallv", "MPI_Ialltoallv";
+        send sendbuf: PartitionedBuffer as Blocks;
+        receive recvbuf: PartitionedBufferMut as Blocks;
+        |this, call| begin::all_to_all_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
 
-    /// Begins a [`barrier`](Self::barrier) (`MPI_Ibarrier`).
-    fn immediate_barrier(&self) -> Request<'static, ()> {
-        Request::new(begin::barrier(self.as_handle(), "MPI_Ibarrier"), &(), StaticScope)
-    }
+        /// Everybody gets the reduction of what all have, element by element (`MPI_Allreduce`). The operation must be
+        /// defined for the elements.
+        all_reduce_into, immediate_all_reduce_into: "MPI_Allreduce", "MPI_Iallreduce";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        operation op: Operation;
+        |this, call| begin::all_reduce(this.as_handle(), call, &sendbuf, &recvbuf, op);
 
-    /// Begins an [`all_gather_into`](Self::all_gather_into).
-    fn immediate_all_gather_into<'a, S, R, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + Buffer + ?Sized,
-        R: 'a + BufferMut + ?Sized,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Place recvbuf);
-        // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::all_gather(self.as_handle(), "MPI_Iallgather", &Place::of(sendbuf), &into) };
-        Request::new(running, data, scope)
-    }
+        /// Everybody gets a part of that reduction, in the order of ranks (`MPI_Reduce_scatter_block`).
+        reduce_scatter_block_into, immediate_reduce_scatter_block_into:
+            "MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        operation op: Operation;
+        |this, call| begin::reduce_scatter_block(this.as_handle(), call, &sendbuf, &recvbuf, op);
 
-    /// Begins an [`all_gather_varcount_into`](Self::all_gather_varcount_into).
-    fn immediate_all_gather_varcount_into<'a, S, R, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + Buffer + ?Sized,
-        R: 'a + PartitionedBufferMut + ?Sized,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Blocks recvbuf);
-        let call = "MPI_Iallgatherv";
-        // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::all_gather_varcount(self.as_handle(), call, &Place::of(sendbuf), &into) };
-        Request::new(running, data, scope)
-    }
+        /// Everybody gets the reduction of what the ranks up to its own have (`MPI_Scan`).
+        scan_into, immediate_scan_into: "MPI_Scan", "MPI_Iscan";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        operation op: Operation;
+        |this, call| begin::scan(this.as_handle(), call, &sendbuf, &recvbuf, op, false);
 
-    /// Begins an [`all_to_all_into`](Self::all_to_all_into).
-    fn immediate_all_to_all_into<'a, S, R, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + Buffer + ?Sized,
-        R: 'a + BufferMut + ?Sized,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Place recvbuf);
-        // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::all_to_all(self.as_handle(), "MPI_Ialltoall", &Place::of(sendbuf), &into) };
-        Request::new(running, data, scope)
-    }
-
-    /// Begins an [`all_to_all_varcount_into`](Self::all_to_all_varcount_into).
-    fn immediate_all_to_all_varcount_into<'a, S, R, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + PartitionedBuffer + ?Sized,
-        R: 'a + PartitionedBufferMut + ?Sized,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Blocks recvbuf);
-        let call = "MPI_Ialltoallv";
-        // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::all_to_all_varcount(self.as_handle(), call, &Blocks::of(sendbuf), &into) };
-        Request::new(running, data, scope)
-    }
-
-    /// Begins an [`all_reduce_into`](Self::all_reduce_into).
-    fn immediate_all_reduce_into<'a, S, R, O, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-        op: O,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + Buffer + ?Sized,
-        R: 'a + BufferMut + ?Sized,
-        O: 'a + Operation,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Place recvbuf);
-        let (call, from) = ("MPI_Iallreduce", Place::of(sendbuf));
-        // SAFETY: all are borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::all_reduce(self.as_handle(), call, &from, &into, &op.erased()) };
-        Request::new(running, data, scope)
-    }
-
-    /// Begins a [`reduce_scatter_block_into`](Self::reduce_scatter_block_into).
-    fn immediate_reduce_scatter_block_into<'a, S, R, O, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-        op: O,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + Buffer + ?Sized,
-        R: 'a + BufferMut + ?Sized,
-        O: 'a + Operation,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Place recvbuf);
-        let (call, from) = ("MPI_Ireduce_scatter_block", Place::of(sendbuf));
-        // SAFETY: all are borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::reduce_scatter_block(self.as_handle(), call, &from, &into, &op.erased()) };
-        Request::new(running, data, scope)
-    }
-
-    /// Begins a [`scan_into`](Self::scan_into).
-    fn immediate_scan_into<'a, S, R, O, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-        op: O,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + Buffer + ?Sized,
-        R: 'a + BufferMut + ?Sized,
-        O: 'a + Operation,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Place recvbuf);
-        let (call, from) = ("MPI_Iscan", Place::of(sendbuf));
-        // SAFETY: all are borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::scan(self.as_handle(), call, &from, &into, &op.erased(), false) };
-        Request::new(running, data, scope)
-    }
-
-    /// Begins an [`exclusive_scan_into`](Self::exclusive_scan_into).
-    fn immediate_exclusive_scan_into<'a, S, R, O, Sc>(
-        &self,
-        scope: Sc,
-        sendbuf: &'a S,
-        recvbuf: &'a mut R,
-        op: O,
-    ) -> Request<'a, R, Sc>
-    where
-        S: 'a + Buffer + ?Sized,
-        R: 'a + BufferMut + ?Sized,
-        O: 'a + Operation,
-        Sc: Scope<'a>,
-    {
-        let (into, data) = borrowed!(Place recvbuf);
-        let (call, from) = ("MPI_Iexscan", Place::of(sendbuf));
-        // SAFETY: all are borrowed for `'a`, and the scope ends the operation before that.
-        let running = unsafe { begin::scan(self.as_handle(), call, &from, &into, &op.erased(), true) };
-        Request::new(running, data, scope)
+        /// Everybody gets the reduction of what the ranks before its own have; rank 0 gets nothing (`MPI_Exscan`).
+        exclusive_scan_into, immediate_exclusive_scan_into: "MPI_Exscan", "MPI_Iexscan";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        operation op: Operation;
+        |this, call| begin::scan(this.as_handle(), call, &sendbuf, &recvbuf, op, true);
     }
 }
 

@@ -91,6 +91,16 @@ system_operations! {
     logical_xor: Lxor,
     /// Bit by bit: an odd number is set.
     bitwise_xor: Bxor,
+    /// What comes takes the place of what was there (`MPI_REPLACE`). Of [windows](crate::window) only. Not in rsmpi.
+    replace: Replace,
+    /// Nothing changes (`MPI_NO_OP`): to fetch only. Of [windows](crate::window) only. Not in rsmpi.
+    no_op: NoOp,
+}
+
+impl SystemOperation {
+    pub(crate) fn raw(self) -> RawOperation {
+        RawOperation::predefined(self.0)
+    }
 }
 
 impl Operation for SystemOperation {
@@ -100,7 +110,7 @@ impl Operation for SystemOperation {
 
     fn erased(&self) -> Erased {
         Erased {
-            operation: RawOperation::predefined(self.0),
+            operation: self.raw(),
             panicked: None,
         }
     }

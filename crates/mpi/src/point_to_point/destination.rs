@@ -3,43 +3,120 @@
 
 use hikyaku::mpi::{Rank, engine::Mode, error::Error};
 
-use super::{Outgoing, handle};
+use super::{Outgoing, attached, handle};
 use crate::{
     Tag,
     datatype::{Buffer, Place},
-    request::{Request, Scope},
+    request::{Request, Running, Scope},
     topology::AsCommunicator,
 };
 
-/// Begins to send from a borrowed buffer.
-fn begin<'a, P, Sc, Buf>(process: &P, mode: Mode, scope: Sc, buf: &'a Buf, tag: Tag) -> Request<'a, Buf, Sc>
-where
-    P: Destination + ?Sized,
-    Buf: 'a + Buffer + ?Sized,
-    Sc: Scope<'a>,
-{
-    let outgoing = Outgoing {
-        mode,
-        destination: process.destination_rank(),
-        tag,
-    };
-    // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
-    let running = unsafe { outgoing.begin(&handle(process).comm, &Place::of(buf)) };
-    Request::new(running, buf, scope)
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// As the engine does.
+    By(Mode),
+    /// By a copy in the buffer of the program (`MPI_Buffer_attach`).
+    Buffered,
 }
 
-fn send<P: Destination + ?Sized, Buf: Buffer + ?Sized>(
-    process: &P,
-    mode: Mode,
-    buf: &Buf,
-    tag: Tag,
-) -> Result<(), Error> {
-    let outgoing = Outgoing {
-        mode,
-        destination: process.destination_rank(),
-        tag,
-    };
-    outgoing.send(&handle(process).comm, &Place::of(buf))
+impl How {
+    fn outgoing<P: Destination + ?Sized>(self, process: &P, tag: Tag) -> Outgoing {
+        Outgoing {
+            mode: match self {
+                Self::By(mode) => mode,
+                Self::Buffered => Mode::Standard,
+            },
+            destination: process.destination_rank(),
+            tag,
+        }
+    }
+
+    fn send<P: Destination + ?Sized>(self, process: &P, from: &Place, tag: Tag) -> Result<(), Error> {
+        let outgoing = self.outgoing(process, tag);
+        match self {
+            Self::By(_) => outgoing.send(&handle(process).comm, from),
+            Self::Buffered => attached::send(handle(process), outgoing, from),
+        }
+    }
+
+    /// # Safety
+    /// The place is borrowed until the operation has ended.
+    unsafe fn begin<P: Destination + ?Sized>(self, process: &P, from: &Place, tag: Tag) -> Running {
+        match self {
+            // SAFETY: the caller's contract.
+            Self::By(_) => unsafe { self.outgoing(process, tag).begin(&handle(process).comm, from) },
+            Self::Buffered => Running::ended(self.send(process, from, tag)),
+        }
+    }
+}
+
+/// Writes the methods of a way to send: with a tag and without, waiting and only begun. (An `unsafe` before the name makes
+/// them so.)
+macro_rules! methods {
+    ($(
+        $(#[$doc:meta])*
+        $([$unsafe:ident: $safety:literal])?
+        $name:ident, $tagged:ident, $immediate:ident, $immediate_tagged:ident: $how:expr, $call:literal;
+    )*) => {$(
+        $(#[$doc])*
+        ///
+        $(
+            /// # Safety
+            #[doc = $safety]
+            ///
+        )?
+        /// # Errors
+        /// See the trait.
+        $($unsafe)? fn $name<Buf: Buffer + ?Sized>(&self, buf: &Buf) -> Result<(), Error> {
+            $how.send(self, &Place::of(buf), Tag::default())
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") with a tag.")]
+        ///
+        $(
+            /// # Safety
+            #[doc = $safety]
+            ///
+        )?
+        /// # Errors
+        /// See the trait.
+        $($unsafe)? fn $tagged<Buf: Buffer + ?Sized>(&self, buf: &Buf, tag: Tag) -> Result<(), Error> {
+            $how.send(self, &Place::of(buf), tag)
+        }
+
+        #[doc = concat!("Begins [`", stringify!($name), "`](Self::", stringify!($name), ") (`", $call, "`).")]
+        $(
+            ///
+            /// # Safety
+            #[doc = $safety]
+        )?
+        $($unsafe)? fn $immediate<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf) -> Request<'a, Buf, Sc>
+        where
+            Buf: 'a + Buffer + ?Sized,
+            Sc: Scope<'a>,
+        {
+            // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
+            let running = unsafe { $how.begin(self, &Place::of(buf), Tag::default()) };
+            Request::new(running, buf, scope)
+        }
+
+        #[doc = concat!("Begins [`", stringify!($tagged), "`](Self::", stringify!($tagged), ").")]
+        $(
+            ///
+            /// # Safety
+            #[doc = $safety]
+        )?
+        $($unsafe)? fn $immediate_tagged<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf, tag: Tag) -> Request<'a, Buf, Sc>
+        where
+            Buf: 'a + Buffer + ?Sized,
+            Sc: Scope<'a>,
+        {
+            // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
+            let running = unsafe { $how.begin(self, &Place::of(buf), tag) };
+            Request::new(running, buf, scope)
+        }
+    )*};
 }
 
 /// Whom messages go to: a [`Process`](crate::topology::Process).
@@ -49,181 +126,35 @@ pub trait Destination: AsCommunicator {
     /// Its rank.
     fn destination_rank(&self) -> Rank;
 
-    /// Sends with a tag (`MPI_Send`). It may wait until the message is received.
-    ///
-    /// # Errors
-    /// See the trait.
-    fn send_with_tag<Buf: Buffer + ?Sized>(&self, buf: &Buf, tag: Tag) -> Result<(), Error> {
-        send(self, Mode::Standard, buf, tag)
-    }
+    methods! {
+        /// Sends (`MPI_Send`). It may wait until the message is received.
+        ///
+        /// ```
+        /// use mpi::traits::*;
+        ///
+        /// let universe = mpi::initialize().unwrap();
+        /// let world = universe.world();
+        /// let myself = world.this_process();
+        /// let v = vec![1.0_f64, 2.0, 3.0];
+        /// myself.send(&v)?;
+        /// assert_eq!(myself.receive_vec::<f64>()?.0, v);
+        /// # Ok::<_, mpi::Error>(())
+        /// ```
+        send, send_with_tag, immediate_send, immediate_send_with_tag: How::By(Mode::Standard), "MPI_Isend";
 
-    /// Sends. It may wait until the message is received.
-    ///
-    /// # Errors
-    /// See the trait.
-    ///
-    /// ```
-    /// use mpi::traits::*;
-    ///
-    /// let universe = mpi::initialize().unwrap();
-    /// let world = universe.world();
-    /// let myself = world.this_process();
-    /// let v = vec![1.0_f64, 2.0, 3.0];
-    /// myself.send(&v)?;
-    /// assert_eq!(myself.receive_vec::<f64>()?.0, v);
-    /// # Ok::<_, mpi::Error>(())
-    /// ```
-    fn send<Buf: Buffer + ?Sized>(&self, buf: &Buf) -> Result<(), Error> {
-        self.send_with_tag(buf, Tag::default())
-    }
+        /// Copies the message to where [`Universe::set_buffer_size`](crate::environment::Universe::set_buffer_size) has
+        /// made room, and never waits (`MPI_Bsend`); a request for it has ended when it is made. It is an error if there
+        /// is no room ([`ErrorClass::Buffer`](crate::ErrorClass::Buffer)).
+        buffered_send, buffered_send_with_tag, immediate_buffered_send, immediate_buffered_send_with_tag:
+            How::Buffered, "MPI_Ibsend";
 
-    /// Copies the message to where [`Universe::set_buffer_size`](crate::environment::Universe::set_buffer_size) has made
-    /// room, and never waits (`MPI_Bsend`).
-    ///
-    /// # Errors
-    /// See the trait; or there is no room ([`ErrorClass::Buffer`](crate::ErrorClass::Buffer)).
-    fn buffered_send_with_tag<Buf: Buffer + ?Sized>(&self, buf: &Buf, tag: Tag) -> Result<(), Error> {
-        let outgoing = Outgoing {
-            mode: Mode::Standard,
-            destination: self.destination_rank(),
-            tag,
-        };
-        super::attached::send(handle(self), outgoing, &Place::of(buf))
-    }
+        /// Sends, and waits until it is received (`MPI_Ssend`).
+        synchronous_send, synchronous_send_with_tag, immediate_synchronous_send, immediate_synchronous_send_with_tag:
+            How::By(Mode::Synchronous), "MPI_Issend";
 
-    /// Copies the message, and never waits.
-    ///
-    /// # Errors
-    /// As [`buffered_send_with_tag`](Self::buffered_send_with_tag).
-    fn buffered_send<Buf: Buffer + ?Sized>(&self, buf: &Buf) -> Result<(), Error> {
-        self.buffered_send_with_tag(buf, Tag::default())
-    }
-
-    /// Sends with a tag, and waits until it is received (`MPI_Ssend`).
-    ///
-    /// # Errors
-    /// See the trait.
-    fn synchronous_send_with_tag<Buf: Buffer + ?Sized>(&self, buf: &Buf, tag: Tag) -> Result<(), Error> {
-        send(self, Mode::Synchronous, buf, tag)
-    }
-
-    /// Sends, and waits until it is received.
-    ///
-    /// # Errors
-    /// See the trait.
-    fn synchronous_send<Buf: Buffer + ?Sized>(&self, buf: &Buf) -> Result<(), Error> {
-        self.synchronous_send_with_tag(buf, Tag::default())
-    }
-
-    /// Sends with a tag when the receive is posted already (`MPI_Rsend`).
-    ///
-    /// # Safety
-    /// None here: it is as [`send_with_tag`](Self::send_with_tag). It is `unsafe` for being so in rsmpi.
-    ///
-    /// # Errors
-    /// See the trait.
-    unsafe fn ready_send_with_tag<Buf: Buffer + ?Sized>(&self, buf: &Buf, tag: Tag) -> Result<(), Error> {
-        send(self, Mode::Ready, buf, tag)
-    }
-
-    /// Sends when the receive is posted already.
-    ///
-    /// # Safety
-    /// As [`ready_send_with_tag`](Self::ready_send_with_tag).
-    ///
-    /// # Errors
-    /// See the trait.
-    unsafe fn ready_send<Buf: Buffer + ?Sized>(&self, buf: &Buf) -> Result<(), Error> {
-        send(self, Mode::Ready, buf, Tag::default())
-    }
-
-    /// Begins to send with a tag (`MPI_Isend`).
-    fn immediate_send_with_tag<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf, tag: Tag) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        begin(self, Mode::Standard, scope, buf, tag)
-    }
-
-    /// Begins to send.
-    fn immediate_send<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        self.immediate_send_with_tag(scope, buf, Tag::default())
-    }
-
-    /// As [`buffered_send_with_tag`](Self::buffered_send_with_tag), with a request that has ended already
-    /// (`MPI_Ibsend`).
-    fn immediate_buffered_send_with_tag<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf, tag: Tag) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        let sent = self.buffered_send_with_tag(buf, tag);
-        Request::new(crate::request::Running::ended(sent), buf, scope)
-    }
-
-    /// As [`buffered_send`](Self::buffered_send), with a request that has ended already.
-    fn immediate_buffered_send<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        self.immediate_buffered_send_with_tag(scope, buf, Tag::default())
-    }
-
-    /// Begins to send with a tag; ends when it is received (`MPI_Issend`).
-    fn immediate_synchronous_send_with_tag<'a, Sc, Buf>(
-        &self,
-        scope: Sc,
-        buf: &'a Buf,
-        tag: Tag,
-    ) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        begin(self, Mode::Synchronous, scope, buf, tag)
-    }
-
-    /// Begins to send; ends when it is received.
-    fn immediate_synchronous_send<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        self.immediate_synchronous_send_with_tag(scope, buf, Tag::default())
-    }
-
-    /// Begins to send with a tag when the receive is posted already (`MPI_Irsend`).
-    ///
-    /// # Safety
-    /// As [`ready_send_with_tag`](Self::ready_send_with_tag).
-    unsafe fn immediate_ready_send_with_tag<'a, Sc, Buf>(
-        &self,
-        scope: Sc,
-        buf: &'a Buf,
-        tag: Tag,
-    ) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        begin(self, Mode::Ready, scope, buf, tag)
-    }
-
-    /// Begins to send when the receive is posted already.
-    ///
-    /// # Safety
-    /// As [`ready_send_with_tag`](Self::ready_send_with_tag).
-    unsafe fn immediate_ready_send<'a, Sc, Buf>(&self, scope: Sc, buf: &'a Buf) -> Request<'a, Buf, Sc>
-    where
-        Buf: 'a + Buffer + ?Sized,
-        Sc: Scope<'a>,
-    {
-        begin(self, Mode::Ready, scope, buf, Tag::default())
+        /// Sends when the receive is posted already (`MPI_Rsend`).
+        [unsafe: "None here: it is as [`send`](Self::send). It is `unsafe` for being so in rsmpi."]
+        ready_send, ready_send_with_tag, immediate_ready_send, immediate_ready_send_with_tag:
+            How::By(Mode::Ready), "MPI_Irsend";
     }
 }

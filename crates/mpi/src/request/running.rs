@@ -63,10 +63,11 @@ impl Running {
 
     /// One that receives into `place`.
     pub(crate) fn into_place(self, place: &Place) -> Self {
-        Self {
-            validator: place.validator,
-            ..self
-        }
+        self.validated_by(place.validator)
+    }
+
+    pub(crate) fn validated_by(self, validator: Option<Validator>) -> Self {
+        Self { validator, ..self }
     }
 
     pub(crate) fn with_operation(self, panicked: Option<Panicked>) -> Self {

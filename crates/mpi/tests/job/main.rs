@@ -3,3 +3,4 @@
 mod errors;
 mod scopes;
 mod support;
+mod windows;

@@ -1,25 +1,22 @@
 #![expect(unsafe_code, reason = "buffers are given by pointer, as C does")]
 //! Collectives (MPI 6): from what is called to what the process runs.
 
-use alloc::{vec, vec::Vec};
-use core::sync::atomic::Ordering;
+use alloc::{sync::Arc, vec, vec::Vec};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Communicator, SUBGROUP};
+use super::{Class, Communicator};
 use crate::mpi::{
     Rank,
     collectives::{Algorithm, Blocks, Call, ScheduleError},
     datatype::{Datatype, Kind},
     engine::{
         Entry, Request,
-        collective::{Address, Collective, Memory},
+        collective::{Address, Collective, Memory, Planned},
         profile::is_immediate,
     },
     error::{Detail, Error, ErrorClass},
     operation::{Operation, Predefined},
 };
-
-/// Set in what belongs to collectives; below it stands the tag.
-const COLLECTIVE: u64 = 1 << 32;
 
 /// A buffer of a collective: elements of a datatype at an address.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +40,6 @@ pub struct Buffers<'a> {
 
 /// Collectives.
 impl Communicator {
-    /// The next collective's number. Those that are no number of a communicator's collectives are
-    /// [`create_group`](Self::create_group)'s.
-    fn next_sequence(&self) -> u32 {
-        let mine = self.0.sequence.load(Ordering::Relaxed) & SUBGROUP;
-        mine | self.0.sequence.fetch_add(1, Ordering::Relaxed) & !SUBGROUP
-    }
-
     /// Begins a collective; `algorithm` forces one. All ranks must begin the collectives of a communicator in the same
     /// order, with arguments that fit.
     ///
@@ -92,11 +82,36 @@ impl Communicator {
         operation: Option<&Operation>,
         algorithm: Option<Algorithm>,
     ) -> Result<Request, Error> {
+        let (class, number) = (self.0.class, &self.0.sequence);
+        // SAFETY: the caller's contract.
+        let planned = unsafe { self.plan(name, call, buffers, operation, algorithm, (class, number)) }?;
+        self.start_collective(name, &planned)
+    }
+
+    /// Starts what was planned, unless it runs.
+    pub(super) fn start_collective(&self, name: &'static str, planned: &Arc<Planned>) -> Result<Request, Error> {
+        let begun = self.access(None, |core, messenger, now| Some(core.begin(messenger, now, planned)));
+        let id = begun.ok_or_else(|| self.broken(name))?.ok_or_else(|| {
+            let detail = Detail::Text("it has been started, and has not ended");
+            self.locate(Error::new(ErrorClass::Request, name).with_detail(detail))
+        })?;
+        Ok(Request::pending(self, id, name, 0))
+    }
+
+    /// What this process does in a collective, which gets the next number.
+    ///
+    /// # Safety
+    /// That of [`collective`](Self::collective), while it runs.
+    pub(super) unsafe fn plan(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+        algorithm: Option<Algorithm>,
+        (class, next): (Class, &AtomicU32),
+    ) -> Result<Arc<Planned>, Error> {
         self.check(name)?;
-        if self.is_inter() {
-            let detail = Detail::Text("there are no collectives between two groups");
-            return Err(self.locate(Error::new(ErrorClass::UnsupportedOperation, name).with_detail(detail)));
-        }
         let (rank, size) = (self.rank() as usize, self.size() as usize);
         if let Some(operation) = operation
             && let Region::Plain(_, datatype) = buffers.output
@@ -105,9 +120,15 @@ impl Communicator {
             let wrong = |error| self.locate(Error::new(class, name).with_detail(Detail::Operation(error)));
             operation.check(datatype).map_err(wrong)?;
         }
-        let algorithm = algorithm.unwrap_or_else(|| self.choose(call, buffers));
-        let schedule = call.schedule(rank, size, algorithm);
+        let schedule = match self.remote_group() {
+            Some(remote) => call.schedule_between(rank, size, remote.size() as usize),
+            None => call.schedule(rank, size, algorithm.unwrap_or_else(|| self.choose(call, buffers))),
+        };
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
+        let group = self.group();
+        let group = self
+            .remote_group()
+            .map_or_else(|| group.clone(), |remote| group.union(remote));
         let input = memory(buffers.input, call, true);
         let output = memory(buffers.output, call, false);
         let scratch = match (&output, &input) {
@@ -115,21 +136,16 @@ impl Communicator {
             (None, None) => Memory::none(&Datatype::predefined(Kind::Byte)),
         };
         let none = || Memory::none(&Datatype::predefined(Kind::Byte));
-        let sequence = self.next_sequence();
-        let mut collective = Some(Collective {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        Ok(Planned::new(Collective {
             schedule,
             input: input.unwrap_or_else(none),
             output: output.unwrap_or_else(none),
             scratch,
             operation: operation.cloned(),
-            group: self.0.group.clone(),
-            bits: self.bits(sequence) | COLLECTIVE,
-        });
-        let id = self.access(None, |core, messenger, now| {
-            Some(core.begin(messenger, now, collective.take()?))
-        });
-        let id = id.ok_or_else(|| self.broken(name))?;
-        Ok(Request::pending(self, id, name, 0))
+            group,
+            bits: self.bits(class, number),
+        }))
     }
 
     /// The algorithm that [`collective`](Self::collective) takes for this unless told otherwise.
@@ -137,7 +153,7 @@ impl Communicator {
     pub fn choose(&self, call: &Call<'_>, buffers: &Buffers<'_>) -> Algorithm {
         let policy = &self.0.engine.policy;
         let size = self.size() as usize;
-        policy.choose(call.collective(), size, octets(call, buffers), call.commutative())
+        policy.choose(call.collective(), size, octets(call, buffers, size), call.commutative())
     }
 
     /// All meet (`MPI_Barrier`).
@@ -160,6 +176,12 @@ impl Communicator {
         request?.finish().map(|_| ())
     }
 
+    fn is_one_group(&self, name: &'static str) -> Result<(), Error> {
+        let detail = Detail::Text("the communicator is between two groups");
+        let error = || self.locate(Error::new(ErrorClass::UnsupportedOperation, name).with_detail(detail));
+        if self.is_inter() { Err(error()) } else { Ok(()) }
+    }
+
     /// The element-wise maximum or minimum, … of what all ranks have: for what communicators agree upon.
     pub(in crate::mpi::engine) fn agree(
         &self,
@@ -167,6 +189,7 @@ impl Communicator {
         values: &mut [i64],
         operation: Predefined,
     ) -> Result<(), Error> {
+        self.is_one_group(name)?;
         let datatype = Datatype::predefined(Kind::I64);
         let buffers = Buffers {
             input: Region::None,
@@ -185,6 +208,7 @@ impl Communicator {
 
     /// What each rank has, in the order of ranks.
     pub(in crate::mpi::engine) fn share(&self, name: &'static str, own: &[i64]) -> Result<Vec<i64>, Error> {
+        self.is_one_group(name)?;
         let datatype = Datatype::predefined(Kind::I64);
         let mut all = vec![0_i64; own.len() * self.size() as usize];
         let buffers = Buffers {
@@ -217,31 +241,40 @@ fn memory(region: Region<'_>, call: &Call<'_>, input: bool) -> Option<Memory> {
     }
 }
 
-/// What the choice of an algorithm goes by. All ranks must come to the same.
-fn octets(call: &Call<'_>, buffers: &Buffers<'_>) -> usize {
-    let size = |region: &Region<'_>| match region {
-        Region::Plain(_, datatype) => datatype.size() as usize,
+/// What the choice of an algorithm among `size` ranks goes by, in the sense of [`cost`](crate::mpi::collectives::cost).
+/// All ranks must come to the same, so it takes nothing that only one of them knows.
+fn octets(call: &Call<'_>, buffers: &Buffers<'_>, size: usize) -> usize {
+    // Octets of an element of the first buffer, or of the second where there is no first.
+    let unit = |first: &Region<'_>, second: &Region<'_>| match (first, second) {
+        (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => datatype.size() as usize,
         _ => 1,
     };
-    let (input, output) = (size(&buffers.input), size(&buffers.output));
-    match call {
-        Call::Bcast { count, .. } => *count,
+    let (input, output) = (&buffers.input, &buffers.output);
+    let blocks = |blocks: &Blocks<'_>| (0..size).fold(0_usize, |sum, index| sum.saturating_add(blocks.count(index)));
+    let (elements, unit) = match call {
+        Call::Bcast { count, .. } => (*count, 1),
         Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => {
-            count.saturating_mul(if matches!(buffers.output, Region::None) {
-                input
-            } else {
-                output
-            })
+            (*count, unit(output, input))
         }
-        Call::Gather { input: count, .. } => count.saturating_mul(input),
-        Call::Scatter { output: count, .. } => count.saturating_mul(output),
-        Call::Allgather { input: count, .. } => count.saturating_mul(input),
-        Call::Alltoall {
-            output: Blocks::Even { count },
+        Call::ReduceScatter { counts, .. } => (counts.total(size), unit(output, input)),
+        Call::Gather {
+            input: count,
+            output: Blocks::Even { .. },
             ..
-        } => count.saturating_mul(output),
-        _ => 0,
-    }
+        } => (count.saturating_mul(size), unit(input, output)),
+        Call::Scatter {
+            input: Blocks::Even { .. },
+            output: count,
+            ..
+        } => (count.saturating_mul(size), unit(output, input)),
+        Call::Allgather { output: all, .. } => (blocks(all), unit(output, input)),
+        Call::Alltoall {
+            output: all @ Blocks::Even { .. },
+            ..
+        } => (blocks(all), unit(output, input)),
+        _ => (0, 1),
+    };
+    elements.saturating_mul(unit)
 }
 
 fn schedule_error(name: &'static str, error: ScheduleError) -> Error {
@@ -259,6 +292,50 @@ fn schedule_error(name: &'static str, error: ScheduleError) -> Error {
             min: needed as i64,
             max: needed as i64,
         }),
+        ScheduleError::Between(_) => Error::new(ErrorClass::UnsupportedOperation, name)
+            .with_detail(Detail::Text("this does not go between two groups, or not in place")),
         _ => Error::new(ErrorClass::Arg, name).with_detail(Detail::Text("the algorithm is none for this")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mpi::collectives::displacements;
+
+    /// With blocks of very different lengths, and the root's in place, nothing that only one rank knows may count.
+    #[test]
+    fn all_ranks_choose_by_the_same_octets() {
+        let datatype = Datatype::predefined(Kind::I64);
+        let plain = || Region::Plain(core::ptr::dangling_mut(), &datatype);
+        let counts = [1, 0, 3, 200_000, 7];
+        let offsets = displacements(&counts);
+        for (rank, input) in counts.into_iter().enumerate() {
+            let call = Call::Allgather {
+                input,
+                output: Blocks::Uneven {
+                    counts: &counts,
+                    displacements: &offsets,
+                },
+                in_place: rank == 2,
+            };
+            let buffers = Buffers {
+                input: if rank == 2 { Region::None } else { plain() },
+                output: plain(),
+            };
+            assert_eq!(octets(&call, &buffers, 5), 8 * 200_011);
+            let in_place = rank == 0;
+            let call = Call::Gather {
+                root: 0,
+                input: 100,
+                output: Blocks::Even { count: 100 },
+                in_place,
+            };
+            let buffers = Buffers {
+                input: if in_place { Region::None } else { plain() },
+                output: if in_place { plain() } else { Region::None },
+            };
+            assert_eq!(octets(&call, &buffers, 5), 8 * 500);
+        }
     }
 }

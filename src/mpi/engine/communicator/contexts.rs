@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::Communicator;
+use super::{Class, Communicator};
 use crate::mpi::{
     Rank,
     engine::Entry,
@@ -13,7 +13,7 @@ use crate::mpi::{
 };
 
 /// Contexts have so many bits.
-const CONTEXT_BITS: u32 = 31;
+const CONTEXT_BITS: u32 = 29;
 
 /// New communicators.
 impl Communicator {
@@ -55,8 +55,12 @@ impl Communicator {
 
     /// The same for another call.
     pub(in crate::mpi::engine) fn duplicate_for(&self, call: &'static str) -> Result<Self, Error> {
-        let context = self.new_context(call)?;
-        let same = Self::new(&self.0.engine, context, self.0.group.clone());
+        let context = match self.both(call)? {
+            Some(both) => both.new_context(call)?,
+            None => self.new_context(call)?,
+        };
+        let (group, remote) = (self.0.group.clone(), self.0.remote.clone());
+        let same = Self::with(&self.0.engine, context, group, remote, (Class::Collective, 0));
         same.ok_or_else(|| self.broken(call))
     }
 

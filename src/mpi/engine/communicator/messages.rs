@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Messages from one process to another (MPI 3).
 
-use super::{Communicator, PROC_NULL};
+use super::{Class, Communicator, PROC_NULL};
 use crate::mpi::{
     Rank,
     datatype::Datatype,
@@ -110,7 +110,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Option<RequestId>, Error> {
         self.check(call)?;
-        let bits = self.bits(self.tag(call, tag)?);
+        let bits = self.bits(Class::Message, self.tag(call, tag)?);
         if destination == PROC_NULL {
             return Ok(None);
         }

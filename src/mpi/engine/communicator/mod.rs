@@ -3,6 +3,7 @@
 mod collectives;
 mod contexts;
 mod messages;
+mod persistent;
 mod probes;
 
 use alloc::sync::Arc;
@@ -14,6 +15,7 @@ use core::{
 pub use self::{
     collectives::{Buffers, Region},
     messages::Mode,
+    persistent::PersistentCollective,
     probes::MatchedMessage,
 };
 use super::{Engine, Status, core::Core};
@@ -39,10 +41,26 @@ pub const ANY_TAG: i32 = -1;
 /// The largest tag (`MPI_TAG_UB`).
 pub const TAG_UB: i32 = i32::MAX;
 
-/// Match bits: the context's number stands above this bit.
-const CONTEXT_SHIFT: u32 = 33;
-/// Set in the number of what a part of a communicator does among itself; below it stands its tag.
-pub(super) const SUBGROUP: u32 = 1 << 31;
+/// Match bits: a number of so many bits (a tag, or what the class counts), then the class, then the context.
+const CLASS_SHIFT: u32 = 32;
+const CONTEXT_SHIFT: u32 = 35;
+
+/// What messages of a communicator are about. Numbers of different classes are different things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The program's: numbers are tags.
+    Message,
+    /// Collectives, counted.
+    Collective,
+    /// Collectives among a part of the processes, or of both groups of two: numbers are given.
+    Part,
+    /// Collectives that are started again and again, counted.
+    Persistent,
+    /// What is said about partitioned messages when they are set up: numbers are tags.
+    Setup,
+    /// Parts of partitioned messages, counted by their sender.
+    Partition,
+}
 
 struct Inner {
     engine: Arc<Engine>,
@@ -51,8 +69,14 @@ struct Inner {
     rank: Rank,
     /// Whom messages go to and come from, if that is another group.
     remote: Option<Group>,
+    /// What its collectives are: of all processes, or of a part of them in a communicator of more.
+    class: Class,
     /// The next collective's number.
     sequence: AtomicU32,
+    /// The next number of a collective that can be started again.
+    persistent: AtomicU32,
+    /// The next number of a part of a partitioned message.
+    pub(super) partitions: AtomicU32,
     revoked: AtomicBool,
 }
 
@@ -73,16 +97,17 @@ impl fmt::Debug for Communicator {
 /// Getters.
 impl Communicator {
     pub(super) fn new(engine: &Arc<Engine>, context: u32, group: Group) -> Option<Self> {
-        Self::with(engine, context, group, None, 0)
+        Self::with(engine, context, group, None, (Class::Collective, 0))
     }
 
-    /// One whose messages go to the group `remote`, if there is one, and whose collectives are counted from `sequence`.
+    /// One whose messages go to the group `remote`, if there is one, and whose collectives are of a class and counted
+    /// from `sequence`.
     pub(super) fn with(
         engine: &Arc<Engine>,
         context: u32,
         group: Group,
         remote: Option<Group>,
-        sequence: u32,
+        (class, sequence): (Class, u32),
     ) -> Option<Self> {
         let rank = group.rank_of(engine.process)?;
         Some(Self(Arc::new(Inner {
@@ -91,7 +116,10 @@ impl Communicator {
             group,
             rank,
             remote,
+            class,
             sequence: AtomicU32::new(sequence),
+            persistent: AtomicU32::new(0),
+            partitions: AtomicU32::new(0),
             revoked: AtomicBool::new(false),
         })))
     }
@@ -186,8 +214,8 @@ impl Communicator {
 
 /// What all that is called has in common.
 impl Communicator {
-    fn bits(&self, tag: u32) -> u64 {
-        u64::from(self.0.context) << CONTEXT_SHIFT | u64::from(tag)
+    pub(super) fn bits(&self, class: Class, number: u32) -> u64 {
+        u64::from(self.0.context) << CONTEXT_SHIFT | (class as u64) << CLASS_SHIFT | u64::from(number)
     }
 
     pub(super) fn check(&self, call: &'static str) -> Result<(), Error> {
@@ -230,7 +258,7 @@ impl Communicator {
         };
         Ok(Selector {
             source,
-            bits: self.bits(tag),
+            bits: self.bits(Class::Message, tag),
             ignore,
         })
     }

@@ -105,7 +105,7 @@ impl Memory {
     }
 
     /// Nothing is being sent from where it lies.
-    pub(super) fn is_back(&self) -> bool {
+    pub(in crate::mpi::engine) fn is_back(&self) -> bool {
         self.regions().iter().all(|region| region.loans.are_back())
     }
 

@@ -236,8 +236,42 @@ impl Window {
         expected: *const u8,
         result: *mut u8,
         kind: Kind,
-        (rank, displacement): (Rank, i64),
+        place: (Rank, i64),
     ) -> Result<(), Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.swap(new, expected, result, kind, place, false) }.map(drop)
+    }
+
+    /// The same, with a request, which MPI has not.
+    ///
+    /// # Errors
+    /// As [`compare_and_swap`](Self::compare_and_swap).
+    ///
+    /// # Safety
+    /// See above.
+    pub unsafe fn rcompare_and_swap(
+        &self,
+        new: *const u8,
+        expected: *const u8,
+        result: *mut u8,
+        kind: Kind,
+        place: (Rank, i64),
+    ) -> Result<Request, Error> {
+        // SAFETY: the caller's contract.
+        unsafe { self.swap(new, expected, result, kind, place, true) }
+    }
+
+    /// # Safety
+    /// As [`compare_and_swap`](Self::compare_and_swap).
+    unsafe fn swap(
+        &self,
+        new: *const u8,
+        expected: *const u8,
+        result: *mut u8,
+        kind: Kind,
+        (rank, displacement): (Rank, i64),
+        has_request: bool,
+    ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Compare_and_swap";
         if !What::swaps(kind) {
             return Err(self.error(CALL, ErrorClass::Type));
@@ -264,7 +298,7 @@ impl Window {
         };
         let what = What::swap(kind, expected, new);
         // SAFETY: the caller's contract.
-        unsafe { self.operate(CALL, what, None, Some(&result), &target, false) }.map(drop)
+        unsafe { self.operate(CALL, what, None, Some(&result), &target, has_request) }
     }
 
     fn accumulation(&self, call: &'static str, datatype: &Datatype, operation: &Operation) -> Result<What, Error> {

@@ -89,6 +89,36 @@ impl Window {
         })
     }
 
+    /// Waits until all that was begun through this window has ended, here and there, in whatever epoch: nothing refers to
+    /// its operands any more. (MPI has no name for it: there the end of the epoch is not to fail.)
+    ///
+    /// # Errors
+    /// The network has failed; nothing refers to them then either.
+    pub fn drain(&self) -> Result<(), Error> {
+        self.wait_for("MPI_Win_flush", |state| state.operations(|_| true) == 0)
+    }
+
+    /// Waits until nothing of this process's memory is being sent from where it lies any more: who has read it has it, but
+    /// the transport may not know that yet, and send it again. To be called before memory is written in a way that may
+    /// not meet a reader, while nobody can read it: nothing of MPI's memory model needs it.
+    ///
+    /// # Errors
+    /// The window has been freed; the network has failed.
+    pub fn settle(&self) -> Result<(), Error> {
+        const CALL: &str = "MPI_Win_sync";
+        let is_back = self.with(CALL, |state, net| {
+            let is_back = state.memory.is_back();
+            if !is_back {
+                net.messenger.request_acks(net.now);
+            }
+            Ok(is_back)
+        })?;
+        if is_back {
+            return Ok(());
+        }
+        self.wait_for(CALL, |state| state.memory.is_back())
+    }
+
     /// Ends what was begun since the last fence, at all processes, and begins anew (`MPI_Win_fence`). Collective.
     ///
     /// # Errors

@@ -1,0 +1,204 @@
+//! Collectives between two groups (MPI 6.2.3): what is done among a group is a tree, what goes between them is straight.
+//!
+//! Ranks of the own group come first, those of the other one after them; so a rank means another process on either side.
+//! Rank 0 of each group is its leader.
+
+use super::{
+    NOBODY, ROOT,
+    blocks::{Blocks, Layout, displacements},
+    call::{Call, Counts, ScheduleError},
+    member::Member,
+    schedule::{Buffer, Builder, Schedule, Span},
+    tree::{Shape, Tree},
+};
+
+/// Who the root is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Root {
+    Here,
+    /// Another one of this group: there is nothing to do.
+    Beside,
+    /// One of the other group.
+    There(usize),
+}
+
+/// One rank of a group that faces another one.
+struct Side {
+    me: Member,
+    remote: usize,
+}
+
+/// What `me` has to do when there are `remote` others. Arguments have been checked.
+pub(super) fn build(call: &Call<'_>, me: Member, remote: usize) -> Result<Schedule, ScheduleError> {
+    let b = &mut Builder::default();
+    let side = Side { me, remote };
+    match *call {
+        Call::Barrier => side.barrier(b),
+        Call::Bcast { root, count } => side.bcast(b, side.root(root)?, count),
+        Call::Gather {
+            root, input, output, ..
+        } => match side.root(root)? {
+            Root::Here => side.receive_all(b, Layout::new(Buffer::OUTPUT, output)),
+            Root::Beside => {}
+            Root::There(root) => b.send(side.there(root), [Buffer::INPUT.span(0..input)]),
+        },
+        Call::Scatter {
+            root, input, output, ..
+        } => match side.root(root)? {
+            Root::Here => side.send_all(b, |rank| Layout::new(Buffer::INPUT, input).block(rank)),
+            Root::Beside => {}
+            Root::There(root) => b.receive(side.there(root), [Buffer::OUTPUT.span(0..output)]),
+        },
+        Call::Allgather {
+            input,
+            output,
+            in_place: false,
+        } => {
+            side.receive_all(b, Layout::new(Buffer::OUTPUT, output));
+            side.send_all(b, |_| Buffer::INPUT.span(0..input));
+        }
+        Call::Alltoall {
+            input,
+            output,
+            in_place: false,
+        } => {
+            side.receive_all(b, Layout::new(Buffer::OUTPUT, output));
+            side.send_all(b, |rank| Layout::new(Buffer::INPUT, input).block(rank));
+        }
+        Call::Reduce { root, count, .. } => match side.root(root)? {
+            Root::Here => b.receive(side.there(0), [Buffer::OUTPUT.span(0..count)]),
+            Root::Beside => {}
+            Root::There(root) => {
+                if let Some(result) = side.reduce(b, count) {
+                    b.send(side.there(root), [result.span(0..count)]);
+                }
+            }
+        },
+        Call::Allreduce {
+            count, in_place: false, ..
+        } => {
+            if let Some(result) = side.reduce(b, count) {
+                side.exchange(b, result.span(0..count), Buffer::OUTPUT.span(0..count));
+            }
+            side.tree().bcast(b, count, 1);
+        }
+        Call::ReduceScatter {
+            counts,
+            in_place: false,
+            ..
+        } => match counts {
+            Counts::Even(count) => side.reduce_scatter(b, Blocks::Even { count }),
+            Counts::Each(counts) => {
+                let displacements = &displacements(counts);
+                side.reduce_scatter(b, Blocks::Uneven { counts, displacements });
+            }
+        },
+        Call::Allgather { .. }
+        | Call::Alltoall { .. }
+        | Call::Allreduce { .. }
+        | Call::ReduceScatter { .. }
+        | Call::Scan { .. }
+        | Call::NeighborAllgather { .. }
+        | Call::NeighborAlltoall { .. } => return Err(ScheduleError::Between(call.collective())),
+    }
+    Ok(core::mem::take(b).finish())
+}
+
+impl Side {
+    fn root(&self, root: usize) -> Result<Root, ScheduleError> {
+        match root {
+            ROOT => Ok(Root::Here),
+            NOBODY => Ok(Root::Beside),
+            root if root < self.remote => Ok(Root::There(root)),
+            root => Err(ScheduleError::Root {
+                root,
+                size: self.remote,
+            }),
+        }
+    }
+
+    /// The number of a rank of the other group.
+    fn there(&self, rank: usize) -> usize {
+        self.me.size + rank
+    }
+
+    fn tree(&self) -> Tree {
+        Tree::new(self.me, 0, Shape::Knomial(2))
+    }
+
+    /// The ranks of the other group, each process beginning with another one.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let (first, remote) = (self.me.rank % self.remote, self.remote);
+        (first..remote).chain(0..first)
+    }
+
+    fn receive_all(&self, b: &mut Builder, output: Layout<'_>) {
+        for rank in self.others() {
+            b.receive(self.there(rank), [output.block(rank)]);
+        }
+    }
+
+    fn send_all(&self, b: &mut Builder, input: impl Fn(usize) -> Span) {
+        for rank in self.others() {
+            b.send(self.there(rank), [input(rank)]);
+        }
+    }
+
+    /// The leader tells the other one when all are here.
+    fn barrier(&self, b: &mut Builder) {
+        let tree = self.tree();
+        tree.signals_up(b);
+        if self.me.rank == 0 {
+            b.signal(self.there(0));
+            b.await_signal(self.there(0));
+            b.end_round();
+        }
+        tree.signals_down(b);
+    }
+
+    fn bcast(&self, b: &mut Builder, root: Root, count: usize) {
+        let all = Buffer::OUTPUT.span(0..count);
+        match root {
+            Root::Here => b.send(self.there(0), [all]),
+            Root::Beside => {}
+            Root::There(root) => {
+                if self.me.rank == 0 {
+                    b.receive(self.there(root), [all]);
+                    b.end_round();
+                }
+                self.tree().bcast(b, count, 1);
+            }
+        }
+    }
+
+    /// The reduction of what this group has, at its leader.
+    fn reduce(&self, b: &mut Builder, count: usize) -> Option<Buffer> {
+        let result = (self.me.rank == 0).then(|| b.scratch(count));
+        let target = result.unwrap_or(Buffer::OUTPUT);
+        self.tree().reduce(b, count, 1, Buffer::INPUT, target);
+        b.end_round();
+        result
+    }
+
+    /// Of leaders: each sends its own and receives the other one's.
+    fn exchange(&self, b: &mut Builder, own: Span, other: Span) {
+        b.receive(self.there(0), [other]);
+        b.send(self.there(0), [own]);
+        b.end_round();
+    }
+
+    fn reduce_scatter(&self, b: &mut Builder, blocks: Blocks<'_>) {
+        let count = blocks.elements(0..self.me.size).end;
+        let result = self.reduce(b, count);
+        let vector = b.scratch(count);
+        if let Some(result) = result {
+            self.exchange(b, result.span(0..count), vector.span(0..count));
+        }
+        let layout = Layout::new(vector, blocks);
+        self.tree().scatter_within(b, layout);
+        b.copy(
+            layout.block(self.me.rank),
+            Buffer::OUTPUT.span(0..blocks.count(self.me.rank)),
+        );
+    }
+}

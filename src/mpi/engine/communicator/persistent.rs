@@ -1,0 +1,91 @@
+#![expect(unsafe_code, reason = "buffers are given by pointer, as C does")]
+//! Collectives that are planned once and started again and again (MPI 6.13).
+
+use alloc::{sync::Arc, vec};
+use core::fmt;
+
+use super::{Buffers, Class, Communicator};
+use crate::mpi::{
+    collectives::{Algorithm, Call},
+    engine::{Entry, Exit, Request, collective::Planned},
+    error::Error,
+    operation::Operation,
+};
+
+/// A collective that can be started again and again. Its schedule and its memory are made once.
+pub struct PersistentCollective {
+    communicator: Communicator,
+    call: &'static str,
+    planned: Arc<Planned>,
+    /// For who is told of calls.
+    number: u64,
+}
+
+impl fmt::Debug for PersistentCollective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PersistentCollective")
+            .field("call", &self.call)
+            .field("communicator", &self.communicator)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Communicator {
+    /// Plans a collective (`MPI_Allreduce_init` and its sisters); `name` is MPI's. All ranks must plan those of a
+    /// communicator in the same order; they may start them in any order.
+    ///
+    /// # Errors
+    /// As [`collective`](Self::collective).
+    ///
+    /// # Safety
+    /// That of [`collective`](Self::collective), whenever it has been started and its request has not ended.
+    pub unsafe fn collective_init(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+        algorithm: Option<Algorithm>,
+    ) -> Result<PersistentCollective, Error> {
+        let span = self.enter(|| Entry::collective(name, call, (&buffers.input, &buffers.output), operation));
+        let (number, count) = (span.number(), (Class::Persistent, &self.0.persistent));
+        // SAFETY: the caller's contract.
+        let planned = unsafe { self.plan(name, call, buffers, operation, algorithm, count) };
+        let made = planned.map(|planned| PersistentCollective {
+            communicator: self.clone(),
+            call: name,
+            planned,
+            number,
+        });
+        span.leave(made, |_, leave| {
+            leave(&Exit {
+                request: Some(number),
+                ..Exit::default()
+            });
+        })
+    }
+}
+
+impl PersistentCollective {
+    /// MPI's name of the function that has planned it.
+    #[must_use]
+    pub fn call(&self) -> &'static str {
+        self.call
+    }
+
+    /// Begins it once more (`MPI_Start`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` if it runs; a revoked communicator.
+    pub fn start(&self) -> Result<Request, Error> {
+        const CALL: &str = "MPI_Start";
+        let communicator = &self.communicator;
+        let span = communicator.enter(|| Entry {
+            requests: vec![self.number],
+            ..Entry::named(CALL)
+        });
+        let checked = communicator.check(CALL);
+        let started = checked.and_then(|()| communicator.start_collective(CALL, &self.planned));
+        span.begin(started)
+    }
+}
