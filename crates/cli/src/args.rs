@@ -11,6 +11,7 @@ use crate::{
     },
     hello::HelloArgs,
     run::{RunArgs, args::EXAMPLES},
+    trace::{self, TraceArgs},
 };
 
 /// Reliable messages over plain datagrams: benchmarks, a launcher and tools.
@@ -37,6 +38,9 @@ pub(crate) enum Command {
     /// Be a process of a job: say which one, and where the others are. Tries out a launcher
     #[command(after_help = HELLO)]
     Hello(HelloArgs),
+    /// Show what ranks have called: a timeline of their traces, or where the time went
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(TraceArgs),
     /// The other end of a benchmark; started by `bench`, not by people
     #[command(hide = true)]
     BenchWorker {

@@ -7,6 +7,7 @@ mod clock;
 mod failure;
 mod hello;
 mod run;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
         args::Command::Hello(args) => hello::run(&args).map(|()| 0),
         args::Command::Run(args) => run::run(&args),
+        args::Command::Trace(args) => trace::run(&args).map(|()| 0),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -162,7 +162,8 @@ impl Request {
 
     /// Tells how it has ended, if it has.
     fn told(&self, status: Option<Status>, leave: &mut dyn FnMut(&Exit<'_>)) {
-        let ended = status.map(|status| (self.number, status));
+        // A collective that ends with the call that began it has no number, and nothing to say.
+        let ended = status.filter(|_| self.number != 0).map(|status| (self.number, status));
         leave(&Exit {
             ended: ended.as_slice(),
             ..Exit::default()
