@@ -9,5 +9,6 @@ mod groups;
 mod inter;
 mod messages;
 mod persistent;
+mod profile;
 mod support;
 mod windows;
