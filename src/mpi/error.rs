@@ -1,6 +1,13 @@
 //! MPI's error classes, and errors that say what was being done (MPI 9.4).
 
-use super::{Rank, datatype::DatatypeError, group::GroupError, operation::OperationError, topology::TopologyError};
+pub use super::called::{Called, Mismatch};
+use super::{
+    Rank,
+    datatype::{DatatypeError, Kind, Signature},
+    group::GroupError,
+    operation::OperationError,
+    topology::TopologyError,
+};
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $variant:ident $name:literal $text:literal,)*) => {
@@ -147,6 +154,15 @@ pub enum Detail {
         /// Octets of room.
         room: u64,
     },
+    /// A message of other types than the receive.
+    Types {
+        /// What is in the message.
+        sent: Signature,
+        /// What there is room for.
+        expected: Signature,
+    },
+    /// Ranks have called what does not go together.
+    Mismatch(Mismatch),
     /// See there.
     Datatype(DatatypeError),
     /// See there.
@@ -284,12 +300,25 @@ impl core::fmt::Display for Error {
             Detail::Truncated { sent, room } => {
                 write!(f, ": {sent} octets were sent, there is room for {room}")
             }
+            Detail::Types { sent, expected } => {
+                f.write_str(": ")?;
+                elements(f, *sent)?;
+                f.write_str(" were sent, the receive is for ")?;
+                elements(f, *expected)
+            }
+            Detail::Mismatch(mismatch) => write!(f, ": {mismatch}"),
             Detail::Datatype(error) => write!(f, ": {error}"),
             Detail::Operation(error) => write!(f, ": {error}"),
             Detail::Group(error) => write!(f, ": {error}"),
             Detail::Topology(error) => write!(f, ": {error}"),
         }
     }
+}
+
+fn elements(f: &mut core::fmt::Formatter<'_>, signature: Signature) -> core::fmt::Result {
+    let kind = Kind::ALL.iter().find(|kind| signature.is_all(**kind));
+    let name = kind.map_or("elements of several kinds", |kind| kind.name());
+    write!(f, "{} {name}", signature.count)
 }
 
 impl core::error::Error for Error {

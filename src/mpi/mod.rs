@@ -13,6 +13,7 @@
 //!
 //! Sections cited as "MPI 5.1" are those of the MPI standard, version 4.1.
 
+mod called;
 pub mod collectives;
 pub mod datatype;
 pub mod engine;

@@ -149,7 +149,7 @@ impl Array {
         self.len = self.len.min(len);
     }
 
-    fn buffer(&self) -> Option<Buffer> {
+    pub(super) fn buffer(&self) -> Option<Buffer> {
         // SAFETY: the buffer owns a reference, so the memory stays and is not written to by others (`get_mut`).
         let buffer = unsafe { Buffer::new(self.memory.base, self.len as u64, &Datatype::predefined(Kind::Byte)) };
         Some(buffer?.owned_by(Arc::clone(&self.memory)))

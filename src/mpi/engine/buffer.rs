@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::{
     messaging::{Landing, tagged::Content},
-    mpi::datatype::Datatype,
+    mpi::datatype::{Datatype, Signature},
 };
 
 /// What is packed at once when it can not be sent from where it lies.
@@ -29,6 +29,8 @@ struct Piece {
     /// Which of the packed octets: from here on, so many.
     from: u64,
     len: u64,
+    /// Keeps the memory, if it is not the program that does.
+    owner: Option<Owner>,
 }
 
 /// Elements in memory of the caller: of one datatype at one address, or several such pieces one after the other.
@@ -37,8 +39,6 @@ struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     pieces: Pieces,
-    /// Keeps the memory, if it is not the program that does.
-    owner: Option<Owner>,
 }
 
 /// What memory belongs to.
@@ -70,17 +70,17 @@ impl Buffer {
                 datatype: datatype.clone(),
                 from: 0,
                 len,
+                owner: None,
             }),
-            owner: None,
         })
     }
 
-    /// With who keeps the memory for as long as this buffer, or anything made from it, exists.
-    pub(super) fn owned_by(self, owner: Owner) -> Self {
-        Self {
-            owner: Some(owner),
-            ..self
+    /// With who keeps the memory, which is in one piece, for as long as this buffer, or anything made from it, exists.
+    pub(super) fn owned_by(mut self, owner: Owner) -> Self {
+        if let Pieces::One(piece) = &mut self.pieces {
+            piece.owner = Some(owner);
         }
+        self
     }
 
     /// These one after the other.
@@ -96,7 +96,6 @@ impl Buffer {
             .collect();
         Self {
             pieces: Pieces::Many(pieces),
-            owner: None,
         }
     }
 
@@ -110,7 +109,6 @@ impl Buffer {
                 len,
                 ..piece.clone()
             }),
-            owner: self.owner.clone(),
         })
     }
 
@@ -124,6 +122,12 @@ impl Buffer {
     /// Octets of data.
     pub(crate) fn len(&self) -> u64 {
         self.pieces().iter().map(|piece| piece.len).sum()
+    }
+
+    /// What is in it, if it is made of whole elements.
+    pub(super) fn signature(&self) -> Signature {
+        let signatures = self.pieces().iter().map(|piece| piece.datatype.signature(piece.count));
+        signatures.fold(Signature::EMPTY, Signature::then)
     }
 
     /// The data, if they lie together.
@@ -329,7 +333,7 @@ impl Content for Lender {
                 && (run.len() as u64 >= RUN.min(max))
             {
                 // SAFETY: `Buffer::new`'s contract, which holds for as long as loans are out.
-                return unsafe { self.loans.lend(run.as_ptr(), run.len(), self.buffer.owner.clone()) };
+                return unsafe { self.loans.lend(run.as_ptr(), run.len(), piece.owner.clone()) };
             }
             break;
         }

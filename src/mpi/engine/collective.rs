@@ -5,6 +5,7 @@ use alloc::{sync::Arc, vec, vec::Vec};
 
 use super::{
     buffer::Buffer,
+    check::{Agreement, Check},
     core::{Core, Ended, RequestId, Route},
 };
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
     mpi::{
         collectives::{Region, Schedule, Span, Step},
         datatype::{Datatype, Kind},
+        error::ErrorClass,
         group::Group,
         operation::Operation,
     },
@@ -93,21 +95,37 @@ pub(crate) struct Planned {
     call: Collective,
     /// Owns the scratch memory that `call.scratch` names.
     _scratch: Vec<u64>,
+    /// What comes first, and what must come out of it.
+    first: Option<(Arc<Self>, Agreement)>,
 }
 
 impl Planned {
-    pub(crate) fn new(mut call: Collective) -> Arc<Self> {
+    pub(crate) fn new(call: Collective) -> Arc<Self> {
+        Self::after(None, call)
+    }
+
+    /// One that is run if there is agreement after `first`.
+    pub(super) fn after(first: Option<(Arc<Self>, Agreement)>, mut call: Collective) -> Arc<Self> {
         let scratch = scratch_for(&mut call);
         Arc::new(Self {
             call,
             _scratch: scratch,
+            first,
         })
+    }
+
+    /// To be looked at when it has ended.
+    pub(super) fn check(&self) -> Option<Check> {
+        let (_, agreement) = self.first.as_ref()?;
+        Some(Check::Collective(agreement.verdict()))
     }
 }
 
 /// A collective that runs.
 pub(super) struct Running {
     planned: Arc<Planned>,
+    /// What is run after it.
+    next: Option<Arc<Planned>>,
     /// The next round.
     round: usize,
     /// Messages of this round.
@@ -129,8 +147,13 @@ impl Core {
             return None;
         }
         let request = self.request_of_caller();
+        let (planned, next) = match &planned.first {
+            Some((first, _)) => (first, Some(Arc::clone(planned))),
+            None => (planned, None),
+        };
         let running = Running {
             planned: Arc::clone(planned),
+            next,
             round: 0,
             pending: Vec::new(),
             request,
@@ -180,7 +203,20 @@ impl Core {
                     return;
                 }
             }
-            if failure.is_some() || running.round == running.planned.call.schedule.rounds() {
+            let over = running.round == running.planned.call.schedule.rounds();
+            if failure.is_none()
+                && over
+                && let Some(next) = running.next.take()
+            {
+                if next.first.as_ref().is_none_or(|(_, agreement)| agreement.holds()) {
+                    (running.planned, running.round) = (next, 0);
+                    continue;
+                }
+                let refused = Some(ErrorClass::NotSame);
+                self.end(running.request, Ended { refused, ..Ended::WELL });
+                return;
+            }
+            if failure.is_some() || over {
                 let outcome = failure.unwrap_or(Outcome::Complete);
                 self.end(running.request, Ended { outcome, ..Ended::WELL });
                 return;

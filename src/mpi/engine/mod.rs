@@ -17,6 +17,7 @@
 
 mod array;
 mod buffer;
+mod check;
 mod collective;
 mod communicator;
 mod core;
@@ -71,6 +72,10 @@ pub struct Options {
     pub helper: Option<Duration>,
     /// How algorithms of collectives are chosen.
     pub policy: Policy,
+    /// What ranks call is compared: collectives that do not go together are `MPI_ERR_NOT_SAME`, and messages of other types
+    /// than their receives `MPI_ERR_TYPE` (`MPI_BYTE` and `MPI_PACKED` go with everything). To find mistakes: messages get
+    /// longer, and no collective ends before all ranks have come to it. All processes must say the same. Default off.
+    pub check: bool,
     /// Is told of all calls. Default `None`, which costs a branch in each.
     pub profiler: Option<Arc<dyn Profiler>>,
 }
@@ -87,6 +92,7 @@ impl Default for Options {
                 gamma: 0.2e-9,
                 sharing: 1.0,
             }),
+            check: false,
             profiler: None,
         }
     }
@@ -101,6 +107,7 @@ pub struct Engine {
     contexts: AtomicU32,
     finalized: AtomicBool,
     policy: Policy,
+    check: bool,
     profile: Profile,
     arrays: Arc<array::Pool>,
     helper: Option<native::Helper>,
@@ -133,6 +140,7 @@ impl Engine {
             contexts: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
             policy: options.policy,
+            check: options.check,
             profile: Profile::new(options.profiler),
             arrays: Arc::default(),
             helper,

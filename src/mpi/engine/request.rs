@@ -7,6 +7,7 @@ use core::{
 };
 
 use super::{
+    check::Check,
     communicator::Communicator,
     core::{Core, Ended, RequestId},
     profile::{Entry, Exit, Span, is_immediate},
@@ -70,6 +71,7 @@ pub struct Request {
     span: Span,
     /// For who is told of calls.
     pub(super) number: u64,
+    check: Option<Check>,
 }
 
 impl fmt::Debug for Request {
@@ -90,6 +92,7 @@ impl Request {
             room,
             span: Span::default(),
             number: 0,
+            check: None,
         }
     }
 
@@ -101,7 +104,14 @@ impl Request {
             room: 0,
             span: Span::default(),
             number: 0,
+            check: None,
         }
+    }
+
+    /// To be looked at when it has ended.
+    pub(super) fn checked(mut self, check: Option<Check>) -> Self {
+        self.check = check;
+        self
     }
 
     /// The call that begins it goes on until it has ended.
@@ -377,7 +387,8 @@ impl Request {
     }
 
     fn result(&self, ended: &Ended) -> Result<Status, Error> {
-        self.communicator.result(ended, self.call, self.room)
+        self.communicator
+            .result(ended, self.call, self.room, self.check.as_ref())
     }
 }
 
@@ -395,31 +406,53 @@ impl Drop for Request {
 
 impl Communicator {
     /// How a request has ended, in the words of MPI.
-    pub(super) fn result(&self, ended: &Ended, call: &'static str, room: u64) -> Result<Status, Error> {
-        let envelope = &ended.envelope;
-        let source = self.rank_of(envelope.source).unwrap_or(super::ANY_SOURCE);
-        let status = Status {
-            source,
-            tag: (envelope.bits as u32) as i32,
-            len: envelope.len,
-            cancelled: false,
-        };
+    pub(super) fn result(
+        &self,
+        ended: &Ended,
+        call: &'static str,
+        room: u64,
+        check: Option<&Check>,
+    ) -> Result<Status, Error> {
+        let status = self.status_of(&ended.envelope);
+        let source = status.source;
         if let Some(class) = ended.refused {
-            return Err(self.locate(Error::new(class, call)));
+            return Err(self.locate(self.refused(class, call, check)));
         }
         match ended.outcome {
-            Outcome::Complete => Ok(status),
+            Outcome::Complete => match check {
+                Some(Check::Message(expected)) => match expected.mismatch() {
+                    Some((sent, expected)) => {
+                        let error = Error::new(ErrorClass::Type, call).with_peer(source);
+                        Err(self.locate(error.with_detail(Detail::Types { sent, expected })))
+                    }
+                    None => Ok(status),
+                },
+                _ => Ok(status),
+            },
             Outcome::Cancelled => Ok(Status {
                 cancelled: true,
                 ..Status::EMPTY
             }),
-            Outcome::Truncated => Err(self.locate(Error::truncated(call, envelope.len, room).with_peer(source))),
+            Outcome::Truncated => Err(self.locate(Error::truncated(call, status.len, room).with_peer(source))),
             Outcome::Revoked => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
             Outcome::Failed(error) => {
                 let detail = Detail::Text(failure_text(error));
                 Err(self.locate(Error::new(ErrorClass::ProcFailed, call).with_detail(detail)))
             }
         }
+    }
+
+    /// The other side, or the others, would not do it.
+    fn refused(&self, class: ErrorClass, call: &'static str, check: Option<&Check>) -> Error {
+        let error = Error::new(class, call);
+        let Some(Check::Collective(verdict)) = check else {
+            return error;
+        };
+        verdict.get().map_or(error, |mismatch| {
+            let own = mismatch.rank == self.rank();
+            let other = if own { mismatch.other } else { mismatch.rank };
+            error.with_peer(other).with_detail(Detail::Mismatch(*mismatch))
+        })
     }
 
     pub(super) fn broken(&self, call: &'static str) -> Error {

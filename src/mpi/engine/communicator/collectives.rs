@@ -11,6 +11,7 @@ use crate::mpi::{
     datatype::{Datatype, Kind},
     engine::{
         Entry, Request,
+        check::Agreement,
         collective::{Address, Collective, Memory, Planned},
         profile::is_immediate,
     },
@@ -95,7 +96,7 @@ impl Communicator {
             let detail = Detail::Text("it has been started, and has not ended");
             self.locate(Error::new(ErrorClass::Request, name).with_detail(detail))
         })?;
-        Ok(Request::pending(self, id, name, 0))
+        Ok(Request::pending(self, id, name, 0).checked(planned.check()))
     }
 
     /// What this process does in a collective, which gets the next number.
@@ -137,7 +138,7 @@ impl Communicator {
         };
         let none = || Memory::none(&Datatype::predefined(Kind::Byte));
         let number = next.fetch_add(1, Ordering::Relaxed);
-        Ok(Planned::new(Collective {
+        let collective = Collective {
             schedule,
             input: input.unwrap_or_else(none),
             output: output.unwrap_or_else(none),
@@ -145,7 +146,37 @@ impl Communicator {
             operation: operation.cloned(),
             group,
             bits: self.bits(class, number),
-        }))
+        };
+        if !self.0.engine.check || self.is_inter() || size == 1 {
+            return Ok(Planned::new(collective));
+        }
+        let agreement = Agreement::new(name, call, buffers, operation, (rank, size));
+        self.plan_agreed(name, agreement, collective)
+    }
+
+    /// Lets all ranks hear first what all have called.
+    fn plan_agreed(
+        &self,
+        name: &'static str,
+        mut agreement: Agreement,
+        collective: Collective,
+    ) -> Result<Arc<Planned>, Error> {
+        let (rank, size, call) = (self.rank() as usize, self.size() as usize, Agreement::call());
+        let policy = &self.0.engine.policy;
+        let algorithm = policy.choose(call.collective(), size, size * Agreement::OCTETS, true);
+        let schedule = call.schedule(rank, size, algorithm);
+        let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
+        let [input, output] = agreement.regions();
+        let first = Planned::new(Collective {
+            schedule,
+            scratch: output.clone(),
+            input,
+            output,
+            operation: None,
+            group: collective.group.clone(),
+            bits: collective.bits,
+        });
+        Ok(Planned::after(Some((first, agreement)), collective))
     }
 
     /// The algorithm that [`collective`](Self::collective) takes for this unless told otherwise.

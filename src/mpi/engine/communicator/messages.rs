@@ -116,7 +116,8 @@ impl Communicator {
         }
         let process = self.process(call, destination)?;
         let route = Route { process, bits };
-        let mut buffer = Some(buffer);
+        let buffer = self.sealed(buffer);
+        let mut buffer = Some(buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::NoMem, call)))?);
         Ok(self.access(None, |core, messenger, now| {
             let buffer = buffer.take()?;
             core.send(messenger, now, route, buffer, mode == Mode::Synchronous)
@@ -193,15 +194,16 @@ impl Communicator {
         // SAFETY: the caller's contract.
         let buffer = unsafe { self.buffer(call, base, count, datatype) }?;
         let room = buffer.len();
+        let (buffer, check) = self.unsealed(buffer);
         let mut buffer = Some(buffer);
         let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
             Some(core.receive(messenger, now, selector, buffer.take()?))
         });
         match begun {
             Some(Ok(ended)) => self
-                .result(&ended, call, room)
+                .result(&ended, call, room, check.as_ref())
                 .map(|status| Request::ended(self, status, call)),
-            Some(Err(id)) => Ok(Request::pending(self, id, call, room)),
+            Some(Err(id)) => Ok(Request::pending(self, id, call, room).checked(check)),
             None => Err(self.broken(call)),
         }
     }

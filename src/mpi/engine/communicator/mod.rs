@@ -272,11 +272,11 @@ impl Communicator {
         result
     }
 
-    fn status_of(&self, envelope: &Envelope) -> Status {
+    pub(super) fn status_of(&self, envelope: &Envelope) -> Status {
         Status {
             source: self.rank_of(envelope.source).unwrap_or(ANY_SOURCE),
             tag: envelope.bits as u32 as i32,
-            len: envelope.len,
+            len: self.payload(envelope.len),
             cancelled: false,
         }
     }

@@ -222,12 +222,13 @@ impl Communicator {
             communicator, claimed, ..
         } = message;
         let room = buffer.len();
+        let (buffer, check) = communicator.unsealed(buffer);
         let mut parts = Some((claimed, buffer));
         let id = communicator.access(None, |core, messenger, now| {
             let (claimed, buffer) = parts.take()?;
             Some(core.receive_claimed(messenger, now, claimed, buffer))
         });
         let id = id.ok_or_else(|| communicator.broken(call))?;
-        Ok(Request::pending(&communicator, id, call, room))
+        Ok(Request::pending(&communicator, id, call, room).checked(check))
     }
 }

@@ -1,0 +1,292 @@
+#![expect(unsafe_code, reason = "descriptions are received into memory of their own")]
+//! Collectives before which all ranks hear what all have called.
+
+use alloc::{sync::Arc, vec, vec::Vec};
+use std::sync::OnceLock;
+
+use crate::mpi::{
+    Rank,
+    called::{Called, Mismatch, NAME, operation_code},
+    collectives::{Blocks, Call, Counts},
+    datatype::{Datatype, Kind, Signature},
+    engine::{
+        Buffers, Region,
+        collective::{Address, Memory},
+    },
+    operation::Operation,
+};
+
+/// Octets of a description.
+const LEN: usize = 64;
+
+/// What has come out: nothing as long as all is well.
+pub(in crate::mpi::engine) type Verdict = OnceLock<Mismatch>;
+
+/// What a rank says of its call. A kind of all elements, or several; of how many, and which, if all must have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Description {
+    name: [u8; NAME],
+    root: Rank,
+    operation: u8,
+    kind: Option<Kind>,
+    /// Of the block that all ranks have alike; `None` if they may differ.
+    signature: Option<Signature>,
+    octets: u64,
+}
+
+impl Description {
+    fn new(name: &str, call: &Call<'_>, buffers: &Buffers<'_>, operation: Option<&Operation>, rank: usize) -> Self {
+        let mut text = [0; NAME];
+        let len = name.len().min(NAME);
+        text[..len].copy_from_slice(&name.as_bytes()[..len]);
+        let operation = operation_code(operation.map(Operation::as_predefined));
+        let part = part(call, buffers, rank);
+        let (kind, signature, octets) = match part {
+            Part::None => (None, None, 0),
+            Part::Kind(datatype) => (datatype.element_kind(), None, 0),
+            Part::Same(count, datatype) => (
+                datatype.element_kind(),
+                Some(datatype.signature(count)),
+                count.saturating_mul(datatype.size()),
+            ),
+        };
+        Self {
+            name: text,
+            root: call.root().map_or(-1, |root| root as Rank),
+            operation,
+            kind,
+            signature,
+            octets,
+        }
+    }
+
+    fn encode(&self) -> [u8; LEN] {
+        let mut octets = [0; LEN];
+        let signature = self.signature.unwrap_or(Signature::EMPTY);
+        octets[..NAME].copy_from_slice(&self.name);
+        octets[32..36].copy_from_slice(&self.root.to_be_bytes());
+        octets[36] = self.operation;
+        octets[37] = self.kind.map_or(0, |kind| kind as u8 + 1);
+        octets[38] = self.signature.is_some().into();
+        octets[40..48].copy_from_slice(&signature.count.to_be_bytes());
+        octets[48..56].copy_from_slice(&signature.hash.to_be_bytes());
+        octets[56..].copy_from_slice(&self.octets.to_be_bytes());
+        octets
+    }
+
+    fn decode(octets: &[u8; LEN]) -> Self {
+        let number = |at: usize| {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(&octets[at..at + 8]);
+            u64::from_be_bytes(eight)
+        };
+        let (mut name, mut root) = ([0; NAME], [0; 4]);
+        name.copy_from_slice(&octets[..NAME]);
+        root.copy_from_slice(&octets[32..36]);
+        let kind = usize::from(octets[37]).checked_sub(1);
+        let signature = Signature {
+            count: number(40),
+            hash: number(48),
+        };
+        Self {
+            name,
+            root: Rank::from_be_bytes(root),
+            operation: octets[36],
+            kind: kind.and_then(|kind| Kind::ALL.get(kind).copied()),
+            signature: (octets[38] != 0).then_some(signature),
+            octets: number(56),
+        }
+    }
+
+    fn is_untyped(&self) -> bool {
+        matches!(self.kind, Some(Kind::Byte | Kind::Packed))
+    }
+
+    /// Both have called the same, as far as can be told.
+    fn fits(&self, other: &Self) -> bool {
+        if (self.name, self.root, self.operation) != (other.name, other.root, other.operation) {
+            return false;
+        }
+        let untyped = self.is_untyped() || other.is_untyped();
+        match (self.signature, other.signature) {
+            (Some(_), Some(_)) if untyped => self.octets == other.octets,
+            (Some(own), Some(others)) => own == others,
+            _ => untyped || self.kind.is_none() || other.kind.is_none() || self.kind == other.kind,
+        }
+    }
+
+    fn called(&self) -> Called {
+        let len = self.name.iter().position(|octet| *octet == 0).unwrap_or(NAME);
+        let name = core::str::from_utf8(&self.name[..len]).unwrap_or("");
+        let count = self.signature.map_or(0, |signature| signature.count);
+        // A pair counts twice in a signature.
+        let pairs = self.kind.is_some_and(|kind| kind.pair().is_some());
+        let count = if pairs { count / 2 } else { count };
+        Called::new(name, self.root, self.operation, count, self.kind)
+    }
+}
+
+/// What of a rank's buffers goes with those of others.
+enum Part<'a> {
+    /// Nothing that could be compared.
+    None,
+    /// So many elements, at all ranks.
+    Same(u64, &'a Datatype),
+    /// Elements of the same kind, but not as many.
+    Kind(&'a Datatype),
+}
+
+fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
+    let (input, output) = (&buffers.input, &buffers.output);
+    let datatype = |region: &Region<'a>| match region {
+        Region::Plain(_, datatype) => Some(*datatype),
+        Region::None | Region::Each(..) => None,
+    };
+    let same =
+        |count: usize, region| datatype(region).map_or(Part::None, |datatype| Part::Same(count as u64, datatype));
+    let block = |blocks: &Blocks<'_>, region| match *blocks {
+        Blocks::Even { count } => same(count, region),
+        Blocks::Uneven { counts, .. } if counts.iter().any(|count| *count > 0) => {
+            datatype(region).map_or(Part::None, Part::Kind)
+        }
+        Blocks::Uneven { .. } | Blocks::Pieces { .. } => Part::None,
+    };
+    // This rank's own block, where the root may have some of another length for each rank.
+    let own = |blocks: &Blocks<'_>, count: usize, region| match blocks {
+        Blocks::Even { .. } => same(count, region),
+        _ if count > 0 => datatype(region).map_or(Part::None, Part::Kind),
+        _ => Part::None,
+    };
+    let vector = |count| same(count, if matches!(output, Region::None) { input } else { output });
+    match *call {
+        Call::Barrier | Call::NeighborAllgather { .. } | Call::NeighborAlltoall { .. } => Part::None,
+        // The count is that of octets.
+        Call::Bcast { count, .. } => datatype(output).map_or(Part::None, |datatype| {
+            Part::Same((count as u64).checked_div(datatype.size()).unwrap_or(0), datatype)
+        }),
+        Call::Gather {
+            root, output: blocks, ..
+        } if rank == root => block(&blocks, output),
+        Call::Gather {
+            input: count,
+            output: blocks,
+            ..
+        } => own(&blocks, count, input),
+        Call::Scatter {
+            root, input: blocks, ..
+        } if rank == root => block(&blocks, input),
+        Call::Scatter {
+            input: blocks,
+            output: count,
+            ..
+        } => own(&blocks, count, output),
+        Call::Allgather { output: blocks, .. } => block(&blocks, output),
+        Call::Alltoall { output: blocks, .. } => match blocks {
+            Blocks::Even { count } => same(count, output),
+            // Each two ranks may have elements of their own.
+            _ => Part::None,
+        },
+        Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => vector(count),
+        Call::ReduceScatter { counts, .. } => vector(match counts {
+            Counts::Even(count) => count,
+            Counts::Each(counts) => counts.iter().fold(0, |sum, count| sum.saturating_add(*count)),
+        }),
+    }
+}
+
+/// What precedes a collective: the memory in which everybody's description comes, and what was made of them.
+pub(in crate::mpi::engine) struct Agreement {
+    /// The own one, then those of all ranks. (Words, so that it lies well.)
+    memory: Vec<u64>,
+    rank: usize,
+    size: usize,
+    verdict: Arc<Verdict>,
+}
+
+impl Agreement {
+    /// Octets that each rank gives to each.
+    pub(in crate::mpi::engine) const OCTETS: usize = LEN;
+
+    /// For rank `rank` of `size`.
+    pub(in crate::mpi::engine) fn new(
+        name: &str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+        (rank, size): (usize, usize),
+    ) -> Self {
+        let mut memory = vec![0; (1 + size) * LEN / 8];
+        let own = Description::new(name, call, buffers, operation, rank).encode();
+        for (word, octets) in memory.iter_mut().zip(own.chunks_exact(8)) {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(octets);
+            *word = u64::from_ne_bytes(eight);
+        }
+        Self {
+            memory,
+            rank,
+            size,
+            verdict: Arc::default(),
+        }
+    }
+
+    /// What the description of the collective that precedes is.
+    pub(in crate::mpi::engine) fn call() -> Call<'static> {
+        Call::Allgather {
+            input: LEN,
+            output: Blocks::Even { count: LEN },
+            in_place: false,
+        }
+    }
+
+    /// Its input and output. They stay where they are when this is moved.
+    pub(in crate::mpi::engine) fn regions(&mut self) -> [Memory; 2] {
+        let base = self.memory.as_mut_ptr().cast::<u8>();
+        let at = |offset| {
+            let datatype = Datatype::predefined(Kind::Byte);
+            // SAFETY: the memory is that of all descriptions and one more.
+            Memory::Plain(Address(unsafe { base.add(offset) }), datatype)
+        };
+        [at(0), at(LEN)]
+    }
+
+    pub(in crate::mpi::engine) fn verdict(&self) -> Arc<Verdict> {
+        Arc::clone(&self.verdict)
+    }
+
+    fn of(&self, rank: usize) -> Description {
+        let mut octets = [0; LEN];
+        let words = self.memory.iter().skip((1 + rank) * LEN / 8);
+        for (eight, word) in octets.chunks_exact_mut(8).zip(words) {
+            eight.copy_from_slice(&word.to_ne_bytes());
+        }
+        Description::decode(&octets)
+    }
+
+    /// All have called the same; called when all descriptions are there.
+    pub(in crate::mpi::engine) fn holds(&self) -> bool {
+        let first = self.of(0);
+        let mine = (self.rank, 0);
+        // With the own rank if it is that one's fault; then everybody with the first; then, as octets go with everything,
+        // each with the one before.
+        let pairs = core::iter::once(mine)
+            .chain((1..self.size).map(|rank| (rank, 0)))
+            .chain((1..self.size).map(|rank| (rank, rank - 1)));
+        for (rank, other) in pairs {
+            let called = self.of(rank);
+            let others = if other == 0 { first } else { self.of(other) };
+            if !called.fits(&others) {
+                let mismatch = Mismatch {
+                    rank: rank as Rank,
+                    called: called.called(),
+                    other: other as Rank,
+                    other_called: others.called(),
+                };
+                // It is looked at once.
+                let _ = self.verdict.set(mismatch);
+                return false;
+            }
+        }
+        true
+    }
+}

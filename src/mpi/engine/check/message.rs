@@ -1,0 +1,75 @@
+//! Messages that say what is in them.
+
+use alloc::{boxed::Box, vec};
+
+use super::Check;
+use crate::mpi::{
+    datatype::{Datatype, Kind, Signature},
+    engine::{Communicator, array::Array, buffer::Buffer},
+};
+
+/// Octets in front of each message: count and hash of its signature, 8 octets each, network byte order.
+const HEADER: usize = 16;
+
+/// What a receive is for, and where the header of its message comes.
+pub(in crate::mpi::engine) struct Expected {
+    header: Array,
+    count: u64,
+    datatype: Datatype,
+}
+
+impl Communicator {
+    /// What is sent instead of `buffer`. `None` if there is not enough memory.
+    pub(in crate::mpi::engine) fn sealed(&self, buffer: Buffer) -> Option<Buffer> {
+        if !self.engine().check {
+            return Some(buffer);
+        }
+        let signature = buffer.signature();
+        let mut header = self.array(HEADER);
+        let octets = header.get_mut()?;
+        octets[..8].copy_from_slice(&signature.count.to_be_bytes());
+        octets[8..].copy_from_slice(&signature.hash.to_be_bytes());
+        Some(Buffer::join(vec![header.buffer()?, buffer]))
+    }
+
+    /// What is received into instead of `buffer`, and what to look at then.
+    pub(in crate::mpi::engine) fn unsealed(&self, buffer: Buffer) -> (Buffer, Option<Check>) {
+        if !self.engine().check {
+            return (buffer, None);
+        }
+        let header = self.array(HEADER);
+        let (Some(place), Some((_, count, datatype))) = (header.buffer(), buffer.piece()) else {
+            return (buffer, None);
+        };
+        let expected = Expected {
+            count,
+            datatype: datatype.clone(),
+            header,
+        };
+        let both = Buffer::join(vec![place, buffer]);
+        (both, Some(Check::Message(Box::new(expected))))
+    }
+
+    /// Octets of the program's data in a message of `len` octets.
+    pub(in crate::mpi::engine) fn payload(&self, len: u64) -> u64 {
+        if self.engine().check {
+            len.saturating_sub(HEADER as u64)
+        } else {
+            len
+        }
+    }
+}
+
+impl Expected {
+    /// What has come, and what was expected, if that does not go together.
+    pub(in crate::mpi::engine) fn mismatch(&self) -> Option<(Signature, Signature)> {
+        let (count, hash) = self.header.split_first_chunk()?;
+        let sent = Signature {
+            count: u64::from_be_bytes(*count),
+            hash: u64::from_be_bytes(*hash.first_chunk()?),
+        };
+        let untyped = sent.is_all(Kind::Byte) || self.datatype.element_kind() == Some(Kind::Byte);
+        let fits = untyped || self.datatype.accepts(self.count, sent);
+        (!fits).then(|| (sent, self.datatype.signature(self.count)))
+    }
+}
