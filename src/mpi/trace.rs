@@ -2,7 +2,9 @@
 //! `docs/tracing.md` has the format.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
+use core::fmt;
 use std::{
+    env,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -14,6 +16,8 @@ use std::{
 use super::engine::{Communicator, Entry, Exit, Profiler, Status};
 use crate::time::Instant;
 
+/// Names the directory.
+const VARIABLE: &str = "HIKYAKU_TRACE";
 /// Version of the format.
 const VERSION: u32 = 1;
 /// The file is written when there are so many octets …
@@ -55,7 +59,46 @@ struct Idle {
     looks: u64,
 }
 
+/// A trace can not be begun.
+#[derive(Debug)]
+pub struct TraceError {
+    /// Of this directory.
+    pub directory: PathBuf,
+    /// Why not.
+    pub source: io::Error,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "writing a trace to {} ({VARIABLE}): {}",
+            self.directory.display(),
+            self.source
+        )
+    }
+}
+
+impl core::error::Error for TraceError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
 impl Tracer {
+    /// Writes to the directory that `HIKYAKU_TRACE` names, if it names one.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn of_environment(process: u32) -> Result<Option<Arc<Self>>, TraceError> {
+        let Some(directory) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
+            return Ok(None);
+        };
+        let directory = PathBuf::from(directory);
+        let tracer = Self::create(&directory, process);
+        tracer.map(Some).map_err(|source| TraceError { directory, source })
+    }
+
     /// Writes to `rank-N.jsonl` in `directory`, for process `N`; makes the directory if there is none.
     ///
     /// # Errors

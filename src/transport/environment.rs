@@ -1,6 +1,6 @@
 //! Settings from the environment.
 
-use std::{borrow::Cow, env, path::PathBuf, time::Duration};
+use std::{borrow::Cow, env, time::Duration};
 
 use super::error::EnvironmentError;
 use crate::{
@@ -11,12 +11,11 @@ use crate::{
 /// What the names of all variables begin with.
 const PREFIX: &str = "HIKYAKU_";
 
-/// Variables of launchers, of MPI and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 20] = [
+/// Variables of launchers and of this project's tests, which are not settings of a transport.
+const FOREIGN: [&str; 18] = [
     "HIKYAKU_APP",
     "HIKYAKU_BOOTSTRAP",
     "HIKYAKU_BOOTSTRAP_TIMEOUT",
-    CHECK,
     "HIKYAKU_HOST_ADDRESS",
     "HIKYAKU_IFACE",
     "HIKYAKU_JOB_KEY",
@@ -32,24 +31,22 @@ const FOREIGN: [&str; 20] = [
     "HIKYAKU_SEED",
     "HIKYAKU_SIM_RUNS",
     "HIKYAKU_SIM_TRACE",
-    TRACE,
 ];
-
-/// See [`check`].
-const CHECK: &str = "HIKYAKU_CHECK";
-/// See [`trace`].
-const TRACE: &str = "HIKYAKU_TRACE";
 
 /// The environment variables of MPI, which `mpi::engine::Options::environment` reads: transports leave them alone.
 ///
 /// | variable | sets |
 /// |---|---|
+/// | `HIKYAKU_CHECK` | what ranks call is compared, to find mistakes: `on` or `off` |
+/// | `HIKYAKU_TRACE` | the directory in which each rank writes a trace of its calls |
 /// | `HIKYAKU_EAGER_LIMIT` | octets up to which messages are sent without asking: 0 to `1M` |
 /// | `HIKYAKU_MODEL_ALPHA` | time per message in the model by which algorithms are chosen: `8us` |
 /// | `HIKYAKU_MODEL_BETA` | time per octet that is sent: `0.5ns` |
 /// | `HIKYAKU_MODEL_GAMMA` | time per octet that is reduced: `0.2ns` |
 /// | `HIKYAKU_BARRIER`, `HIKYAKU_ALLREDUCE`, … | the algorithm for this collective: `ring`; `auto`: the cheapest |
 pub const MPI_VARIABLES: &[&str] = &[
+    "HIKYAKU_CHECK",
+    "HIKYAKU_TRACE",
     "HIKYAKU_EAGER_LIMIT",
     "HIKYAKU_MODEL_ALPHA",
     "HIKYAKU_MODEL_BETA",
@@ -283,21 +280,6 @@ pub fn wait_policy() -> Result<Option<WaitPolicy>, EnvironmentError> {
     const NAME: &str = "HIKYAKU_WAIT";
     let value = env::var_os(NAME).map(|value| parse(NAME, &value.to_string_lossy()));
     value.transpose()
-}
-
-/// Whether MPI is to compare what ranks call, if `HIKYAKU_CHECK` says so: for those who begin MPI.
-///
-/// # Errors
-/// It says what can not be.
-pub fn check() -> Result<Option<bool>, EnvironmentError> {
-    let value = env::var_os(CHECK).map(|value| parse(CHECK, &value.to_string_lossy()));
-    value.transpose()
-}
-
-/// The directory that `HIKYAKU_TRACE` names, for traces of what is called. None if it is empty.
-#[must_use]
-pub fn trace() -> Option<PathBuf> {
-    env::var_os(TRACE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 impl Environment {

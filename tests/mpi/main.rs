@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
 mod arrays;
+mod checks;
 mod collectives;
 mod failures;
 mod groups;

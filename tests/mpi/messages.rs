@@ -19,7 +19,7 @@ pub(crate) fn receive(comm: &Communicator, data: &mut [u8], from: i32, tag: i32)
 }
 
 /// Every rank sends to every rank, itself included, messages of several sizes, and receives them by source and tag.
-fn all_to_all(comm: &Communicator, sizes: &[usize]) {
+pub(crate) fn all_to_all(comm: &Communicator, sizes: &[usize]) {
     let (rank, size) = (comm.rank() as usize, comm.size() as usize);
     let mut requests = Vec::new();
     let mut buffers = Vec::new();

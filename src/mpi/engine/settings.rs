@@ -64,7 +64,8 @@ impl Options {
     pub const MAX_EAGER_LIMIT: u32 = 1 << 20;
 
     /// Lets the environment override what is set: `HIKYAKU_WAIT` and
-    /// [`MPI_VARIABLES`](crate::transport::environment::MPI_VARIABLES).
+    /// [`MPI_VARIABLES`](crate::transport::environment::MPI_VARIABLES), but for `HIKYAKU_TRACE`
+    /// ([`Tracer::of_environment`](crate::mpi::trace::Tracer::of_environment)).
     ///
     /// # Errors
     /// A value that can not be understood; the error says which values can.
@@ -79,6 +80,10 @@ impl Options {
         const LIMIT: &str = "HIKYAKU_EAGER_LIMIT";
         if let Some(value) = variable(LIMIT) {
             self.eager_limit = parse::<EagerLimit>(LIMIT, &value)?.0;
+        }
+        const CHECK: &str = "HIKYAKU_CHECK";
+        if let Some(value) = variable(CHECK) {
+            self.check = parse(CHECK, &value)?;
         }
         let model = &mut self.policy.model;
         for (name, seconds) in [
@@ -121,6 +126,7 @@ mod tests {
     fn the_environment_forces_algorithms_and_sets_the_model() {
         let options = read(&[
             ("HIKYAKU_EAGER_LIMIT", "16K"),
+            ("HIKYAKU_CHECK", "on"),
             ("HIKYAKU_MODEL_ALPHA", "3us"),
             ("HIKYAKU_MODEL_BETA", "0.25ns"),
             ("HIKYAKU_ALLREDUCE", "ring"),
@@ -128,7 +134,7 @@ mod tests {
             ("HIKYAKU_BARRIER", "dissemination:4"),
         ])
         .unwrap();
-        assert_eq!(options.eager_limit, 16 << 10);
+        assert_eq!((options.eager_limit, options.check), (16 << 10, true));
         let model = options.policy.model;
         assert!((model.alpha * 1e6 - 3.0).abs() < 1e-9 && (model.beta * 1e9 - 0.25).abs() < 1e-9);
         let chosen = |collective| options.policy.choose(collective, 8, 8, true);
@@ -144,6 +150,7 @@ mod tests {
             ("HIKYAKU_ALLREDUCE", "bruck", "recursive-doubling"),
             ("HIKYAKU_BARRIER", "dissemination:1", "dissemination[:RADIX]"),
             ("HIKYAKU_EAGER_LIMIT", "2M", "0 to 1M"),
+            ("HIKYAKU_CHECK", "maybe", "on or off"),
             ("HIKYAKU_MODEL_ALPHA", "7", "us"),
         ] {
             let error = read(&[(name, value)]).unwrap_err().to_string();

@@ -1,20 +1,21 @@
 //! How a process becomes one of a job.
 
-use std::{fmt, io, net::SocketAddr, path::PathBuf, str, sync::Arc};
+use std::{fmt, net::SocketAddr, str, sync::Arc};
 
 use hikyaku::{
     bootstrap::{self, BootstrapError, Environment, World},
     mpi::{
         engine::{self, Communicator, ConnectError, Engine, Profiler},
-        trace::Tracer,
+        trace::{TraceError, Tracer},
     },
-    transport::{BuildError, EnvironmentError, Transport, environment},
+    transport::{BuildError, EnvironmentError, Transport},
 };
 
 use crate::topology::{Handle, Local};
 
 /// Where a process tells the others its address.
 const KEY: &str = "hikyaku-mpi";
+
 /// Why MPI could not begin.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -42,11 +43,13 @@ pub enum InitError {
     /// The processes could not be connected.
     Connect(ConnectError),
     /// The trace that the environment asks for can not be written.
-    Trace {
-        /// To this directory.
-        directory: PathBuf,
-        /// Why.
-        source: io::Error,
+    Trace(TraceError),
+    /// `HIKYAKU_CHECK` is not the same there as here.
+    Check {
+        /// At this process.
+        process: u32,
+        /// What it says here.
+        here: bool,
     },
 }
 
@@ -62,11 +65,13 @@ impl fmt::Display for InitError {
                 write!(f, "process {process} says its address is '{}'", text.escape_default())
             }
             Self::Connect(error) => error.fmt(f),
-            Self::Trace { directory, source } => {
+            Self::Trace(error) => error.fmt(f),
+            Self::Check { process, here } => {
+                let say = |on| if on { "on" } else { "off" };
+                let (here, there) = (say(*here), say(!here));
                 write!(
                     f,
-                    "writing a trace to {} (HIKYAKU_TRACE): {source}",
-                    directory.display()
+                    "HIKYAKU_CHECK is {here} here and {there} at process {process}; it must be the same everywhere"
                 )
             }
         }
@@ -76,12 +81,12 @@ impl fmt::Display for InitError {
 impl std::error::Error for InitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Twice | Self::Address { .. } => None,
+            Self::Twice | Self::Address { .. } | Self::Check { .. } => None,
             Self::Bootstrap(error) => Some(error),
             Self::Environment(error) => Some(error),
             Self::Bind { source, .. } => Some(source),
             Self::Connect(error) => Some(error),
-            Self::Trace { source, .. } => Some(source),
+            Self::Trace(error) => Some(error),
         }
     }
 }
@@ -96,9 +101,10 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let builder = Transport::builder().config(config).environment();
     let bound = Engine::bind(builder, "udp", address, job.rank());
     let bound = bound.map_err(|source| InitError::Bind { address, source })?;
-    let (addresses, sharing) = exchange(&mut job, bound.local_addr())?;
+    let (addresses, sharing) = exchange(&mut job, bound.local_addr(), options.check)?;
     options.policy.model.sharing = sharing;
-    options.profiler = tracer(job.rank())?;
+    let tracer = Tracer::of_environment(job.rank()).map_err(InitError::Trace)?;
+    options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
     let local = Arc::<Local>::default();
     let world = Handle::new(Communicator::world(&engine), &local, "MPI_COMM_WORLD");
@@ -106,38 +112,31 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     Ok((world, own, job))
 }
 
-/// Who writes a trace, if the environment asks for one.
-fn tracer(process: u32) -> Result<Option<Arc<dyn Profiler>>, InitError> {
-    let Some(directory) = environment::trace() else {
-        return Ok(None);
-    };
-    match Tracer::create(&directory, process) {
-        Ok(tracer) => Ok(Some(tracer)),
-        Err(source) => Err(InitError::Trace { directory, source }),
-    }
-}
-
 /// Tells the others where this process is and how many share a processor there; learns where they are, and the most that
-/// share one anywhere: all must choose the same algorithms.
-fn exchange(job: &mut World, own: SocketAddr) -> Result<(Vec<SocketAddr>, f64), InitError> {
-    let text = format!("{own} {}", job.sharing());
+/// share one anywhere: all must choose the same algorithms, and check what they call or not.
+fn exchange(job: &mut World, own: SocketAddr, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
+    let text = format!("{own} {} {check}", job.sharing());
     job.put(KEY, text.as_bytes()).map_err(InitError::Bootstrap)?;
     job.fence().map_err(InitError::Bootstrap)?;
     let all = job.get_all(KEY).map_err(InitError::Bootstrap)?;
     let mut most = 1.0_f64;
     let mut addresses = Vec::with_capacity(all.len());
     for (process, octets) in (0..).zip(&all) {
-        let (address, sharing) = parse(octets).ok_or_else(|| InitError::Address {
+        let (address, sharing, checked) = parse(octets).ok_or_else(|| InitError::Address {
             process,
             text: String::from_utf8_lossy(octets).into_owned(),
         })?;
+        if checked != check {
+            return Err(InitError::Check { process, here: check });
+        }
         addresses.push(address);
         most = most.max(sharing);
     }
     Ok((addresses, most))
 }
 
-fn parse(octets: &[u8]) -> Option<(SocketAddr, f64)> {
-    let (address, sharing) = str::from_utf8(octets).ok()?.split_once(' ')?;
-    Some((address.parse().ok()?, sharing.parse().ok()?))
+fn parse(octets: &[u8]) -> Option<(SocketAddr, f64, bool)> {
+    let (address, rest) = str::from_utf8(octets).ok()?.split_once(' ')?;
+    let (sharing, check) = rest.split_once(' ')?;
+    Some((address.parse().ok()?, sharing.parse().ok()?, check.parse().ok()?))
 }
