@@ -9,6 +9,7 @@ mod failures;
 mod groups;
 mod inter;
 mod messages;
+mod mistakes;
 mod persistent;
 mod profile;
 mod support;

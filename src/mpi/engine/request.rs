@@ -64,20 +64,39 @@ enum State {
 pub struct Request {
     pub(super) communicator: Communicator,
     state: State,
-    call: &'static str,
-    /// Octets that there is room for.
-    room: u64,
+    about: About,
     /// The call that began it, if that goes on until it has ended.
     span: Span,
     /// For who is told of calls.
     pub(super) number: u64,
-    check: Option<Check>,
+}
+
+/// What is known of an operation before it has ended, for its result.
+pub(super) struct About {
+    /// The call that began it.
+    pub(super) call: &'static str,
+    /// The other side, if there is one known.
+    pub(super) peer: Option<Rank>,
+    /// Octets that there is room for.
+    pub(super) room: u64,
+    pub(super) check: Option<Check>,
+}
+
+impl About {
+    pub(super) fn new(call: &'static str, room: u64) -> Self {
+        Self {
+            call,
+            peer: None,
+            room,
+            check: None,
+        }
+    }
 }
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
-            .field("call", &self.call)
+            .field("call", &self.about.call)
             .field("ended", &matches!(self.state, State::Ended(_)))
             .finish_non_exhaustive()
     }
@@ -85,14 +104,16 @@ impl fmt::Debug for Request {
 
 impl Request {
     pub(super) fn pending(communicator: &Communicator, id: RequestId, call: &'static str, room: u64) -> Self {
+        Self::pending_about(communicator, id, About::new(call, room))
+    }
+
+    pub(super) fn pending_about(communicator: &Communicator, id: RequestId, about: About) -> Self {
         Self {
             communicator: communicator.clone(),
             state: State::Pending(id),
-            call,
-            room,
+            about,
             span: Span::default(),
             number: 0,
-            check: None,
         }
     }
 
@@ -100,17 +121,15 @@ impl Request {
         Self {
             communicator: communicator.clone(),
             state: State::Ended(status),
-            call,
-            room: 0,
+            about: About::new(call, 0),
             span: Span::default(),
             number: 0,
-            check: None,
         }
     }
 
     /// To be looked at when it has ended.
     pub(super) fn checked(mut self, check: Option<Check>) -> Self {
-        self.check = check;
+        self.about.check = check;
         self
     }
 
@@ -137,7 +156,7 @@ impl Request {
     /// What it is: the MPI function that began it.
     #[must_use]
     pub fn call(&self) -> &'static str {
-        self.call
+        self.about.call
     }
 
     /// It has ended: [`wait`](Self::wait) would not wait. Makes no progress.
@@ -193,8 +212,8 @@ impl Request {
         });
         match (ended, waited) {
             (Some(ended), _) => self.result(&ended),
-            (None, Err(_)) => Err(self.communicator.broken(self.call)),
-            (None, Ok(())) => Err(Error::new(ErrorClass::Request, self.call)),
+            (None, Err(_)) => Err(self.communicator.broken(self.about.call)),
+            (None, Ok(())) => Err(Error::new(ErrorClass::Request, self.about.call)),
         }
     }
 
@@ -205,7 +224,7 @@ impl Request {
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
         let span = self.end_of("MPI_Test");
         let ended = self.look();
-        if matches!(ended, Ok(None)) && !is_immediate(self.call) {
+        if matches!(ended, Ok(None)) && !is_immediate(self.about.call) {
             // The call goes on.
             self.span = span;
             return ended;
@@ -226,7 +245,7 @@ impl Request {
             let progress = fabric.progress();
             fabric.access(&mut |core, _, _| ended = core.take(id));
             if progress.is_err() && ended.is_none() {
-                return Err(self.communicator.broken(self.call));
+                return Err(self.communicator.broken(self.about.call));
             }
         }
         let Some(ended) = ended else { return Ok(None) };
@@ -253,7 +272,7 @@ impl Request {
         let mut ended = None;
         fabric.access(&mut |core, _, _| ended = core.peek(id));
         if progress.is_err() && ended.is_none() {
-            return Err(self.communicator.broken(self.call));
+            return Err(self.communicator.broken(self.about.call));
         }
         ended.map(|ended| self.result(&ended)).transpose()
     }
@@ -387,8 +406,7 @@ impl Request {
     }
 
     fn result(&self, ended: &Ended) -> Result<Status, Error> {
-        self.communicator
-            .result(ended, self.call, self.room, self.check.as_ref())
+        self.communicator.result(ended, &self.about)
     }
 }
 
@@ -406,17 +424,17 @@ impl Drop for Request {
 
 impl Communicator {
     /// How a request has ended, in the words of MPI.
-    pub(super) fn result(
-        &self,
-        ended: &Ended,
-        call: &'static str,
-        room: u64,
-        check: Option<&Check>,
-    ) -> Result<Status, Error> {
+    pub(super) fn result(&self, ended: &Ended, about: &About) -> Result<Status, Error> {
+        let About {
+            call,
+            room,
+            ref check,
+            peer,
+        } = *about;
         let status = self.status_of(&ended.envelope);
         let source = status.source;
         if let Some(class) = ended.refused {
-            return Err(self.locate(self.refused(class, call, check)));
+            return Err(self.locate(self.refused(class, call, check.as_ref())));
         }
         match ended.outcome {
             Outcome::Complete => match check {
@@ -436,10 +454,28 @@ impl Communicator {
             Outcome::Truncated => Err(self.locate(Error::truncated(call, status.len, room).with_peer(source))),
             Outcome::Revoked => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
             Outcome::Failed(error) => {
-                let detail = Detail::Text(failure_text(error));
-                Err(self.locate(Error::new(ErrorClass::ProcFailed, call).with_detail(detail)))
+                let peer = peer.or_else(|| self.lost_rank(error));
+                Err(self.lost(call, error, peer))
             }
         }
+    }
+
+    /// A process is lost, if it is known which.
+    pub(super) fn lost(&self, call: &'static str, error: PeerError, peer: Option<Rank>) -> Error {
+        let detail = Detail::Text(failure_text(error));
+        let lost = self.locate(Error::new(ErrorClass::ProcFailed, call).with_detail(detail));
+        peer.map_or(lost, |peer| lost.with_peer(peer))
+    }
+
+    /// The first one that has been lost for this reason.
+    fn lost_rank(&self, error: PeerError) -> Option<Rank> {
+        let mut lost = Vec::new();
+        let look = |core: &mut Core, _: &mut Messenger, _: Instant| {
+            let alike = core.all_lost().filter(|process| core.lost(*process) == Some(error));
+            lost = alike.collect();
+        };
+        self.engine().fabric.access(&mut { look });
+        lost.into_iter().find_map(|process| self.rank_of(process))
     }
 
     /// The other side, or the others, would not do it.

@@ -117,12 +117,19 @@ fn a_lost_process_ends_what_waits_for_it() {
             let sending = lost.immediate_send(scope, &letter);
             (receiving.wait(), sending.wait())
         });
-        assert_eq!(
-            (class(received), class(sent)),
-            (ErrorClass::ProcFailed, ErrorClass::ProcFailed)
-        );
+        for error in [received.unwrap_err(), sent.unwrap_err()] {
+            assert_eq!(
+                (error.class(), error.peer()),
+                (ErrorClass::ProcFailed, Some(2)),
+                "{error}"
+            );
+        }
         room.clear();
-        assert_eq!(class(world.barrier()), ErrorClass::ProcFailed);
+        let met = world.barrier().unwrap_err();
+        assert_eq!(
+            (met.class(), met.peer(), met.call()),
+            (ErrorClass::ProcFailed, Some(2), "MPI_Barrier")
+        );
         // The others can go on among themselves.
         let survivors = world.group().exclude(&[2]);
         let survivors = world.split_by_subgroup(&survivors).unwrap().unwrap();

@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Messages from one process to another (MPI 3).
 
-use super::{Class, Communicator, PROC_NULL};
+use super::{ANY_SOURCE, Class, Communicator, PROC_NULL};
 use crate::mpi::{
     Rank,
     datatype::Datatype,
@@ -9,6 +9,7 @@ use crate::mpi::{
         Entry, Request, Status,
         buffer::Buffer,
         core::{Ended, RequestId, Route},
+        request::About,
     },
     error::{Error, ErrorClass},
 };
@@ -42,6 +43,14 @@ impl Mode {
             Self::Synchronous => "MPI_Issend",
             Self::Ready => "MPI_Irsend",
         }
+    }
+}
+
+/// About a message to `destination`.
+fn to(call: &'static str, destination: Rank) -> About {
+    About {
+        peer: Some(destination),
+        ..About::new(call, 0)
     }
 }
 
@@ -95,7 +104,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         Ok(match self.begin_send(call, mode, buffer, destination, tag)? {
-            Some(id) => Request::pending(self, id, call, 0),
+            Some(id) => Request::pending_about(self, id, to(call, destination)),
             None => Request::ended(self, Status::EMPTY, call),
         })
     }
@@ -147,9 +156,13 @@ impl Communicator {
         // SAFETY: the caller's contract; it is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag));
-        span.end(begun.and_then(|id| match id {
-            Some(id) => Request::pending(self, id, call, 0).finish().map(|_| ()),
-            None => Ok(()),
+        span.end(begun.and_then(|id| {
+            match id {
+                Some(id) => Request::pending_about(self, id, to(call, destination))
+                    .finish()
+                    .map(|_| ()),
+                None => Ok(()),
+            }
         }))
     }
 
@@ -195,15 +208,21 @@ impl Communicator {
         let buffer = unsafe { self.buffer(call, base, count, datatype) }?;
         let room = buffer.len();
         let (buffer, check) = self.unsealed(buffer);
+        let about = About {
+            call,
+            peer: (source != ANY_SOURCE).then_some(source),
+            room,
+            check,
+        };
         let mut buffer = Some(buffer);
         let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
             Some(core.receive(messenger, now, selector, buffer.take()?))
         });
         match begun {
             Some(Ok(ended)) => self
-                .result(&ended, call, room, check.as_ref())
+                .result(&ended, &about)
                 .map(|status| Request::ended(self, status, call)),
-            Some(Err(id)) => Ok(Request::pending(self, id, call, room).checked(check)),
+            Some(Err(id)) => Ok(Request::pending_about(self, id, about)),
             None => Err(self.broken(call)),
         }
     }

@@ -19,7 +19,8 @@ use crate::{
 #[derive(Debug)]
 pub struct MatchedMessage {
     communicator: Communicator,
-    claimed: Claimed,
+    /// `None`: a message of [`PROC_NULL`], which is none.
+    claimed: Option<Claimed>,
     status: Status,
     /// For who is told of calls.
     pub(in crate::mpi::engine) number: u64,
@@ -91,17 +92,19 @@ impl Communicator {
         selector: &Selector,
         mut look: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<T, Error> {
-        let (mut found, mut lost) = (None, false);
+        let (mut found, mut lost) = (None, None);
         let waited = self.0.engine.fabric.wait(&mut |core, _, _| {
             found = look(core);
-            lost = selector.source.is_some_and(|process| core.lost(process).is_some());
-            found.is_some() || lost || self.0.revoked.load(Ordering::Relaxed)
+            lost = selector.source.and_then(|process| Some((process, core.lost(process)?)));
+            found.is_some() || lost.is_some() || self.0.revoked.load(Ordering::Relaxed)
         });
         match found {
             Some(found) => Ok(found),
             None if waited.is_err() => Err(self.broken(call)),
-            None if lost => Err(self.locate(Error::new(ErrorClass::ProcFailed, call))),
-            None => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
+            None => Err(match lost {
+                Some((process, error)) => self.lost(call, error, self.rank_of(process)),
+                None => self.locate(Error::new(ErrorClass::Revoked, call)),
+            }),
         }
     }
 
@@ -127,6 +130,9 @@ impl Communicator {
 
     fn improbe_quietly(&self, call: &'static str, source: Rank, tag: i32) -> Result<Option<MatchedMessage>, Error> {
         self.check(call)?;
+        if let Some(message) = self.no_message(source) {
+            return Ok(Some(message));
+        }
         let selector = self.selector(call, source, tag)?;
         self.0.engine.progress().map_err(|_| self.broken(call))?;
         let mut claimed = None;
@@ -160,6 +166,9 @@ impl Communicator {
         tag: i32,
     ) -> Result<MatchedMessage, Error> {
         self.check(call)?;
+        if let Some(message) = self.no_message(source) {
+            return Ok(message);
+        }
         let selector = self.selector(call, source, tag)?;
         let claimed = self.wait_for(call, &selector, |core| core.tagged.claim(&selector))?;
         Ok(self.matched(claimed))
@@ -169,9 +178,19 @@ impl Communicator {
         MatchedMessage {
             communicator: self.clone(),
             status: self.status_of(&claimed.envelope()),
-            claimed,
+            claimed: Some(claimed),
             number: 0,
         }
+    }
+
+    /// What is found at once if nobody is asked for (MPI 3.8.2, `MPI_MESSAGE_NO_PROC`).
+    fn no_message(&self, source: Rank) -> Option<MatchedMessage> {
+        (source == PROC_NULL).then(|| MatchedMessage {
+            communicator: self.clone(),
+            status: Status::NULL,
+            claimed: None,
+            number: 0,
+        })
     }
 
     /// Begins to receive a message that was matched (`MPI_Imrecv`).
@@ -221,6 +240,9 @@ impl Communicator {
         let MatchedMessage {
             communicator, claimed, ..
         } = message;
+        let Some(claimed) = claimed else {
+            return Ok(Request::ended(&communicator, Status::NULL, call));
+        };
         let room = buffer.len();
         let (buffer, check) = communicator.unsealed(buffer);
         let mut parts = Some((claimed, buffer));
