@@ -18,7 +18,7 @@ const RANKS: u64 = 4;
 #[test]
 #[ignore = "a rank of the job that the other tests look at"]
 fn rank_of_the_job() {
-    let universe = mpi::initialize().unwrap();
+    let universe = mpi::initialize().unwrap_or_else(|error| panic!("{error}"));
     let world = universe.world();
     let (rank, size) = (world.rank(), world.size());
     let next = world.process_at_rank((rank + 1) % size);
@@ -64,27 +64,39 @@ fn rank_of_the_job() {
     }
 }
 
+/// Runs this program as ranks of a job.
+fn job(settings: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let own = env::current_exe().unwrap();
+    let rank = [
+        "--exact",
+        "rank_of_the_job",
+        "--ignored",
+        "--nocapture",
+        "--test-threads",
+        "1",
+    ];
+    let mut command = Command::new(PROGRAM);
+    command.args(["run", "--bind-to", "none"]);
+    for part in arguments {
+        match *part {
+            "RANK" => command.arg(&own).args(rank),
+            other => command.arg(other),
+        };
+    }
+    let settings = settings.iter().copied();
+    command.envs(settings).stdin(Stdio::null()).output().unwrap()
+}
+
 /// Where the traces of one run are.
 fn traces() -> &'static Path {
     static TRACES: OnceLock<PathBuf> = OnceLock::new();
     TRACES.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("traces-{}", std::process::id()));
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("traces");
         let _ = fs::remove_dir_all(&directory);
-        let done = Command::new(PROGRAM)
-            .args(["run", "-n", &RANKS.to_string(), "--bind-to", "none"])
-            .arg(env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "rank_of_the_job",
-                "--ignored",
-                "--nocapture",
-                "--test-threads",
-                "1",
-            ])
-            .env("HIKYAKU_TRACE", &directory)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+        let done = job(
+            &[("HIKYAKU_TRACE", directory.to_str().unwrap())],
+            &["-n", &RANKS.to_string(), "RANK"],
+        );
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         directory
     })
@@ -273,6 +285,32 @@ fn a_trace_that_can_not_be_written_is_an_error_at_the_beginning() {
         .unwrap();
     assert!(!done.status.success());
     let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
-    assert!(said.contains("HIKYAKU_TRACE") || said.contains("Trace {"), "{said}");
+    assert!(
+        said.contains("writing a trace to") && said.contains("(HIKYAKU_TRACE): "),
+        "{said}"
+    );
     fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn a_job_that_checks_does_the_same_and_all_of_it_must_check() {
+    let done = job(&[("HIKYAKU_CHECK", "on")], &["-n", "4", "RANK"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let settings = [
+        "-n",
+        "1",
+        "--env",
+        "HIKYAKU_CHECK=on",
+        "RANK",
+        ":",
+        "-n",
+        "1",
+        "--env",
+        "HIKYAKU_CHECK=off",
+        "RANK",
+    ];
+    let done = job(&[], &settings);
+    assert!(!done.status.success());
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains("HIKYAKU_CHECK is on here and off at process 1"), "{said}");
 }

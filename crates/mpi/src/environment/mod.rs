@@ -214,6 +214,9 @@ fn finalize() -> Result<(), FinalizeError> {
 /// processes waiting here that nobody has received (64 KiB to 8 MiB), and processes that share a host with more of them
 /// than it has processors do not spin.
 ///
+/// With `HIKYAKU_TRACE=DIRECTORY` each process writes a trace of what it calls; with `HIKYAKU_CHECK=on` (at all of them)
+/// collectives that do not go together, and messages of other types than their receives, are errors that name both sides.
+///
 /// # Errors
 /// MPI was begun before; the launcher, the others or the network could not be reached; a variable makes no sense.
 ///
