@@ -15,7 +15,7 @@ use self::{
 };
 use crate::shell::{self, Cmd};
 
-/// A peer that has failed so often in one case is not tried any more there.
+/// A peer that has failed so often is not tried any more, so that one that hangs does not take for ever.
 const MAX_FAILED: usize = 3;
 
 /// What is measured: a program's operation, with so many ranks.
@@ -133,11 +133,11 @@ impl Options {
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
-    let available = peers::build()?;
+    let mut available: Vec<(Peer, usize)> = peers::build()?.into_iter().map(|peer| (peer, 0)).collect();
     let mut rows = Vec::new();
     for case in CASES.iter().filter(|case| options.wants(case.operation)) {
         eprintln!("{}, {} ranks", case.operation, case.ranks);
-        rows.extend(compare(case, options.turns, &available));
+        rows.extend(compare(case, options.turns, &mut available));
     }
     let levels = LEVELS
         .iter()
@@ -145,7 +145,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let levels = levels
         .map(|line| level(line, &options))
         .collect::<Result<Vec<_>, _>>()?;
-    Report { rows, levels }.hand_out(options.format, options.docs)
+    Report { rows, levels }.hand_out(options.format, options.docs)?;
+    match available
+        .iter()
+        .find(|(peer, failed)| *peer == Peer::Hikyaku && *failed > 0)
+    {
+        Some((_, failed)) => Err(format!("hikyaku itself failed in {failed} turns, as said above")),
+        None => Ok(()),
+    }
 }
 
 /// MPI's sends and receives beside the transport's, in one run.
@@ -180,29 +187,27 @@ fn level(line: &str, options: &Options) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// All peers in turns. A turn rotates who begins.
-fn compare(case: &Case, most: usize, available: &[Peer]) -> Vec<Row> {
-    let peers: Vec<Peer> = case
-        .peers
-        .iter()
-        .copied()
-        .filter(|peer| available.contains(peer))
+/// All peers in turns. A turn rotates who begins. `available`: the peers, and how often each has failed.
+fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row> {
+    let mut peers: Vec<&mut (Peer, usize)> = available
+        .iter_mut()
+        .filter(|(peer, _)| case.peers.contains(peer))
         .collect();
     let turns = case.turns.min(most);
     // Of each peer, nanoseconds by size and turn.
     let mut times: Vec<Vec<BTreeMap<u32, f64>>> = vec![Vec::new(); peers.len()];
-    let mut failed = vec![0; peers.len()];
     for turn in 0..turns {
         for step in 0..peers.len() {
             let index = (turn + step) % peers.len();
-            let measured = if failed[index] < MAX_FAILED && turn < peers[index].turns() {
-                peers[index].measure(case)
+            let (peer, failed) = &mut *peers[index];
+            let measured = if *failed < MAX_FAILED && turn < peer.turns() {
+                peer.measure(case)
             } else {
                 Ok(BTreeMap::new())
             };
             times[index].push(measured.unwrap_or_else(|why| {
                 eprintln!("failed: {why}");
-                failed[index] += 1;
+                *failed += 1;
                 BTreeMap::new()
             }));
         }
@@ -222,7 +227,7 @@ fn compare(case: &Case, most: usize, available: &[Peer]) -> Vec<Row> {
             .map(|(peer, turns)| {
                 let figure =
                     |turn: &BTreeMap<u32, f64>| turn.get(&size).map(|nanos| unit(case.operation, size).1(size, *nanos));
-                (*peer, turns.iter().map(figure).collect())
+                (peer.0, turns.iter().map(figure).collect())
             })
             .collect(),
     };

@@ -25,12 +25,22 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// For tables and JSON.
+    /// For tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hikyaku => "hikyaku",
             Self::OpenMpi => "Open MPI",
             Self::OpenMpiSpinning => "Open MPI, spinning",
+            Self::MpiRs => "mpi-rs",
+        }
+    }
+
+    /// For JSON.
+    pub(super) const fn key(self) -> &'static str {
+        match self {
+            Self::Hikyaku => "hikyaku",
+            Self::OpenMpi => "openmpi",
+            Self::OpenMpiSpinning => "openmpi-spinning",
             Self::MpiRs => "mpi-rs",
         }
     }

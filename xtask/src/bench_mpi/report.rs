@@ -116,10 +116,7 @@ impl Report {
             for other in &others {
                 let found = summary.iter().find(|(peer, ..)| peer == other);
                 let (figure, ratio) = found.map_or((None, None), |(_, figure, ratio)| (*figure, *ratio));
-                cells.extend([
-                    number(figure),
-                    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
-                ]);
+                cells.extend([number(figure), factor(ratio)]);
             }
             all.push(cells);
         }
@@ -155,10 +152,10 @@ impl Report {
             let summary = row.summary();
             let medians = summary
                 .iter()
-                .map(|(peer, median, _)| format!("\"{}\":{}", peer.name(), optional(*median)));
+                .map(|(peer, median, _)| format!("\"{}\":{}", peer.key(), optional(*median)));
             let ratios = summary[1..]
                 .iter()
-                .map(|(peer, _, ratio)| format!("\"{}\":{}", peer.name(), optional(*ratio)));
+                .map(|(peer, _, ratio)| format!("\"{}\":{}", peer.key(), optional(*ratio)));
             format!(
                 r#"{{"operation":"{}","ranks":{},"size":{},"unit":"{}","turns":{},"median":{{{}}},"ratio":{{{}}}}}"#,
                 row.operation,
