@@ -30,7 +30,9 @@ cargo xtask <chore>
   callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
   veth-goodput [--format json]
                             goodput between two namespaces, with 1 % loss against without (root)
-  bench-mpi [--format json] MPI's operations against Open MPI over kernel TCP
+  bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
+                            MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 4 minutes);
+                            --docs writes the tables into docs/benchmarks.md
   soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
   msrv                      compile everything with the oldest Rust that is promised
   miri                      unit tests of `unsafe` code and rings under miri

@@ -3,12 +3,15 @@
 //!
 //! `osu OPERATION ITERATIONS SIZE…` prints a line `SIZE NANOSECONDS` for each size: of a one-way message (`latency`), of a
 //! message in a window of 64 (`bandwidth`), or of one `barrier`, `allreduce`, `bcast` or `alltoall`; the median of ten
-//! batches at rank 0.
+//! batches. Of collectives it is the mean over ranks, and before each there is a barrier that does not count. Beyond 16
+//! KiB there are fewer iterations, in proportion.
 
 use mpi::{Error, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 
 const WINDOW: usize = 64;
 const BATCHES: usize = 10;
+/// Octets beyond which there are fewer iterations.
+const LARGE: usize = 16 << 10;
 
 struct Bench<'a> {
     world: &'a SimpleCommunicator,
@@ -68,6 +71,27 @@ impl Bench<'_> {
             .all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())
     }
 
+    /// Seconds of so many operations, one after the other.
+    fn loop_of(&mut self, operation: &str, iterations: usize) -> Result<f64, Error> {
+        let start = mpi::time();
+        for _ in 0..iterations {
+            self.run(operation)?;
+        }
+        Ok(mpi::time() - start)
+    }
+
+    /// The same with a barrier before each, which does not count.
+    fn in_step(&mut self, operation: &str, iterations: usize) -> Result<f64, Error> {
+        let mut seconds = 0.0;
+        for _ in 0..iterations {
+            self.world.barrier()?;
+            let start = mpi::time();
+            self.run(operation)?;
+            seconds += mpi::time() - start;
+        }
+        Ok(seconds)
+    }
+
     fn run(&mut self, operation: &str) -> Result<(), Error> {
         match operation {
             "latency" => self.latency(),
@@ -94,13 +118,14 @@ fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let ranks = world.size() as usize;
-    let iterations = (number(iterations) / BATCHES).max(1);
     let (per_iteration, sent, received) = match &operation[..] {
         "latency" => (2, 1, 1),
         "bandwidth" => (WINDOW, 1, WINDOW),
         "alltoall" => (1, ranks, ranks),
         _ => (1, 1, 1),
     };
+    let in_step = matches!(&operation[..], "allreduce" | "bcast" | "alltoall");
+    let alone = matches!(&operation[..], "latency" | "bandwidth");
     for size in sizes.iter().map(number) {
         let mut bench = Bench {
             world: &world,
@@ -108,18 +133,24 @@ fn main() -> Result<(), Error> {
             into: vec![0; size * received],
             numbers: (vec![0.0; size / 8], vec![0.0; size / 8]),
         };
-        for _ in 0..iterations {
-            bench.run(operation)?;
-        }
+        let iterations = (number(iterations) / BATCHES / (size / LARGE).max(1)).max(1);
         let mut times = Vec::new();
-        for _ in 0..BATCHES {
+        // The first batch warms up.
+        for _ in 0..=BATCHES {
             world.barrier()?;
-            let start = mpi::time();
-            for _ in 0..iterations {
-                bench.run(operation)?;
+            let mut seconds = if in_step {
+                bench.in_step(operation, iterations)?
+            } else {
+                bench.loop_of(operation, iterations)?
+            };
+            if !alone {
+                let own = seconds;
+                world.all_reduce_into(&own, &mut seconds, SystemOperation::sum())?;
+                seconds /= ranks as f64;
             }
-            times.push((mpi::time() - start) * 1e9 / (iterations * per_iteration) as f64);
+            times.push(seconds * 1e9 / (iterations * per_iteration) as f64);
         }
+        times.remove(0);
         times.sort_by(f64::total_cmp);
         if world.rank() == 0 {
             println!(

@@ -300,7 +300,8 @@ impl Rank {
         let mut result = Ok(());
         for request in requests {
             // All are waited for, whatever happens: their memory is in use.
-            result = result.and(request.and_then(Request::wait).map(drop));
+            let waited = request.and_then(Request::wait).map(drop);
+            result = result.and(waited);
         }
         result.map_err(failed)
     }
@@ -344,7 +345,7 @@ impl Rank {
         // SAFETY: the buffers have the octets that `call` says and are not touched before the request has ended.
         let request = unsafe {
             self.world
-                .collective(work.task.name(), &call, &self.buffers(work), operation, algorithm)
+                .collective(work.task.call(), &call, &self.buffers(work), operation, algorithm)
         };
         request.and_then(Request::wait).map(drop).map_err(failed)
     }

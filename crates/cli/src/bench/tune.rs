@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hikyaku::mpi::{
     datatype::{Datatype, Kind},
-    engine::Options,
+    engine::{Options, for_job},
     operation::{Operation, Predefined},
 };
 use serde::Serialize;
@@ -216,7 +216,7 @@ fn table(job: &Job, rows: &[Row]) -> Table {
 }
 
 fn explanation(found: &Found) -> String {
-    let now = Options::default();
+    let (_, now) = for_job(2, 1.0, true);
     let model = now.policy.model;
     format!(
         "# eager limit: {} (default {})\n\

@@ -59,6 +59,16 @@ impl Task {
         }
     }
 
+    /// MPI's name of the collective.
+    pub(crate) const fn call(self) -> &'static str {
+        match self {
+            Self::Bcast => "MPI_Bcast",
+            Self::Allreduce => "MPI_Allreduce",
+            Self::Alltoall => "MPI_Alltoall",
+            _ => "MPI_Barrier",
+        }
+    }
+
     /// The collective that it is.
     pub(crate) const fn collective(self) -> Option<Collective> {
         match self {

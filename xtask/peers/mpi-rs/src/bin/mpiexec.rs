@@ -1,0 +1,5 @@
+//! The launcher of mpi-rs.
+
+fn main() {
+    mpi::launcher::run();
+}

@@ -1,0 +1,286 @@
+//! MPI's operations against other MPIs over kernel TCP: `crates/mpi/examples/osu.rs` and the programs in `xtask/peers` do
+//! the same.
+//!
+//! All are started in turns, so that a ratio is of the same seconds of a shared machine; a row is the median of the turns,
+//! a ratio the median of the turns' ratios. What fails or takes too long is said and left out; it does not stop the rest.
+
+mod peers;
+mod report;
+
+use std::collections::BTreeMap;
+
+use self::{
+    peers::Peer,
+    report::{Format, Report},
+};
+use crate::shell::{self, Cmd};
+
+/// A peer that has failed so often is not tried any more, so that one that hangs does not take for ever.
+const MAX_FAILED: usize = 3;
+
+/// What is measured: a program's operation, with so many ranks.
+struct Case {
+    operation: &'static str,
+    ranks: u32,
+    iterations: u32,
+    sizes: &'static [u32],
+    turns: usize,
+    peers: &'static [Peer],
+}
+
+const PAIR: Case = Case {
+    operation: "latency",
+    ranks: 2,
+    iterations: 1_000,
+    sizes: &[
+        8,
+        512,
+        2 << 10,
+        8 << 10,
+        16 << 10,
+        64 << 10,
+        256 << 10,
+        1 << 20,
+        4 << 20,
+    ],
+    turns: 20,
+    peers: &[Peer::Hikyaku, Peer::OpenMpi, Peer::MpiRs],
+};
+
+const fn collective(operation: &'static str, ranks: u32, iterations: u32, sizes: &'static [u32]) -> Case {
+    Case {
+        operation,
+        ranks,
+        iterations,
+        sizes,
+        turns: 10,
+        peers: &[Peer::Hikyaku, Peer::OpenMpi],
+    }
+}
+
+const CASES: [Case; 10] = [
+    PAIR,
+    Case {
+        operation: "bandwidth",
+        iterations: 200,
+        // Of 8 octets, the rate of messages is what is shown.
+        sizes: &[8, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
+        ..PAIR
+    },
+    Case {
+        peers: &[Peer::Hikyaku, Peer::OpenMpi, Peer::OpenMpiSpinning],
+        ..collective("barrier", 8, 300, &[0])
+    },
+    collective("allreduce", 8, 300, &[8]),
+    collective("allreduce", 4, 2_000, &[1 << 20]),
+    collective("bcast", 8, 300, &[8]),
+    collective("bcast", 4, 2_000, &[1 << 20]),
+    collective("alltoall", 8, 300, &[8]),
+    collective("alltoall", 4, 300, &[64 << 10]),
+    collective("barrier", 2, 1_000, &[0]),
+];
+
+/// One size of one case: of each peer the figure of each turn, where there is one.
+struct Row {
+    operation: &'static str,
+    ranks: u32,
+    size: u32,
+    unit: &'static str,
+    /// Of this project first.
+    figures: Vec<(Peer, Vec<Option<f64>>)>,
+}
+
+struct Options {
+    format: Format,
+    /// Writes the tables into `docs/benchmarks.md`.
+    docs: bool,
+    /// At most so many turns.
+    turns: usize,
+    /// Only this operation.
+    only: Option<String>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self, String> {
+        let usage = "bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]";
+        let mut options = Self {
+            format: Format::Text,
+            docs: false,
+            turns: usize::MAX,
+            only: None,
+        };
+        let mut words = args.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value; {usage}"));
+            match word {
+                "--format" => options.format = Format::parse(value()?).ok_or(usage)?,
+                "--docs" => options.docs = true,
+                "--turns" => options.turns = value()?.parse().map_err(|_| usage)?,
+                "--only" => options.only = Some(value()?.to_owned()),
+                _ => return Err(usage.to_owned()),
+            }
+        }
+        if options.docs {
+            options.format = Format::Markdown;
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, operation: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == operation)
+    }
+}
+
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let options = Options::parse(args)?;
+    let mut available: Vec<(Peer, usize)> = peers::build()?.into_iter().map(|peer| (peer, 0)).collect();
+    let mut rows = Vec::new();
+    for case in CASES.iter().filter(|case| options.wants(case.operation)) {
+        eprintln!("{}, {} ranks", case.operation, case.ranks);
+        rows.extend(compare(case, options.turns, &mut available));
+    }
+    let levels = LEVELS
+        .iter()
+        .filter(|line| options.wants(line.split(' ').next().unwrap_or("")));
+    let levels = levels
+        .map(|line| level(line, &options))
+        .collect::<Result<Vec<_>, _>>()?;
+    Report { rows, levels }.hand_out(options.format, options.docs)?;
+    match available
+        .iter()
+        .find(|(peer, failed)| *peer == Peer::Hikyaku && *failed > 0)
+    {
+        Some((_, failed)) => Err(format!("hikyaku itself failed in {failed} turns, as said above")),
+        None => Ok(()),
+    }
+}
+
+/// MPI's sends and receives beside the transport's, in one run.
+const LEVELS: [&str; 3] = [
+    "latency --sizes 8,2048,64K,1M",
+    "bandwidth --sizes 64K,1M,4M",
+    "rate --sizes 8,64",
+];
+
+fn level(line: &str, options: &Options) -> Result<String, String> {
+    eprintln!("{line}, transport and mpi");
+    let turns = options.turns.min(PAIR.turns).to_string();
+    let format = if options.format == Format::Json { "json" } else { "text" };
+    let command = Cmd::new(&peers::hikyaku())
+        .args(["bench"])
+        .args(line.split(' '))
+        .args([
+            "--level",
+            "transport,mpi",
+            "--vs",
+            "tcp,udp",
+            "--rounds",
+            &turns,
+            "--format",
+            format,
+        ])
+        .limit_s(120);
+    let output = command.output().map_err(|error| format!("{command}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// All peers in turns. A turn rotates who begins. `available`: the peers, and how often each has failed.
+fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row> {
+    let mut peers: Vec<&mut (Peer, usize)> = available
+        .iter_mut()
+        .filter(|(peer, _)| case.peers.contains(peer))
+        .collect();
+    let turns = case.turns.min(most);
+    // Of each peer, nanoseconds by size and turn.
+    let mut times: Vec<Vec<BTreeMap<u32, f64>>> = vec![Vec::new(); peers.len()];
+    for turn in 0..turns {
+        for step in 0..peers.len() {
+            let index = (turn + step) % peers.len();
+            let (peer, failed) = &mut *peers[index];
+            let measured = if *failed < MAX_FAILED && turn < peer.turns() {
+                peer.measure(case)
+            } else {
+                Ok(BTreeMap::new())
+            };
+            times[index].push(measured.unwrap_or_else(|why| {
+                eprintln!("failed: {why}");
+                *failed += 1;
+                BTreeMap::new()
+            }));
+        }
+    }
+    let row = |&size: &u32| Row {
+        operation: if case.operation == "bandwidth" && size < 1024 {
+            "rate"
+        } else {
+            case.operation
+        },
+        ranks: case.ranks,
+        size,
+        unit: unit(case.operation, size).0,
+        figures: peers
+            .iter()
+            .zip(&times)
+            .map(|(peer, turns)| {
+                let figure =
+                    |turn: &BTreeMap<u32, f64>| turn.get(&size).map(|nanos| unit(case.operation, size).1(size, *nanos));
+                (peer.0, turns.iter().map(figure).collect())
+            })
+            .collect(),
+    };
+    case.sizes.iter().map(row).collect()
+}
+
+type Figure = fn(u32, f64) -> f64;
+
+/// What is shown, from nanoseconds.
+fn unit(operation: &str, size: u32) -> (&'static str, Figure) {
+    match operation {
+        "bandwidth" if size < 1024 => ("msg/s", |_, nanos| 1e9 / nanos),
+        "bandwidth" => ("MB/s", |size, nanos| f64::from(size) * 1e3 / nanos),
+        _ => ("µs", |_, nanos| nanos / 1e3),
+    }
+}
+
+impl Row {
+    /// Of each peer: the median, and the median of the turns' ratios of this project's figure to it.
+    fn summary(&self) -> Vec<(Peer, Option<f64>, Option<f64>)> {
+        let ours = &self.figures[0].1;
+        let one = |(peer, theirs): &(Peer, Vec<Option<f64>>)| {
+            let ratios = ours
+                .iter()
+                .zip(theirs)
+                .filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?));
+            (*peer, median(theirs.iter().flatten().copied()), median(ratios))
+        };
+        self.figures.iter().map(one).collect()
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        len if len % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+/// Runs a command that prints nothing of interest.
+fn build(command: &Cmd) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Where the program of a path below cargo's target directory is.
+fn target(path: &str) -> String {
+    shell::target_dir().join(path).display().to_string()
+}

@@ -1,0 +1,145 @@
+//! Who is compared: how each is built and started.
+
+use std::{collections::BTreeMap, fs};
+
+use super::{Case, build as run, target};
+use crate::shell::{self, Cmd};
+
+/// A program that takes longer has met a fault.
+const LIMIT_S: u32 = 30;
+/// The tcp btl and nothing else: what a cluster without InfiniBand runs.
+const TCP: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo";
+/// Where the crate mpi-rs is measured.
+const MPI_RS_SIZES: [u32; 2] = [8, 1 << 20];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// This project, under its own launcher.
+    Hikyaku,
+    /// Open MPI over TCP. It knows when there are more ranks than cores, and yields while it waits.
+    OpenMpi,
+    /// The same, told that there are enough cores: it spins.
+    OpenMpiSpinning,
+    /// The crate mpi-rs, over TCP.
+    MpiRs,
+}
+
+impl Peer {
+    /// For tables.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Hikyaku => "hikyaku",
+            Self::OpenMpi => "Open MPI",
+            Self::OpenMpiSpinning => "Open MPI, spinning",
+            Self::MpiRs => "mpi-rs",
+        }
+    }
+
+    /// For JSON.
+    pub(super) const fn key(self) -> &'static str {
+        match self {
+            Self::Hikyaku => "hikyaku",
+            Self::OpenMpi => "openmpi",
+            Self::OpenMpiSpinning => "openmpi-spinning",
+            Self::MpiRs => "mpi-rs",
+        }
+    }
+
+    /// Turns that it takes part in.
+    pub(super) const fn turns(self) -> usize {
+        match self {
+            // Each takes seconds, and the factor is large.
+            Self::OpenMpiSpinning => 3,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Nanoseconds of each size.
+    pub(super) fn measure(self, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
+        let command = self.command(case);
+        let output = command.output().map_err(|error| format!("{command}: {error}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+            return Err(format!("{command}: {}: {last}", output.status));
+        }
+        let parse = |line: &str| {
+            let (size, nanos) = line.split_once(' ')?;
+            Some((size.parse().ok()?, nanos.parse().ok()?))
+        };
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(parse)
+            .collect())
+    }
+
+    fn command(self, case: &Case) -> Cmd {
+        let ranks = case.ranks.to_string();
+        let command = match self {
+            Self::Hikyaku => Cmd::new(&hikyaku()).args(["run", "-n", &ranks, &target("release/examples/osu")]),
+            Self::OpenMpi | Self::OpenMpiSpinning => {
+                let binding = if case.ranks > 2 { "none" } else { "core" };
+                let slots = if self == Self::OpenMpi {
+                    vec!["--oversubscribe".to_owned()]
+                } else {
+                    vec!["--host".to_owned(), format!("localhost:{ranks}")]
+                };
+                Cmd::new("mpirun.openmpi")
+                    .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                    .args(["-n", &ranks, "--bind-to", binding])
+                    .args(slots)
+                    .args(TCP.split(' '))
+                    .args([target("osu-openmpi")])
+            }
+            Self::MpiRs => {
+                let program = target("peers/release/osu-mpi-rs");
+                Cmd::new(&target("peers/release/mpiexec")).args(["-n", &ranks, &program])
+            }
+        };
+        let iterations = match self {
+            Self::OpenMpiSpinning => case.iterations / 10,
+            _ => case.iterations,
+        };
+        let mpi_rs = |size: &&u32| self != Self::MpiRs || MPI_RS_SIZES.contains(size);
+        command
+            .args([case.operation, &iterations.to_string()])
+            .args(case.sizes.iter().filter(mpi_rs).map(u32::to_string))
+            .limit_s(LIMIT_S)
+    }
+}
+
+/// The command line.
+pub(super) fn hikyaku() -> String {
+    target("release/hikyaku")
+}
+
+/// Builds all of them; gives those that there are. Only our own must.
+pub(super) fn build() -> Result<Vec<Peer>, String> {
+    run(&Cmd::parse("cargo build --quiet --release -p hikyaku-cli"))?;
+    run(&Cmd::parse(
+        "cargo build --quiet --release -p hikyaku-mpi --example osu",
+    ))?;
+    let mut peers = vec![Peer::Hikyaku];
+    match open_mpi() {
+        Ok(()) => peers.extend([Peer::OpenMpi, Peer::OpenMpiSpinning]),
+        Err(why) => eprintln!("without Open MPI: {why}"),
+    }
+    let manifest = "xtask/peers/mpi-rs/Cargo.toml";
+    let mpi_rs = Cmd::parse("cargo build --quiet --release --locked --manifest-path")
+        .args([manifest, "--target-dir", &target("peers")])
+        .limit_s(300);
+    match run(&mpi_rs) {
+        Ok(()) => peers.push(Peer::MpiRs),
+        Err(why) => eprintln!("without mpi-rs: {why}"),
+    }
+    Ok(peers)
+}
+
+fn open_mpi() -> Result<(), String> {
+    if let Some(why) = shell::missing(&["mpicc.openmpi", "mpirun.openmpi"]) {
+        return Err(why);
+    }
+    fs::create_dir_all(shell::target_dir()).map_err(|error| error.to_string())?;
+    run(&Cmd::parse("mpicc.openmpi -O2 -o").args([&target("osu-openmpi"), "xtask/peers/osu.c"]))
+}

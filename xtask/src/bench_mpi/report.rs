@@ -1,0 +1,245 @@
+//! What comes out: a table for people, JSON, or Markdown for the documentation.
+
+use std::{fmt::Write, fs};
+
+use super::{Row, peers::Peer};
+use crate::shell::{self, Cmd};
+
+const DOCUMENT: &str = "docs/benchmarks.md";
+/// What is between these is written by `--docs`.
+const BEGIN: &str = "<!-- bench-mpi begins -->";
+const END: &str = "<!-- bench-mpi ends -->";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Text,
+    Json,
+    Markdown,
+}
+
+impl Format {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "text" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            "markdown" => Some(Self::Markdown),
+            _ => None,
+        }
+    }
+}
+
+pub(super) struct Report {
+    pub(super) rows: Vec<Row>,
+    /// Of `hikyaku bench`, in the format that was asked for.
+    pub(super) levels: Vec<String>,
+}
+
+/// Where and when.
+struct Machine {
+    cpu: String,
+    cores: usize,
+    kernel: String,
+    date: String,
+}
+
+impl Machine {
+    fn this() -> Self {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let models = info.lines().filter(|line| line.starts_with("model name"));
+        let cpu = models.clone().next().and_then(|line| line.split_once(": "));
+        let said = |line: &str| {
+            Cmd::parse(line)
+                .stdout()
+                .map_or_else(|| "unknown".to_owned(), |text| text.trim().to_owned())
+        };
+        Self {
+            cpu: cpu.map_or_else(|| "unknown CPU".to_owned(), |(_, name)| name.trim().to_owned()),
+            cores: models.count(),
+            kernel: said("uname -r"),
+            date: said("date -u +%F"),
+        }
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{}, {} cores, Linux {}; {}",
+            self.cpu, self.cores, self.kernel, self.date
+        )
+    }
+}
+
+const METHOD: &str = "Medians of the turns; ratio: hikyaku's figure / the other's, median of the turns' ratios.";
+
+impl Report {
+    pub(super) fn hand_out(&self, format: Format, docs: bool) -> Result<(), String> {
+        let machine = Machine::this();
+        let text = match format {
+            Format::Text => self.text(&machine),
+            Format::Json => self.json(&machine),
+            Format::Markdown => self.markdown(&machine),
+        };
+        if docs { write(&text) } else { print(&text) }
+    }
+
+    /// Who is in the table besides this project.
+    fn others(&self) -> Vec<Peer> {
+        let mut others = Vec::new();
+        for (peer, _) in self.rows.iter().flat_map(|row| &row.figures) {
+            if *peer != Peer::Hikyaku && !others.contains(peer) {
+                others.push(*peer);
+            }
+        }
+        others
+    }
+
+    /// A row of cells for each row, with a heading.
+    fn cells(&self) -> Vec<Vec<String>> {
+        let others = self.others();
+        let mut heading = ["operation", "ranks", "size", "unit", "turns", "hikyaku"]
+            .map(str::to_owned)
+            .to_vec();
+        for other in &others {
+            heading.extend([other.name().to_owned(), "ratio".to_owned()]);
+        }
+        let mut all = vec![heading];
+        for row in &self.rows {
+            let summary = row.summary();
+            let turns = row.figures[0].1.iter().flatten().count();
+            let mut cells = vec![
+                row.operation.to_owned(),
+                row.ranks.to_string(),
+                size(row.size),
+                row.unit.to_owned(),
+                turns.to_string(),
+                number(summary[0].1),
+            ];
+            for other in &others {
+                let found = summary.iter().find(|(peer, ..)| peer == other);
+                let (figure, ratio) = found.map_or((None, None), |(_, figure, ratio)| (*figure, *ratio));
+                cells.extend([number(figure), factor(ratio)]);
+            }
+            all.push(cells);
+        }
+        all
+    }
+
+    fn text(&self, machine: &Machine) -> String {
+        let mut text = format!("# {}\n# {METHOD}\n", machine.line());
+        text.push_str(&aligned(&self.cells()));
+        for level in &self.levels {
+            let _ = write!(text, "\n{level}");
+        }
+        text
+    }
+
+    fn markdown(&self, machine: &Machine) -> String {
+        let mut text = format!("{}. {METHOD}\n\n", machine.line());
+        for (index, cells) in self.cells().iter().enumerate() {
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+            if index == 0 {
+                let _ = writeln!(text, "|---|{}", "---:|".repeat(cells.len() - 1));
+            }
+        }
+        for level in &self.levels {
+            let _ = write!(text, "\n```text\n{level}```\n");
+        }
+        text
+    }
+
+    fn json(&self, machine: &Machine) -> String {
+        let optional = |value: Option<f64>| value.map_or_else(|| "null".to_owned(), |value| format!("{value:.4}"));
+        let row = |row: &Row| {
+            let summary = row.summary();
+            let medians = summary
+                .iter()
+                .map(|(peer, median, _)| format!("\"{}\":{}", peer.key(), optional(*median)));
+            let ratios = summary[1..]
+                .iter()
+                .map(|(peer, _, ratio)| format!("\"{}\":{}", peer.key(), optional(*ratio)));
+            format!(
+                r#"{{"operation":"{}","ranks":{},"size":{},"unit":"{}","turns":{},"median":{{{}}},"ratio":{{{}}}}}"#,
+                row.operation,
+                row.ranks,
+                row.size,
+                row.unit,
+                row.figures[0].1.iter().flatten().count(),
+                medians.collect::<Vec<_>>().join(","),
+                ratios.collect::<Vec<_>>().join(",")
+            )
+        };
+        let rows: Vec<String> = self.rows.iter().map(row).collect();
+        let levels: Vec<&str> = self.levels.iter().map(|level| level.trim()).collect();
+        format!(
+            "{{\"benchmark\":\"mpi\",\"cpu\":\"{}\",\"cores\":{},\"kernel\":\"{}\",\"date\":\"{}\",\"rows\":[{}],\"levels\":[{}]}}\n",
+            machine.cpu,
+            machine.cores,
+            machine.kernel,
+            machine.date,
+            rows.join(","),
+            levels.join(",")
+        )
+    }
+}
+
+fn print(text: &str) -> Result<(), String> {
+    print!("{text}");
+    Ok(())
+}
+
+/// Puts the tables between the marks of the document.
+fn write(text: &str) -> Result<(), String> {
+    let file = shell::root().join(DOCUMENT);
+    let old = fs::read_to_string(&file).map_err(|error| format!("{DOCUMENT}: {error}"))?;
+    let marks = old
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = marks.ok_or_else(|| format!("{DOCUMENT} has no lines {BEGIN} and {END}"))?;
+    let new = format!("{before}{BEGIN}\n\n{text}\n{END}{after}");
+    fs::write(&file, new).map_err(|error| format!("{DOCUMENT}: {error}"))?;
+    println!("written to {DOCUMENT}");
+    Ok(())
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, &width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let _ = writeln!(text, "{} {}", if index == 0 { "#" } else { " " }, line.trim_end());
+    }
+    text
+}
+
+fn size(octets: u32) -> String {
+    match octets {
+        _ if octets >= 1 << 20 && octets.is_multiple_of(1 << 20) => format!("{}M", octets >> 20),
+        _ if octets >= 8 << 10 && octets.is_multiple_of(1 << 10) => format!("{}K", octets >> 10),
+        _ => octets.to_string(),
+    }
+}
+
+fn factor(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value < 0.1 => format!("{value:.3}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value >= 1000.0 => format!("{value:.0}"),
+        Some(value) if value >= 100.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
