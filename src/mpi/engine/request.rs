@@ -416,8 +416,17 @@ impl Communicator {
             Outcome::Revoked => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
             Outcome::Failed(error) => {
                 let detail = Detail::Text(failure_text(error));
-                Err(self.locate(Error::new(ErrorClass::ProcFailed, call).with_detail(detail)))
+                Err(self.lost(call, envelope.source).with_detail(detail))
             }
+        }
+    }
+
+    /// A process is lost, which is named if it is on the other side.
+    pub(super) fn lost(&self, call: &'static str, process: u32) -> Error {
+        let error = self.locate(Error::new(ErrorClass::ProcFailed, call));
+        match self.rank_of(process) {
+            Some(rank) => error.with_peer(rank),
+            None => error,
         }
     }
 

@@ -10,8 +10,8 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{Entry, Exit, Request, Status, buffer::Buffer, core::Core},
-        error::{Error, ErrorClass},
+        engine::{Entry, Exit, Request, Status, buffer::Buffer, core::Core, request::failure_text},
+        error::{Detail, Error, ErrorClass},
     },
 };
 
@@ -91,17 +91,23 @@ impl Communicator {
         selector: &Selector,
         mut look: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<T, Error> {
-        let (mut found, mut lost) = (None, false);
+        let (mut found, mut lost) = (None, None);
         let waited = self.0.engine.fabric.wait(&mut |core, _, _| {
             found = look(core);
-            lost = selector.source.is_some_and(|process| core.lost(process).is_some());
-            found.is_some() || lost || self.0.revoked.load(Ordering::Relaxed)
+            lost = selector.source.and_then(|process| Some((process, core.lost(process)?)));
+            let done = found.is_some() || lost.is_some() || self.0.revoked.load(Ordering::Relaxed);
+            if let Some(process) = selector.source {
+                core.set_probed(process, !done);
+            }
+            done
         });
         match found {
             Some(found) => Ok(found),
             None if waited.is_err() => Err(self.broken(call)),
-            None if lost => Err(self.locate(Error::new(ErrorClass::ProcFailed, call))),
-            None => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
+            None => Err(match lost {
+                Some((process, error)) => self.lost(call, process).with_detail(Detail::Text(failure_text(error))),
+                None => self.locate(Error::new(ErrorClass::Revoked, call)),
+            }),
         }
     }
 
