@@ -64,7 +64,7 @@ const LAUNCHERS: [(&str, &[&str], bool); 3] = [
     ("slurm", &["srun", "slurmctld", "slurmd", "munged"], true),
 ];
 
-/// Processes under the launchers of others.
+/// Processes under the launchers of others, and what of our own takes long.
 pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
     for (name, tools, needs_root) in LAUNCHERS {
         let obstacle = if needs_root && !shell::is_root() {
@@ -78,7 +78,11 @@ pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
             .limit_s(300);
         steps.run_unless(obstacle, &format!("launchers: {name}"), &command)?;
     }
-    Ok(())
+    // Ranks that die or compute for as long as the usual limits allow.
+    let programs = Cmd::parse("cargo build -p hikyaku-cli --bins -p hikyaku-mpi --examples");
+    steps.run("launchers: programs", &programs)?;
+    let command = Cmd::parse("cargo test -p hikyaku-mpi --test life -- --ignored").limit_s(300);
+    steps.run("launchers: lost ranks", &command)
 }
 
 fn ignored(steps: &mut Steps, tests: &Ignored) -> Result<(), String> {
