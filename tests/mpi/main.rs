@@ -4,6 +4,7 @@
 
 mod arrays;
 mod collectives;
+mod datatypes;
 mod failures;
 mod groups;
 mod inter;

@@ -37,6 +37,9 @@ use ::core::{
 };
 use alloc::{sync::Arc, vec::Vec};
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use self::remote::drive as window_messages;
 pub use self::{
     array::{Array, Arriving},
     communicator::{
