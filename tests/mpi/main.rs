@@ -7,6 +7,7 @@ mod collectives;
 mod datatypes;
 mod failures;
 mod groups;
+mod impaired;
 mod inter;
 mod messages;
 mod persistent;
