@@ -373,7 +373,10 @@ impl Endpoint {
         let active = self.activate(flow);
         let deadlines = &mut self.actives[active as usize].deadlines;
         if on {
-            deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
+            // Who asks again and again does not put it off.
+            if !deadlines.is_set(Timer::Keepalive) {
+                deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
+            }
         } else {
             deadlines.stop(Timer::Keepalive);
         }

@@ -5,8 +5,10 @@
 mod arrays;
 mod checks;
 mod collectives;
+mod datatypes;
 mod failures;
 mod groups;
+mod impaired;
 mod inter;
 mod messages;
 mod mistakes;

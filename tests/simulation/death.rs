@@ -179,6 +179,25 @@ fn watched_idle_peer_is_found_dead() {
     });
 }
 
+/// Whoever waits for something may ask for it in every round of its loop.
+#[test]
+fn watching_again_does_not_put_it_off() {
+    scenario("death::watching_again_does_not_put_it_off", 2, |seed| {
+        let mut world = three(seed);
+        let peer = world.nodes[0].peer_of[&1];
+        world.network.cut(0, 1);
+        for _ in 0..200 {
+            let now = world.now;
+            world.nodes[0].stack_mut().watch(now, peer, true);
+            world.touch(0);
+            world.run_for(Duration::from_millis(50));
+        }
+        let downs = world.downs(0);
+        assert!(matches!(downs[..], [(_, 1, PeerError::TimedOut { .. })]), "{downs:?}");
+        world.finish(Duration::from_secs(5));
+    });
+}
+
 #[test]
 fn watching_can_be_stopped() {
     scenario("death::watching_can_be_stopped", 1, |seed| {

@@ -1,7 +1,7 @@
 //! Messages with match bits: the seed draws configuration, network and operations, a reference checks what comes of them.
 
 use crate::{
-    harness::{Prng, World, note, prng::Transcript, scenario, talk::Talk},
+    harness::{Prng, World, note, prng::Transcript, scenario, talk::Talk, talk_ops},
     swarm::{disturb, draw_link, draw_options, duration},
 };
 
@@ -139,5 +139,15 @@ fn swarm() {
         if seed % 4 == 0 {
             assert_eq!(run(seed), first, "I7: the same seed gave another transcript");
         }
+    });
+}
+
+/// The fuzz target's body under random octets.
+#[test]
+fn random_operations() {
+    scenario("tagged::random_operations", 300, |seed| {
+        let mut rng = Prng::new(seed);
+        let octets: Vec<u8> = (0..rng.skewed(600)).map(|_| rng.next() as u8).collect();
+        talk_ops::run(&octets);
     });
 }

@@ -21,13 +21,22 @@ struct Ignored {
 /// Seeds of each simulated scenario: about a minute in all.
 const SIM_RUNS: &str = "50";
 
-const IGNORED: [Ignored; 1] = [Ignored {
-    file: "netns",
-    needs_root: true,
-    tools: &["ip", "nft"],
-    alone: true,
-    limit_s: 300,
-}];
+const IGNORED: [Ignored; 2] = [
+    Ignored {
+        file: "netns",
+        needs_root: true,
+        tools: &["ip", "nft"],
+        alone: true,
+        limit_s: 300,
+    },
+    Ignored {
+        file: "mpi",
+        needs_root: false,
+        tools: &[],
+        alone: true,
+        limit_s: 600,
+    },
+];
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     check::run(steps)?;
@@ -64,7 +73,7 @@ const LAUNCHERS: [(&str, &[&str], bool); 3] = [
     ("slurm", &["srun", "slurmctld", "slurmd", "munged"], true),
 ];
 
-/// Processes under the launchers of others.
+/// Processes under the launchers of others, and what of our own takes long.
 pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
     for (name, tools, needs_root) in LAUNCHERS {
         let obstacle = if needs_root && !shell::is_root() {
@@ -78,7 +87,11 @@ pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
             .limit_s(300);
         steps.run_unless(obstacle, &format!("launchers: {name}"), &command)?;
     }
-    Ok(())
+    // Ranks that die or compute for as long as the usual limits allow.
+    let programs = Cmd::parse("cargo build -p hikyaku-cli --bins -p hikyaku-mpi --examples");
+    steps.run("launchers: programs", &programs)?;
+    let command = Cmd::parse("cargo test -p hikyaku-mpi --test life -- --ignored").limit_s(300);
+    steps.run("launchers: lost ranks", &command)
 }
 
 fn ignored(steps: &mut Steps, tests: &Ignored) -> Result<(), String> {

@@ -1,38 +1,17 @@
 //! Every example as several ranks: started by hand, so that they meet without a launcher, and by `hikyaku run`.
 
+#[path = "support/built.rs"]
+mod built;
+
 use std::{
     collections::BTreeSet,
-    env, fs,
-    path::{Path, PathBuf},
+    fs,
+    path::Path,
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU16, Ordering},
 };
 
-/// Where cargo puts what it builds, and `name` in there. `cargo test --workspace` builds all that is needed before it
-/// runs any test.
-fn built(name: &str, how: &str) -> PathBuf {
-    let test = env::current_exe().unwrap();
-    let program = test.parent().and_then(Path::parent).unwrap().join(name);
-    let release = if cfg!(debug_assertions) { "" } else { " --release" };
-    assert!(
-        program.exists(),
-        "{} is not built: cargo build{release} {how}",
-        program.display()
-    );
-    program
-}
-
-fn example(name: &str) -> PathBuf {
-    let program = built(&format!("examples/{name}"), "-p hikyaku-mpi --examples");
-    // `cargo test --test examples` builds no examples: an old one proves nothing.
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.rs"));
-    let [made, written] = [&program, &source].map(|file| fs::metadata(file).unwrap().modified().unwrap());
-    assert!(
-        written <= made,
-        "{name} is older than its source: cargo build -p hikyaku-mpi --examples"
-    );
-    program
-}
+use built::{example, launcher};
 
 fn said(name: &str, output: &Output) -> String {
     format!(
@@ -74,7 +53,7 @@ fn by_hand(name: &str, arguments: &[&str], size: u32) {
 }
 
 fn by_launcher(name: &str, arguments: &[&str], size: u32) {
-    let output = Command::new(built("hikyaku", "-p hikyaku-cli"))
+    let output = Command::new(launcher())
         .args(["run", "-n", &size.to_string()])
         .arg(example(name))
         .args(arguments)
@@ -153,6 +132,6 @@ fn all_examples_are_tested() {
     let there: BTreeSet<String> = directory
         .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let tested = EXAMPLES.iter().chain(&["osu"]).map(|name| (*name).to_owned());
+    let tested = EXAMPLES.iter().chain(&["lost", "osu"]).map(|name| (*name).to_owned());
     assert_eq!(there, tested.collect());
 }

@@ -131,7 +131,7 @@ pub(super) struct Running {
     /// Messages of this round.
     pending: Vec<RequestId>,
     request: RequestId,
-    failure: Option<Outcome>,
+    failure: Option<Ended>,
 }
 
 impl Core {
@@ -157,7 +157,7 @@ impl Core {
             round: 0,
             pending: Vec::new(),
             request,
-            failure: None,
+            failure: self.failed_member(&planned.call),
         };
         let index = match self.collectives.iter().position(Option::is_none) {
             Some(index) => {
@@ -184,18 +184,15 @@ impl Core {
                 None => true,
                 Some(ended) => {
                     if ended.outcome != Outcome::Complete {
-                        failure = failure.or(Some(ended.outcome));
+                        failure = failure.or(Some(ended));
                     }
                     false
                 }
             });
             running.failure = failure;
             if !running.pending.is_empty() {
-                if failure.is_some() {
-                    // Receives that nobody will answer any more.
-                    for id in running.pending.clone() {
-                        self.cancel(id);
-                    }
+                if let Some(failure) = failure {
+                    self.give_up_round(messenger, &running, failure.outcome);
                     running.pending.retain(|id| self.take(*id).is_none());
                 }
                 if !running.pending.is_empty() {
@@ -217,13 +214,34 @@ impl Core {
                 return;
             }
             if failure.is_some() || over {
-                let outcome = failure.unwrap_or(Outcome::Complete);
-                self.end(running.request, Ended { outcome, ..Ended::WELL });
+                self.end(running.request, failure.unwrap_or(Ended::WELL));
                 return;
             }
             let round = running.round;
             running.round += 1;
             self.start_round(messenger, now, index, round, &mut running);
+        }
+    }
+
+    /// A process of the collective that is lost: others have given up for its sake, and will not answer.
+    fn failed_member(&self, call: &Collective) -> Option<Ended> {
+        if !self.any_failed {
+            return None;
+        }
+        self.all_lost().find_map(|process| {
+            let error = self.lost(process).filter(|error| *error != PeerError::Closed)?;
+            call.group.rank_of(process).map(|_| Ended::failed(process, error))
+        })
+    }
+
+    /// Ends what nobody will answer any more. If a process is lost, all give up: sends, too, which others would have to
+    /// take.
+    fn give_up_round(&mut self, messenger: &mut Messenger, running: &Running, outcome: Outcome) {
+        if let Outcome::Failed(_) = outcome {
+            return self.revoke(messenger, running.planned.call.bits, 0);
+        }
+        for id in running.pending.clone() {
+            self.cancel(id);
         }
     }
 
@@ -233,7 +251,7 @@ impl Core {
             if let Some(running) = &mut self.collectives[index]
                 && running.planned.call.group.rank_of(process).is_some()
             {
-                running.failure.get_or_insert(Outcome::Failed(error));
+                running.failure.get_or_insert(Ended::failed(process, error));
                 self.advancing.push_back(index as u32);
             }
         }
@@ -276,7 +294,7 @@ impl Core {
             };
             if done.is_none() {
                 // Checked by who made the schedule; nothing is touched that does not fit.
-                failure.get_or_insert(Outcome::Truncated);
+                failure.get_or_insert(Ended::with(Outcome::Truncated));
             }
         }
     }

@@ -26,7 +26,7 @@ pub(crate) struct RequestId(u64);
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Of a receive: what was received.
+    /// Of a receive: what was received. Of what has failed: the source is the process that is lost.
     pub(crate) envelope: Envelope,
     pub(crate) outcome: Outcome,
     /// The other side would not do it.
@@ -44,8 +44,15 @@ impl Ended {
         refused: None,
     };
 
-    fn with(outcome: Outcome) -> Self {
+    pub(super) fn with(outcome: Outcome) -> Self {
         Self { outcome, ..Self::WELL }
+    }
+
+    /// Failed, since `process` is lost.
+    pub(super) fn failed(process: u32, error: PeerError) -> Self {
+        let mut ended = Self::with(Outcome::Failed(error));
+        ended.envelope.source = process;
+        ended
     }
 }
 
@@ -94,7 +101,11 @@ pub(crate) struct Core {
     peers: Vec<Option<PeerId>>,
     /// Why a process is lost.
     lost: Vec<Option<PeerError>>,
+    /// Some are, and have not only finished.
+    pub(super) any_failed: bool,
     slots: Vec<Slot>,
+    /// Peers for whose messages somebody waits without a request: probes.
+    probed: Vec<PeerId>,
     free: Vec<u32>,
     pub(super) collectives: Vec<Option<Running>>,
     pub(super) scratch: Vec<u8>,
@@ -153,8 +164,10 @@ impl Core {
             tagged: Tagged::new(messenger, eager_limit),
             process: messenger.processor(),
             lost: peers.iter().map(|_| None).collect(),
+            any_failed: false,
             peers,
             slots: Vec::new(),
+            probed: Vec::new(),
             free: Vec::new(),
             collectives: Vec::new(),
             scratch: Vec::new(),
@@ -343,7 +356,7 @@ impl Core {
             _ => self.lost(process).unwrap_or(PeerError::Closed),
         };
         let (id, slot) = self.request(owner, None);
-        slot.state = State::Ended(Ended::with(Outcome::Failed(error)));
+        slot.state = State::Ended(Ended::failed(process, error));
         self.ended += 1;
         if let Owner::Collective(index) = owner {
             self.advancing.push_back(index);
@@ -455,7 +468,10 @@ impl Core {
     }
 
     /// The request ends like this.
-    pub(super) fn end(&mut self, id: RequestId, ended: Ended) {
+    pub(super) fn end(&mut self, id: RequestId, mut ended: Ended) {
+        if let Outcome::Failed(_) = ended.outcome {
+            self.name_lost(id, &mut ended);
+        }
         let Some(slot) = self.slot(id) else { return };
         slot.state = State::Ended(ended);
         slot.handle = None;
@@ -465,6 +481,17 @@ impl Core {
             Owner::Caller => {}
             Owner::Nobody => self.forget(id),
             Owner::Collective(index) => self.advancing.push_back(index),
+        }
+    }
+
+    /// What was posted or sent and has failed has no envelope: it has needed this process.
+    #[cold]
+    fn name_lost(&mut self, id: RequestId, ended: &mut Ended) {
+        let peer = self.slot(id).and_then(|slot| slot.peer);
+        if peer.is_some()
+            && let Some(process) = self.peers.iter().position(|other| *other == peer)
+        {
+            ended.envelope.source = process as u32;
         }
     }
 
@@ -544,6 +571,7 @@ impl Core {
         if error == PeerError::Closed {
             return;
         }
+        self.any_failed = true;
         self.fail_collectives(process, error);
         for other in 0..self.peers.len() {
             if let (Some(peer), None) = (self.peers[other], self.lost[other]) {
@@ -696,10 +724,21 @@ impl Core {
         self.collect();
     }
 
-    /// Peers that pending requests name: their silence must be noticed.
+    /// Somebody probes for messages of this process, or does no longer. (Of several, all say so each time they look.)
+    pub(crate) fn set_probed(&mut self, process: u32, on: bool) {
+        let Some(peer) = self.peer(process) else { return };
+        match self.probed.iter().position(|other| *other == peer) {
+            None if on => self.probed.push(peer),
+            Some(index) if !on => drop(self.probed.swap_remove(index)),
+            _ => {}
+        }
+    }
+
+    /// Peers that pending requests and probes name: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
         let remote = self.remote.awaited().filter_map(|process| self.peer(process));
-        pending.filter_map(|slot| slot.peer).chain(remote)
+        let requested = pending.filter_map(|slot| slot.peer);
+        requested.chain(remote).chain(self.probed.iter().copied())
     }
 }

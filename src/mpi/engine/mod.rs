@@ -38,6 +38,9 @@ use ::core::{
 };
 use alloc::{sync::Arc, vec::Vec};
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use self::remote::drive as window_messages;
 pub use self::{
     array::{Array, Arriving},
     communicator::{

@@ -75,8 +75,6 @@ pub struct Request {
 pub(super) struct About {
     /// The call that began it.
     pub(super) call: &'static str,
-    /// The other side, if there is one known.
-    pub(super) peer: Option<Rank>,
     /// Octets that there is room for.
     pub(super) room: u64,
     pub(super) check: Option<Check>,
@@ -86,7 +84,6 @@ impl About {
     pub(super) fn new(call: &'static str, room: u64) -> Self {
         Self {
             call,
-            peer: None,
             room,
             check: None,
         }
@@ -425,12 +422,7 @@ impl Drop for Request {
 impl Communicator {
     /// How a request has ended, in the words of MPI.
     pub(super) fn result(&self, ended: &Ended, about: &About) -> Result<Status, Error> {
-        let About {
-            call,
-            room,
-            ref check,
-            peer,
-        } = *about;
+        let About { call, room, ref check } = *about;
         let status = self.status_of(&ended.envelope);
         let source = status.source;
         if let Some(class) = ended.refused {
@@ -453,29 +445,15 @@ impl Communicator {
             }),
             Outcome::Truncated => Err(self.locate(Error::truncated(call, status.len, room).with_peer(source))),
             Outcome::Revoked => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
-            Outcome::Failed(error) => {
-                let peer = peer.or_else(|| self.lost_rank(error));
-                Err(self.lost(call, error, peer))
-            }
+            Outcome::Failed(error) => Err(self.lost(call, error, ended.envelope.source)),
         }
     }
 
-    /// A process is lost, if it is known which.
-    pub(super) fn lost(&self, call: &'static str, error: PeerError, peer: Option<Rank>) -> Error {
+    /// A process is lost, which is named if it is on the other side.
+    pub(super) fn lost(&self, call: &'static str, error: PeerError, process: u32) -> Error {
         let detail = Detail::Text(failure_text(error));
         let lost = self.locate(Error::new(ErrorClass::ProcFailed, call).with_detail(detail));
-        peer.map_or(lost, |peer| lost.with_peer(peer))
-    }
-
-    /// The first one that has been lost for this reason.
-    fn lost_rank(&self, error: PeerError) -> Option<Rank> {
-        let mut lost = Vec::new();
-        let look = |core: &mut Core, _: &mut Messenger, _: Instant| {
-            let alike = core.all_lost().filter(|process| core.lost(*process) == Some(error));
-            lost = alike.collect();
-        };
-        self.engine().fabric.access(&mut { look });
-        lost.into_iter().find_map(|process| self.rank_of(process))
+        self.rank_of(process).map_or(lost, |peer| lost.with_peer(peer))
     }
 
     /// The other side, or the others, would not do it.

@@ -13,6 +13,7 @@ pub(crate) mod seeds;
 pub(crate) mod stack;
 pub(crate) mod tagged;
 pub(crate) mod talk;
+pub(crate) mod talk_ops;
 pub(crate) mod world;
 
 pub(crate) use link::Link;

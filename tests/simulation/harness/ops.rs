@@ -66,10 +66,10 @@ pub(crate) enum Op {
 }
 
 /// Reads octets front to back; zeros after the end.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
-impl Reader<'_> {
-    fn octet(&mut self) -> u8 {
+impl<'a> Reader<'a> {
+    pub(super) fn octet(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -77,14 +77,22 @@ impl Reader<'_> {
         first
     }
 
-    fn half(&mut self) -> u16 {
+    pub(super) fn half(&mut self) -> u16 {
         u16::from_be_bytes([self.octet(), self.octet()])
     }
 
     /// A length or time: 4 bits of magnitude, 4 bits of value.
-    fn magnitude(&mut self) -> u64 {
+    pub(super) fn magnitude(&mut self) -> u64 {
         let octet = u64::from(self.octet());
         (octet & 15) << (octet >> 4)
+    }
+
+    /// As many octets as the next one says, if there are so many.
+    pub(super) fn octets(&mut self) -> &'a [u8] {
+        let len = usize::from(self.octet()).min(self.0.len());
+        let (octets, rest) = self.0.split_at(len);
+        self.0 = rest;
+        octets
     }
 
     fn op(&mut self) -> Op {
@@ -141,19 +149,14 @@ impl Reader<'_> {
                 back: usize::from(self.octet()),
                 flip: (code & 32 == 32).then(|| (usize::from(self.half()), self.octet())),
             },
-            _ => {
-                let len = usize::from(self.octet()).min(self.0.len());
-                let (octets, rest) = self.0.split_at(len);
-                self.0 = rest;
-                Op::Inject {
-                    node,
-                    octets: octets.to_vec(),
-                }
-            }
+            _ => Op::Inject {
+                node,
+                octets: self.octets().to_vec(),
+            },
         }
     }
 
-    fn config(&mut self) -> Config {
+    pub(super) fn config(&mut self) -> Config {
         let mut config = if self.octet() & 7 == 0 {
             Config::dse()
         } else {

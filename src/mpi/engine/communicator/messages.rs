@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Messages from one process to another (MPI 3).
 
-use super::{ANY_SOURCE, Class, Communicator, PROC_NULL};
+use super::{Class, Communicator, PROC_NULL};
 use crate::mpi::{
     Rank,
     datatype::Datatype,
@@ -43,14 +43,6 @@ impl Mode {
             Self::Synchronous => "MPI_Issend",
             Self::Ready => "MPI_Irsend",
         }
-    }
-}
-
-/// About a message to `destination`.
-fn to(call: &'static str, destination: Rank) -> About {
-    About {
-        peer: Some(destination),
-        ..About::new(call, 0)
     }
 }
 
@@ -104,7 +96,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         Ok(match self.begin_send(call, mode, buffer, destination, tag)? {
-            Some(id) => Request::pending_about(self, id, to(call, destination)),
+            Some(id) => Request::pending_about(self, id, About::new(call, 0)),
             None => Request::ended(self, Status::EMPTY, call),
         })
     }
@@ -158,7 +150,7 @@ impl Communicator {
         let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag));
         span.end(begun.and_then(|id| {
             match id {
-                Some(id) => Request::pending_about(self, id, to(call, destination))
+                Some(id) => Request::pending_about(self, id, About::new(call, 0))
                     .finish()
                     .map(|_| ()),
                 None => Ok(()),
@@ -208,12 +200,7 @@ impl Communicator {
         let buffer = unsafe { self.buffer(call, base, count, datatype) }?;
         let room = buffer.len();
         let (buffer, check) = self.unsealed(buffer);
-        let about = About {
-            call,
-            peer: (source != ANY_SOURCE).then_some(source),
-            room,
-            check,
-        };
+        let about = About { call, room, check };
         let mut buffer = Some(buffer);
         let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
             Some(core.receive(messenger, now, selector, buffer.take()?))

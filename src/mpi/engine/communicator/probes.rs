@@ -96,13 +96,17 @@ impl Communicator {
         let waited = self.0.engine.fabric.wait(&mut |core, _, _| {
             found = look(core);
             lost = selector.source.and_then(|process| Some((process, core.lost(process)?)));
-            found.is_some() || lost.is_some() || self.0.revoked.load(Ordering::Relaxed)
+            let done = found.is_some() || lost.is_some() || self.0.revoked.load(Ordering::Relaxed);
+            if let Some(process) = selector.source {
+                core.set_probed(process, !done);
+            }
+            done
         });
         match found {
             Some(found) => Ok(found),
             None if waited.is_err() => Err(self.broken(call)),
             None => Err(match lost {
-                Some((process, error)) => self.lost(call, error, self.rank_of(process)),
+                Some((process, error)) => self.lost(call, error, process),
                 None => self.locate(Error::new(ErrorClass::Revoked, call)),
             }),
         }

@@ -17,10 +17,15 @@ mod lock;
 mod memory;
 mod message;
 mod origin;
+#[cfg(any(test, fuzzing))]
+mod pair;
 mod slab;
 mod target;
 #[cfg(test)]
 mod tests;
+
+#[cfg(fuzzing)]
+pub use self::pair::drive;
 
 use alloc::{
     boxed::Box,

@@ -2,122 +2,21 @@
 //! What a peer can do that is not honest.
 
 use alloc::{vec, vec::Vec};
-use core::{net::SocketAddr, time::Duration};
+use core::time::Duration;
 
 use proptest::prelude::*;
 
 use super::{
     message::{MAX_DATA, MAX_RUNS, Run, Runs, Status},
+    pair::{PEER, Pair, Side, drive},
     *,
 };
-use crate::{
-    mpi::{
-        datatype::{Datatype, Kind},
-        engine::core::Core,
-        operation::Predefined,
-    },
-    reliability::{Burst, Endpoint, Limits},
+use crate::mpi::{
+    datatype::{Datatype, Kind},
+    operation::Predefined,
 };
 
-struct Side {
-    messenger: Messenger,
-    core: Core,
-}
-
-/// Two processes without a network in between.
-struct Pair {
-    sides: [Side; 2],
-    now: Instant,
-}
-
-const PEER: PeerId = PeerId(0);
-
-fn address(side: usize) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 1_000 + side as u16))
-}
-
 impl Pair {
-    fn new() -> Self {
-        let sides = [0, 1].map(|side: usize| {
-            let config = crate::Config {
-                unexpected_bytes: 256 << 10,
-                ..crate::Config::default()
-            };
-            let limits = Limits {
-                max_datagram: 1_472,
-                max_segments: 16,
-                max_batch: 65_000,
-                receive_buffer: 1 << 20,
-                holds_references: false,
-                receive_port: 0,
-            };
-            let endpoint = Endpoint::new(config, limits, 7 + side as u64, 9).unwrap();
-            let mut messenger = Messenger::new(endpoint, &[side as u32]);
-            messenger.add_peer(address(1 - side), 1 - side as u32).unwrap();
-            let mut peers = vec![Some(PEER); 2];
-            peers[side] = None;
-            Side {
-                core: Core::new(&messenger, peers, 4_096),
-                messenger,
-            }
-        });
-        let now = Instant::from_nanos(1_000);
-        Self { sides, now }
-    }
-
-    /// A window over `memory` at one side.
-    fn expose(&mut self, side: usize, memory: &mut [u8]) -> u64 {
-        let Side { messenger, core } = &mut self.sides[side];
-        // SAFETY: every test keeps `memory` for as long as the pair, and looks at it only between its calls.
-        let memory = unsafe { Memory::new(memory.as_mut_ptr(), memory.len() as u64) };
-        let name = core.remote.expose(messenger, memory, Group::world(2)).unwrap();
-        core.remote.window(name).unwrap().epoch = Epoch::Fence { used: false };
-        name
-    }
-
-    fn send(&mut self, side: usize, octets: &[u8]) {
-        let Side { messenger, core } = &mut self.sides[side];
-        core.tagged.send_active(messenger, self.now, PEER, HANDLER, octets);
-    }
-
-    fn step(&mut self, side: usize, takes: bool) -> bool {
-        let mut burst = Burst::default();
-        let mut busy = false;
-        while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
-            let mut octets = Vec::new();
-            let from = &self.sides[side].messenger;
-            from.gather(&burst, |piece| octets.extend_from_slice(piece));
-            let other = &mut self.sides[1 - side].messenger;
-            other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
-            busy = true;
-        }
-        let Side { messenger, core } = &mut self.sides[side];
-        if messenger.poll_timeout().is_some_and(|at| at <= self.now) {
-            messenger.handle_timeout(self.now);
-        }
-        if takes {
-            core.pump(messenger, self.now);
-        }
-        while let Some(event) = messenger.poll_event() {
-            core.handle_event(messenger, self.now, event);
-        }
-        busy
-    }
-
-    /// Until nothing happens any more.
-    fn run(&mut self) {
-        let mut quiet = 0;
-        while quiet < 4 {
-            quiet += 1;
-            self.now += Duration::from_micros(300);
-            for side in 0..2 {
-                if self.step(side, true) {
-                    quiet = 0;
-                }
-            }
-        }
-    }
-
     /// Writes to the other side's window and reads it back.
     fn put_and_get(&mut self, own: u64, theirs: u64, at: i64, data: &mut [u8]) -> (Vec<u8>, Option<Failure>) {
         let mut back = vec![0; data.len()];
@@ -259,6 +158,14 @@ proptest! {
         let mut data = vec![0x55; 900];
         let (back, failure) = pair.put_and_get(own, theirs, 50, &mut data);
         prop_assert_eq!((back, failure), (data, None));
+    }
+}
+
+proptest! {
+    /// The fuzz target's body under random octets.
+    #[test]
+    fn whatever_a_peer_says_stays_in_the_window(octets in prop::collection::vec(any::<u8>(), 0..2_000)) {
+        drive(&octets);
     }
 }
 

@@ -1,0 +1,120 @@
+//! What a program sees of a rank that is lost, and how the others go on without it.
+//!
+//! ```text
+//! hikyaku run -n 4 target/release/examples/lost barrier|receive|probe|collective|leave|compute [MILLISECONDS]
+//! ```
+//!
+//! The last rank is in trouble, the others tell what becomes of their calls:
+//!
+//! - `barrier`, `receive`, `probe`, `collective`: it does nothing, until somebody kills it (its process id is printed), while the
+//!   others wait in a barrier, to receive from it (with a length that is known, or not), or in a large reduction;
+//! - `leave`: it exits in the middle, as if all were well;
+//! - `compute`: it computes for so long (default 1000), without calling MPI, while the others send to it and then wait in
+//!   a barrier. That is no trouble: it is only late.
+//!
+//! `HIKYAKU_DEATH_TIMEOUT=300ms` sets how long a rank may be silent. `hikyaku run` ends a job of which a rank has died:
+//! to see what the others see, they must ignore SIGTERM (`sh -c "trap '' TERM; exec lost barrier"`) for the three seconds
+//! that they have.
+
+use std::time::{Duration, Instant};
+
+use mpi::{Error, Rank, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
+
+/// So many messages for a rank that computes, more than go unacknowledged.
+const LETTERS: u64 = 1_000;
+
+/// What the others do; it ends with an error when the last rank is lost.
+fn wait_for(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Error> {
+    match how {
+        "receive" => {
+            let letter = world.process_at_rank(last).receive::<u64>()?;
+            panic!("received {letter:?}, which nobody has sent");
+        }
+        "probe" => {
+            let letter = world.process_at_rank(last).receive_vec::<u64>()?;
+            panic!("received {letter:?}, which nobody has sent");
+        }
+        "collective" => {
+            let (own, mut sum) = (vec![1.0; 100_000], vec![0.0; 100_000]);
+            world.all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())
+        }
+        _ => world.barrier(),
+    }
+}
+
+/// Computes, and calls nobody.
+fn compute(time: Duration) -> u64 {
+    let start = Instant::now();
+    let mut sum = 0_u64;
+    while start.elapsed() < time {
+        sum = (0..10_000).fold(sum, |sum, n| sum.rotate_left(5) ^ n);
+    }
+    sum
+}
+
+/// Everybody sends to a rank that computes; it has all of it when it comes back.
+fn late(world: &SimpleCommunicator, last: Rank, time: Duration) -> Result<(), Error> {
+    if world.rank() != last {
+        for letter in 0..LETTERS {
+            world.process_at_rank(last).send(&letter)?;
+        }
+        world.barrier()?;
+        println!("rank {}: nobody is lost", world.rank());
+        return Ok(());
+    }
+    std::hint::black_box(compute(time));
+    for rank in 0..last {
+        for letter in 0..LETTERS {
+            assert_eq!(world.process_at_rank(rank).receive::<u64>()?.0, letter);
+        }
+    }
+    world.barrier()
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1);
+    let how = arguments.next().unwrap_or_default();
+    let usage = "usage: lost barrier|receive|probe|collective|leave|compute [MILLISECONDS]";
+    assert!(
+        ["barrier", "receive", "probe", "collective", "leave", "compute"].contains(&&*how),
+        "{usage}"
+    );
+    let time = arguments.next().map_or(1_000, |time| time.parse().expect(usage));
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    let (rank, last) = (world.rank(), world.size() - 1);
+    if last == 0 {
+        println!("with one rank there is nobody to miss it");
+        return Ok(());
+    }
+    world.barrier()?;
+    if how == "compute" {
+        return late(&world, last, Duration::from_millis(time));
+    }
+    if rank == last {
+        println!("rank {rank} pid {}", std::process::id());
+        if how == "leave" {
+            std::process::exit(0);
+        }
+        loop {
+            std::thread::park();
+        }
+    }
+    let Err(error) = wait_for(&world, last, &how) else {
+        panic!("rank {last} was lost and nobody noticed");
+    };
+    println!("rank {rank}: {:?}: {error}", error.class());
+    assert_eq!(error.peer(), Some(last), "the wrong one was named");
+
+    // So does everything later that would need it.
+    let later = world.barrier().expect_err("a barrier without the last rank");
+    assert_eq!(later.peer(), Some(last), "the wrong one was named");
+
+    // Those that are left go on among themselves.
+    let others = world.group().exclude(&[last]);
+    let others = world.split_by_subgroup(&others)?.expect("this rank is one of them");
+    let mut sum = 0;
+    others.all_reduce_into(&1, &mut sum, SystemOperation::sum())?;
+    println!("rank {rank}: {sum} are left");
+    Ok(())
+}

@@ -1,0 +1,163 @@
+#![expect(unsafe_code, reason = "windows are made of pointers")]
+//! Two processes without a network in between, for tests; and the body of a fuzz target.
+
+use alloc::{vec, vec::Vec};
+use core::{net::SocketAddr, time::Duration};
+
+use super::*;
+use crate::{
+    mpi::engine::core::Core,
+    reliability::{Burst, Endpoint, Limits},
+};
+
+pub(super) struct Side {
+    pub(super) messenger: Messenger,
+    pub(super) core: Core,
+}
+
+/// Two processes without a network in between.
+pub(super) struct Pair {
+    pub(super) sides: [Side; 2],
+    pub(super) now: Instant,
+}
+
+pub(super) const PEER: PeerId = PeerId(0);
+
+fn address(side: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 1_000 + side as u16))
+}
+
+impl Pair {
+    pub(super) fn new() -> Self {
+        let sides = [0, 1].map(|side: usize| {
+            let config = crate::Config {
+                unexpected_bytes: 256 << 10,
+                ..crate::Config::default()
+            };
+            let limits = Limits {
+                max_datagram: 1_472,
+                max_segments: 16,
+                max_batch: 65_000,
+                receive_buffer: 1 << 20,
+                holds_references: false,
+                receive_port: 0,
+            };
+            let endpoint = Endpoint::new(config, limits, 7 + side as u64, 9).unwrap();
+            let mut messenger = Messenger::new(endpoint, &[side as u32]);
+            messenger.add_peer(address(1 - side), 1 - side as u32).unwrap();
+            let mut peers = vec![Some(PEER); 2];
+            peers[side] = None;
+            Side {
+                core: Core::new(&messenger, peers, 4_096),
+                messenger,
+            }
+        });
+        let now = Instant::from_nanos(1_000);
+        Self { sides, now }
+    }
+
+    /// A window over `memory` at one side.
+    pub(super) fn expose(&mut self, side: usize, memory: &mut [u8]) -> u64 {
+        let Side { messenger, core } = &mut self.sides[side];
+        // SAFETY: every test keeps `memory` for as long as the pair, and looks at it only between its calls.
+        let memory = unsafe { Memory::new(memory.as_mut_ptr(), memory.len() as u64) };
+        let name = core.remote.expose(messenger, memory, Group::world(2)).unwrap();
+        core.remote.window(name).unwrap().epoch = Epoch::Fence { used: false };
+        name
+    }
+
+    pub(super) fn send(&mut self, side: usize, octets: &[u8]) {
+        let Side { messenger, core } = &mut self.sides[side];
+        core.tagged.send_active(messenger, self.now, PEER, HANDLER, octets);
+    }
+
+    pub(super) fn step(&mut self, side: usize, takes: bool) -> bool {
+        let mut burst = Burst::default();
+        let mut busy = false;
+        while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
+            let mut octets = Vec::new();
+            let from = &self.sides[side].messenger;
+            from.gather(&burst, |piece| octets.extend_from_slice(piece));
+            let other = &mut self.sides[1 - side].messenger;
+            other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
+            busy = true;
+        }
+        let Side { messenger, core } = &mut self.sides[side];
+        if messenger.poll_timeout().is_some_and(|at| at <= self.now) {
+            messenger.handle_timeout(self.now);
+        }
+        if takes {
+            core.pump(messenger, self.now);
+        }
+        while let Some(event) = messenger.poll_event() {
+            core.handle_event(messenger, self.now, event);
+        }
+        busy
+    }
+
+    /// Until nothing happens any more.
+    pub(super) fn run(&mut self) {
+        let mut quiet = 0;
+        while quiet < 4 {
+            quiet += 1;
+            self.now += Duration::from_micros(300);
+            for side in 0..2 {
+                if self.step(side, true) {
+                    quiet = 0;
+                }
+            }
+        }
+    }
+}
+
+/// Octets before and behind the window that nobody may touch.
+const GUARD: usize = 64;
+const WINDOW: usize = 4_096;
+
+/// Messages that a peer may make up, read from any octets: as they are, or nearly what an engine says, about a window
+/// that there is. Nothing but the window changes, all are counted, and nobody is lost.
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "only fuzz targets are elsewhere"))]
+pub fn drive(mut octets: &[u8]) {
+    let mut room = vec![0xaa; WINDOW + 2 * GUARD];
+    let mut pair = Pair::new();
+    let window = pair.expose(1, &mut room[GUARD..GUARD + WINDOW]);
+    let mut sent = 0;
+    while let Some((&[code, len], rest)) = octets.split_first_chunk::<2>() {
+        if sent == 500 {
+            break;
+        }
+        let (message, rest) = rest.split_at(rest.len().min(len.into()));
+        octets = rest;
+        let mut message = message.to_vec();
+        if code & 1 == 0
+            && let Some(name) = message.get_mut(8..16)
+        {
+            name.copy_from_slice(&window.to_be_bytes());
+        }
+        if code & 2 == 0
+            && let Some([op, _, _, runs]) = message.first_chunk_mut()
+        {
+            (*op, *runs) = (*op % 10, *runs % 8);
+        }
+        // Small numbers lie in the window.
+        for run in message.get_mut(16..).unwrap_or_default().chunks_exact_mut(12) {
+            if code & 4 == 0 {
+                run[..6].fill(0);
+                run[8..10].fill(0);
+            }
+        }
+        pair.send(0, &message);
+        sent += 1;
+        if code & 8 == 8 {
+            pair.run();
+        }
+    }
+    pair.run();
+    let stats = pair.sides[1].core.remote.stats();
+    assert_eq!(stats.served + stats.malformed + stats.refused, sent, "{stats:?}");
+    let lost = [0, 1].map(|side| pair.sides[side].core.lost(1 - side as u32));
+    assert_eq!(lost, [None; 2]);
+    drop(pair);
+    let guards = room[..GUARD].iter().chain(&room[GUARD + WINDOW..]);
+    assert!(guards.into_iter().all(|octet| *octet == 0xaa), "beyond the window");
+}

@@ -1,0 +1,16 @@
+//! Datatypes from outside: whatever is asked for, they are refused or right.
+
+use proptest::prelude::*;
+
+#[path = "../support/datatypes.rs"]
+mod exercise;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// The fuzz target's body under random octets.
+    #[test]
+    fn any_octets_make_a_datatype_or_an_error(octets in prop::collection::vec(any::<u8>(), 0..80)) {
+        exercise::datatype(&octets);
+    }
+}
