@@ -1,5 +1,6 @@
 //! What examples do not show: errors, panics, and requests that nobody waits for. Ranks are threads of this process.
 
+mod collectives;
 mod errors;
 mod scopes;
 mod support;
