@@ -10,6 +10,7 @@ mod groups;
 mod inter;
 mod messages;
 mod mistakes;
+mod partitioned;
 mod persistent;
 mod profile;
 mod support;
