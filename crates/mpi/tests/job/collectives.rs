@@ -99,13 +99,13 @@ fn what_has_a_root_goes_round_again() {
             let plus = SystemOperation::sum();
             let mut reduce = root.persistent_reduce_into_root(&mut sent, &mut sum, plus).unwrap();
             for round in 1..4 {
-                gather.send_buffer_mut().fill(i32::from(round) + 100);
+                gather.send_buffer_mut().fill(round + 100);
                 scatter.send_buffer_mut()[2..4].fill(round % 2 == 0);
                 reduce.send_buffer_mut().fill(i64::from(round));
                 run(&mut gather);
                 run(&mut scatter);
                 run(&mut reduce);
-                let round = i32::from(round);
+                let round = round;
                 let expected = [round, round, round + 100, round + 100, round + 200, round + 200];
                 assert_eq!(*gather.receive_buffer(), expected);
                 assert_eq!(*scatter.receive_buffer(), [round % 2 == 0; 2]);
@@ -117,7 +117,7 @@ fn what_has_a_root_goes_round_again() {
         let mut scatter = root.persistent_scatter_into(&mut part).unwrap();
         let mut reduce = root.persistent_reduce_into(&mut sent, SystemOperation::sum()).unwrap();
         for round in 1..4 {
-            gather.send_buffer_mut().fill(i32::from(round) + 100 * world.rank());
+            gather.send_buffer_mut().fill(round + 100 * world.rank());
             reduce.send_buffer_mut().fill(i64::from(round));
             run(&mut gather);
             run(&mut scatter);

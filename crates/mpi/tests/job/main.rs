@@ -2,6 +2,7 @@
 
 mod collectives;
 mod errors;
+mod partitioned;
 mod scopes;
 mod support;
 mod windows;
