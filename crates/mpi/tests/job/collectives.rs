@@ -105,7 +105,6 @@ fn what_has_a_root_goes_round_again() {
                 run(&mut gather);
                 run(&mut scatter);
                 run(&mut reduce);
-                let round = round;
                 let expected = [round, round, round + 100, round + 100, round + 200, round + 200];
                 assert_eq!(*gather.receive_buffer(), expected);
                 assert_eq!(*scatter.receive_buffer(), [round % 2 == 0; 2]);
