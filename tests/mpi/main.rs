@@ -12,6 +12,7 @@ mod impaired;
 mod inter;
 mod messages;
 mod mistakes;
+mod partitioned;
 mod persistent;
 mod profile;
 mod support;

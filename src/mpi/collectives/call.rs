@@ -28,7 +28,7 @@ pub const NOBODY: usize = usize::MAX - 1;
 pub enum Call<'a> {
     /// `MPI_Barrier`
     Barrier,
-    /// `MPI_Bcast`. The buffer is the output, at the root too.
+    /// `MPI_Bcast`. The buffer is the output, at the root too; but the input of a root that faces another group.
     ///
     /// Vectors are cut, and ranks may call this with different datatypes. So the count must be in a unit that is the
     /// same everywhere: octets of what is sent.

@@ -159,7 +159,7 @@ impl Side {
     fn bcast(&self, b: &mut Builder, root: Root, count: usize) {
         let all = Buffer::OUTPUT.span(0..count);
         match root {
-            Root::Here => b.send(self.there(0), [all]),
+            Root::Here => b.send(self.there(0), [Buffer::INPUT.span(0..count)]),
             Root::Beside => {}
             Root::There(root) => {
                 if self.me.rank == 0 {

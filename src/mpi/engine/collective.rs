@@ -48,6 +48,12 @@ impl Memory {
     pub(crate) fn none(datatype: &Datatype) -> Self {
         Self::Plain(Address(core::ptr::dangling_mut()), datatype.clone())
     }
+
+    fn move_to(&mut self, to: *mut u8) {
+        let (Self::Plain(base, ..) | Self::Packed(base, ..) | Self::Each(base, ..)) = self;
+        base.0 = to;
+    }
+
     fn buffer(&self, span: &Span) -> Option<Buffer> {
         match self {
             Self::Plain(base, datatype) => {
@@ -118,6 +124,12 @@ impl Planned {
     pub(super) fn check(&self) -> Option<Check> {
         let (_, agreement) = self.first.as_ref()?;
         Some(Check::Collective(agreement.verdict()))
+    }
+
+    /// Puts the buffers elsewhere.
+    pub(crate) fn move_to(&mut self, input: *mut u8, output: *mut u8) {
+        self.call.input.move_to(input);
+        self.call.output.move_to(output);
     }
 }
 

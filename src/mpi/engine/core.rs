@@ -5,6 +5,7 @@ use core::{task::Waker, time::Duration};
 
 use super::{
     buffer::{Buffer, Lender, Loans},
+    channel::Channel,
     collective::Running,
     remote::{self, Net, Remote},
 };
@@ -58,13 +59,15 @@ impl Ended {
 
 /// Who waits for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     /// The application.
     Caller,
     /// Nobody: it is forgotten when it ends.
     Nobody,
     /// A collective.
     Collective(u32),
+    /// A message of a channel, of which there are several.
+    Channel(u32, u32),
 }
 
 enum State {
@@ -111,6 +114,9 @@ pub(crate) struct Core {
     pub(super) scratch: Vec<u8>,
     /// Collectives whose round is complete.
     pub(super) advancing: VecDeque<u32>,
+    pub(super) channels: Vec<Option<Channel>>,
+    /// Messages of channels that have ended.
+    pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
     /// Requests ended since the start.
     pub(super) ended: u64,
     /// Tasks that wait for requests …
@@ -172,6 +178,8 @@ impl Core {
             collectives: Vec::new(),
             scratch: Vec::new(),
             advancing: VecDeque::new(),
+            channels: Vec::new(),
+            channel_news: VecDeque::new(),
             ended: 0,
             touched: Vec::new(),
             sleepers: Vec::new(),
@@ -295,7 +303,7 @@ impl Core {
         self.send_for(messenger, now, route, buffer, synchronous, Owner::Caller)
     }
 
-    fn send_for(
+    pub(super) fn send_for(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
@@ -358,9 +366,7 @@ impl Core {
         let (id, slot) = self.request(owner, None);
         slot.state = State::Ended(Ended::failed(process, error));
         self.ended += 1;
-        if let Owner::Collective(index) = owner {
-            self.advancing.push_back(index);
-        }
+        self.tell(owner, id);
         id
     }
 
@@ -379,7 +385,7 @@ impl Core {
         }
     }
 
-    fn receive_for(
+    pub(super) fn receive_for(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
@@ -430,6 +436,7 @@ impl Core {
 
     /// Cancels a receive that has no message yet; it ends by that. Gives whether it did.
     pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
+        self.cancel_round(id);
         let handle = self.slot(id).and_then(|slot| slot.handle.take());
         let cancelled = handle.is_some_and(|handle| self.tagged.cancel(handle).is_some());
         if cancelled {
@@ -477,10 +484,16 @@ impl Core {
         slot.handle = None;
         let owner = slot.owner;
         self.ended += 1;
+        self.tell(owner, id);
+    }
+
+    /// A request has ended: its owner goes on with the next pass.
+    fn tell(&mut self, owner: Owner, id: RequestId) {
         match owner {
             Owner::Caller => {}
             Owner::Nobody => self.forget(id),
             Owner::Collective(index) => self.advancing.push_back(index),
+            Owner::Channel(index, message) => self.channel_news.push_back((index, message, id)),
         }
     }
 
@@ -534,6 +547,9 @@ impl Core {
         self.tagged.handle_ready(messenger, now, &mut self.inbox);
         self.with_remote(messenger, now, |remote, net| remote.pump(net));
         self.collect();
+        if !self.channel_news.is_empty() {
+            self.advance_channels(messenger, now);
+        }
         while let Some(index) = self.advancing.pop_front() {
             self.advance(messenger, now, index);
             self.collect();
@@ -705,6 +721,8 @@ impl Core {
         self.tagged = Tagged::new(messenger, self.tagged.eager_limit());
         self.collectives.clear();
         self.advancing.clear();
+        self.channels.clear();
+        self.channel_news.clear();
         self.remote = Remote::default();
         self.inbox = Inbox::default();
         for index in 0..self.slots.len() {

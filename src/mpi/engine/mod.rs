@@ -17,6 +17,7 @@
 
 mod array;
 mod buffer;
+mod channel;
 mod check;
 mod collective;
 mod communicator;
@@ -44,8 +45,8 @@ pub use self::remote::drive as window_messages;
 pub use self::{
     array::{Array, Arriving},
     communicator::{
-        ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, PersistentCollective, Region,
-        TAG_UB,
+        ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, PartitionedReceive,
+        PartitionedSend, PersistentCollective, Region, TAG_UB,
     },
     fabric::FabricError,
     profile::{Entry, Exit, Profiler},

@@ -1,12 +1,13 @@
 #![expect(unsafe_code, reason = "hands places to the engine")]
 //! Begins collectives of places.
 //!
+//! A name that ends in `_init` plans a collective only, to be started later.
+//!
 //! The safety contract of all unsafe functions here: places to send from are borrowed, those to receive into are
 //! borrowed mutably, and what the operation refers to lives, until the operation has ended.
 
 use hikyaku::mpi::{
-    collectives::{self, Call, Counts},
-    datatype::Datatype as RawDatatype,
+    collectives::{self, Call, Counts, NOBODY, ROOT},
     engine::{Buffers, Region},
     error::{Detail, Error, ErrorClass},
     operation::Operation as RawOperation,
@@ -14,7 +15,7 @@ use hikyaku::mpi::{
 
 use super::operation::Erased;
 use crate::{
-    datatype::{Blocks, Place},
+    datatype::{Blocks, Place, Places},
     request::Running,
     topology::Handle,
 };
@@ -26,11 +27,24 @@ pub(super) struct Rooted {
     pub(super) root: i32,
 }
 
+/// The rank that the root of a collective between two groups has for itself.
+pub(super) const FACING: i32 = -1;
+
 impl Rooted {
+    /// As the engine calls it.
+    fn root(self) -> usize {
+        usize::try_from(self.root).unwrap_or(ROOT)
+    }
+
     /// The root calls what is for the root, and the others what is for the others.
     fn check(self, handle: &Handle, is_for_root: bool) -> Result<usize, Error> {
         let Self { call, root } = self;
-        if (handle.comm.rank() == root) == is_for_root {
+        if root == FACING {
+            return Ok(self.root());
+        }
+        // A rank of another group is another process.
+        let is_root = handle.comm.rank() == root && !handle.comm.is_inter();
+        if is_root == is_for_root {
             return Ok(root as usize);
         }
         let text = if is_for_root {
@@ -79,8 +93,9 @@ impl Shares<'_> {
     }
 }
 
+/// How many ranks there are to send to and receive from: of the other group, if there are two.
 fn size(handle: &Handle) -> usize {
-    handle.comm.size() as usize
+    handle.comm.remote_size().unwrap_or_else(|| handle.comm.size()) as usize
 }
 
 fn region(place: Option<&Place>) -> Region<'_> {
@@ -96,6 +111,11 @@ unsafe fn begin(
     buffers: &Buffers<'_>,
     operation: Option<&RawOperation>,
 ) -> Running {
+    if name.ends_with("_init") {
+        // SAFETY: the caller's contract.
+        let made = call.and_then(|call| unsafe { handle.comm.collective_init(name, &call, buffers, operation, None) });
+        return Running::planned(made);
+    }
     // SAFETY: the caller's contract.
     let begun = call.and_then(|call| unsafe { handle.comm.collective(name, &call, buffers, operation, None) });
     Running::new(begun)
@@ -171,64 +191,23 @@ pub(super) unsafe fn all_to_all_varcount(handle: &Handle, name: &'static str, fr
     unsafe { begin(handle, name, Ok(call), &buffers(&from.place, &into.place), None) }.into_place(&into.place)
 }
 
-/// Elements of different datatypes, relative to nothing: displacements are addresses.
-struct Parts {
-    elements: Vec<(i64, u64, RawDatatype)>,
-    counts: Vec<usize>,
-    displacements: Vec<isize>,
-}
-
-impl Parts {
-    fn new(places: &[Place]) -> Self {
-        Self {
-            // From the first one on, so that addresses keep what they may be used for.
-            elements: places
-                .iter()
-                .map(|place| {
-                    (
-                        distance(places[0].base, place.base),
-                        place.count,
-                        place.datatype.clone(),
-                    )
-                })
-                .collect(),
-            counts: places.iter().map(|place| usize::from(place.octets() > 0)).collect(),
-            displacements: (0..places.len() as isize).collect(),
-        }
-    }
-
-    fn blocks(&self) -> collectives::Blocks<'_> {
-        collectives::Blocks::Uneven {
-            counts: &self.counts,
-            displacements: &self.displacements,
-        }
-    }
-}
-
-fn distance(from: *mut u8, to: *mut u8) -> i64 {
-    (to.addr() as i64).wrapping_sub(from.addr() as i64)
-}
-
 /// # Safety
 /// See the module.
-pub(super) unsafe fn all_to_all_parts(handle: &Handle, name: &'static str, from: &[Place], into: &[Place]) -> Running {
-    let size = size(handle);
-    if from.len() != size || into.len() != size {
-        let detail = Detail::Text("there must be one buffer for each rank");
-        return Running::new(Err(Error::new(ErrorClass::Count, name).with_detail(detail)));
-    }
-    let (input, output) = (Parts::new(from), Parts::new(into));
+pub(super) unsafe fn all_to_all_parts(handle: &Handle, name: &'static str, from: &Places, into: &Places) -> Running {
     let call = Call::Alltoall {
-        input: input.blocks(),
-        output: output.blocks(),
+        input: from.blocks(),
+        output: into.blocks(),
         in_place: false,
     };
-    let buffers = Buffers {
-        input: Region::Each(from[0].base, &input.elements),
-        output: Region::Each(into[0].base, &output.elements),
-    };
     // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, Ok(call), &buffers, None) }
+    unsafe { begin(handle, name, Ok(call), &parts(from, into), None) }.validated_by(into.validators.iter().copied())
+}
+
+fn parts<'a>(from: &'a Places, into: &'a Places) -> Buffers<'a> {
+    Buffers {
+        input: from.region(),
+        output: into.region(),
+    }
 }
 
 /// A reduction: both places have elements of one datatype.
@@ -286,7 +265,8 @@ pub(super) unsafe fn reduce_scatter_block(
     into: &Place,
     op: &Erased,
 ) -> Running {
-    let call = as_many(name, from, into, size(handle)).map(|count| Call::ReduceScatter {
+    // Blocks are of the own group, also if there are two.
+    let call = as_many(name, from, into, handle.comm.size() as usize).map(|count| Call::ReduceScatter {
         counts: Counts::Even(count),
         commutative: op.operation.is_commutative(),
         in_place: false,
@@ -322,31 +302,31 @@ pub(super) unsafe fn scan(
 /// See the module.
 pub(super) unsafe fn broadcast(handle: &Handle, rooted: Rooted, place: &Place) -> Running {
     let call = Call::Bcast {
-        root: rooted.root as usize,
+        root: rooted.root(),
         count: place.octets() as usize,
     };
-    let buffers = Buffers {
-        input: Region::None,
-        output: place.region(),
+    let (input, output) = match rooted.root {
+        FACING => (place.region(), Region::None),
+        _ => (Region::None, place.region()),
     };
     // SAFETY: the caller's contract.
-    unsafe { begin(handle, rooted.call, Ok(call), &buffers, None) }.into_place(place)
+    unsafe { begin(handle, rooted.call, Ok(call), &Buffers { input, output }, None) }.into_place(place)
 }
 
 /// # Safety
 /// See the module.
-pub(super) unsafe fn gather(handle: &Handle, rooted: Rooted, from: &Place, shares: &Shares<'_>) -> Running {
+pub(super) unsafe fn gather(handle: &Handle, rooted: Rooted, from: Option<&Place>, shares: &Shares<'_>) -> Running {
     let into = shares.place();
     let call = rooted.check(handle, into.is_some()).and_then(|root| {
         Ok(Call::Gather {
             root,
-            input: from.count as usize,
+            input: from.map_or(0, |from| from.count as usize),
             output: shares.blocks(rooted.call, size(handle))?,
             in_place: false,
         })
     });
     let buffers = Buffers {
-        input: from.region(),
+        input: region(from),
         output: region(into),
     };
     // SAFETY: the caller's contract.
@@ -359,22 +339,56 @@ pub(super) unsafe fn gather(handle: &Handle, rooted: Rooted, from: &Place, share
 
 /// # Safety
 /// See the module.
-pub(super) unsafe fn scatter(handle: &Handle, rooted: Rooted, shares: &Shares<'_>, into: &Place) -> Running {
+pub(super) unsafe fn scatter(handle: &Handle, rooted: Rooted, shares: &Shares<'_>, into: Option<&Place>) -> Running {
     let from = shares.place();
     let call = rooted.check(handle, from.is_some()).and_then(|root| {
         Ok(Call::Scatter {
             root,
             input: shares.blocks(rooted.call, size(handle))?,
-            output: into.count as usize,
+            output: into.map_or(0, |into| into.count as usize),
             in_place: false,
         })
     });
     let buffers = Buffers {
         input: region(from),
+        output: region(into),
+    };
+    // SAFETY: the caller's contract.
+    let running = unsafe { begin(handle, rooted.call, call, &buffers, None) };
+    match into {
+        Some(into) => running.into_place(into),
+        None => running,
+    }
+}
+
+/// For the root between two groups: what is reduced is on the other side.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn reduce_facing(handle: &Handle, rooted: Rooted, into: &Place) -> Running {
+    let call = Call::Reduce {
+        root: rooted.root(),
+        count: into.count as usize,
+        commutative: true,
+        in_place: false,
+    };
+    let buffers = Buffers {
+        input: Region::None,
         output: into.region(),
     };
     // SAFETY: the caller's contract.
-    unsafe { begin(handle, rooted.call, call, &buffers, None) }.into_place(into)
+    unsafe { begin(handle, rooted.call, Ok(call), &buffers, None) }.into_place(into)
+}
+
+/// The root is another one of this group of two.
+pub(super) fn stand_aside(handle: &Handle, name: &'static str) -> Running {
+    let call = Call::Bcast { root: NOBODY, count: 0 };
+    let buffers = Buffers {
+        input: Region::None,
+        output: Region::None,
+    };
+    // SAFETY: there are no buffers.
+    unsafe { begin(handle, name, Ok(call), &buffers, None) }
 }
 
 /// # Safety
@@ -480,4 +494,42 @@ pub(super) unsafe fn neighbor_all_to_all_varcount(
     };
     // SAFETY: the caller's contract.
     unsafe { begin(handle, name, Ok(call), &buffers(&from.place, &into.place), None) }.into_place(&into.place)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn neighbor_all_gather_varcount(
+    handle: &Handle,
+    name: &'static str,
+    neighbors: &Neighbors,
+    from: &Place,
+    into: &Blocks,
+) -> Running {
+    let call = Call::NeighborAllgather {
+        sources: &neighbors.sources,
+        destinations: &neighbors.destinations,
+        input: from.count as usize,
+        output: into.blocks(),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, Ok(call), &buffers(from, &into.place), None) }.into_place(&into.place)
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn neighbor_all_to_all_parts(
+    handle: &Handle,
+    name: &'static str,
+    neighbors: &Neighbors,
+    from: &Places,
+    into: &Places,
+) -> Running {
+    let call = Call::NeighborAlltoall {
+        sources: &neighbors.sources,
+        destinations: &neighbors.destinations,
+        input: from.blocks(),
+        output: into.blocks(),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, Ok(call), &parts(from, into), None) }.validated_by(into.validators.iter().copied())
 }

@@ -1,4 +1,4 @@
-//! Writes the methods of collectives: for each one that waits, and one that only begins.
+//! Writes the methods of collectives: for each one that waits, one that only begins, and one that plans it.
 
 /// The second argument if there is something in the first one, otherwise the third.
 macro_rules! either {
@@ -7,12 +7,13 @@ macro_rules! either {
 }
 pub(super) use either;
 
-/// Methods of a trait. Each entry has: the documentation; the names of the two methods; the names that MPI gives them; what
+/// Methods of a trait. Each entry has: the documentation; the names of the three methods; the names that MPI gives
+/// the first two; what
 /// is sent, what is received and the operation, where there is one; and what begins it: an unsafe call of `begin`.
 macro_rules! methods {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $immediate:ident: $call:literal, $immediate_call:literal;
+        $name:ident, $immediate:ident, $persistent:ident: $call:literal, $immediate_call:literal;
         $(send $send:ident: $Send:ident as $From:ident;)?
         $(receive $receive:ident: $Receive:ident as $Into:ident;)?
         $(operation $op:ident: $Op:ident;)?
@@ -53,6 +54,56 @@ macro_rules! methods {
             // SAFETY: all are borrowed for `'a`, and the scope ends the operation before that.
             let running = unsafe { $begin };
             Request::new(running, data, scope)
+        }
+
+        #[doc = concat!(
+            "Plans [`", stringify!($name), "`](Self::", stringify!($name), "), to be started again and again (`", $call,
+            "_init`)."
+        )]
+        ///
+        /// # Errors
+        /// See the trait.
+        fn $persistent<'a, $(S: 'a + $Send + ?Sized,)? $(R: 'a + $Receive + ?Sized,)? $(O: 'a + $Op)?>(
+            &self,
+            $($send: &'a mut S,)?
+            $($receive: &'a mut R,)?
+            $($op: O)?
+        ) -> Result<Persistent<'a, either!([$($send)?] { S } { () }), either!([$($receive)?] { R } { () })>, Error> {
+            let ($this, $label) = (self, concat!($call, "_init"));
+            let sent: *mut _ = either!([$($send)?] { $($send)? } { std::ptr::dangling_mut::<()>() });
+            let received: *mut _ = either!([$($receive)?] { $($receive)? } { std::ptr::dangling_mut::<()>() });
+            // SAFETY: just borrowed; what is derived from it is not used any more when `sent` is.
+            $(let $send = $From::of(unsafe { &*sent });)?
+            // SAFETY: the same for `received`.
+            $(let $receive = $Into::of_mut(unsafe { &mut *received });)?
+            $(let $op = &$op.erased();)?
+            // SAFETY: it is started by `Persistent` only, which borrows the buffers for `'a`.
+            let running = unsafe { $begin };
+            let find = move |sent: *mut either!([$($send)?] { S } { () }), received: *mut either!([$($receive)?] { R } { () })| {
+                let _ = (sent, received);
+                let input = either!([$($send)?] {{
+                    $(
+                        // SAFETY: borrowed by who calls this.
+                        let now = $From::of(unsafe { &*sent });
+                        if !now.is_like(&$send) {
+                            return None;
+                        }
+                        now.found().0
+                    )?
+                }} { std::ptr::dangling_mut() });
+                let (output, validators) = either!([$($receive)?] {{
+                    $(
+                        // SAFETY: borrowed mutably by who calls this.
+                        let now = $Into::of_mut(unsafe { &mut *received });
+                        if !now.is_like(&$receive) {
+                            return None;
+                        }
+                        now.found()
+                    )?
+                }} { (std::ptr::dangling_mut(), Vec::new()) });
+                Some(Found { input, output, validators })
+            };
+            Persistent::new(running, (sent, received), Box::new(find))
         }
     )*};
 }

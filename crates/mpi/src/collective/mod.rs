@@ -32,35 +32,44 @@
 //! ```
 
 mod begin;
+mod inter;
 mod methods;
 mod neighborhood;
 mod operation;
+mod persistent;
 mod root;
 
-use hikyaku::mpi::error::Error;
+use hikyaku::mpi::error::{Error, ErrorClass};
 
 use self::methods::{either, methods};
 
 pub use self::{
+    inter::{FacingRoot, InterRoot},
     neighborhood::NeighborhoodCollectives,
     operation::{
         Operation, SystemOperation, UnsafeUserFunction, UnsafeUserOperation, UserOperation, reduce_local_into,
     },
+    persistent::Persistent,
     root::Root,
 };
 use crate::{
-    datatype::{Blocks, Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, Place},
-    request::{Request, Scope, StaticScope},
+    datatype::{
+        Blocks, Buffer, BufferMut, Buffers, BuffersMut, PartitionedBuffer, PartitionedBufferMut, Place, Places,
+    },
+    request::{Found, Request, Scope, StaticScope},
     topology::{Communicator, Handle},
 };
 
 /// All traits.
 pub mod traits {
-    pub use super::{CommunicatorCollectives, NeighborhoodCollectives, Operation, Root};
+    pub use super::{CommunicatorCollectives, FacingRoot, NeighborhoodCollectives, Operation, Root};
 }
 
 /// What each rank says, in the order of ranks; lengths may differ.
 pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    if handle.comm.is_inter() {
+        return Err(Error::new(ErrorClass::UnsupportedOperation, call));
+    }
     let size = handle.comm.size() as usize;
     let len = own.len() as u64;
     let mut lens = vec![0_u64; size];
@@ -81,6 +90,9 @@ pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<V
 
 /// Collectives in which all processes are alike.
 ///
+/// Between two groups ([`InterCommunicator`](crate::topology::InterCommunicator)) they exchange: each gets what the *other*
+/// group has, or its reduction; blocks are of the ranks of the other group. (There are no scans.)
+///
 /// Errors: a process is lost, the communicator revoked; buffers that do not fit. When one process gets an error, the
 /// others may get it too, or later.
 pub trait CommunicatorCollectives: Communicator {
@@ -97,69 +109,68 @@ pub trait CommunicatorCollectives: Communicator {
         Request::new(begin::barrier(self.as_handle(), "MPI_Ibarrier"), &(), StaticScope)
     }
 
-    /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in rsmpi.
+    /// Plans a [`barrier`](Self::barrier), to be started again and again (`MPI_Barrier_init`).
     ///
     /// # Errors
     /// See the trait.
-    ///
-    /// ```
-    /// use mpi::{datatype::{DynBuffer, DynBufferMut}, traits::*};
-    ///
-    /// let universe = mpi::initialize().unwrap();
-    /// let world = universe.world();
-    /// let (from, mut into) = ([1.5, 2.5], [0.0; 2]);
-    /// world.all_to_all_parts_into(&[DynBuffer::new(&from)], &mut [DynBufferMut::new(&mut into)])?;
-    /// assert_eq!(into, from);
-    /// # Ok::<_, mpi::Error>(())
-    /// ```
-    fn all_to_all_parts_into<S, R>(&self, sendbufs: &[S], recvbufs: &mut [R]) -> Result<(), Error>
-    where
-        S: Buffer,
-        R: BufferMut,
-    {
-        let from: Vec<Place> = sendbufs.iter().map(Place::of).collect();
-        let into: Vec<Place> = recvbufs.iter_mut().map(Place::of_mut).collect();
-        // SAFETY: all are borrowed until the operation has ended.
-        let ended = unsafe { begin::all_to_all_parts(self.as_handle(), "MPI_Alltoallw", &from, &into) }.wait();
-        into.iter().for_each(Place::validate);
-        ended.map(drop)
+    fn persistent_barrier(&self) -> Result<Persistent<'static, (), ()>, Error> {
+        let running = begin::barrier(self.as_handle(), "MPI_Barrier_init");
+        Persistent::nothing(running)
     }
 
     methods! {
         /// Everybody gets what all have, in the order of ranks (`MPI_Allgather`).
-        all_gather_into, immediate_all_gather_into: "MPI_Allgather", "MPI_Iallgather";
+        all_gather_into, immediate_all_gather_into, persistent_all_gather_into: "MPI_Allgather", "MPI_Iallgather";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         |this, call| begin::all_gather(this.as_handle(), call, &sendbuf, &recvbuf);
 
         /// The same, when they have not as much each (`MPI_Allgatherv`).
-        all_gather_varcount_into, immediate_all_gather_varcount_into: "MPI_Allgatherv", "MPI_Iallgatherv";
+        all_gather_varcount_into, immediate_all_gather_varcount_into, persistent_all_gather_varcount_into: "MPI_Allgatherv", "MPI_Iallgatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::all_gather_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
 
         /// Everybody sends a part to everybody (`MPI_Alltoall`).
-        all_to_all_into, immediate_all_to_all_into: "MPI_Alltoall", "MPI_Ialltoall";
+        all_to_all_into, immediate_all_to_all_into, persistent_all_to_all_into: "MPI_Alltoall", "MPI_Ialltoall";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         |this, call| begin::all_to_all(this.as_handle(), call, &sendbuf, &recvbuf);
 
         /// The same with parts of different sizes (`MPI_Alltoallv`).
-        all_to_all_varcount_into, immediate_all_to_all_varcount_into: "MPI_Alltoallv", "MPI_Ialltoallv";
+        all_to_all_varcount_into, immediate_all_to_all_varcount_into, persistent_all_to_all_varcount_into: "MPI_Alltoallv", "MPI_Ialltoallv";
         send sendbuf: PartitionedBuffer as Blocks;
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::all_to_all_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
 
+        /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in rsmpi.
+        ///
+        /// ```
+        /// use mpi::{datatype::{DynBuffer, DynBufferMut}, traits::*};
+        ///
+        /// let universe = mpi::initialize().unwrap();
+        /// let world = universe.world();
+        /// let (from, mut into) = ([1.5, 2.5], [0.0; 2]);
+        /// world.all_to_all_parts_into(&[DynBuffer::new(&from)], &mut [DynBufferMut::new(&mut into)])?;
+        /// assert_eq!(into, from);
+        /// # Ok::<_, mpi::Error>(())
+        /// ```
+        all_to_all_parts_into, immediate_all_to_all_parts_into, persistent_all_to_all_parts_into:
+            "MPI_Alltoallw", "MPI_Ialltoallw";
+        send sendbufs: Buffers as Places;
+        receive recvbufs: BuffersMut as Places;
+        |this, call| begin::all_to_all_parts(this.as_handle(), call, &sendbufs, &recvbufs);
+
         /// Everybody gets the reduction of what all have, element by element (`MPI_Allreduce`). The operation must be
         /// defined for the elements.
-        all_reduce_into, immediate_all_reduce_into: "MPI_Allreduce", "MPI_Iallreduce";
+        all_reduce_into, immediate_all_reduce_into, persistent_all_reduce_into: "MPI_Allreduce", "MPI_Iallreduce";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
         |this, call| begin::all_reduce(this.as_handle(), call, &sendbuf, &recvbuf, op);
 
         /// Everybody gets a part of that reduction, in the order of ranks (`MPI_Reduce_scatter_block`).
-        reduce_scatter_block_into, immediate_reduce_scatter_block_into:
+        reduce_scatter_block_into, immediate_reduce_scatter_block_into, persistent_reduce_scatter_block_into:
             "MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
@@ -167,14 +178,14 @@ pub trait CommunicatorCollectives: Communicator {
         |this, call| begin::reduce_scatter_block(this.as_handle(), call, &sendbuf, &recvbuf, op);
 
         /// Everybody gets the reduction of what the ranks up to its own have (`MPI_Scan`).
-        scan_into, immediate_scan_into: "MPI_Scan", "MPI_Iscan";
+        scan_into, immediate_scan_into, persistent_scan_into: "MPI_Scan", "MPI_Iscan";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
         |this, call| begin::scan(this.as_handle(), call, &sendbuf, &recvbuf, op, false);
 
         /// Everybody gets the reduction of what the ranks before its own have; rank 0 gets nothing (`MPI_Exscan`).
-        exclusive_scan_into, immediate_exclusive_scan_into: "MPI_Exscan", "MPI_Iexscan";
+        exclusive_scan_into, immediate_exclusive_scan_into, persistent_exclusive_scan_into: "MPI_Exscan", "MPI_Iexscan";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;

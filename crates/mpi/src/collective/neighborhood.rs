@@ -3,9 +3,16 @@
 
 use hikyaku::mpi::{Rank, error::Error};
 
-use super::begin::{self, Neighbors};
+use super::{
+    Persistent,
+    begin::{self, Neighbors},
+    methods::{either, methods},
+};
 use crate::{
-    datatype::{Blocks, Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, Place},
+    datatype::{
+        Blocks, Buffer, BufferMut, Buffers, BuffersMut, PartitionedBuffer, PartitionedBufferMut, Place, Places,
+    },
+    request::{Found, Request, Scope},
     topology::{AsHandle, CartesianCommunicator, Communicator, DistributedGraphCommunicator, GraphCommunicator},
 };
 
@@ -13,6 +20,8 @@ use crate::{
 ///
 /// In a grid the neighbours are, for each dimension, the one before and the one after; beyond an edge there is none, and
 /// its part of the buffers is left alone.
+///
+/// Errors: a process is lost, the communicator revoked; buffers that do not fit.
 ///
 /// ```
 /// use mpi::traits::*;
@@ -29,55 +38,41 @@ pub trait NeighborhoodCollectives: Communicator {
     #[doc(hidden)]
     fn neighborhood(&self) -> Neighbors;
 
-    /// Everybody gets what its neighbours have, in their order (`MPI_Neighbor_allgather`).
-    ///
-    /// # Errors
-    /// A process is lost, the communicator revoked; buffers that do not fit.
-    fn neighbor_all_gather_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        let (call, neighbors) = ("MPI_Neighbor_allgather", self.neighborhood());
-        // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::neighbor_all_gather(self.as_handle(), call, &neighbors, &from, &into) }
-            .wait()
-            .map(drop)
-    }
+    methods! {
+        /// Everybody gets what its neighbours have, in their order (`MPI_Neighbor_allgather`).
+        neighbor_all_gather_into, immediate_neighbor_all_gather_into, persistent_neighbor_all_gather_into:
+            "MPI_Neighbor_allgather", "MPI_Ineighbor_allgather";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        |this, call| begin::neighbor_all_gather(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
 
-    /// Everybody sends a part to each of its neighbours (`MPI_Neighbor_alltoall`).
-    ///
-    /// # Errors
-    /// As [`neighbor_all_gather_into`](Self::neighbor_all_gather_into).
-    fn neighbor_all_to_all_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R) -> Result<(), Error>
-    where
-        S: Buffer + ?Sized,
-        R: BufferMut + ?Sized,
-    {
-        let (from, into) = (Place::of(sendbuf), Place::of_mut(recvbuf));
-        let (call, neighbors) = ("MPI_Neighbor_alltoall", self.neighborhood());
-        // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::neighbor_all_to_all(self.as_handle(), call, &neighbors, &from, &into) }
-            .wait()
-            .map(drop)
-    }
+        /// The same, when they have not as much each (`MPI_Neighbor_allgatherv`).
+        neighbor_all_gather_varcount_into, immediate_neighbor_all_gather_varcount_into, persistent_neighbor_all_gather_varcount_into:
+            "MPI_Neighbor_allgatherv", "MPI_Ineighbor_allgatherv";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: PartitionedBufferMut as Blocks;
+        |this, call| begin::neighbor_all_gather_varcount(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
 
-    /// The same with parts of different sizes (`MPI_Neighbor_alltoallv`).
-    ///
-    /// # Errors
-    /// As [`neighbor_all_gather_into`](Self::neighbor_all_gather_into).
-    fn neighbor_all_to_all_varcount_into<S, R>(&self, sendbuf: &S, recvbuf: &mut R) -> Result<(), Error>
-    where
-        S: PartitionedBuffer + ?Sized,
-        R: PartitionedBufferMut + ?Sized,
-    {
-        let (from, into) = (Blocks::of(sendbuf), Blocks::of_mut(recvbuf));
-        let (call, neighbors) = ("MPI_Neighbor_alltoallv", self.neighborhood());
-        // SAFETY: both are borrowed until the operation has ended.
-        unsafe { begin::neighbor_all_to_all_varcount(self.as_handle(), call, &neighbors, &from, &into) }
-            .wait()
-            .map(drop)
+        /// Everybody sends a part to each of its neighbours (`MPI_Neighbor_alltoall`).
+        neighbor_all_to_all_into, immediate_neighbor_all_to_all_into, persistent_neighbor_all_to_all_into:
+            "MPI_Neighbor_alltoall", "MPI_Ineighbor_alltoall";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        |this, call| begin::neighbor_all_to_all(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+
+        /// The same with parts of different sizes (`MPI_Neighbor_alltoallv`).
+        neighbor_all_to_all_varcount_into, immediate_neighbor_all_to_all_varcount_into, persistent_neighbor_all_to_all_varcount_into:
+            "MPI_Neighbor_alltoallv", "MPI_Ineighbor_alltoallv";
+        send sendbuf: PartitionedBuffer as Blocks;
+        receive recvbuf: PartitionedBufferMut as Blocks;
+        |this, call| begin::neighbor_all_to_all_varcount(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+
+        /// The same with parts anywhere and of different datatypes (`MPI_Neighbor_alltoallw`): a buffer for each neighbour.
+        neighbor_all_to_all_parts_into, immediate_neighbor_all_to_all_parts_into, persistent_neighbor_all_to_all_parts_into:
+            "MPI_Neighbor_alltoallw", "MPI_Ineighbor_alltoallw";
+        send sendbuf: Buffers as Places;
+        receive recvbuf: BuffersMut as Places;
+        |this, call| begin::neighbor_all_to_all_parts(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
     }
 }
 

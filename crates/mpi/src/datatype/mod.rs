@@ -45,7 +45,8 @@ pub use self::{
     view::{MutView, View},
 };
 pub(crate) use check::Validator;
-pub(crate) use place::{Blocks, Place};
+pub(crate) use place::{Blocks, Place, Places};
+pub use place::{Buffers, BuffersMut};
 
 /// What is below all datatypes of this crate.
 pub use hikyaku::mpi::datatype::Datatype as RawDatatype;

@@ -13,7 +13,7 @@ use crate::{Count, raw::AsRaw};
 
 /// So many elements of a datatype at an address. Whoever makes one keeps the memory as long as it is used.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     pub(crate) base: *mut u8,
     pub(crate) count: u64,
     pub(crate) datatype: RawDatatype,
@@ -76,6 +76,16 @@ impl Place {
         }
     }
 
+    /// The same elsewhere.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.count == other.count && self.datatype.is_same(&other.datatype)
+    }
+
+    /// The address, and what is to be done when something has been received there.
+    pub(crate) fn found(self) -> (*mut u8, Vec<Validator>) {
+        (self.base, self.validator.into_iter().collect())
+    }
+
     /// For a collective.
     pub(crate) fn region(&self) -> Region<'_> {
         Region::Plain(self.base, &self.datatype)
@@ -126,6 +136,16 @@ impl Blocks {
         Self::new(place, buffer.counts(), buffer.displs())
     }
 
+    /// As of [`Place`].
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.place.is_like(&other.place) && (&self.counts, &self.displacements) == (&other.counts, &other.displacements)
+    }
+
+    /// As of [`Place`].
+    pub(crate) fn found(self) -> (*mut u8, Vec<Validator>) {
+        self.place.found()
+    }
+
     fn new(place: Place, counts: &[Count], displacements: &[Count]) -> Self {
         Self {
             place,
@@ -140,4 +160,109 @@ impl Blocks {
             displacements: &self.displacements,
         }
     }
+}
+
+/// Buffers anywhere: one for each rank or neighbour.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// From here on, so that addresses keep what they may be used for.
+    pub(crate) base: *mut u8,
+    /// Where each is, how many elements of which datatype it has.
+    pub(crate) elements: Vec<(i64, u64, RawDatatype)>,
+    counts: Vec<usize>,
+    displacements: Vec<isize>,
+    pub(crate) validators: Vec<Validator>,
+}
+
+impl Places {
+    pub(crate) fn of<B: Buffers + ?Sized>(buffers: &B) -> Self {
+        Self::new(&buffers.places())
+    }
+
+    pub(crate) fn of_mut<B: BuffersMut + ?Sized>(buffers: &mut B) -> Self {
+        Self::new(&buffers.places_mut())
+    }
+
+    fn new(places: &[Place]) -> Self {
+        let base = places.first().map_or(std::ptr::dangling_mut(), |first| first.base);
+        let distance = |place: &Place| (place.base.addr() as i64).wrapping_sub(base.addr() as i64);
+        Self {
+            base,
+            elements: places
+                .iter()
+                .map(|place| (distance(place), place.count, place.datatype.clone()))
+                .collect(),
+            counts: places.iter().map(|place| usize::from(place.octets() > 0)).collect(),
+            displacements: (0..places.len() as isize).collect(),
+            validators: places.iter().filter_map(|place| place.validator).collect(),
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> collectives::Blocks<'_> {
+        collectives::Blocks::Uneven {
+            counts: &self.counts,
+            displacements: &self.displacements,
+        }
+    }
+
+    pub(crate) fn region(&self) -> Region<'_> {
+        Region::Each(self.base, &self.elements)
+    }
+
+    /// As of [`Place`]; and they are as far from each other.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let alike = |((at, count, datatype), other): (&(i64, u64, RawDatatype), &(i64, u64, RawDatatype))| {
+            (*at, *count) == (other.0, other.1) && datatype.is_same(&other.2)
+        };
+        self.elements.len() == other.elements.len() && self.elements.iter().zip(&other.elements).all(alike)
+    }
+
+    /// As of [`Place`].
+    pub(crate) fn found(self) -> (*mut u8, Vec<Validator>) {
+        (self.base, self.validators)
+    }
+}
+
+/// Buffers to send from: a slice, an array or a vector of them, one for each rank.
+///
+/// # Safety
+/// As [`Buffer`], for each of them.
+pub unsafe trait Buffers {
+    /// Where they are.
+    #[doc(hidden)]
+    fn places(&self) -> Vec<Place>;
+}
+
+/// Buffers to receive into: a slice, an array or a vector of them, one for each rank.
+///
+/// # Safety
+/// As [`BufferMut`], for each of them; they do not overlap.
+pub unsafe trait BuffersMut {
+    /// Where they are.
+    #[doc(hidden)]
+    fn places_mut(&mut self) -> Vec<Place>;
+}
+
+macro_rules! buffers {
+    ($({$($generics:tt)*} $type:ty;)*) => {$(
+        // SAFETY: they are buffers.
+        unsafe impl<B: Buffer, $($generics)*> Buffers for $type {
+            fn places(&self) -> Vec<Place> {
+                self.iter().map(Place::of).collect()
+            }
+        }
+
+        // SAFETY: they are buffers, borrowed mutably one by one.
+        unsafe impl<B: BufferMut, $($generics)*> BuffersMut for $type {
+            fn places_mut(&mut self) -> Vec<Place> {
+                self.iter_mut().map(Place::of_mut).collect()
+            }
+        }
+    )*};
+}
+
+buffers! {
+    {} [B];
+    {} Vec<B>;
+    {const N: usize} [B; N];
 }

@@ -8,12 +8,12 @@ use crate::{
     Tag,
     datatype::{Buffer, Place},
     request::{Request, Running, Scope},
-    topology::AsCommunicator,
+    topology::{AsCommunicator, Handle},
 };
 
 /// How to send.
 #[derive(Clone, Copy, Debug)]
-enum How {
+pub(super) enum How {
     /// As the engine does.
     By(Mode),
     /// By a copy in the buffer of the program (`MPI_Buffer_attach`).
@@ -21,32 +21,28 @@ enum How {
 }
 
 impl How {
-    fn outgoing<P: Destination + ?Sized>(self, process: &P, tag: Tag) -> Outgoing {
-        Outgoing {
-            mode: match self {
-                Self::By(mode) => mode,
-                Self::Buffered => Mode::Standard,
-            },
-            destination: process.destination_rank(),
-            tag,
-        }
+    fn outgoing(self, (destination, tag): (Rank, Tag)) -> Outgoing {
+        let mode = match self {
+            Self::By(mode) => mode,
+            Self::Buffered => Mode::Standard,
+        };
+        Outgoing { mode, destination, tag }
     }
 
-    fn send<P: Destination + ?Sized>(self, process: &P, from: &Place, tag: Tag) -> Result<(), Error> {
-        let outgoing = self.outgoing(process, tag);
+    fn send(self, handle: &Handle, from: &Place, to: (Rank, Tag)) -> Result<(), Error> {
         match self {
-            Self::By(_) => outgoing.send(&handle(process).comm, from),
-            Self::Buffered => attached::send(handle(process), outgoing, from),
+            Self::By(_) => self.outgoing(to).send(&handle.comm, from),
+            Self::Buffered => attached::send(handle, self.outgoing(to), from),
         }
     }
 
     /// # Safety
     /// The place is borrowed until the operation has ended.
-    unsafe fn begin<P: Destination + ?Sized>(self, process: &P, from: &Place, tag: Tag) -> Running {
+    pub(super) unsafe fn begin(self, handle: &Handle, from: &Place, to: (Rank, Tag)) -> Running {
         match self {
             // SAFETY: the caller's contract.
-            Self::By(_) => unsafe { self.outgoing(process, tag).begin(&handle(process).comm, from) },
-            Self::Buffered => Running::ended(self.send(process, from, tag)),
+            Self::By(_) => unsafe { self.outgoing(to).begin(&handle.comm, from) },
+            Self::Buffered => Running::ended(self.send(handle, from, to)),
         }
     }
 }
@@ -69,7 +65,7 @@ macro_rules! methods {
         /// # Errors
         /// See the trait.
         $($unsafe)? fn $name<Buf: Buffer + ?Sized>(&self, buf: &Buf) -> Result<(), Error> {
-            $how.send(self, &Place::of(buf), Tag::default())
+            $how.send(handle(self), &Place::of(buf), (self.destination_rank(), Tag::default()))
         }
 
         #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") with a tag.")]
@@ -82,7 +78,7 @@ macro_rules! methods {
         /// # Errors
         /// See the trait.
         $($unsafe)? fn $tagged<Buf: Buffer + ?Sized>(&self, buf: &Buf, tag: Tag) -> Result<(), Error> {
-            $how.send(self, &Place::of(buf), tag)
+            $how.send(handle(self), &Place::of(buf), (self.destination_rank(), tag))
         }
 
         #[doc = concat!("Begins [`", stringify!($name), "`](Self::", stringify!($name), ") (`", $call, "`).")]
@@ -96,8 +92,9 @@ macro_rules! methods {
             Buf: 'a + Buffer + ?Sized,
             Sc: Scope<'a>,
         {
+            let to = (self.destination_rank(), Tag::default());
             // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
-            let running = unsafe { $how.begin(self, &Place::of(buf), Tag::default()) };
+            let running = unsafe { $how.begin(handle(self), &Place::of(buf), to) };
             Request::new(running, buf, scope)
         }
 
@@ -113,7 +110,7 @@ macro_rules! methods {
             Sc: Scope<'a>,
         {
             // SAFETY: borrowed for `'a`, and the scope ends the operation before that.
-            let running = unsafe { $how.begin(self, &Place::of(buf), tag) };
+            let running = unsafe { $how.begin(handle(self), &Place::of(buf), (self.destination_rank(), tag)) };
             Request::new(running, buf, scope)
         }
     )*};

@@ -14,12 +14,13 @@
 //! # Ok::<_, mpi::Error>(())
 //! ```
 //!
-//! A *persistent* request ([`persistent`]) is set up once and started again and again; rsmpi has none.
+//! Messages can be [`partitioned`], for threads that make parts of them. A *persistent* request ([`persistent`]) is set up once and started again and again; rsmpi has none.
 
 mod attached;
 mod destination;
 mod future;
 mod message;
+pub mod partitioned;
 pub mod persistent;
 mod send_receive;
 mod source;

@@ -22,63 +22,64 @@
 //! # Ok::<_, mpi::Error>(())
 //! ```
 
-use hikyaku::mpi::engine::{Communicator as RawCommunicator, Mode};
+use hikyaku::mpi::engine::Mode;
 
-use super::{Destination, Incoming, Outgoing, Source, handle};
+use super::{Destination, Incoming, Source, destination::How, handle};
 use crate::{
-    Tag,
+    Rank, Tag,
     datatype::{Buffer, BufferMut, Place},
     request::{Request, Scope},
+    topology::Handle,
 };
 
 /// A send that can be started again and again. Between that its buffer may be used.
 #[derive(Debug)]
 pub struct PersistentSend<'a, Buf: ?Sized> {
-    comm: RawCommunicator,
-    outgoing: Outgoing,
+    handle: Handle,
+    how: How,
+    to: (Rank, Tag),
     buffer: &'a mut Buf,
 }
 
 /// A receive that can be started again and again. Between that its buffer may be used.
 #[derive(Debug)]
 pub struct PersistentReceive<'a, Buf: ?Sized> {
-    comm: RawCommunicator,
+    handle: Handle,
     incoming: Incoming,
     buffer: &'a mut Buf,
 }
 
-/// A send to be started (`MPI_Send_init`).
-pub fn send_init<'a, D, Buf>(destination: &D, buf: &'a mut Buf, tag: Tag) -> PersistentSend<'a, Buf>
-where
-    D: Destination,
-    Buf: Buffer + ?Sized,
-{
-    with_mode(Mode::Standard, destination, buf, tag)
+macro_rules! sends {
+    ($($(#[$doc:meta])* $name:ident: $how:expr;)*) => {$(
+        $(#[$doc])*
+        pub fn $name<'a, D, Buf>(destination: &D, buf: &'a mut Buf, tag: Tag) -> PersistentSend<'a, Buf>
+        where
+            D: Destination,
+            Buf: Buffer + ?Sized,
+        {
+            PersistentSend {
+                handle: handle(destination).clone(),
+                how: $how,
+                to: (destination.destination_rank(), tag),
+                buffer: buf,
+            }
+        }
+    )*};
 }
 
-/// A send to be started that ends when it is received (`MPI_Ssend_init`).
-pub fn synchronous_send_init<'a, D, Buf>(destination: &D, buf: &'a mut Buf, tag: Tag) -> PersistentSend<'a, Buf>
-where
-    D: Destination,
-    Buf: Buffer + ?Sized,
-{
-    with_mode(Mode::Synchronous, destination, buf, tag)
-}
+sends! {
+    /// A send to be started (`MPI_Send_init`).
+    send_init: How::By(Mode::Standard);
 
-fn with_mode<'a, D, Buf>(mode: Mode, destination: &D, buffer: &'a mut Buf, tag: Tag) -> PersistentSend<'a, Buf>
-where
-    D: Destination,
-    Buf: Buffer + ?Sized,
-{
-    PersistentSend {
-        comm: handle(destination).comm.clone(),
-        outgoing: Outgoing {
-            mode,
-            destination: destination.destination_rank(),
-            tag,
-        },
-        buffer,
-    }
+    /// A send to be started that ends when it is received (`MPI_Ssend_init`).
+    synchronous_send_init: How::By(Mode::Synchronous);
+
+    /// A send to be started when the receive is posted already (`MPI_Rsend_init`). It makes no difference here.
+    ready_send_init: How::By(Mode::Ready);
+
+    /// A send to be started that copies, and has ended when it is started (`MPI_Bsend_init`); see
+    /// [`Destination::buffered_send`].
+    buffered_send_init: How::Buffered;
 }
 
 /// A receive to be started (`MPI_Recv_init`).
@@ -88,7 +89,7 @@ where
     Buf: BufferMut + ?Sized,
 {
     PersistentReceive {
-        comm: handle(source).comm.clone(),
+        handle: handle(source).clone(),
         incoming: Incoming {
             source: source.source_rank(),
             tag,
@@ -101,7 +102,7 @@ impl<Buf: Buffer + ?Sized> PersistentSend<'_, Buf> {
     /// Starts it once more (`MPI_Start`).
     pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> Request<'b, Buf, Sc> {
         // SAFETY: borrowed for `'b`, and the scope ends the operation before that.
-        let running = unsafe { self.outgoing.begin(&self.comm, &Place::of(&*self.buffer)) };
+        let running = unsafe { self.how.begin(&self.handle, &Place::of(&*self.buffer), self.to) };
         Request::new(running, &raw const *self.buffer, scope)
     }
 }
@@ -113,7 +114,7 @@ impl<Buf: BufferMut + ?Sized> PersistentReceive<'_, Buf> {
         // SAFETY: borrowed mutably for `'b`; what is derived from it is not used any more when `data` is.
         let place = Place::of_mut(unsafe { &mut *data });
         // SAFETY: borrowed for `'b`, and the scope ends the operation before that.
-        let running = unsafe { self.incoming.begin(&self.comm, &place) };
+        let running = unsafe { self.incoming.begin(&self.handle.comm, &place) };
         Request::new(running, data, scope)
     }
 }

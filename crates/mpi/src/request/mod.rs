@@ -76,7 +76,7 @@ pub use self::{
     guard::{CancelGuard, WaitGuard},
     scope::{LocalScope, Scope, StaticScope, multiple_scope, scope},
 };
-pub(crate) use running::{Panicked, Running, uninterrupted};
+pub(crate) use running::{Found, Panicked, Running, uninterrupted};
 use scope::Held;
 
 use crate::{Error, point_to_point::Status};

@@ -9,8 +9,8 @@ use std::{
 };
 
 use hikyaku::mpi::{
-    engine::{self, Status},
-    error::Error,
+    engine::{self, PersistentCollective, Status},
+    error::{Error, ErrorClass},
 };
 
 use crate::datatype::{Place, Validator};
@@ -23,12 +23,21 @@ pub(crate) type Panicked = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 pub struct Running {
     state: State,
     /// Run when it has ended, before anybody looks at what was received.
-    validator: Option<Validator>,
+    validators: Vec<Validator>,
     panicked: Option<Panicked>,
+}
+
+/// Where the buffers of a collective are.
+pub(crate) struct Found {
+    pub(crate) input: *mut u8,
+    pub(crate) output: *mut u8,
+    pub(crate) validators: Vec<Validator>,
 }
 
 #[derive(Debug)]
 enum State {
+    /// To be begun again and again.
+    Planned(PersistentCollective),
     Begun(engine::Request),
     Refused(Error),
     /// Waited for.
@@ -39,7 +48,7 @@ impl Running {
     pub(crate) fn new(begun: Result<engine::Request, Error>) -> Self {
         Self {
             state: begun.map_or_else(State::Refused, State::Begun),
-            validator: None,
+            validators: Vec::new(),
             panicked: None,
         }
     }
@@ -48,7 +57,7 @@ impl Running {
     pub(crate) fn ended(result: Result<(), Error>) -> Self {
         Self {
             state: result.map_or_else(State::Refused, |()| State::Over),
-            validator: None,
+            validators: Vec::new(),
             panicked: None,
         }
     }
@@ -66,8 +75,46 @@ impl Running {
         self.validated_by(place.validator)
     }
 
-    pub(crate) fn validated_by(self, validator: Option<Validator>) -> Self {
-        Self { validator, ..self }
+    pub(crate) fn validated_by(self, validators: impl IntoIterator<Item = Validator>) -> Self {
+        Self {
+            validators: validators.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// One that is begun by [`restart`](Self::restart) only.
+    pub(crate) fn planned(made: Result<PersistentCollective, Error>) -> Self {
+        Self {
+            state: made.map_or_else(State::Refused, State::Planned),
+            ..Self::ended(Ok(()))
+        }
+    }
+
+    /// Why it could not be planned, if so.
+    pub(crate) fn refused(&self) -> Option<Error> {
+        match self.state {
+            State::Refused(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Begins what was planned once more, with buffers at these addresses.
+    ///
+    /// # Safety
+    /// They are of the shape for which it was planned, and borrowed until it has ended.
+    pub(crate) unsafe fn restart(&mut self, found: Found) -> Self {
+        let begun = match &mut self.state {
+            State::Planned(planned) => {
+                // SAFETY: the caller's contract. If it runs it is not moved, and not started.
+                let _ = unsafe { planned.move_to(found.input, found.output) };
+                planned.start()
+            }
+            State::Refused(error) => Err(*error),
+            State::Begun(_) | State::Over => Err(Error::new(ErrorClass::Request, "MPI_Start")),
+        };
+        Self::new(begun)
+            .validated_by(found.validators)
+            .with_operation(self.panicked.clone())
     }
 
     pub(crate) fn with_operation(self, panicked: Option<Panicked>) -> Self {
@@ -78,7 +125,7 @@ impl Running {
     pub(super) fn begun(&self) -> Option<&engine::Request> {
         match &self.state {
             State::Begun(request) => Some(request),
-            State::Refused(_) | State::Over => None,
+            State::Planned(_) | State::Refused(_) | State::Over => None,
         }
     }
 
@@ -96,7 +143,7 @@ impl Running {
         let ended = uninterrupted(|| match &mut self.state {
             State::Begun(request) => request.wait_mut(),
             State::Refused(error) => Err(*error),
-            State::Over => Ok(Status::EMPTY),
+            State::Planned(_) | State::Over => Ok(Status::EMPTY),
         });
         self.end();
         ended
@@ -113,7 +160,7 @@ impl Running {
         let ended = uninterrupted(|| match &mut self.state {
             State::Begun(request) => request.test().transpose(),
             State::Refused(error) => Some(Err(*error)),
-            State::Over => Some(Ok(Status::EMPTY)),
+            State::Planned(_) | State::Over => Some(Ok(Status::EMPTY)),
         });
         if ended.is_some() {
             self.end();
@@ -125,7 +172,7 @@ impl Running {
         let ended = uninterrupted(|| match &mut self.state {
             State::Begun(request) => request.poll(context),
             State::Refused(error) => Poll::Ready(Err(*error)),
-            State::Over => Poll::Ready(Ok(Status::EMPTY)),
+            State::Planned(_) | State::Over => Poll::Ready(Ok(Status::EMPTY)),
         });
         if ended.is_ready() {
             self.end();
@@ -135,7 +182,7 @@ impl Running {
 
     fn end(&mut self) {
         self.state = State::Over;
-        if let Some(validator) = self.validator.take() {
+        for validator in self.validators.drain(..) {
             // SAFETY: the buffer is still borrowed, and the engine has done with it.
             unsafe { validator.run() };
         }

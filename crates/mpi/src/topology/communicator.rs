@@ -94,6 +94,10 @@ pub trait Communicator: AsHandle {
     /// A process is lost.
     fn duplicate(&self) -> Result<SimpleCommunicator, Error> {
         let handle = self.as_handle();
+        if handle.comm.is_inter() {
+            // Its type would not say so any more.
+            return Err(Error::new(ErrorClass::Comm, "MPI_Comm_dup"));
+        }
         let duplicate = handle.sibling(handle.comm.duplicate()?);
         handle.attributes().clone_to(duplicate.attributes());
         Ok(SimpleCommunicator::new(duplicate))

@@ -6,8 +6,9 @@ use hikyaku::mpi::{engine, error::Error};
 use super::{AsCommunicator, AsHandle, Communicator, Handle, Rank, SimpleCommunicator, UserGroup};
 use crate::raw::AsRaw;
 
-/// A communicator between two groups: messages go to and come from the other one. (Collectives between groups are
-/// missing.)
+/// A communicator between two groups: messages go to and come from the other one, and collectives exchange between them. Of
+/// those with a root, the root calls what [`as_root`](Self::as_root) gives, and the others of its group
+/// [`stand_aside`](Self::stand_aside).
 ///
 /// ```no_run
 /// use mpi::{topology::{Color, MergeOrder}, traits::*};
@@ -56,6 +57,17 @@ impl InterCommunicator {
         let comm = &self.0.comm;
         let group = comm.remote_group().unwrap_or_else(|| comm.group());
         UserGroup::new(group.clone(), comm.engine().process())
+    }
+
+    /// The same processes in a new context (`MPI_Comm_dup`). Collective over both groups. (It stands before the method of
+    /// the same name that all communicators have.)
+    ///
+    /// # Errors
+    /// A process is lost.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let duplicate = self.0.sibling(self.0.comm.duplicate()?);
+        self.0.attributes().clone_to(duplicate.attributes());
+        Ok(Self(duplicate))
     }
 
     /// One communicator of both groups (`MPI_Intercomm_merge`). Collective over both; the processes of a group say the

@@ -142,6 +142,23 @@ fn persistent_requests_go_round_again() {
                 .unwrap();
                 assert!(receiving.buffer().iter().all(|x| *x == round));
             }
+            // The other ways to send; there is no room for a copy.
+            let (mut ready, mut waits) = (vec![7_i64; len], vec![8_i64; len]);
+            let mut ready = persistent::ready_send_init(&other, &mut ready, 3);
+            let mut waits = persistent::synchronous_send_init(&other, &mut waits, 3);
+            for (send, value) in [(&mut ready, 7), (&mut waits, 8)] {
+                mpi::request::scope(|scope| {
+                    let receive = receiving.start(scope);
+                    send.start(scope).wait()?;
+                    receive.wait()
+                })
+                .unwrap();
+                assert!(receiving.buffer().iter().all(|x| *x == value));
+            }
+            let mut copy = vec![0_i64; len];
+            let mut copied = persistent::buffered_send_init(&other, &mut copy, 3);
+            let refused = mpi::request::scope(|scope| copied.start(scope).wait());
+            assert_eq!(refused.unwrap_err().class(), mpi::ErrorClass::Buffer);
         }
     });
 }

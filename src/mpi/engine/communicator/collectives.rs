@@ -130,8 +130,8 @@ impl Communicator {
         let group = self
             .remote_group()
             .map_or_else(|| group.clone(), |remote| group.union(remote));
-        let input = memory(buffers.input, call, true);
-        let output = memory(buffers.output, call, false);
+        let input = memory(buffers.input, call);
+        let output = memory(buffers.output, call);
         let scratch = match (&output, &input) {
             (Some(memory), _) | (None, Some(memory)) => memory.clone(),
             (None, None) => Memory::none(&Datatype::predefined(Kind::Byte)),
@@ -207,7 +207,8 @@ impl Communicator {
         request?.finish().map(|_| ())
     }
 
-    fn is_one_group(&self, name: &'static str) -> Result<(), Error> {
+    /// What is not for two groups.
+    pub(in crate::mpi::engine) fn is_one_group(&self, name: &'static str) -> Result<(), Error> {
         let detail = Detail::Text("the communicator is between two groups");
         let error = || self.locate(Error::new(ErrorClass::UnsupportedOperation, name).with_detail(detail));
         if self.is_inter() { Err(error()) } else { Ok(()) }
@@ -257,12 +258,12 @@ impl Communicator {
     }
 }
 
-fn memory(region: Region<'_>, call: &Call<'_>, input: bool) -> Option<Memory> {
+fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
     match region {
         Region::None => None,
         Region::Plain(base, datatype) => Some(match call {
             // The count is that of octets.
-            Call::Bcast { count, .. } if !input => {
+            Call::Bcast { count, .. } => {
                 let elements = (*count as u64).checked_div(datatype.size()).unwrap_or(0);
                 Memory::Packed(Address(base), elements, datatype.clone())
             }

@@ -3,6 +3,7 @@
 mod collectives;
 mod contexts;
 mod messages;
+mod partitioned;
 mod persistent;
 mod probes;
 
@@ -15,6 +16,7 @@ use core::{
 pub use self::{
     collectives::{Buffers, Region},
     messages::Mode,
+    partitioned::{PartitionedReceive, PartitionedSend},
     persistent::PersistentCollective,
     probes::MatchedMessage,
 };

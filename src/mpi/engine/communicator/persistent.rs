@@ -73,6 +73,24 @@ impl PersistentCollective {
         self.call
     }
 
+    /// Lets it use other buffers of the same shape from now on: the same datatypes and counts, elsewhere. Gives whether it
+    /// could: not while it runs.
+    ///
+    /// # Safety
+    /// That of [`Communicator::collective_init`], for these.
+    pub unsafe fn move_to(&mut self, input: *mut u8, output: *mut u8) -> bool {
+        let mut moved = false;
+        // With everything locked, because it may be about to end.
+        let (communicator, planned) = (&self.communicator, &mut self.planned);
+        communicator.access((), |_, _, _| {
+            if let Some(planned) = Arc::get_mut(planned) {
+                planned.move_to(input, output);
+                moved = true;
+            }
+        });
+        moved
+    }
+
     /// Begins it once more (`MPI_Start`).
     ///
     /// # Errors

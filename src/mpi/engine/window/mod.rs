@@ -176,6 +176,7 @@ impl Window {
         (base, len, unit): (*mut u8, u64, u32),
         memory: Vec<u64>,
     ) -> Result<Self, Error> {
+        communicator.is_one_group(call)?;
         let communicator = communicator.duplicate_for(call)?;
         let group = communicator.group();
         let fits = unit > 0 && i64::try_from(len).is_ok() && (base as u64).checked_add(len).is_some();

@@ -1,0 +1,471 @@
+#![expect(unsafe_code, reason = "what is said of a channel lies in its own memory")]
+//! Partitioned messages (MPI 4.2): memory that is sent in messages of one or several partitions each, as they get ready.
+//!
+//! The sender decides what goes together and says so once, in a message of its own; each message of a round is then one
+//! with its number, and lands where it belongs. So both sides may cut the memory as they like.
+
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
+
+use super::{
+    buffer::Buffer,
+    core::{Core, Ended, Owner, RequestId, Route},
+};
+use crate::{
+    messaging::{
+        Messenger,
+        tagged::{Outcome, Selector},
+    },
+    mpi::datatype::{Datatype, Kind},
+    time::Instant,
+};
+
+/// Partitions of fewer octets go together in messages of about as many: below, a message costs more than its octets.
+const TOGETHER: u64 = 2 << 10;
+/// Stands for the message that says how the others are cut.
+const SETUP: u32 = u32::MAX;
+
+/// How memory is cut into messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Number of the first message; the others follow.
+    pub(super) first: u32,
+    /// How many there are.
+    pub(super) messages: u32,
+    /// Octets of each but the last one.
+    pub(super) octets: u64,
+    /// Octets of all.
+    pub(super) total: u64,
+}
+
+impl Cut {
+    const LEN: usize = 24;
+
+    /// For `partitions` of so many octets. Gives also how many partitions a message has.
+    pub(super) fn new(partitions: u32, octets: u64) -> Option<(Self, u32)> {
+        let total = octets.checked_mul(partitions.into())?;
+        let together = TOGETHER.div_ceil(octets.max(1)).clamp(1, u64::from(partitions.max(1))) as u32;
+        let cut = Self {
+            first: 0,
+            messages: partitions.div_ceil(together).max(1),
+            octets: octets * u64::from(together),
+            total,
+        };
+        (cut.messages < SETUP).then_some((cut, together))
+    }
+
+    fn emit(&self) -> [u8; Self::LEN] {
+        let mut octets = [0; Self::LEN];
+        octets[..4].copy_from_slice(&self.first.to_be_bytes());
+        octets[4..8].copy_from_slice(&self.messages.to_be_bytes());
+        octets[8..16].copy_from_slice(&self.octets.to_be_bytes());
+        octets[16..].copy_from_slice(&self.total.to_be_bytes());
+        octets
+    }
+
+    /// What a sender has said, if it makes sense.
+    fn parse(data: &[u8]) -> Option<Self> {
+        let (first, rest) = data.split_first_chunk()?;
+        let (messages, rest) = rest.split_first_chunk()?;
+        let (octets, total) = rest.split_first_chunk()?;
+        let cut = Self {
+            first: u32::from_be_bytes(*first),
+            messages: u32::from_be_bytes(*messages),
+            octets: u64::from_be_bytes(*octets),
+            total: u64::from_be_bytes(total.try_into().ok()?),
+        };
+        // So few that a receiver can keep account of them.
+        let fits = cut.octets >= TOGETHER.min(cut.total)
+            && u64::from(cut.messages) == cut.total.div_ceil(cut.octets.max(1)).max(1);
+        fits.then_some(cut)
+    }
+
+    /// The octets of a message.
+    pub(super) fn range(&self, message: u32) -> Range<u64> {
+        let start = (self.octets * u64::from(message)).min(self.total);
+        start..(start + self.octets).min(self.total)
+    }
+
+    /// The messages that have some of these octets.
+    fn messages_of(&self, octets: &Range<u64>) -> Range<usize> {
+        if octets.is_empty() || self.octets == 0 {
+            return 0..0;
+        }
+        (octets.start / self.octets) as usize..octets.end.div_ceil(self.octets) as usize
+    }
+}
+
+/// A message of the round that runs, or of the last one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    request: Option<RequestId>,
+    ended: bool,
+}
+
+/// One side of partitioned messages, from its set-up to its end.
+pub(super) struct Channel {
+    /// Whom it is with: the process, and the match bits of message number 0.
+    route: Route,
+    sends: bool,
+    /// All memory of the round.
+    buffer: Option<Buffer>,
+    cut: Option<Cut>,
+    /// What says so, on its way: used by `setup` only, as long as that has not ended.
+    said: Vec<u8>,
+    setup: Option<RequestId>,
+    /// The round that runs.
+    round: Option<RequestId>,
+    parts: Vec<Part>,
+    /// Messages of it that have not ended.
+    left: usize,
+    failure: Option<Outcome>,
+    /// Nothing can be started any more.
+    broken: Option<Outcome>,
+    /// Nobody will start it any more.
+    closed: bool,
+}
+
+impl Channel {
+    fn new(route: Route, sends: bool, cut: Option<Cut>) -> Self {
+        Self {
+            route,
+            sends,
+            buffer: None,
+            said: cut.map_or([0; Cut::LEN], |cut| cut.emit()).to_vec(),
+            cut,
+            setup: None,
+            round: None,
+            parts: Vec::new(),
+            left: 0,
+            failure: None,
+            broken: None,
+            closed: false,
+        }
+    }
+
+    fn route(&self, cut: &Cut, message: u32) -> Route {
+        Route {
+            bits: self.route.bits | u64::from(cut.first.wrapping_add(message)),
+            ..self.route
+        }
+    }
+
+    /// Where it is said how messages are cut.
+    fn said(&mut self) -> Option<Buffer> {
+        let datatype = Datatype::predefined(Kind::Byte);
+        // SAFETY: the memory is on the heap and stays until `setup` has ended, also when this is closed; until then nobody
+        // else uses it.
+        unsafe { Buffer::new(self.said.as_mut_ptr(), self.said.len() as u64, &datatype) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.closed && self.setup.is_none() && self.round.is_none()
+    }
+}
+
+impl Core {
+    /// Sets a sender up: messages have the bits of `route` and their numbers, `setup` those of what is said about it.
+    pub(super) fn open_sender(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        (route, setup): (Route, u64),
+        cut: Cut,
+    ) -> u32 {
+        let mut channel = Channel::new(route, true, Some(cut));
+        let said = channel.said();
+        let index = self.insert(channel);
+        let route = Route { bits: setup, ..route };
+        let owner = Owner::Channel(index, SETUP);
+        let sent = said.and_then(|said| self.send_for(messenger, now, route, said, false, owner));
+        if let Some(channel) = self.channel(index) {
+            channel.setup = sent;
+        }
+        self.advance_channels(messenger, now);
+        index
+    }
+
+    /// Sets a receiver up.
+    pub(super) fn open_receiver(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        (route, setup): (Route, u64),
+    ) -> u32 {
+        let mut channel = Channel::new(route, false, None);
+        let said = channel.said();
+        let index = self.insert(channel);
+        let selector = Selector {
+            source: Some(route.process),
+            bits: setup,
+            ignore: 0,
+        };
+        let owner = Owner::Channel(index, SETUP);
+        let posted = said.map(|said| self.receive_for(messenger, now, selector, said, owner));
+        if let Some(channel) = self.channel(index) {
+            channel.setup = posted;
+        }
+        self.advance_channels(messenger, now);
+        index
+    }
+
+    fn insert(&mut self, channel: Channel) -> u32 {
+        let index = self
+            .channels
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.channels.len());
+        if index == self.channels.len() {
+            self.channels.push(None);
+        }
+        self.channels[index] = Some(channel);
+        index as u32
+    }
+
+    fn channel(&mut self, index: u32) -> Option<&mut Channel> {
+        self.channels.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Begins a round with this memory. `None`: one runs.
+    pub(super) fn start_channel(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        index: u32,
+        buffer: Buffer,
+    ) -> Option<RequestId> {
+        if self.channel(index)?.round.is_some() {
+            return None;
+        }
+        let request = self.request_of_caller();
+        let channel = self.channel(index)?;
+        channel.round = Some(request);
+        channel.failure = None;
+        // Nothing has come before it is known what will.
+        channel.parts.clear();
+        if let Some(buffer) = Some(buffer).filter(|_| channel.broken.is_none()) {
+            channel.buffer = Some(buffer);
+            self.begin_round(messenger, now, index);
+        } else {
+            self.end_round(index);
+        }
+        self.advance_channels(messenger, now);
+        Some(request)
+    }
+
+    /// What is to be done of a round when it is known how it is cut.
+    fn begin_round(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
+        let Some(channel) = self.channel(index) else { return };
+        let (Some(cut), Some(buffer)) = (channel.cut, channel.buffer.clone()) else {
+            return;
+        };
+        if cut.total != buffer.len() {
+            channel.failure = Some(Outcome::Truncated);
+            channel.broken = channel.failure;
+            return self.end_round(index);
+        }
+        channel.parts = vec![Part::default(); cut.messages as usize];
+        channel.left = channel.parts.len();
+        if channel.sends {
+            return;
+        }
+        for message in 0..cut.messages {
+            let Some(channel) = self.channel(index) else { return };
+            let Route { process, bits } = channel.route(&cut, message);
+            let selector = Selector {
+                source: Some(process),
+                bits,
+                ignore: 0,
+            };
+            let octets = cut.range(message);
+            let Some(part) = buffer.range(octets.start, octets.end - octets.start) else {
+                continue;
+            };
+            let owner = Owner::Channel(index, message);
+            let request = self.receive_for(messenger, now, selector, part, owner);
+            if let Some(channel) = self.channel(index) {
+                channel.parts[message as usize].request = Some(request);
+            }
+        }
+    }
+
+    /// All partitions of a message are ready: sends it.
+    pub(super) fn send_part(&mut self, messenger: &mut Messenger, now: Instant, index: u32, message: u32) {
+        let Some(channel) = self.channel(index) else { return };
+        let (Some(cut), Some(buffer)) = (channel.cut, &channel.buffer) else {
+            return;
+        };
+        let octets = cut.range(message);
+        let Some(part) = buffer.range(octets.start, octets.end - octets.start) else {
+            return;
+        };
+        let route = channel.route(&cut, message);
+        let owner = Owner::Channel(index, message);
+        match self.send_for(messenger, now, route, part, false, owner) {
+            Some(request) => {
+                if let Some(channel) = self.channel(index) {
+                    channel.parts[message as usize].request = Some(request);
+                }
+            }
+            None => self.end_part(index, message, Outcome::Complete),
+        }
+        self.advance_channels(messenger, now);
+    }
+
+    /// These octets have arrived, in this round or the last one.
+    pub(super) fn has_arrived(&mut self, index: u32, octets: &Range<u64>) -> bool {
+        self.channel(index).is_some_and(|channel| match channel.cut {
+            Some(cut) if !channel.parts.is_empty() => {
+                let parts = channel.parts.get(cut.messages_of(octets));
+                channel.failure.is_none() && parts.is_some_and(|parts| parts.iter().all(|part| part.ended))
+            }
+            _ => false,
+        })
+    }
+
+    /// Nobody will start it any more. What runs goes on.
+    pub(super) fn close_channel(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
+        let Some(channel) = self.channel(index) else { return };
+        channel.closed = true;
+        if !channel.sends
+            && let Some(setup) = channel.setup
+        {
+            self.cancel(setup);
+        }
+        self.remove_if_over(index);
+        self.advance_channels(messenger, now);
+    }
+
+    fn remove_if_over(&mut self, index: u32) {
+        if self.channel(index).is_some_and(|channel| channel.is_over()) {
+            self.channels[index as usize] = None;
+        }
+    }
+
+    /// Cancels the receives of a round, if `request` is one.
+    pub(super) fn cancel_round(&mut self, request: RequestId) {
+        let is_it = |channel: &Channel| !channel.sends && channel.round == Some(request);
+        let found = self.channels.iter().flatten().find(|channel| is_it(channel));
+        let Some(channel) = found else { return };
+        let parts = channel.parts.iter().filter(|part| !part.ended);
+        let requests: Vec<_> = parts.filter_map(|part| part.request).chain(channel.setup).collect();
+        for request in requests {
+            self.cancel(request);
+        }
+    }
+
+    /// Goes on with those of which something has ended.
+    pub(super) fn advance_channels(&mut self, messenger: &mut Messenger, now: Instant) {
+        for _ in 0..self.channel_news.len() {
+            let Some((index, message, id)) = self.channel_news.pop_front() else {
+                return;
+            };
+            let Some(ended) = self.take(id) else {
+                // References to its memory are still about.
+                self.channel_news.push_back((index, message, id));
+                continue;
+            };
+            if message == SETUP {
+                self.handle_setup(messenger, now, index, ended.outcome);
+            } else {
+                self.end_part(index, message, ended.outcome);
+            }
+        }
+    }
+
+    fn handle_setup(&mut self, messenger: &mut Messenger, now: Instant, index: u32, outcome: Outcome) {
+        let Some(channel) = self.channel(index) else { return };
+        channel.setup = None;
+        if outcome != Outcome::Complete {
+            channel.broken = Some(outcome);
+        } else if !channel.sends {
+            channel.cut = Cut::parse(&channel.said);
+            if channel.cut.is_none() {
+                channel.broken = Some(Outcome::Truncated);
+            }
+        }
+        if channel.round.is_some() && !channel.sends {
+            channel.failure = channel.broken;
+            match channel.broken {
+                Some(_) => self.end_round(index),
+                None => self.begin_round(messenger, now, index),
+            }
+        }
+        self.remove_if_over(index);
+    }
+
+    fn end_part(&mut self, index: u32, message: u32, outcome: Outcome) {
+        let Some(channel) = self.channel(index) else { return };
+        let Some(part) = channel.parts.get_mut(message as usize) else {
+            return;
+        };
+        if part.ended {
+            return;
+        }
+        (part.request, part.ended) = (None, true);
+        channel.left -= 1;
+        if outcome != Outcome::Complete {
+            channel.failure = channel.failure.or(Some(outcome));
+            // Both sides may not be at the same round any more.
+            channel.broken = channel.failure;
+        }
+        if channel.left == 0 {
+            self.end_round(index);
+        }
+    }
+
+    fn end_round(&mut self, index: u32) {
+        let Some(channel) = self.channel(index) else { return };
+        channel.buffer = None;
+        let outcome = channel.failure.or(channel.broken).unwrap_or(Outcome::Complete);
+        if let Some(request) = channel.round.take() {
+            self.end(request, Ended { outcome, ..Ended::WELL });
+        }
+        self.remove_if_over(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_partitions_go_together() {
+        let cut = |partitions, octets| Cut::new(partitions, octets).unwrap();
+        let (few, together) = cut(4, 10_000);
+        assert_eq!((few.messages, few.range(3), together), (4, 30_000..40_000, 1));
+        let (many, together) = cut(1_000, 100);
+        assert_eq!((many.messages, many.octets, together), (48, 2_100, 21));
+        assert_eq!((many.range(47), many.range(48)), (98_700..100_000, 100_000..100_000));
+        assert_eq!(many.messages_of(&(0..1)), 0..1);
+        assert_eq!(many.messages_of(&(2_099..2_101)), 0..2);
+        assert_eq!(many.messages_of(&(5..5)), 0..0);
+        let (none, _) = cut(7, 0);
+        assert_eq!((none.messages, none.range(0)), (1, 0..0));
+        assert_eq!(Cut::new(u32::MAX, u64::MAX), None);
+        assert_eq!(Cut::new(u32::MAX, 1 << 20), None);
+    }
+
+    #[test]
+    fn what_was_said_is_understood_and_checked() {
+        for (partitions, octets) in [(1, 1), (4, 10_000), (1_000, 100), (3, 0)] {
+            let (mut cut, _) = Cut::new(partitions, octets).unwrap();
+            cut.first = 77;
+            assert_eq!(Cut::parse(&cut.emit()), Some(cut));
+            for wrong in [
+                Cut {
+                    messages: cut.messages + 1,
+                    ..cut
+                },
+                Cut {
+                    messages: 1 << 30,
+                    octets: 1,
+                    total: 1 << 30,
+                    ..cut
+                },
+            ] {
+                assert_eq!(Cut::parse(&wrong.emit()), None);
+            }
+        }
+    }
+}

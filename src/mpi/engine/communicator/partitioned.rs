@@ -1,0 +1,454 @@
+#![expect(unsafe_code, reason = "memory is given by pointer, as C does")]
+//! Partitioned messages (MPI 4.2): set up once, started again and again, and ready part by part.
+
+use alloc::{vec, vec::Vec};
+use core::{fmt, ops::Range, sync::atomic::Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Class, Communicator, PROC_NULL};
+use crate::messaging::Messenger;
+use crate::mpi::{
+    Rank,
+    datatype::Datatype,
+    engine::{
+        Entry, Exit, Request, Status,
+        buffer::Buffer,
+        channel::Cut,
+        core::{Core, RequestId, Route},
+    },
+    error::{Detail, Error, ErrorClass},
+};
+
+/// Memory cut into partitions, and the other side.
+struct Channel {
+    communicator: Communicator,
+    call: &'static str,
+    base: *mut u8,
+    datatype: Datatype,
+    partitions: u32,
+    /// Elements of each.
+    count: u64,
+    /// Octets of each.
+    octets: u64,
+    /// In the engine; `None` for [`PROC_NULL`].
+    index: Option<u32>,
+    /// For who is told of calls.
+    number: u64,
+}
+
+// SAFETY: `base` is a number here; what lies there, the contracts of those who make one say may be used from any thread.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+/// A message that is sent as its partitions get ready (`MPI_Psend_init`).
+pub struct PartitionedSend {
+    channel: Channel,
+    /// Partitions that go together in a message.
+    together: u32,
+    round: Mutex<Round>,
+}
+
+/// Partitions of the round that runs.
+#[derive(Default)]
+struct Round {
+    ready: Vec<bool>,
+    /// Of each message: partitions that are not.
+    missing: Vec<u32>,
+}
+
+/// A message that is received partition by partition (`MPI_Precv_init`).
+pub struct PartitionedReceive {
+    channel: Channel,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("call", &self.call)
+            .field("communicator", &self.communicator)
+            .field("partitions", &self.partitions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PartitionedSend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PartitionedSend").field(&self.channel).finish()
+    }
+}
+
+impl fmt::Debug for PartitionedReceive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PartitionedReceive").field(&self.channel).finish()
+    }
+}
+
+/// Partitioned messages.
+///
+/// Both sides set one up; those with the same tag between two processes match in the order in which this is done. They may
+/// cut it into partitions as they like, if both have as many octets in all. Each is started by its own side, and each
+/// start of one matches one of the other.
+impl Communicator {
+    /// Sets up to send `partitions` times `count` elements (`MPI_Psend_init`).
+    ///
+    /// # Errors
+    /// A wrong rank, tag or count, a revoked communicator.
+    ///
+    /// # Safety
+    /// Whenever it has been started: from when a partition is [`ready`](PartitionedSend::ready) to the end of the request,
+    /// its data are initialised memory, may be read from any thread, and are not written to.
+    pub unsafe fn psend_init(
+        &self,
+        base: *const u8,
+        (partitions, count): (u32, u64),
+        datatype: &Datatype,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<PartitionedSend, Error> {
+        const CALL: &str = "MPI_Psend_init";
+        let all = count.saturating_mul(partitions.into());
+        let span = self.enter(|| Entry::of(CALL, all, datatype).with_peer(destination).with_tag(tag));
+        let made = self
+            .channel(CALL, base.cast_mut(), (partitions, count), datatype, span.number())
+            .and_then(|channel| self.open_sender(channel, destination, tag));
+        let number = span.number();
+        span.leave(made, |_, leave| {
+            leave(&Exit {
+                request: Some(number),
+                ..Exit::default()
+            });
+        })
+    }
+
+    fn open_sender(&self, mut channel: Channel, destination: Rank, tag: i32) -> Result<PartitionedSend, Error> {
+        let call = channel.call;
+        let too_many = || self.locate(Error::new(ErrorClass::Count, call));
+        let (cut, together) = Cut::new(channel.partitions, channel.octets).ok_or_else(too_many)?;
+        if let Some((route, setup)) = self.ends(call, destination, tag)? {
+            let first = self.0.partitions.fetch_add(cut.messages, Ordering::Relaxed);
+            let cut = Cut { first, ..cut };
+            channel.index = self.access(None, |core, messenger, now| {
+                Some(core.open_sender(messenger, now, (route, setup), cut))
+            });
+        }
+        Ok(PartitionedSend {
+            channel,
+            together,
+            round: Mutex::default(),
+        })
+    }
+
+    /// Sets up to receive `partitions` times `count` elements (`MPI_Precv_init`). No wildcards.
+    ///
+    /// # Errors
+    /// A wrong rank, tag or count, a revoked communicator.
+    ///
+    /// # Safety
+    /// Whenever it has been started, until the request has ended: the data are initialised memory and may be written from
+    /// any thread; those of a partition that has not [arrived](PartitionedReceive::arrived) are not used by others, those
+    /// of one that has are not written.
+    pub unsafe fn precv_init(
+        &self,
+        base: *mut u8,
+        (partitions, count): (u32, u64),
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<PartitionedReceive, Error> {
+        const CALL: &str = "MPI_Precv_init";
+        let all = count.saturating_mul(partitions.into());
+        let span = self.enter(|| Entry::of(CALL, all, datatype).with_peer(source).with_tag(tag));
+        let number = span.number();
+        let made = self.channel(CALL, base, (partitions, count), datatype, number);
+        let made = made.and_then(|mut channel| {
+            if let Some((route, setup)) = self.ends(CALL, source, tag)? {
+                channel.index = self.access(None, |core, messenger, now| {
+                    Some(core.open_receiver(messenger, now, (route, setup)))
+                });
+            }
+            Ok(PartitionedReceive { channel })
+        });
+        span.leave(made, |_, leave| {
+            leave(&Exit {
+                request: Some(number),
+                ..Exit::default()
+            });
+        })
+    }
+
+    fn channel(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        (partitions, count): (u32, u64),
+        datatype: &Datatype,
+        number: u64,
+    ) -> Result<Channel, Error> {
+        self.check(call)?;
+        let wrong = || self.locate(Error::new(ErrorClass::Count, call));
+        let all = count.checked_mul(partitions.into()).ok_or_else(wrong)?;
+        datatype.span(all).map_err(|_| wrong())?;
+        datatype.packed_size(all).map_err(|_| wrong())?;
+        Ok(Channel {
+            communicator: self.clone(),
+            call,
+            base,
+            datatype: datatype.clone(),
+            partitions,
+            count,
+            octets: datatype.packed_size(count).map_err(|_| wrong())?,
+            index: None,
+            number,
+        })
+    }
+
+    /// The route of messages, and the bits of the one that sets them up; `None` to nobody.
+    fn ends(&self, call: &'static str, rank: Rank, tag: i32) -> Result<Option<(Route, u64)>, Error> {
+        let setup = self.bits(Class::Setup, self.tag(call, tag)?);
+        if rank == PROC_NULL {
+            return Ok(None);
+        }
+        let process = self.process(call, rank)?;
+        let bits = self.bits(Class::Partition, 0);
+        Ok(Some((Route { process, bits }, setup)))
+    }
+}
+
+impl Channel {
+    fn error(&self, call: &'static str, class: ErrorClass, text: &'static str) -> Error {
+        let error = Error::new(class, call).with_detail(Detail::Text(text));
+        self.communicator.locate(error)
+    }
+
+    /// # Safety
+    /// See those who make one.
+    unsafe fn start(&self) -> Result<Request, Error> {
+        const CALL: &str = "MPI_Start";
+        let span = self.communicator.enter(|| Entry {
+            requests: vec![self.number],
+            ..Entry::named(CALL)
+        });
+        // SAFETY: the caller's contract.
+        span.begin(unsafe { self.start_quietly(CALL) })
+    }
+
+    /// # Safety
+    /// See those who make one.
+    unsafe fn start_quietly(&self, call: &'static str) -> Result<Request, Error> {
+        let communicator = &self.communicator;
+        communicator.check(call)?;
+        let Some(index) = self.index else {
+            return Ok(Request::ended(communicator, Status::EMPTY, call));
+        };
+        let all = self.count * u64::from(self.partitions);
+        // SAFETY: the caller's contract.
+        let buffer = unsafe { communicator.buffer(call, self.base, all, &self.datatype) }?;
+        let room = buffer.len();
+        let mut buffer = Some(buffer);
+        let started: Option<Option<RequestId>> = communicator.access(None, |core, messenger, now| {
+            let buffer: Buffer = buffer.take()?;
+            Some(core.start_channel(messenger, now, index, buffer))
+        });
+        let started = started.ok_or_else(|| communicator.broken(call))?;
+        let running = || self.error(call, ErrorClass::Request, "it has been started, and has not ended");
+        Ok(Request::pending(communicator, started.ok_or_else(running)?, call, room))
+    }
+
+    fn check_partitions(&self, call: &'static str, partitions: &Range<u32>) -> Result<(), Error> {
+        if partitions.end <= self.partitions {
+            return Ok(());
+        }
+        let detail = Detail::Value {
+            argument: "partition",
+            value: i64::from(partitions.end) - 1,
+            min: 0,
+            max: i64::from(self.partitions) - 1,
+        };
+        let error = Error::new(ErrorClass::Arg, call).with_detail(detail);
+        Err(self.communicator.locate(error))
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Some(index) = self.index {
+            let close = |core: &mut Core, messenger: &mut Messenger, now| core.close_channel(messenger, now, index);
+            self.communicator.access((), close);
+        }
+    }
+}
+
+impl PartitionedSend {
+    /// Partitions.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        self.channel.partitions
+    }
+
+    /// Sends from elsewhere from the next start on.
+    ///
+    /// # Safety
+    /// That of [`Communicator::psend_init`], for this address.
+    pub unsafe fn move_to(&mut self, base: *const u8) {
+        self.channel.base = base.cast_mut();
+    }
+
+    /// Begins it once more (`MPI_Start`). Nothing is ready then.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` if it has been started and has not ended; a revoked communicator.
+    pub fn start(&self) -> Result<Request, Error> {
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the contract of `psend_init`.
+        let request = unsafe { self.channel.start() }?;
+        let (all, together) = (self.channel.partitions, self.together);
+        round.ready.clear();
+        round.ready.resize(all as usize, false);
+        round.missing.clear();
+        round.missing.extend(
+            (0..all)
+                .step_by(together as usize)
+                .map(|first| together.min(all - first)),
+        );
+        let nothing = all == 0;
+        drop(round);
+        if nothing && let Some(index) = self.channel.index {
+            self.send(index, 0);
+        }
+        Ok(request)
+    }
+
+    /// A partition may be sent (`MPI_Pready`). Any thread may call this, for different partitions at once.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` if there is no such partition, or it is ready already; or nothing was started.
+    pub fn ready(&self, partition: u32) -> Result<(), Error> {
+        const CALL: &str = "MPI_Pready";
+        self.told(CALL, partition, 1)
+            .end(self.make_ready(CALL, partition..partition.saturating_add(1)))
+    }
+
+    /// The same for several (`MPI_Pready_range`; here without the last one).
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready); then none of them is ready.
+    pub fn ready_range(&self, partitions: Range<u32>) -> Result<(), Error> {
+        const CALL: &str = "MPI_Pready_range";
+        self.told(CALL, partitions.start, partitions.len() as u64)
+            .end(self.make_ready(CALL, partitions))
+    }
+
+    /// The same for several (`MPI_Pready_list`).
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready); those before the wrong one are ready.
+    pub fn ready_list(&self, partitions: &[u32]) -> Result<(), Error> {
+        const CALL: &str = "MPI_Pready_list";
+        let span = self.told(CALL, partitions.first().copied().unwrap_or(0), partitions.len() as u64);
+        let each = |&partition: &u32| self.make_ready(CALL, partition..partition.saturating_add(1));
+        span.end(partitions.iter().try_for_each(each))
+    }
+
+    fn told(&self, call: &'static str, first: u32, count: u64) -> crate::mpi::engine::profile::Span {
+        self.channel.communicator.enter(|| Entry {
+            requests: vec![self.channel.number],
+            displacement: Some(first.into()),
+            count,
+            ..Entry::named(call)
+        })
+    }
+
+    fn make_ready(&self, call: &'static str, partitions: Range<u32>) -> Result<(), Error> {
+        let channel = &self.channel;
+        channel.check_partitions(call, &partitions)?;
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        let Round { ready, missing } = &mut *round;
+        let range = partitions.start as usize..partitions.end as usize;
+        let Some(ready) = ready.get_mut(range) else {
+            return Err(channel.error(call, ErrorClass::Request, "it has not been started"));
+        };
+        if ready.contains(&true) {
+            return Err(channel.error(call, ErrorClass::Arg, "it is ready already"));
+        }
+        ready.fill(true);
+        let mut complete = Vec::new();
+        for partition in partitions {
+            let message = partition / self.together;
+            missing[message as usize] -= 1;
+            if missing[message as usize] == 0 {
+                complete.push(message);
+            }
+        }
+        drop(round);
+        if let Some(index) = channel.index {
+            complete.into_iter().for_each(|message| self.send(index, message));
+        }
+        Ok(())
+    }
+
+    fn send(&self, index: u32, message: u32) {
+        self.channel.communicator.access((), |core, messenger, now| {
+            core.send_part(messenger, now, index, message);
+        });
+    }
+}
+
+impl PartitionedReceive {
+    /// Partitions.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        self.channel.partitions
+    }
+
+    /// Receives to elsewhere from the next start on.
+    ///
+    /// # Safety
+    /// That of [`Communicator::precv_init`], for this address.
+    pub unsafe fn move_to(&mut self, base: *mut u8) {
+        self.channel.base = base;
+    }
+
+    /// Begins it once more (`MPI_Start`). Nothing has arrived then.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` if it has been started and has not ended; a revoked communicator.
+    pub fn start(&self) -> Result<Request, Error> {
+        // SAFETY: the contract of `precv_init`.
+        unsafe { self.channel.start() }
+    }
+
+    /// Whether a partition is there (`MPI_Parrived`), of the round that runs or the last one. Makes progress once if it is
+    /// not.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` if there is no such partition; a network that has failed.
+    pub fn arrived(&self, partition: u32) -> Result<bool, Error> {
+        const CALL: &str = "MPI_Parrived";
+        let channel = &self.channel;
+        let span = channel.communicator.enter(|| Entry {
+            requests: vec![channel.number],
+            displacement: Some(partition.into()),
+            ..Entry::named(CALL)
+        });
+        span.end(self.arrived_quietly(CALL, partition))
+    }
+
+    fn arrived_quietly(&self, call: &'static str, partition: u32) -> Result<bool, Error> {
+        let channel = &self.channel;
+        channel.check_partitions(call, &(partition..partition.saturating_add(1)))?;
+        let Some(index) = channel.index else { return Ok(true) };
+        let start = channel.octets * u64::from(partition);
+        let octets = start..start + channel.octets;
+        let communicator = &channel.communicator;
+        let look = || communicator.access(false, |core, _, _| core.has_arrived(index, &octets));
+        if look() {
+            return Ok(true);
+        }
+        communicator
+            .engine()
+            .progress()
+            .map_err(|_| communicator.broken(call))?;
+        Ok(look())
+    }
+}
