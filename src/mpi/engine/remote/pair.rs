@@ -30,9 +30,9 @@ fn address(side: usize) -> SocketAddr {
 impl Pair {
     pub(super) fn new() -> Self {
         let sides = [0, 1].map(|side: usize| {
-            let config = crate::Config {
+            let config = crate::config::Config {
                 unexpected_bytes: 256 << 10,
-                ..crate::Config::default()
+                ..crate::config::Config::default()
             };
             let limits = Limits {
                 max_datagram: 1_472,
