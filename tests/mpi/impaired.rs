@@ -17,7 +17,6 @@ use hikyaku::{
         engine::{Buffers, Communicator, Engine, Region},
         operation::{Operation, Predefined},
     },
-    prng::Prng,
     transport::Transport,
 };
 use proptest::prelude::*;

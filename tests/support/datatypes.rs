@@ -55,7 +55,7 @@ impl Reader<'_> {
                 Datatype::structure(&self.numbers(), &self.numbers(), &[child, other])
             }
             9 => {
-                let order = if self.octet() % 2 == 0 {
+                let order = if self.octet().is_multiple_of(2) {
                     Order::C
                 } else {
                     Order::Fortran

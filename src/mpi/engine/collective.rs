@@ -263,7 +263,7 @@ impl Core {
             if let Some(running) = &mut self.collectives[index]
                 && running.planned.call.group.rank_of(process).is_some()
             {
-                running.failure.get_or_insert(Ended::failed(process, error));
+                running.failure.get_or_insert_with(|| Ended::failed(process, error));
                 self.advancing.push_back(index as u32);
             }
         }
@@ -306,7 +306,7 @@ impl Core {
             };
             if done.is_none() {
                 // Checked by who made the schedule; nothing is touched that does not fit.
-                failure.get_or_insert(Ended::with(Outcome::Truncated));
+                failure.get_or_insert_with(|| Ended::with(Outcome::Truncated));
             }
         }
     }

@@ -6,6 +6,7 @@ use core::{net::SocketAddr, time::Duration};
 
 use super::*;
 use crate::{
+    config::Config,
     mpi::engine::core::Core,
     reliability::{Burst, Endpoint, Limits},
 };
@@ -30,9 +31,9 @@ fn address(side: usize) -> SocketAddr {
 impl Pair {
     pub(super) fn new() -> Self {
         let sides = [0, 1].map(|side: usize| {
-            let config = crate::config::Config {
+            let config = Config {
                 unexpected_bytes: 256 << 10,
-                ..crate::config::Config::default()
+                ..Config::default()
             };
             let limits = Limits {
                 max_datagram: 1_472,
