@@ -40,7 +40,7 @@
 //! 1. A *lock* epoch of anybody needs the lock of the target, which is granted by the target's engine. `Local` has it,
 //!    exclusively. Who gives it back has waited for the end of everything that it began.
 //! 2. A *fence* epoch of anybody lies between two barriers of all, and everything begun in it has ended before the second
-//!    one. As each process has a state ([`State`]) that refuses fences in other epochs, and the other way round, the two
+//!    one. As each process has a state that refuses fences in other epochs, and the other way round, the two
 //!    fences of an epoch are always called together: nobody is in the epoch that one has not entered or has left. If a
 //!    fence fails there is no `Local` any more.
 //! 3. A *start* epoch of another process waits for [`Window::post`] of this one, and [`Exposure::wait`] for its end.
@@ -100,8 +100,8 @@ struct State {
 /// What goes wrong in an operation after it was begun is told at the end of its epoch.
 ///
 /// Errors, everywhere: a process is lost; an epoch at a time when another one excludes it
-/// ([`ErrorClass::RmaSync`](crate::ErrorClass::RmaSync)); a place that the target has not
-/// ([`ErrorClass::RmaRange`](crate::ErrorClass::RmaRange)).
+/// ([`ErrorClass::RmaSync`]); a place that the target has not
+/// ([`ErrorClass::RmaRange`]).
 #[derive(Debug)]
 pub struct Window<T: Equivalence> {
     window: engine::Window,
