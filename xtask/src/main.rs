@@ -31,7 +31,7 @@ cargo xtask <chore>
   veth-goodput [--format json]
                             goodput between two namespaces, with 1 % loss against without (root)
   bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
-                            MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 4 minutes);
+                            MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
                             --docs writes the tables into docs/benchmarks.md
   soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
   msrv                      compile everything with the oldest Rust that is promised

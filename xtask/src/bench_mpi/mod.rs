@@ -7,7 +7,7 @@
 mod peers;
 mod report;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use self::{
     peers::Peer,
@@ -62,7 +62,7 @@ const CASES: [Case; 10] = [
     PAIR,
     Case {
         operation: "bandwidth",
-        iterations: 200,
+        iterations: 100,
         // Of 8 octets, the rate of messages is what is shown.
         sizes: &[8, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
         ..PAIR
@@ -136,8 +136,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut available: Vec<(Peer, usize)> = peers::build()?.into_iter().map(|peer| (peer, 0)).collect();
     let mut rows = Vec::new();
     for case in CASES.iter().filter(|case| options.wants(case.operation)) {
-        eprintln!("{}, {} ranks", case.operation, case.ranks);
+        let begun = Instant::now();
         rows.extend(compare(case, options.turns, &mut available));
+        let seconds = begun.elapsed().as_secs();
+        eprintln!("{}, {} ranks: {seconds} s", case.operation, case.ranks);
     }
     let levels = LEVELS
         .iter()
