@@ -448,13 +448,12 @@ impl Backend for UdpBackend {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        let mut ready = sys::poll(self.socket.fd(), Some(Duration::ZERO))?;
-        if !ready.readable && !ready.error && timeout != Some(Duration::ZERO) {
-            // What comes after a sleep is no backlog.
+        if timeout != Some(Duration::ZERO) {
+            // Who wants to sleep has found nothing to receive, and what comes after a sleep is no backlog.
             let advice = self.bulk.empty();
             self.follow(advice);
-            ready = sys::poll(self.socket.fd(), timeout)?;
         }
+        let ready = sys::poll(self.socket.fd(), timeout)?;
         if ready.error {
             // Else the next wait would come back at once for the same reason.
             self.drain_errors();
