@@ -11,6 +11,7 @@ const MODEL: Model = Model {
     beta: 8e-9,
     gamma: 1e-9,
     sharing: 1.0,
+    eager_limit: f64::INFINITY,
 };
 
 /// All ranks' schedules for `octets` in the sense of [`cost`], of elements of one octet.
@@ -303,6 +304,13 @@ fn small_and_large_differ() {
     assert_eq!(choose(Collective::Allreduce, 1 << 20), Algorithm::Rabenseifner);
     assert_eq!(policy.choose(Collective::Allreduce, 17, 1 << 24, true), Algorithm::Ring);
     assert_eq!(choose(Collective::Bcast, 8), Algorithm::BINOMIAL);
+    // A long message takes a request and a grant more than a short one.
+    let model = Model {
+        eager_limit: 1_000.0,
+        ..Model::default()
+    };
+    let seconds = |octets| cost(Collective::Bcast, Algorithm::BINOMIAL, 2, octets, &model);
+    assert!((seconds(1_001) - seconds(1_000) - 2.0 * model.alpha).abs() < 1e-8);
     assert!(matches!(
         choose(Collective::Bcast, 1 << 24),
         Algorithm::Chain { segments: 2.. }

@@ -50,7 +50,7 @@ pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: u
 /// Seconds that the processors take for all of it, if ranks share them. Being put to sleep and woken up costs about as
 /// much as one side of a message.
 fn shared(work: &Work, size: usize, model: &Model) -> f64 {
-    let messages = (work.messages + work.waits / 2.0) * model.alpha;
+    let messages = (work.messages + work.waits / 2.0) * model.start(work.octets / work.messages.max(1.0));
     let seconds = messages + work.octets * model.beta + work.reduced * model.gamma;
     seconds * model.sharing.min(size as f64) / size as f64
 }
@@ -84,9 +84,10 @@ struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Seconds for `messages` one after the other with `octets` in all.
+    /// Seconds for `messages` one after the other with `octets` in all, as many in each.
     fn messages(&self, messages: usize, octets: f64) -> f64 {
-        messages as f64 * self.model.alpha + octets * self.model.beta
+        let messages = messages as f64;
+        messages * self.model.message(octets / messages.max(1.0))
     }
 
     /// Seconds to send the vector once.
@@ -284,16 +285,27 @@ impl Terms<'_> {
         } else {
             segments
         } as f64;
-        (self.p as f64 - 2.0 + segments) * (self.model.alpha + self.n / segments * per_octet)
+        let octets = self.n / segments;
+        (self.p as f64 - 2.0 + segments) * (self.model.start(octets) + octets * per_octet)
     }
 
     /// The minimum of the above is at √((p − 2) n · per_octet / α).
     fn best_segments(&self, per_octet: f64) -> usize {
+        let small = self.segments_for(per_octet, self.model.alpha);
+        let octets = self.n / small as f64;
+        if octets <= self.model.eager_limit {
+            small
+        } else {
+            self.segments_for(per_octet, self.model.start(octets))
+        }
+    }
+
+    fn segments_for(&self, per_octet: f64, alpha: f64) -> usize {
         // Where processors are shared each segment costs all of them.
         let alpha = if self.model.sharing > 1.0 {
-            self.model.alpha * (1.0 + 1.5 * self.model.sharing)
+            alpha * (1.0 + 1.5 * self.model.sharing)
         } else {
-            self.model.alpha
+            alpha
         };
         let square = (self.p - 2) as f64 * self.n * per_octet / alpha;
         // As a number without sign: no NaN, nothing negative, nothing too large.

@@ -12,8 +12,8 @@ use core::{
 use super::schedule::{Schedule, Span, Step};
 
 /// Hockney's model, with reductions: each rank sends one message at a time and receives one at a time, both at once,
-/// and a message of `n` octets takes `alpha + n · beta` of both. Whatever lies between ranks has no limits. Copies are
-/// free.
+/// and a message of `n` octets takes `alpha + n · beta` of both, or `3 · alpha + n · beta` if it goes by rendezvous.
+/// Whatever lies between ranks has no limits. Copies are free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     /// Seconds per message.
@@ -24,16 +24,20 @@ pub struct Model {
     pub gamma: f64,
     /// Ranks that share a processor; at most 1: each has its own. Only [`cost`](super::cost()) looks at it.
     pub sharing: f64,
+    /// Octets beyond which a message goes by rendezvous: a request, a grant, and then the octets.
+    pub eager_limit: f64,
 }
 
 impl Default for Model {
-    /// A guess, for when nothing was measured: 10 µs, 10 Gb/s, a reduction of 10 GB/s, and a processor for each rank.
+    /// A guess, for when nothing was measured: 10 µs, 10 Gb/s, a reduction of 10 GB/s, a processor
+    /// for each rank, and no rendezvous.
     fn default() -> Self {
         Self {
             alpha: 10e-6,
             beta: 0.8e-9,
             gamma: 0.1e-9,
             sharing: 1.0,
+            eager_limit: f64::INFINITY,
         }
     }
 }
@@ -41,7 +45,16 @@ impl Default for Model {
 impl Model {
     /// Seconds for a message.
     pub(super) fn message(&self, octets: f64) -> f64 {
-        self.alpha + octets * self.beta
+        self.start(octets) + octets * self.beta
+    }
+
+    /// Seconds for a message, but for its octets.
+    pub(super) fn start(&self, octets: f64) -> f64 {
+        if octets > self.eager_limit {
+            3.0 * self.alpha
+        } else {
+            self.alpha
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub use self::{
     window::{LockKind, Operands, Target, Window},
 };
 use self::{core::Core, fabric::Fabric, native::Native, profile::Profile};
-use super::collectives::{Model, Policy};
+use super::collectives::Policy;
 use crate::{
     messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
@@ -74,7 +74,7 @@ pub struct Options {
     pub wait: WaitPolicy,
     /// A helper thread makes progress when nobody has for so long; `None`: there is none. Default 10 ms.
     pub helper: Option<Duration>,
-    /// How algorithms of collectives are chosen.
+    /// How algorithms of collectives are chosen; the limit of eager messages in its model is the one here.
     pub policy: Policy,
     /// What ranks call is compared: collectives that do not go together are `MPI_ERR_NOT_SAME`, and messages of other types
     /// than their receives `MPI_ERR_TYPE` (`MPI_BYTE` and `MPI_PACKED` go with everything). To find mistakes: messages get
@@ -90,12 +90,7 @@ impl Default for Options {
             eager_limit: 64 << 10,
             wait: WaitPolicy::default(),
             helper: Some(Duration::from_millis(10)),
-            policy: Policy::new(Model {
-                alpha: 8e-6,
-                beta: 0.5e-9,
-                gamma: 0.2e-9,
-                sharing: 1.0,
-            }),
+            policy: Policy::default(),
             check: false,
             profiler: None,
         }
@@ -131,6 +126,8 @@ impl Engine {
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
         let core = Core::new(driver.messenger(), peers, options.eager_limit);
+        let mut policy = options.policy;
+        policy.model.eager_limit = options.eager_limit.into();
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread the program must call something now and then.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
@@ -143,7 +140,7 @@ impl Engine {
             size,
             contexts: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
-            policy: options.policy,
+            policy,
             check: options.check,
             profile: Profile::new(options.profiler),
             arrays: Arc::default(),

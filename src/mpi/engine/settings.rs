@@ -35,7 +35,7 @@ pub fn for_job(size: u32, sharing: f64, one_host: bool) -> (Config, Options) {
     model.sharing = sharing;
     if one_host {
         // Datagrams are as large as the loopback's.
-        (model.alpha, model.beta) = (4e-6, 0.25e-9);
+        (model.alpha, model.beta, model.gamma) = (4e-6, 0.25e-9, 0.05e-9);
     }
     if sharing > 1.0 {
         // Who waits for a processor can not acknowledge in time anyway, and each wake-up only to do so costs others.
