@@ -96,7 +96,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         Ok(match self.begin_send(call, mode, buffer, destination, tag)? {
-            Some(id) => Request::pending_about(self, id, About::new(call, 0)),
+            Some(id) => Request::pending(self, id, call, 0),
             None => Request::ended(self, Status::EMPTY, call),
         })
     }
@@ -148,13 +148,9 @@ impl Communicator {
         // SAFETY: the caller's contract; it is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag));
-        span.end(begun.and_then(|id| {
-            match id {
-                Some(id) => Request::pending_about(self, id, About::new(call, 0))
-                    .finish()
-                    .map(|_| ()),
-                None => Ok(()),
-            }
+        span.end(begun.and_then(|id| match id {
+            Some(id) => Request::pending(self, id, call, 0).finish().map(|_| ()),
+            None => Ok(()),
         }))
     }
 
