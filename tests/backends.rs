@@ -104,7 +104,10 @@ mod udp {
 }
 
 fn each(check: fn(Kind)) {
-    #[allow(unused_mut, clippy::allow_attributes, reason = "depends on the features")]
+    #[cfg_attr(
+        not(all(feature = "udp", target_os = "linux")),
+        expect(unused_mut, reason = "there are no others")
+    )]
     let mut kinds = vec![LOOPBACK];
     #[cfg(all(feature = "udp", target_os = "linux"))]
     kinds.extend(udp::kinds());

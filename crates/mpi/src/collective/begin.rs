@@ -15,6 +15,7 @@ use hikyaku::mpi::{
 
 use super::operation::Erased;
 use crate::{
+    Count,
     datatype::{Blocks, Place, Places},
     request::Running,
     topology::Handle,
@@ -222,18 +223,59 @@ fn alike(name: &'static str, from: &Place, into: &Place) -> Result<(), Error> {
 /// … and as many of them, times `times`.
 fn as_many(name: &'static str, from: &Place, into: &Place, times: usize) -> Result<usize, Error> {
     alike(name, from, into)?;
-    let needed = into.count.checked_mul(times as u64);
-    if needed == Some(from.count) {
-        return Ok(into.count as usize);
+    exactly(
+        name,
+        "elements to send",
+        from.count,
+        into.count.checked_mul(times as u64),
+    )?;
+    Ok(into.count as usize)
+}
+
+/// A number must be this one; without one, it is too large.
+fn exactly(name: &'static str, argument: &'static str, value: u64, needed: Option<u64>) -> Result<(), Error> {
+    if needed == Some(value) {
+        return Ok(());
     }
     let needed = needed.unwrap_or(u64::MAX) as i64;
     let detail = Detail::Value {
-        argument: "elements to send",
-        value: from.count as i64,
+        argument,
+        value: value as i64,
         min: needed,
         max: needed,
     };
     Err(Error::new(ErrorClass::Count, name).with_detail(detail))
+}
+
+/// Counts of the ranks' parts of a vector: as many as there are ranks, which add up to what is sent, and the own one is
+/// what is received.
+fn parts_of(
+    handle: &Handle,
+    name: &'static str,
+    from: &Place,
+    into: &Place,
+    counts: &[Count],
+) -> Result<Vec<usize>, Error> {
+    alike(name, from, into)?;
+    let comm = &handle.comm;
+    exactly(name, "counts", counts.len() as u64, Some(comm.size() as u64))?;
+    let unsigned = |&count: &Count| {
+        let detail = Detail::Value {
+            argument: "count",
+            value: count,
+            min: 0,
+            max: i64::MAX,
+        };
+        usize::try_from(count).map_err(|_| Error::new(ErrorClass::Count, name).with_detail(detail))
+    };
+    let counts: Vec<usize> = counts.iter().map(unsigned).collect::<Result<_, _>>()?;
+    let sum = counts
+        .iter()
+        .try_fold(0_u64, |sum, &count| sum.checked_add(count as u64));
+    exactly(name, "elements to send", from.count, sum)?;
+    let own = counts[comm.rank() as usize] as u64;
+    exactly(name, "elements to receive", into.count, Some(own))?;
+    Ok(counts)
 }
 
 /// # Safety
@@ -268,6 +310,28 @@ pub(super) unsafe fn reduce_scatter_block(
     // Blocks are of the own group, also if there are two.
     let call = as_many(name, from, into, handle.comm.size() as usize).map(|count| Call::ReduceScatter {
         counts: Counts::Even(count),
+        commutative: op.operation.is_commutative(),
+        in_place: false,
+    });
+    // SAFETY: the caller's contract.
+    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
+        .into_place(into)
+        .with_operation(op.panicked.clone())
+}
+
+/// # Safety
+/// See the module.
+pub(super) unsafe fn reduce_scatter(
+    handle: &Handle,
+    name: &'static str,
+    from: &Place,
+    into: &Place,
+    counts: &[Count],
+    op: &Erased,
+) -> Running {
+    let counts = parts_of(handle, name, from, into, counts);
+    let call = counts.as_ref().map_err(Clone::clone).map(|counts| Call::ReduceScatter {
+        counts: Counts::Each(counts),
         commutative: op.operation.is_commutative(),
         in_place: false,
     });

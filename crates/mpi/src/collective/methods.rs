@@ -8,14 +8,15 @@ macro_rules! either {
 pub(super) use either;
 
 /// Methods of a trait. Each entry has: the documentation; the names of the three methods; the names that MPI gives
-/// the first two; what
-/// is sent, what is received and the operation, where there is one; and what begins it: an unsafe call of `begin`.
+/// the first two; what is sent, what is received, counts of each rank's part and the operation, where there are some; and
+/// what begins it: an unsafe call of `begin`.
 macro_rules! methods {
     ($(
         $(#[$doc:meta])*
         $name:ident, $immediate:ident, $persistent:ident: $call:literal, $immediate_call:literal;
         $(send $send:ident: $Send:ident as $From:ident;)?
         $(receive $receive:ident: $Receive:ident as $Into:ident;)?
+        $(counts $counts:ident;)?
         $(operation $op:ident: $Op:ident;)?
         |$this:ident, $label:ident| $begin:expr;
     )*) => {$(
@@ -27,6 +28,7 @@ macro_rules! methods {
             &self,
             $($send: &S,)?
             $($receive: &mut R,)?
+            $($counts: &[$crate::Count],)?
             $($op: O)?
         ) -> Result<(), Error> {
             let ($this, $label) = (self, $call);
@@ -43,6 +45,7 @@ macro_rules! methods {
             scope: Sc,
             $($send: &'a S,)?
             $($receive: &'a mut R,)?
+            $($counts: &[$crate::Count],)?
             $($op: O)?
         ) -> Request<'a, either!([$($receive)?] { R } { S }), Sc> {
             let ($this, $label) = (self, $immediate_call);
@@ -67,6 +70,7 @@ macro_rules! methods {
             &self,
             $($send: &'a mut S,)?
             $($receive: &'a mut R,)?
+            $($counts: &[$crate::Count],)?
             $($op: O)?
         ) -> Result<Persistent<'a, either!([$($send)?] { S } { () }), either!([$($receive)?] { R } { () })>, Error> {
             let ($this, $label) = (self, concat!($call, "_init"));

@@ -177,6 +177,30 @@ pub trait CommunicatorCollectives: Communicator {
         operation op: Operation;
         |this, call| begin::reduce_scatter_block(this.as_handle(), call, &sendbuf, &recvbuf, op);
 
+        /// The same with parts of different sizes (`MPI_Reduce_scatter`): `counts` has the elements of each rank's part,
+        /// the same at all ranks. Not in rsmpi.
+        ///
+        /// ```
+        /// use mpi::{Count, collective::SystemOperation, traits::*};
+        ///
+        /// let universe = mpi::initialize().unwrap();
+        /// let world = universe.world();
+        /// // One element for rank 0, two for rank 1, …
+        /// let counts: Vec<Count> = (1..=world.size() as Count).collect();
+        /// let vector = vec![1; counts.iter().sum::<Count>() as usize];
+        /// let mut part = vec![0; world.rank() as usize + 1];
+        /// world.reduce_scatter_varcount_into(&vector, &mut part, &counts, SystemOperation::sum())?;
+        /// assert!(part.iter().all(|&sum| sum == world.size()));
+        /// # Ok::<_, mpi::Error>(())
+        /// ```
+        reduce_scatter_varcount_into, immediate_reduce_scatter_varcount_into, persistent_reduce_scatter_varcount_into:
+            "MPI_Reduce_scatter", "MPI_Ireduce_scatter";
+        send sendbuf: Buffer as Place;
+        receive recvbuf: BufferMut as Place;
+        counts counts;
+        operation op: Operation;
+        |this, call| begin::reduce_scatter(this.as_handle(), call, &sendbuf, &recvbuf, counts, op);
+
         /// Everybody gets the reduction of what the ranks up to its own have (`MPI_Scan`).
         scan_into, immediate_scan_into, persistent_scan_into: "MPI_Scan", "MPI_Iscan";
         send sendbuf: Buffer as Place;

@@ -71,6 +71,65 @@ fn all_that_is_alike_goes_round_again() {
 }
 
 #[test]
+fn parts_of_a_reduction_have_any_size() {
+    job(4, |world| {
+        // Rank 0 gets nothing, rank 3 three elements.
+        let counts = [0, 1, 2, 3];
+        let rank = world.rank();
+        let vector: Vec<i32> = (0..6).map(|at| at * 10 + rank).collect();
+        let sums = [[0; 3], [6, 0, 0], [46, 86, 0], [126, 166, 206]];
+        let expected = &sums[rank as usize][..rank as usize];
+        let plus = SystemOperation::sum;
+        let mut part = vec![0; rank as usize];
+        world
+            .reduce_scatter_varcount_into(&vector, &mut part, &counts, plus())
+            .unwrap();
+        assert_eq!(part, expected);
+
+        part.fill(0);
+        mpi::request::scope(|scope| {
+            let begun =
+                world.immediate_reduce_scatter_varcount_into(scope, &vector, &mut part, &counts.to_vec(), plus());
+            begun.wait()
+        })
+        .unwrap();
+        assert_eq!(part, expected);
+
+        let (mut factors, mut again) = (vec![0; 6], vec![0; rank as usize]);
+        let mut planned = world
+            .persistent_reduce_scatter_varcount_into(&mut factors, &mut again, &counts, plus())
+            .unwrap();
+        for round in 1..4 {
+            for (factor, element) in planned.send_buffer_mut().iter_mut().zip(&vector) {
+                *factor = element * round;
+            }
+            run(&mut planned);
+            let of_round: Vec<i32> = expected.iter().map(|sum| sum * round).collect();
+            assert_eq!(*planned.receive_buffer(), of_round);
+        }
+
+        // All ranks refuse these, so nobody waits.
+        for wrong in [
+            &[0, 1, 2][..],
+            &[0, 1, 2, 3, 0],
+            &[-1, 1, 3, 3],
+            &[1, 2, 3, 0],
+            &[0, 1, 2, 4],
+            &[i64::MAX, i64::MAX, i64::MAX, 9],
+        ] {
+            let refused = world.reduce_scatter_varcount_into(&vector, &mut part, wrong, plus());
+            let refused = refused.unwrap_err();
+            assert_eq!(
+                (refused.class(), refused.call()),
+                (ErrorClass::Count, "MPI_Reduce_scatter")
+            );
+        }
+        let refused = world.reduce_scatter_varcount_into(&vector, &mut [0.5; 3][..rank as usize], &counts, plus());
+        assert_eq!(refused.unwrap_err().class(), ErrorClass::Type);
+    });
+}
+
+#[test]
 fn what_has_a_root_goes_round_again() {
     job(3, |world| {
         let root = world.process_at_rank(1);
@@ -171,6 +230,12 @@ fn groups_exchange() {
             .reduce_scatter_block_into(&vector[..], &mut part[..], plus)
             .unwrap();
         assert_eq!(part, vec![others.iter().sum(); there]);
+        let counts = if is_first { vec![1, 5] } else { vec![3, 2, 1] };
+        let mut part = vec![0; counts[inter.rank() as usize] as usize];
+        inter
+            .reduce_scatter_varcount_into(&vector[..], &mut part[..], &counts, SystemOperation::sum())
+            .unwrap();
+        assert!(part.iter().all(|&sum| sum == others.iter().sum::<i32>()));
         let scan = inter.scan_into(&1, &mut sum, SystemOperation::sum());
         assert_eq!(scan.unwrap_err().class(), ErrorClass::UnsupportedOperation);
     });
