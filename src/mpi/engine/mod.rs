@@ -57,7 +57,8 @@ pub use self::{
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
-use self::{core::Core, fabric::Fabric, native::Native, peers::Peers, profile::Profile};
+pub(crate) use self::{core::Core, fabric::Fabric, peers::Peers};
+use self::{native::Native, profile::Profile};
 use super::collectives::{Model, Policy};
 use crate::{
     messaging::tagged::TaggedStats,
@@ -135,11 +136,19 @@ impl Engine {
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread the program must call something now and then.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
+        Self {
+            helper,
+            ..Self::on_fabric(native, process, size, options)
+        }
+    }
+
+    /// Process `process` of `size`.
+    pub(crate) fn on_fabric(fabric: Arc<dyn Fabric>, process: u32, size: u32, options: Options) -> Self {
         if let Some(profiler) = &options.profiler {
-            profiler.open(native.now(), process, size);
+            profiler.open(fabric.now(), process, size);
         }
         Self {
-            fabric: native,
+            fabric,
             process,
             size,
             contexts: AtomicU32::new(0),
@@ -148,8 +157,14 @@ impl Engine {
             check: options.check,
             profile: Profile::new(options.profiler),
             arrays: Arc::default(),
-            helper,
+            helper: None,
         }
+    }
+
+    /// The program does nothing for a while.
+    #[cfg(feature = "sim")]
+    pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
+        self.fabric.away(time)
     }
 
     /// Number of this process in the job.
