@@ -25,6 +25,7 @@ mod core;
 mod fabric;
 mod groups;
 mod native;
+mod peers;
 mod profile;
 mod remote;
 mod request;
@@ -56,7 +57,8 @@ pub use self::{
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
-use self::{core::Core, fabric::Fabric, native::Native, profile::Profile};
+pub(crate) use self::{core::Core, fabric::Fabric, peers::Peers};
+use self::{native::Native, profile::Profile};
 use super::collectives::Policy;
 use crate::{
     messaging::tagged::TaggedStats,
@@ -125,17 +127,25 @@ impl Engine {
     /// Process `process` of as many as there are `peers` (`None` stands for ourselves), on a driver that knows them.
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
-        let core = Core::new(driver.messenger(), peers, options.eager_limit);
-        let mut policy = options.policy;
-        policy.model.eager_limit = options.eager_limit.into();
+        let core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread the program must call something now and then.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
-        if let Some(profiler) = &options.profiler {
-            profiler.open(native.now(), process, size);
-        }
         Self {
-            fabric: native,
+            helper,
+            ..Self::on_fabric(native, process, size, options)
+        }
+    }
+
+    /// Process `process` of `size`.
+    pub(crate) fn on_fabric(fabric: Arc<dyn Fabric>, process: u32, size: u32, options: Options) -> Self {
+        if let Some(profiler) = &options.profiler {
+            profiler.open(fabric.now(), process, size);
+        }
+        let mut policy = options.policy;
+        policy.model.eager_limit = options.eager_limit.into();
+        Self {
+            fabric,
             process,
             size,
             contexts: AtomicU32::new(0),
@@ -144,8 +154,14 @@ impl Engine {
             check: options.check,
             profile: Profile::new(options.profiler),
             arrays: Arc::default(),
-            helper,
+            helper: None,
         }
+    }
+
+    /// The program does nothing for a while.
+    #[cfg(feature = "sim")]
+    pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
+        self.fabric.away(time)
     }
 
     /// Number of this process in the job.
