@@ -6,6 +6,8 @@
 //! through any of them to a pcapng file.
 
 pub mod captured;
+#[cfg(all(feature = "dpdk", target_os = "linux"))]
+pub mod dpdk;
 pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;

@@ -16,6 +16,9 @@ pub struct BindOptions {
     pub send_buffer: Option<usize>,
     /// One port to send and another to receive.
     pub separate_send_socket: bool,
+    /// The device behind the backend, for `dpdk`: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … `None`: what
+    /// the environment says.
+    pub device: Option<String>,
 }
 
 /// Why there is no backend.
@@ -86,8 +89,24 @@ struct Known {
     open: Option<Open>,
 }
 
-/// Every backend there is. The feature `udp` has one on Linux only.
-const KNOWN: [Known; 2] = [
+/// Every backend there is. The features `dpdk` and `udp` have one on Linux only.
+const KNOWN: [Known; 3] = [
+    Known {
+        name: "dpdk",
+        feature: "dpdk",
+        #[cfg(all(feature = "dpdk", target_os = "linux"))]
+        open: Some(|addr, options| {
+            use super::dpdk::{DpdkBackend, DpdkOptions};
+            let settings = DpdkOptions::from_environment(options.device.as_deref())?;
+            let backend = DpdkBackend::bind(addr, &settings)?;
+            Ok(Box::new(match options.max_datagram {
+                Some(octets) => backend.max_datagram(octets),
+                None => backend,
+            }))
+        }),
+        #[cfg(not(all(feature = "dpdk", target_os = "linux")))]
+        open: None,
+    },
     Known {
         name: "loopback",
         feature: "loopback",
@@ -172,10 +191,15 @@ mod tests {
                     let error = bind(known.name, backend.local_addr(), &options).err().unwrap();
                     assert!(matches!(error, BindError::Io { .. }), "{error}");
                 }
-                Err(error) => {
+                Err(error @ BindError::Disabled { .. }) => {
                     assert!(error.to_string().contains(known.feature), "{error}");
                     assert!(available().all(|name| name != known.name));
                 }
+                // It has no device of its own.
+                Err(error) => assert!(
+                    known.name == "dpdk" && error.to_string().contains("DPDK device"),
+                    "{error}"
+                ),
             }
         }
     }

@@ -33,6 +33,12 @@ const FOREIGN: [&str; 18] = [
     "HIKYAKU_SIM_TRACE",
 ];
 
+/// Variables of the DPDK backend, which reads them itself.
+#[cfg(all(feature = "dpdk", target_os = "linux"))]
+const DPDK_VARIABLES: &[&str] = &crate::backends::dpdk::VARIABLES;
+#[cfg(not(all(feature = "dpdk", target_os = "linux")))]
+const DPDK_VARIABLES: &[&str] = &[];
+
 /// The environment variables of MPI, which `mpi::engine::Options::environment` reads: transports leave them alone.
 ///
 /// | variable | sets |
@@ -298,7 +304,11 @@ impl Environment {
     ) -> Result<Self, EnvironmentError> {
         let mut environment = Self::default();
         for (name, value) in variables {
-            let is_foreign = |name| FOREIGN.contains(&name) || MPI_VARIABLES.contains(&name);
+            let is_foreign = |name| {
+                [&FOREIGN, DPDK_VARIABLES, MPI_VARIABLES]
+                    .iter()
+                    .any(|list| list.contains(&name))
+            };
             if !name.starts_with(PREFIX) || is_foreign(name.as_str()) {
                 continue;
             }
@@ -319,7 +329,7 @@ impl Environment {
 }
 
 fn nearest(name: &str) -> &'static str {
-    let all = VARIABLES.iter().chain(MPI_VARIABLES).copied();
+    let all = VARIABLES.iter().chain(MPI_VARIABLES).chain(DPDK_VARIABLES).copied();
     all.min_by_key(|variable| distance(name, variable)).unwrap_or("none")
 }
 

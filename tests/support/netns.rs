@@ -27,7 +27,7 @@ const PREFIX: &str = "hikyaku-";
 /// Name of the one Ethernet interface of a namespace.
 pub(crate) const INTERFACE: &str = "veth0";
 /// Tells a re-executed test binary which part it plays, see [`role`].
-const ROLE: &str = "NETNS_ROLE";
+pub(crate) const ROLE: &str = "NETNS_ROLE";
 /// For commands that configure something; they take milliseconds.
 const CONFIGURE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -323,7 +323,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn spawn(mut command: Command) -> Self {
+    /// Starts `command`, in whatever namespace that is.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

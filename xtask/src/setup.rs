@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// (tool, Debian package, what for)
-const PACKAGES: [(&str, &str, &str); 14] = [
+const PACKAGES: [(&str, &str, &str); 15] = [
     ("ip", "iproute2", "tests between network namespaces"),
     ("nft", "nftables", "loss in those tests"),
     ("ethtool", "ethtool", "offloads in those tests"),
@@ -22,6 +22,8 @@ const PACKAGES: [(&str, &str, &str); 14] = [
     ("munged", "munge", "tests under Slurm"),
     ("c++", "g++", "fuzzing (libFuzzer is C++)"),
     ("clang", "clang", "bindings of C libraries"),
+    // A program that comes with the headers and all drivers.
+    ("dpdk-testpmd", "dpdk-dev", "the dpdk backend and its tests"),
 ];
 
 const CARGO_TOOLS: [(&str, &str); 2] = [("cargo-deny", "licences of dependencies"), ("cargo-fuzz", "fuzzing")];

@@ -1,0 +1,70 @@
+/* What bindgen reads: the headers, and the inline functions and macros of DPDK that Rust can not call, as functions. */
+#ifndef HIKYAKU_DPDK_SHIM_H
+#define HIKYAKU_DPDK_SHIM_H
+
+#include <stdint.h>
+
+#include <rte_config.h>
+#include <rte_bus_vdev.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_version.h>
+
+/* Constants that are expressions in DPDK, which bindgen does not evaluate. */
+enum {
+    DPDK_MBUF_DEFAULT_ROOM = RTE_MBUF_DEFAULT_BUF_SIZE,
+    DPDK_NO_LCORE = LCORE_ID_ANY,
+};
+static const uint64_t DPDK_TX_OFFLOAD_UDP_CHECKSUM = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+static const uint64_t DPDK_TX_OFFLOAD_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+static const uint64_t DPDK_RX_OFFLOAD_UDP_CHECKSUM = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+static const uint64_t DPDK_RX_OFFLOAD_SCATTER = RTE_ETH_RX_OFFLOAD_SCATTER;
+static const uint64_t DPDK_RX_L4_CHECKSUM_MASK = RTE_MBUF_F_RX_L4_CKSUM_MASK;
+static const uint64_t DPDK_RX_L4_CHECKSUM_GOOD = RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+static const uint64_t DPDK_RX_L4_CHECKSUM_BAD = RTE_MBUF_F_RX_L4_CKSUM_BAD;
+static const uint64_t DPDK_RX_L4_CHECKSUM_NONE = RTE_MBUF_F_RX_L4_CKSUM_NONE;
+static const uint64_t DPDK_RX_VLAN_STRIPPED = RTE_MBUF_F_RX_VLAN_STRIPPED;
+
+/* A packet buffer, and what is in its first segment. */
+struct dpdk_packet {
+    struct rte_mbuf *mbuf;
+    /* First octet of the first segment. */
+    uint8_t *data;
+    /* RTE_MBUF_F_RX_*. */
+    uint64_t flags;
+    /* Octets of the first segment. */
+    uint32_t data_len;
+    /* Octets of all segments. */
+    uint32_t packet_len;
+};
+
+/* rte_errno of the calling thread. */
+int dpdk_errno(void);
+/* rte_lcore_id(). */
+unsigned int dpdk_lcore_id(void);
+/* rte_eth_rx_burst(), and a look at each packet. */
+uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct dpdk_packet *packets, uint16_t count);
+/* rte_eth_tx_burst(). */
+uint16_t dpdk_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
+/* rte_pktmbuf_alloc_bulk(); each gets `len` octets (at most its room) of no particular content. 0, or a negative errno. */
+int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packets, unsigned int count);
+/* Cuts a packet of one segment to `len` octets, at most what it has. */
+void dpdk_cut(struct rte_mbuf *mbuf, uint16_t len);
+/* rte_pktmbuf_free(). */
+void dpdk_free(struct rte_mbuf *mbuf);
+/* Asks the port for the UDP checksum over IPv4: l2_len and l3_len are octets of those headers. */
+void dpdk_ask_udp_checksum(struct rte_mbuf *mbuf, uint16_t l2_len, uint16_t l3_len);
+/* Copies a packet of several segments; gives the octets copied, at most `room`. */
+uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room);
+/* Links `next` and what follows it behind `head`. 0, or a negative errno; then nothing has changed. */
+int dpdk_chain(struct rte_mbuf *head, struct rte_mbuf *next);
+/* rte_pktmbuf_data_room_size(). */
+uint16_t dpdk_data_room(struct rte_mempool *pool);
+
+#endif

@@ -1,0 +1,81 @@
+//! The bindings at work: a ring device, which gives back what it is given. Needs no privileges.
+#![cfg(feature = "bindings")]
+#![expect(unsafe_code, reason = "this is what the bindings are")]
+
+use std::{
+    ffi::{CStr, CString},
+    ptr,
+};
+
+use dpdk_sys::{
+    dpdk_alloc, dpdk_cut, dpdk_free, dpdk_lcore_id, dpdk_packet, dpdk_rx_burst, dpdk_tx_burst, rte_eal_init,
+    rte_eth_conf, rte_eth_dev_close, rte_eth_dev_configure, rte_eth_dev_get_port_by_name, rte_eth_dev_start,
+    rte_eth_dev_stop, rte_eth_rx_queue_setup, rte_eth_tx_queue_setup, rte_mempool_free, rte_mempool_in_use_count,
+    rte_pktmbuf_pool_create, rte_version,
+};
+
+const BURST: usize = 32;
+
+#[test]
+fn packets_go_through_a_port_and_their_buffers_come_back() {
+    let words = "test --no-pci --iova-mode=va --no-huge -m 64 --no-shconf --no-telemetry --log-level=error \
+                 --lcores=0 --vdev=net_ring0";
+    let arguments: Vec<CString> = words
+        .split_whitespace()
+        .map(|word| CString::new(word).unwrap())
+        .collect();
+    let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
+    // SAFETY: as many pointers to C strings as are said, which outlive the test.
+    let taken = unsafe { rte_eal_init(pointers.len() as i32, pointers.as_mut_ptr()) };
+    assert_eq!(taken, pointers.len() as i32 - 1, "EAL does not start");
+    // SAFETY: a C string that is never freed; and a function without arguments.
+    let (version, lcore) = unsafe { (CStr::from_ptr(rte_version()), dpdk_lcore_id()) };
+    assert!(version.to_str().unwrap().starts_with("DPDK "), "{version:?}");
+    assert_eq!(lcore, 0);
+
+    let mut port = u16::MAX;
+    // SAFETY: C strings, and pointers to what outlives the calls; the port exists from the first call on, and its
+    // queues are set up before it starts.
+    let pool = unsafe {
+        assert_eq!(rte_eth_dev_get_port_by_name(c"net_ring0".as_ptr(), &mut port), 0);
+        let pool = rte_pktmbuf_pool_create(c"test".as_ptr(), 1023, 32, 0, 2176, 0);
+        assert!(!pool.is_null());
+        let conf = rte_eth_conf::default();
+        assert_eq!(rte_eth_dev_configure(port, 1, 1, &conf), 0);
+        assert_eq!(rte_eth_rx_queue_setup(port, 0, 64, 0, ptr::null(), pool), 0);
+        assert_eq!(rte_eth_tx_queue_setup(port, 0, 64, 0, ptr::null()), 0);
+        assert_eq!(rte_eth_dev_start(port), 0);
+        pool
+    };
+
+    // SAFETY: plain data, of which all octets may be zero.
+    let mut packets: [dpdk_packet; BURST] = unsafe { std::mem::zeroed() };
+    // SAFETY: the arrays have as many places as are said; the port has been started; each packet is written within
+    // its room, and freed once: by the port, or here.
+    unsafe {
+        assert_eq!(dpdk_alloc(pool, 100, packets.as_mut_ptr(), BURST as u32), 0);
+        let mut mbufs = packets.map(|packet| packet.mbuf);
+        for (number, packet) in packets.iter().enumerate() {
+            assert_eq!((packet.data_len, packet.packet_len), (100, 100));
+            packet.data.write_bytes(number as u8, 100);
+            dpdk_cut(packet.mbuf, 60 + number as u16);
+        }
+        assert_eq!(rte_mempool_in_use_count(pool), BURST as u32);
+        assert_eq!(dpdk_tx_burst(port, 0, mbufs.as_mut_ptr(), BURST as u16), BURST as u16);
+        let got = dpdk_rx_burst(port, 0, packets.as_mut_ptr(), BURST as u16);
+        assert_eq!(got, BURST as u16);
+        for (number, packet) in packets.iter().enumerate() {
+            assert_eq!(packet.data_len, 60 + number as u32);
+            let octets = std::slice::from_raw_parts(packet.data, packet.data_len as usize);
+            assert!(octets.iter().all(|&octet| octet == number as u8));
+            dpdk_free(packet.mbuf);
+        }
+        assert_eq!(dpdk_rx_burst(port, 0, packets.as_mut_ptr(), BURST as u16), 0);
+        // More than there are: none is taken.
+        assert_ne!(dpdk_alloc(pool, 100_000, packets.as_mut_ptr(), 1), 0);
+        assert_eq!(rte_mempool_in_use_count(pool), 0);
+        assert_eq!(rte_eth_dev_stop(port), 0);
+        assert_eq!(rte_eth_dev_close(port), 0);
+        rte_mempool_free(pool);
+    }
+}

@@ -1,0 +1,142 @@
+//! Why there is no port.
+
+use std::{error::Error, fmt, io, net::SocketAddr};
+
+/// Why a [`DpdkBackend`](super::DpdkBackend) could not be opened, and what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DpdkError {
+    /// An environment variable or a part of a device's name is not understood.
+    Setting {
+        /// Where it stands.
+        name: String,
+        /// What it says.
+        value: String,
+        /// What it could say.
+        expected: &'static str,
+    },
+    /// The backend sends over IPv4 and needs an address of its own.
+    Address {
+        /// The one that was asked for.
+        addr: SocketAddr,
+    },
+    /// EAL, the layer below all of DPDK, did not start.
+    Start {
+        /// Its arguments.
+        arguments: Vec<String>,
+        /// Why not.
+        source: io::Error,
+    },
+    /// EAL runs in this process with other arguments; it starts once per process.
+    Started {
+        /// Those that it runs with.
+        running: Vec<String>,
+        /// Those that were asked for.
+        wanted: Vec<String>,
+    },
+    /// The device could not be made, or there is none of this name.
+    Device {
+        /// Its name with its arguments.
+        device: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// No memory for packet buffers.
+    Pool {
+        /// Octets that they take.
+        octets: usize,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The port of the device did not do what it was told.
+    Port {
+        /// The device's name.
+        device: String,
+        /// What it was told.
+        doing: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for DpdkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting { name, value, expected } => write!(f, "{name}: {value:?} should be {expected}"),
+            Self::Address { addr } => write!(
+                f,
+                "{addr} can not be the address of a DPDK port: it needs an IPv4 address of its own, which no interface \
+                 of the kernel has"
+            ),
+            Self::Start { arguments, source } => write!(
+                f,
+                "DPDK's environment does not start: {source} (arguments: {}). Without hugepages it takes \
+                 HIKYAKU_DPDK_MEMORY=no-huge; hugepages are reserved by `echo 512 > /proc/sys/vm/nr_hugepages`; DPDK \
+                 says more with HIKYAKU_DPDK_EAL=--log-level=debug",
+                arguments.join(" ")
+            ),
+            Self::Started { running, wanted } => write!(
+                f,
+                "DPDK's environment starts once per process, and runs with other settings: {} instead of {}",
+                running.join(" "),
+                wanted.join(" ")
+            ),
+            Self::Device { device, source } => write!(
+                f,
+                "the device {device} can not be opened: {source}. {}",
+                hint(device, source)
+            ),
+            Self::Pool { octets, source } => write!(
+                f,
+                "no memory for packet buffers ({} MB): {source}. HIKYAKU_DPDK_MEMORY_MB gives DPDK more without \
+                 hugepages; with them, reserve more of them",
+                octets / 1_000_000
+            ),
+            Self::Port { device, doing, source } => {
+                write!(f, "the port {device}: {doing}: {source}. {}", hint(device, source))
+            }
+        }
+    }
+}
+
+/// What most often is the reason.
+fn hint(device: &str, source: &io::Error) -> &'static str {
+    let denied = source.kind() == io::ErrorKind::PermissionDenied;
+    if device.contains("memif") {
+        "A memif client needs a server at its socket, with the same id; the server needs a folder in which it may make \
+         the socket"
+    } else if device.contains("af_packet") || device.contains("af_xdp") {
+        "It needs root (or CAP_NET_RAW, CAP_NET_ADMIN and, for af_xdp, CAP_BPF), and an interface of that name that is up"
+    } else if device.contains("vhost") || device.contains("virtio") {
+        "virtio-user needs a vhost device at its socket, and hugepages"
+    } else if denied {
+        "It needs root"
+    } else {
+        "`hikyaku doctor` lists the drivers of this machine"
+    }
+}
+
+impl Error for DpdkError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Start { source, .. }
+            | Self::Device { source, .. }
+            | Self::Pool { source, .. }
+            | Self::Port { source, .. } => Some(source),
+            Self::Setting { .. } | Self::Address { .. } | Self::Started { .. } => None,
+        }
+    }
+}
+
+impl From<DpdkError> for io::Error {
+    fn from(error: DpdkError) -> Self {
+        let kind = match &error {
+            DpdkError::Setting { .. } | DpdkError::Address { .. } => io::ErrorKind::InvalidInput,
+            _ => error
+                .source()
+                .and_then(|source| source.downcast_ref::<Self>())
+                .map_or(io::ErrorKind::Other, Self::kind),
+        };
+        Self::new(kind, error)
+    }
+}

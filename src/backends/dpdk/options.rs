@@ -1,0 +1,497 @@
+//! Settings of the backend, by value and from the environment, and devices by name.
+
+use std::{fmt, time::Duration};
+
+use super::error::DpdkError;
+
+/// The environment variables of this backend.
+///
+/// | variable | sets |
+/// |---|---|
+/// | `HIKYAKU_DPDK_DEVICE` | [`DpdkOptions::device`]: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … |
+/// | `HIKYAKU_DPDK_MEMORY` | [`DpdkOptions::memory`]: `auto`, `in-memory`, `hugepages`, `no-huge` |
+/// | `HIKYAKU_DPDK_MEMORY_MB` | [`DpdkOptions::memory_mb`]: 64 to 65536 |
+/// | `HIKYAKU_DPDK_MTU` | [`DpdkOptions::mtu`]: 576 to 16000 |
+/// | `HIKYAKU_DPDK_DESCRIPTORS` | [`DpdkOptions::descriptors`]: 64 to 16384 |
+/// | `HIKYAKU_DPDK_CHECKSUM` | [`DpdkOptions::checksum`]: `auto`, `on`, `off` |
+/// | `HIKYAKU_DPDK_PCI` | [`DpdkOptions::pci`]: `on`, `off` |
+/// | `HIKYAKU_DPDK_EAL` | [`DpdkOptions::eal`]: further arguments, separated by spaces |
+pub const VARIABLES: [&str; 8] = [
+    "HIKYAKU_DPDK_DEVICE",
+    "HIKYAKU_DPDK_MEMORY",
+    "HIKYAKU_DPDK_MEMORY_MB",
+    "HIKYAKU_DPDK_MTU",
+    "HIKYAKU_DPDK_DESCRIPTORS",
+    "HIKYAKU_DPDK_CHECKSUM",
+    "HIKYAKU_DPDK_PCI",
+    "HIKYAKU_DPDK_EAL",
+];
+
+/// MTU of Ethernet.
+const ETHERNET_MTU: u16 = 1500;
+/// MTU of devices that are memory: what jumbo frames usually hold.
+const MEMORY_MTU: u16 = 9000;
+/// Octets of frames that af_packet's default ring holds.
+const AF_PACKET_SMALL: u16 = 1900;
+
+/// Where DPDK's memory comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Memory {
+    /// [`InMemory`](Self::InMemory) if enough hugepages are free, else [`NoHuge`](Self::NoHuge).
+    #[default]
+    Auto,
+    /// Hugepages without files (`--in-memory`): nothing is left behind, and no mount is needed.
+    InMemory,
+    /// Hugepages in files of a mounted hugetlbfs: what processes that share a port need.
+    Hugepages,
+    /// Ordinary pages (`--no-huge`): needs neither root nor reserved pages; not for real cards.
+    NoHuge,
+}
+
+/// Whether UDP checksums are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Checksum {
+    /// Unless the device is memory, where nothing falls over. By the port if it can.
+    #[default]
+    Auto,
+    /// Always. By the port if it can.
+    On,
+    /// Never: zero, which IPv4 allows. What arrives with a checksum is checked all the same.
+    Off,
+}
+
+/// Settings of a [`DpdkBackend`](super::DpdkBackend).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DpdkOptions {
+    /// The device whose port carries the datagrams.
+    pub device: Device,
+    /// Where memory comes from. Counts for the first port of a process, which starts DPDK.
+    pub memory: Memory,
+    /// Most memory of all ports of the process without hugepages, 10^6 octets: 64 to 65,536, default 256. It is taken as
+    /// it is used.
+    pub memory_mb: u32,
+    /// Octets of an IP packet, 576 to 16,000; the link's other end must take as much. `None`: 9000 where the link is
+    /// memory (memif, ring), else 1500.
+    pub mtu: Option<u16>,
+    /// Packets that wait in the port in each direction, 64 to 16,384; the device takes the nearest number that it can.
+    /// Default 1024.
+    pub descriptors: u16,
+    /// UDP checksums.
+    pub checksum: Checksum,
+    /// Look for cards (else `--no-pci`). Off by default: a card that DPDK takes is gone for the kernel.
+    pub pci: bool,
+    /// Further arguments of EAL, taken as they are.
+    pub eal: Vec<String>,
+    /// How long opening waits for the other end of a link that needs one to start (a memif server). Default 10 s.
+    pub patience: Duration,
+}
+
+impl DpdkOptions {
+    /// The defaults, with this device.
+    #[must_use]
+    pub fn new(device: Device) -> Self {
+        Self {
+            device,
+            memory: Memory::default(),
+            memory_mb: 256,
+            mtu: None,
+            descriptors: 1024,
+            checksum: Checksum::default(),
+            pci: false,
+            eal: Vec::new(),
+            patience: Duration::from_secs(10),
+        }
+    }
+
+    /// The defaults with what [`VARIABLES`] say. `device`: if not `None`, instead of `HIKYAKU_DPDK_DEVICE`.
+    ///
+    /// # Errors
+    /// [`DpdkError::Setting`]: a variable has no value that it can have, or no device is named.
+    pub fn from_environment(device: Option<&str>) -> Result<Self, DpdkError> {
+        Self::from_variables(device, |name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    fn from_variables(device: Option<&str>, get: impl Fn(&str) -> Option<String>) -> Result<Self, DpdkError> {
+        let device = device.map(str::to_owned).or_else(|| get("HIKYAKU_DPDK_DEVICE"));
+        let mut options = Self::new(Device::parse(&device.unwrap_or_default())?);
+        let setting = |name: &str, expected, apply: &mut dyn FnMut(&str) -> Option<()>| {
+            let Some(value) = get(name) else { return Ok(()) };
+            apply(value.trim()).ok_or_else(|| DpdkError::Setting {
+                name: name.to_owned(),
+                value: value.clone(),
+                expected,
+            })
+        };
+        setting(
+            "HIKYAKU_DPDK_MEMORY",
+            "auto, in-memory, hugepages or no-huge",
+            &mut |value| {
+                options.memory = match value {
+                    "auto" => Memory::Auto,
+                    "in-memory" => Memory::InMemory,
+                    "hugepages" => Memory::Hugepages,
+                    "no-huge" => Memory::NoHuge,
+                    _ => return None,
+                };
+                Some(())
+            },
+        )?;
+        setting("HIKYAKU_DPDK_MEMORY_MB", "a number from 64 to 65536", &mut |value| {
+            options.memory_mb = value.parse().ok().filter(|mb| (64..=65_536).contains(mb))?;
+            Some(())
+        })?;
+        setting("HIKYAKU_DPDK_MTU", "a number from 576 to 16000", &mut |value| {
+            options.mtu = Some(value.parse().ok().filter(|mtu| (576..=16_000).contains(mtu))?);
+            Some(())
+        })?;
+        setting("HIKYAKU_DPDK_DESCRIPTORS", "a number from 64 to 16384", &mut |value| {
+            options.descriptors = value.parse().ok().filter(|count| (64..=16_384).contains(count))?;
+            Some(())
+        })?;
+        setting("HIKYAKU_DPDK_CHECKSUM", "auto, on or off", &mut |value| {
+            options.checksum = match value {
+                "auto" => Checksum::Auto,
+                "on" => Checksum::On,
+                "off" => Checksum::Off,
+                _ => return None,
+            };
+            Some(())
+        })?;
+        setting("HIKYAKU_DPDK_PCI", "on or off", &mut |value| {
+            options.pci = match value {
+                "on" => true,
+                "off" => false,
+                _ => return None,
+            };
+            Some(())
+        })?;
+        setting("HIKYAKU_DPDK_EAL", "arguments separated by spaces", &mut |value| {
+            options.eal = value.split_whitespace().map(str::to_owned).collect();
+            Some(())
+        })?;
+        Ok(options)
+    }
+
+    /// Octets of an IP packet.
+    pub(super) fn mtu(&self) -> u16 {
+        let usual = if self.device.is_memory() {
+            MEMORY_MTU
+        } else {
+            ETHERNET_MTU
+        };
+        self.mtu.unwrap_or(usual).clamp(576, 16_000)
+    }
+}
+
+/// What kind of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Memif,
+    AfPacket,
+    AfXdp,
+    Vhost,
+    VirtioUser,
+    Ring,
+    /// Another driver, by its own name.
+    Other,
+    /// Not made by us: a card, or a device of EAL's arguments.
+    Port,
+}
+
+/// (short name, name of DPDK's driver)
+const KINDS: [(&str, &str, Kind); 7] = [
+    ("memif", "net_memif", Kind::Memif),
+    ("af_packet", "net_af_packet", Kind::AfPacket),
+    ("af_xdp", "net_af_xdp", Kind::AfXdp),
+    ("vhost", "eth_vhost", Kind::Vhost),
+    ("virtio-user", "virtio_user", Kind::VirtioUser),
+    ("virtio_user", "virtio_user", Kind::VirtioUser),
+    ("ring", "net_ring", Kind::Ring),
+];
+
+const EXPECTED: &str = "a device: memif:socket=PATH,role=server (or client), af_packet:iface=NAME, af_xdp:iface=NAME, \
+     vhost:iface=PATH, virtio-user:path=PATH, ring, a device in EAL's words (net_null0,size=64), or port:NAME for one that \
+     EAL finds itself";
+
+/// A device by name.
+///
+/// | name | the link | what its arguments say |
+/// |---|---|---|
+/// | `memif:socket=/tmp/s,role=server` | memory between two processes; the other one has `role=client` | `id`, `rsize`, `zero-copy` |
+/// | `af_packet:iface=eth1` | an interface of the kernel, by packet sockets (root) | `qpairs`, `qdisc_bypass` |
+/// | `af_xdp:iface=eth1` | an interface of the kernel, by XDP sockets (root) | `busy_budget`, `xdp_prog` |
+/// | `vhost:iface=/tmp/s`, `virtio-user:path=/tmp/s` | memory between two processes, by the rules of virtio | `queues` |
+/// | `ring` | to itself | |
+/// | `net_null0,size=64` | whatever DPDK knows by these words (`--vdev`) | |
+/// | `port:0000:03:00.0` | a port that EAL finds itself: a card ([`DpdkOptions::pci`]) | |
+///
+/// Arguments that follow from the settings (buffer sizes from the MTU, ring sizes from the descriptors) are added unless
+/// they are given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    kind: Kind,
+    /// DPDK's name, complete or without its number.
+    name: String,
+    arguments: Vec<(String, Option<String>)>,
+}
+
+impl Device {
+    /// Understands a name.
+    ///
+    /// # Errors
+    /// [`DpdkError::Setting`] says what names there are.
+    pub fn parse(text: &str) -> Result<Self, DpdkError> {
+        let wrong = || DpdkError::Setting {
+            name: "DPDK device".to_owned(),
+            value: text.to_owned(),
+            expected: EXPECTED,
+        };
+        if let Some(port) = text.strip_prefix("port:").filter(|port| !port.is_empty()) {
+            return Ok(Self {
+                kind: Kind::Port,
+                name: port.to_owned(),
+                arguments: Vec::new(),
+            });
+        }
+        if text.contains(['\0', ' ', '\n']) {
+            return Err(wrong());
+        }
+        let (head, rest) = text.split_once([':', ',']).unwrap_or((text, ""));
+        let arguments = rest
+            .split(',')
+            .filter(|argument| !argument.is_empty())
+            .map(|argument| match argument.split_once('=') {
+                Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+                None => (argument.to_owned(), None),
+            })
+            .collect();
+        let short = KINDS.iter().find(|(name, ..)| *name == head);
+        let (kind, name) = if let Some(&(_, driver, kind)) = short {
+            (kind, driver.to_owned())
+        } else if ["net_", "eth_", "virtio_user"]
+            .iter()
+            .any(|prefix| head.starts_with(prefix))
+        {
+            let known = KINDS
+                .iter()
+                .find(|(_, driver, _)| head.trim_end_matches(|c: char| c.is_ascii_digit()) == *driver);
+            (known.map_or(Kind::Other, |&(.., kind)| kind), head.to_owned())
+        } else {
+            return Err(wrong());
+        };
+        let device = Self { kind, name, arguments };
+        let needed = match kind {
+            Kind::Memif => "socket",
+            Kind::AfPacket | Kind::AfXdp | Kind::Vhost => "iface",
+            Kind::VirtioUser => "path",
+            Kind::Ring | Kind::Other | Kind::Port => return Ok(device),
+        };
+        match device.argument(needed) {
+            Some(value) if !value.is_empty() => Ok(device),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The same device with one more argument, unless it has it.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: &str) -> Self {
+        if self.kind != Kind::Port && self.arguments.iter().all(|(known, _)| known != key) {
+            self.arguments.push((key.to_owned(), Some(value.to_owned())));
+        }
+        self
+    }
+
+    /// The value of an argument.
+    fn argument(&self, key: &str) -> Option<&str> {
+        self.arguments
+            .iter()
+            .find(|(known, _)| known == key)
+            .and_then(|(_, value)| value.as_deref())
+    }
+
+    /// Only memory lies between the two ends.
+    pub(super) fn is_memory(&self) -> bool {
+        matches!(self.kind, Kind::Memif | Kind::Ring | Kind::Vhost | Kind::VirtioUser)
+    }
+
+    /// It starts only when the other end is there.
+    pub(super) fn needs_other_end(&self) -> bool {
+        self.kind == Kind::Memif && self.argument("role") == Some("client")
+    }
+
+    /// Is made for us and goes with us.
+    pub(super) fn is_virtual(&self) -> bool {
+        self.kind != Kind::Port
+    }
+
+    /// Octets of an IP packet that the device takes at most without being told.
+    pub(super) fn default_max_mtu(&self) -> Option<u16> {
+        // The host's side decides about virtio's buffers; larger packets would be chained.
+        matches!(self.kind, Kind::Vhost | Kind::VirtioUser).then_some(ETHERNET_MTU)
+    }
+
+    /// Name and arguments in DPDK's words; `number` makes the name unique in the process.
+    pub(super) fn words(&self, number: u32, mtu: u16, descriptors: u16) -> (String, String) {
+        let mut device = self.clone();
+        if KINDS.iter().any(|(_, driver, _)| *driver == device.name) {
+            device.name += &number.to_string();
+        }
+        match self.kind {
+            Kind::Memif => {
+                let abstract_socket = if self.argument("socket").is_some_and(|path| path.starts_with('/')) {
+                    "no"
+                } else {
+                    "yes"
+                };
+                // The headers, and a VLAN tag.
+                let buffer = (mtu + 18).next_multiple_of(64).max(2048);
+                device = device
+                    .with("role", "server")
+                    .with("id", "0")
+                    .with("socket-abstract", abstract_socket)
+                    .with("bsize", &buffer.to_string())
+                    .with("rsize", &descriptors.max(2).ilog2().min(14).to_string());
+            }
+            Kind::AfPacket if mtu + 18 > AF_PACKET_SMALL => {
+                device = device
+                    .with("framesz", "16384")
+                    .with("blocksz", "16384")
+                    .with("framecnt", &descriptors.to_string());
+            }
+            // The driver's own preferred busy polling needs a kernel and a card that can do it.
+            Kind::AfXdp => device = device.with("busy_budget", "0"),
+            Kind::Vhost | Kind::VirtioUser => device = device.with("queues", "1"),
+            Kind::AfPacket | Kind::Ring | Kind::Other | Kind::Port => {}
+        }
+        let arguments: Vec<String> = device
+            .arguments
+            .iter()
+            .map(|(key, value)| match value {
+                Some(value) => format!("{key}={value}"),
+                None => key.clone(),
+            })
+            .collect();
+        (device.name, arguments.join(","))
+    }
+
+    /// Octets that a packet buffer must hold for this device at least, the room before the packet left out.
+    pub(super) fn buffer(&self, mtu: u16) -> u16 {
+        let needed = mtu + 18;
+        match self.kind {
+            Kind::AfPacket if needed > AF_PACKET_SMALL => 16_384,
+            Kind::AfXdp => needed.max(2944),
+            _ => needed.max(2048),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (key, value) in &self.arguments {
+            write!(f, ",{key}")?;
+            if let Some(value) = value {
+                write!(f, "={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_by_name() {
+        let words = |text: &str, mtu| Device::parse(text).unwrap().words(3, mtu, 1024);
+        let (name, arguments) = words("memif:socket=/tmp/s,role=client", 9000);
+        assert_eq!(name, "net_memif3");
+        assert_eq!(
+            arguments,
+            "socket=/tmp/s,role=client,id=0,socket-abstract=no,bsize=9024,rsize=10"
+        );
+        assert!(
+            Device::parse("memif:socket=/tmp/s,role=client")
+                .unwrap()
+                .needs_other_end()
+        );
+        assert!(!Device::parse("memif:socket=/tmp/s").unwrap().needs_other_end());
+        let (_, arguments) = words("memif:socket=name,bsize=4096", 1500);
+        assert!(
+            arguments.contains("bsize=4096") && arguments.contains("socket-abstract=yes"),
+            "{arguments}"
+        );
+        assert_eq!(
+            words("af_packet:iface=eth1", 1500),
+            ("net_af_packet3".into(), "iface=eth1".into())
+        );
+        assert!(words("af_packet:iface=eth1", 9000).1.contains("framesz=16384"));
+        assert_eq!(
+            words("net_null7,size=64,copy", 1500),
+            ("net_null7".into(), "size=64,copy".into())
+        );
+        assert_eq!(words("net_memif0,socket=/s", 1500).0, "net_memif0");
+        assert_eq!(words("port:0000:03:00.0", 1500).0, "0000:03:00.0");
+        for wrong in [
+            "",
+            "memif",
+            "memif:socket=",
+            "eth0",
+            "af_packet",
+            "port:",
+            "net_null0, size=1",
+        ] {
+            let error = Device::parse(wrong).unwrap_err().to_string();
+            assert!(error.contains("memif:socket=PATH"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_environment() {
+        let read = |variables: &'static [(&str, &str)]| {
+            DpdkOptions::from_variables(None, |name| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let options = read(&[
+            ("HIKYAKU_DPDK_DEVICE", "ring"),
+            ("HIKYAKU_DPDK_MEMORY", "no-huge"),
+            ("HIKYAKU_DPDK_MEMORY_MB", "512"),
+            ("HIKYAKU_DPDK_MTU", "4000"),
+            ("HIKYAKU_DPDK_DESCRIPTORS", "256"),
+            ("HIKYAKU_DPDK_CHECKSUM", "on"),
+            ("HIKYAKU_DPDK_PCI", "on"),
+            ("HIKYAKU_DPDK_EAL", "--log-level=debug  --huge-unlink"),
+        ])
+        .unwrap();
+        let expected = DpdkOptions {
+            memory: Memory::NoHuge,
+            memory_mb: 512,
+            mtu: Some(4000),
+            descriptors: 256,
+            checksum: Checksum::On,
+            pci: true,
+            eal: vec!["--log-level=debug".into(), "--huge-unlink".into()],
+            ..DpdkOptions::new(Device::parse("ring").unwrap())
+        };
+        assert_eq!(options, expected);
+        for name in &VARIABLES[..7] {
+            let error = DpdkOptions::from_variables(None, |known| {
+                let value = if known == *name { Some("7 of 9") } else { None };
+                value
+                    .or_else(|| (known == "HIKYAKU_DPDK_DEVICE").then_some("ring"))
+                    .map(str::to_owned)
+            });
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("7 of 9"), "{name}: {error}");
+        }
+        assert!(read(&[]).unwrap_err().to_string().contains("memif"));
+    }
+}

@@ -1,0 +1,373 @@
+//! DPDK's virtual devices between real processes: memory shared by two of them (memif), and packet sockets on a veth pair
+//! between two network namespaces, also with the kernel's UDP at the other end.
+//!
+//! Every part ends by looking whether all packet buffers are back in their pools.
+#![cfg(all(feature = "dpdk", feature = "udp", target_os = "linux"))]
+
+#[path = "support/exchange.rs"]
+mod exchange;
+#[expect(dead_code, reason = "what these tests do not need, others do")]
+#[path = "support/netns.rs"]
+mod netns;
+
+use std::{
+    env, fs,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{self, Command},
+    time::Duration,
+};
+
+use exchange::{LONG, content, exchange};
+use hikyaku::{
+    Config, PeerId,
+    backends::dpdk::{DpdkBackend, DpdkOptions, Pools},
+    transport::{Event, Transport},
+};
+use netns::{INTERFACE, Namespace, Process, Veth};
+
+const PART_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// Of a peer that says nothing.
+const DEATH: Duration = Duration::from_secs(3);
+/// Says goodbye to who answers.
+const END: &[u8] = b"this is the end";
+const EVERY_SIZE: [usize; 12] = [0, 1, 8, 0, 1_400, 1_472, 4_097, 8_972, 65_508, 1 << 20, 3, 4 << 20];
+
+// ---- parts
+
+fn var(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
+}
+
+/// The pools are `None` at the end that has the kernel's sockets.
+fn open(processor: u32) -> (Transport, PeerId, Option<Pools>) {
+    let at: SocketAddr = var("NETNS_AT").parse().unwrap();
+    let config = Config {
+        death_timeout: DEATH,
+        ..Config::default()
+    };
+    let builder = Transport::builder().processor(processor).config(config);
+    let (mut transport, pools) = if var("NETNS_DEVICE") == "kernel" {
+        (builder.bind("udp", at).unwrap(), None)
+    } else {
+        let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
+        let backend = DpdkBackend::bind(at, &options).unwrap_or_else(|error| panic!("{error}"));
+        println!("opened {backend:?}");
+        let pools = backend.pools();
+        (builder.backend(Box::new(backend)).unwrap(), Some(pools))
+    };
+    let peer = transport
+        .add_peer(3 - processor, var("NETNS_TO").parse().unwrap())
+        .unwrap();
+    (transport, peer, pools)
+}
+
+/// The transport is gone.
+fn end(pools: Option<Pools>) {
+    if let Some(pools) = pools {
+        assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+    }
+    println!("all buffers are back");
+}
+
+/// Sends every message back until [`END`], or until the other end is gone.
+fn play_answers() {
+    let (mut transport, peer, pools) = open(2);
+    println!("answers");
+    loop {
+        let data = transport.receive(Some(PART_LIMIT)).unwrap().into_vec();
+        if data == END {
+            break;
+        }
+        transport.send_blocking(peer, &data).unwrap();
+    }
+    transport.close(LONG).unwrap();
+    end(pools);
+}
+
+fn play_exchange() {
+    let (mut transport, peer, pools) = open(1);
+    let mut lens = EVERY_SIZE.to_vec();
+    lens.extend((0..200).map(|i| i * 7 % 300));
+    lens.extend((0..20).map(|i| i * 7_919 % 200_000));
+    exchange(&mut transport, peer, &lens, 3);
+    println!("{:?}", transport.backend_stats());
+    transport.send(peer, END).unwrap();
+    loop {
+        match transport.wait_event(Some(LONG)).unwrap() {
+            Some(Event::PeerClosed { .. }) => break,
+            Some(Event::PeerDown { error, .. }) => panic!("{error}"),
+            Some(_) => {}
+            None => panic!("the peer does not close"),
+        }
+    }
+    assert_eq!(transport.stats().peers_lost, 0);
+    drop(transport);
+    end(pools);
+}
+
+/// The other end is killed while large messages are on their way to it.
+fn play_death() {
+    let (mut transport, peer, pools) = open(1);
+    exchange(&mut transport, peer, &[1, 100_000, 0], 0);
+    println!("talks");
+    let data = bytes::Bytes::from(content(1, 1 << 20));
+    let deadline = netns::now() + LONG;
+    let error = loop {
+        assert!(netns::now() < deadline, "nobody has died");
+        let _ = transport.send_bytes(peer, data.clone());
+        let _ = transport.try_receive().unwrap();
+        match transport.wait_event(Some(Duration::from_millis(1))).unwrap() {
+            Some(Event::PeerDown { error, .. }) => break error,
+            _ => continue,
+        }
+    };
+    println!("dead: {error}");
+    drop(transport);
+    end(pools);
+}
+
+/// Opening fails.
+fn play_failure() {
+    let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
+    let error = DpdkBackend::bind(var("NETNS_AT").parse().unwrap(), &options).unwrap_err();
+    println!("error: {error}");
+}
+
+/// Not a test: what the processes run.
+#[test]
+#[ignore = "a part that the other tests start"]
+fn part() {
+    match netns::role().as_deref() {
+        None => {}
+        Some("answers") => play_answers(),
+        Some("exchange") => play_exchange(),
+        Some("death") => play_death(),
+        Some("failure") => play_failure(),
+        Some(other) => panic!("unknown part {other}"),
+    }
+}
+
+// ---- tests
+
+/// Without reserved pages, which not every machine has.
+const NO_HUGE: (&str, &str) = ("HIKYAKU_DPDK_MEMORY", "no-huge");
+const ADDRESSES: [&str; 2] = ["10.77.0.1:7001", "10.77.0.2:7002"];
+
+/// Variables of a part: `side` 0 asks, 1 answers.
+fn part_variables<'a>(side: usize, device: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let own = [
+        ("NETNS_AT", ADDRESSES[side]),
+        ("NETNS_TO", ADDRESSES[1 - side]),
+        ("NETNS_DEVICE", device),
+        NO_HUGE,
+    ];
+    [&own, more].concat()
+}
+
+/// Starts a part in this namespace.
+fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args([
+            "--exact",
+            "part",
+            "--include-ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .envs(variables.iter().copied())
+        .env(netns::ROLE, role);
+    Process::spawn(command)
+}
+
+fn finish(process: Process) -> String {
+    let (status, output) = process.finish(PART_LIMIT);
+    assert!(status.success(), "{output}");
+    output
+}
+
+fn finish_with_buffers(process: Process) -> String {
+    let output = finish(process);
+    assert!(output.contains("all buffers are back"), "{output}");
+    output
+}
+
+/// A socket for memif, removed in the end.
+struct Socket(PathBuf);
+
+impl Socket {
+    fn new(name: &str) -> Self {
+        Self(env::temp_dir().join(format!("hikyaku-{name}-{}", process::id())))
+    }
+
+    fn device(&self, role: &str) -> String {
+        format!("memif:socket={},role={role}", self.0.display())
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // The server removes it too, unless it was killed.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn memif(name: &str, more: &[(&str, &str)]) {
+    let socket = Socket::new(name);
+    let (server, client) = (socket.device("server"), socket.device("client"));
+    let mut answers = start_here("answers", &part_variables(1, &server, more));
+    answers.wait_for("answers", START_LIMIT);
+    let asks = start_here("exchange", &part_variables(0, &client, more));
+    finish_with_buffers(asks);
+    finish_with_buffers(answers);
+}
+
+#[test]
+fn memif_jumbo() {
+    memif("jumbo", &[]);
+}
+
+#[test]
+fn memif_with_ethernet_mtu_and_checksums() {
+    memif(
+        "checksums",
+        &[("HIKYAKU_DPDK_MTU", "1500"), ("HIKYAKU_DPDK_CHECKSUM", "on")],
+    );
+}
+
+/// Rings so short that they overflow all the time.
+#[test]
+fn memif_that_overflows() {
+    memif("overflows", &[("HIKYAKU_DPDK_DESCRIPTORS", "64")]);
+}
+
+#[test]
+fn memif_client_that_starts_first() {
+    let socket = Socket::new("first");
+    let (server, client) = (socket.device("server"), socket.device("client"));
+    let asks = start_here("exchange", &part_variables(0, &client, &[]));
+    let answers = start_here("answers", &part_variables(1, &server, &[]));
+    finish_with_buffers(asks);
+    finish_with_buffers(answers);
+}
+
+#[test]
+fn the_end_of_a_memif_dies() {
+    for (asking, answering) in [("client", "server"), ("server", "client")] {
+        let socket = Socket::new(asking);
+        let (asking, answering) = (socket.device(asking), socket.device(answering));
+        let mut answers = start_here("answers", &part_variables(1, &answering, &[]));
+        let mut asks = start_here("death", &part_variables(0, &asking, &[]));
+        answers.wait_for("answers", START_LIMIT);
+        asks.wait_for("talks", START_LIMIT);
+        answers.kill();
+        let output = finish_with_buffers(asks);
+        assert!(output.contains("dead: "), "{output}");
+    }
+}
+
+#[test]
+fn arguments_that_dpdk_does_not_know() {
+    let wrong = [("HIKYAKU_DPDK_EAL", "--no-such-argument")];
+    let output = finish(start_here("failure", &part_variables(0, "ring", &wrong)));
+    assert!(output.contains("error: DPDK's environment does not start"), "{output}");
+    assert!(output.contains("--no-such-argument"), "{output}");
+}
+
+/// A pair of namespaces in which the interfaces of `dpdk` belong to DPDK: the kernel has no address there.
+fn veth(mtu: u32, dpdk: impl Fn(&Veth) -> Vec<&Namespace>) -> Option<Veth> {
+    let veth = Veth::new(mtu)?;
+    let limit = Duration::from_secs(10);
+    for end in dpdk(&veth) {
+        end.exec("ip", &["address", "flush", "dev", INTERFACE], limit);
+    }
+    for end in [&veth.a, &veth.b] {
+        // Packets between the two kernels need no checksums, and carry none; DPDK wants to see them.
+        end.exec("ethtool", &["-K", INTERFACE, "tx", "off"], limit);
+    }
+    Some(veth)
+}
+
+fn af_packet() -> String {
+    format!("af_packet:iface={INTERFACE}")
+}
+
+fn between(veth: &Veth, devices: [&str; 2], more: &[(&str, &str)]) {
+    let mut answers = veth
+        .b
+        .spawn_role("part", "answers", &part_variables(1, devices[1], more));
+    answers.wait_for("answers", START_LIMIT);
+    let asks = veth
+        .a
+        .spawn_role("part", "exchange", &part_variables(0, devices[0], more));
+    finish_with_buffers(asks);
+    finish_with_buffers(answers);
+}
+
+#[test]
+fn af_packet_over_veth() {
+    let Some(veth) = veth(1500, |veth| vec![&veth.a, &veth.b]) else {
+        return;
+    };
+    between(&veth, [&af_packet(), &af_packet()], &[]);
+}
+
+#[test]
+fn af_packet_over_veth_jumbo() {
+    let Some(veth) = veth(9000, |veth| vec![&veth.a, &veth.b]) else {
+        return;
+    };
+    between(&veth, [&af_packet(), &af_packet()], &[("HIKYAKU_DPDK_MTU", "9000")]);
+}
+
+#[test]
+fn af_packet_with_loss() {
+    let Some(veth) = veth(1500, |veth| vec![&veth.a, &veth.b]) else {
+        return;
+    };
+    for end in [&veth.a, &veth.b] {
+        lose(end, 2);
+    }
+    between(&veth, [&af_packet(), &af_packet()], &[]);
+}
+
+/// Of what DPDK hands to the interface, which no other filter sees.
+fn lose(end: &Namespace, percent: u32) {
+    let rules = [
+        "add table netdev hikyaku".to_owned(),
+        format!(
+            "add chain netdev hikyaku out {{ type filter hook egress device \"{INTERFACE}\" priority 0; policy accept; }}"
+        ),
+        format!("add rule netdev hikyaku out numgen random mod 100 < {percent} drop"),
+    ];
+    for rule in rules {
+        end.exec("nft", &[&rule], Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn dpdk_and_the_kernel_talk_to_each_other() {
+    for kernel_asks in [false, true] {
+        let dpdk_end = |veth: &Veth| {
+            if kernel_asks {
+                veth.b.name.clone()
+            } else {
+                veth.a.name.clone()
+            }
+        };
+        let made = veth(1500, |veth| {
+            let name = dpdk_end(veth);
+            [&veth.a, &veth.b].into_iter().filter(|end| end.name == name).collect()
+        });
+        let Some(veth) = made else { return };
+        let device = af_packet();
+        let devices = if kernel_asks {
+            ["kernel", device.as_str()]
+        } else {
+            [device.as_str(), "kernel"]
+        };
+        between(&veth, devices, &[]);
+    }
+}
