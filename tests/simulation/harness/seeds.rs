@@ -39,7 +39,7 @@ impl Drop for Replay<'_> {
     }
 }
 
-/// Runs `body` with the seeds 1 to `runs`, or `HIKYAKU_SIM_RUNS` of them, or only with `HIKYAKU_SEED`.
+/// Runs `body` with the seeds 1 to `runs`, or to `HIKYAKU_SIM_RUNS` if that is more, or only with `HIKYAKU_SEED`.
 ///
 /// `name` is the test's path, as `cargo test` wants it.
 pub(crate) fn scenario(name: &str, runs: u64, body: impl Fn(u64)) {
@@ -51,6 +51,6 @@ pub(crate) fn scenario(name: &str, runs: u64, body: impl Fn(u64)) {
     if let Some(seed) = from_environment("HIKYAKU_SEED") {
         return one(seed);
     }
-    let runs = from_environment("HIKYAKU_SIM_RUNS").unwrap_or(runs);
+    let runs = from_environment("HIKYAKU_SIM_RUNS").map_or(runs, |wanted| wanted.max(runs));
     (1..=runs).for_each(one);
 }
