@@ -154,3 +154,23 @@ fn an_idle_rank_that_is_killed_is_noticed_in_time() {
     let (_, said, _) = end(child, stdout);
     check_survivors(3, "MPI_Recv", &said);
 }
+
+/// Who starts processes with a backend that stays within one is told so, in words.
+#[test]
+fn loopback_does_not_reach_another_process() {
+    let job = |size: &str| {
+        let mut command = Command::new(launcher());
+        command
+            .args(["run", "-n", size, "--backend", "loopback"])
+            .arg(example("simple"));
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let refused = job("2");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("beginning MPI: the backend loopback carries nothing between processes"),
+        "{said}"
+    );
+    assert!(!refused.status.success());
+    assert!(job("1").status.success());
+}

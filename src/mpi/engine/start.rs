@@ -100,6 +100,12 @@ impl Engine {
 }
 
 impl Unconnected {
+    /// Name of the backend that carries the datagrams: the environment may have chosen another one than the program.
+    #[must_use]
+    pub fn backend_name(&self) -> &'static str {
+        self.driver.backend().name()
+    }
+
     /// Where the others reach this process.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {

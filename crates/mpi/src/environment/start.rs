@@ -16,8 +16,7 @@ use crate::topology::{Handle, Local};
 /// Where a process tells the others its address.
 const KEY: &str = "hikyaku-mpi";
 
-/// Why MPI could not begin.
-#[derive(Debug)]
+/// Why MPI could not begin. It is printed as a sentence also for debugging, since programs unwrap it.
 #[non_exhaustive]
 pub enum InitError {
     /// It has begun before in this process.
@@ -32,6 +31,11 @@ pub enum InitError {
         address: SocketAddr,
         /// Why.
         source: BuildError,
+    },
+    /// The backend carries nothing between processes, and there are several.
+    Backend {
+        /// Its name.
+        name: &'static str,
     },
     /// What a process said is no address.
     Address {
@@ -61,6 +65,10 @@ impl fmt::Display for InitError {
             Self::Bootstrap(error) => error.fmt(f),
             Self::Environment(error) => error.fmt(f),
             Self::Bind { address, source } => write!(f, "opening the network at {address}: {source}"),
+            Self::Backend { name } => write!(
+                f,
+                "the backend {name} carries nothing between processes; with HIKYAKU_BACKEND=udp they reach each other"
+            ),
             Self::Address { process, text } => {
                 write!(f, "process {process} says its address is '{}'", text.escape_default())
             }
@@ -78,10 +86,16 @@ impl fmt::Display for InitError {
     }
 }
 
+impl fmt::Debug for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for InitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Twice | Self::Address { .. } | Self::Check { .. } => None,
+            Self::Twice | Self::Backend { .. } | Self::Address { .. } | Self::Check { .. } => None,
             Self::Bootstrap(error) => Some(error),
             Self::Environment(error) => Some(error),
             Self::Bind { source, .. } => Some(source),
@@ -101,6 +115,10 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let builder = Transport::builder().config(config).environment();
     let bound = Engine::bind(builder, "udp", address, job.rank());
     let bound = bound.map_err(|source| InitError::Bind { address, source })?;
+    if job.size() > 1 && bound.backend_name() == "loopback" {
+        let name = bound.backend_name();
+        return Err(InitError::Backend { name });
+    }
     let (addresses, sharing) = exchange(&mut job, bound.local_addr(), options.check)?;
     options.policy.model.sharing = sharing;
     let tracer = Tracer::of_environment(job.rank()).map_err(InitError::Trace)?;
