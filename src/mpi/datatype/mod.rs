@@ -116,16 +116,15 @@ impl Datatype {
         self.0.signature.repeat(count)
     }
 
-    /// Whether a receive of `count` elements may take a message of the signature `sent` (MPI 3.3.1): the kinds must be
-    /// the same, and the message may be shorter. `MPI_PACKED` matches everything.
+    /// Whether a receive of so many elements as there is room for may take a message of the signature `sent` (MPI 3.3.1):
+    /// the kinds must be the same. `MPI_PACKED` matches everything.
     ///
-    /// A shorter message that ends within an element is not looked into. One that is longer is an error of another
-    /// class, so it is `true` here.
+    /// A message that ends within an element is not looked into.
     #[must_use]
-    pub fn accepts(&self, count: u64, sent: Signature) -> bool {
+    pub fn accepts(&self, sent: Signature) -> bool {
         let element = self.0.signature;
         let whole = sent.count.checked_div(element.count).unwrap_or(0);
-        if sent.count != whole.wrapping_mul(element.count) || whole > count {
+        if sent.count != whole.wrapping_mul(element.count) {
             return true;
         }
         element.repeat(whole) == sent || element.is_all(Kind::Packed) || sent.is_all(Kind::Packed)

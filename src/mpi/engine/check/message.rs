@@ -69,7 +69,7 @@ impl Expected {
             hash: u64::from_be_bytes(*hash.first_chunk()?),
         };
         let untyped = sent.is_all(Kind::Byte) || self.datatype.element_kind() == Some(Kind::Byte);
-        let fits = untyped || self.datatype.accepts(self.count, sent);
+        let fits = untyped || self.datatype.accepts(sent);
         (!fits).then(|| (sent, self.datatype.signature(self.count)))
     }
 }
