@@ -67,6 +67,20 @@ fn buffers_that_do_not_fit_are_told() {
             class(world.all_reduce_into(&[1.0; 3], &mut three, sum)),
             ErrorClass::Type
         );
+        // Blocks that can be divided, but are not as long as what is sent.
+        let mut four = [0; 4];
+        for wrong in [
+            world.all_gather_into(&1, &mut four),
+            world.all_gather_into(&[1, 2, 3], &mut four),
+            world.all_gather_into(&1, &mut four[..0]),
+            world.all_to_all_into(&[1, 2], &mut four),
+        ] {
+            let wrong = wrong.unwrap_err();
+            assert_eq!(wrong.class(), ErrorClass::Count, "{wrong}");
+        }
+        assert_eq!(four, [0; 4]);
+        // As many octets are enough.
+        world.all_gather_into(&[1_i64, 2], &mut [0_u8; 32]).unwrap();
         let mut flags = [false; 3];
         assert_eq!(
             class(world.all_reduce_into(&[true; 3], &mut flags, sum)),

@@ -126,6 +126,9 @@ impl Communicator {
             None => call.schedule(rank, size, algorithm.unwrap_or_else(|| self.choose(call, buffers))),
         };
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
+        if !self.is_inter() {
+            own_block(name, call, buffers, rank).map_err(|error| self.locate(error))?;
+        }
         let group = self.group();
         let group = self
             .remote_group()
@@ -256,6 +259,49 @@ impl Communicator {
         unsafe { self.collective_quietly(name, &call, &buffers, None, None) }?.finish()?;
         Ok(all)
     }
+}
+
+/// What this process has for itself must be as long as its place there: that would not be noticed by any receive.
+fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: usize) -> Result<(), Error> {
+    let (Region::Plain(_, from), Region::Plain(_, into)) = (&buffers.input, &buffers.output) else {
+        return Ok(());
+    };
+    let (sent, received) = match call {
+        Call::Gather {
+            root,
+            input,
+            output,
+            in_place: false,
+        } if *root == rank => (*input, output.count(rank)),
+        Call::Scatter {
+            root,
+            input,
+            output,
+            in_place: false,
+        } if *root == rank => (input.count(rank), *output),
+        Call::Allgather {
+            input,
+            output,
+            in_place: false,
+        } => (*input, output.count(rank)),
+        Call::Alltoall {
+            input,
+            output,
+            in_place: false,
+        } => (input.count(rank), output.count(rank)),
+        _ => return Ok(()),
+    };
+    let octets = |count: usize, datatype: &Datatype| (count as u64).saturating_mul(datatype.size()) as i64;
+    let (sent, received) = (octets(sent, from), octets(received, into));
+    if sent == received {
+        return Ok(());
+    }
+    Err(Error::new(ErrorClass::Count, name).with_detail(Detail::Value {
+        argument: "octets that this process sends to itself",
+        value: sent,
+        min: received,
+        max: received,
+    }))
 }
 
 fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
