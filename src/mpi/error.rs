@@ -111,8 +111,9 @@ impl core::fmt::Display for ErrorClass {
     }
 }
 
-/// What went wrong in an MPI call. Making one neither allocates nor formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What went wrong in an MPI call. Making one neither allocates nor formats. It is printed as a sentence also for
+/// debugging, since that is what a program says whose `main` returns it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Error {
     class: ErrorClass,
     call: &'static str,
@@ -277,6 +278,12 @@ impl Error {
     }
 }
 
+impl core::fmt::Debug for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
 impl core::fmt::Display for Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(self.call)?;
@@ -291,6 +298,12 @@ impl core::fmt::Display for Error {
             Detail::None => Ok(()),
             Detail::Text(text) => write!(f, ": {text}"),
             Detail::Rank { rank, size } => write!(f, ": rank {rank}, and the communicator has {size} ranks"),
+            Detail::Value {
+                argument,
+                value,
+                min,
+                max,
+            } if min == max => write!(f, ": {argument} is {value}, not {min}"),
             Detail::Value {
                 argument,
                 value,

@@ -1,4 +1,4 @@
-//! The untyped engine: everything by pointer, count, datatype and communicator (DESIGN's lower layer of MPI).
+//! The untyped engine: everything by pointer, count, datatype and communicator.
 //!
 //! A typed façade, or a C library with MPI's ABI, stands on it. An [`Engine`] is one process of a job; its world is a
 //! [`Communicator`], on which messages and collectives are called; what does not end at once is a [`Request`]. A
