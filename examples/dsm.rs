@@ -3,20 +3,30 @@
 //! result.
 //!
 //! ```sh
-//! cargo run --release --example dsm
+//! cargo run --release --example dsm                      # four ranks, threads of one process
+//! hikyaku run -n 4 target/release/examples/dsm           # or processes, made by the launcher
 //! ```
 #![expect(unsafe_code, reason = "windows take pointers")]
 #![expect(clippy::disallowed_methods, reason = "an example reads the clock that it wants")]
 
 mod support;
 
-use std::{error::Error, time::Instant};
+use std::{
+    error::Error,
+    net::SocketAddr,
+    str,
+    time::{Duration, Instant},
+};
 
-use hikyaku::mpi::{
-    datatype::{Datatype, Kind},
-    engine::{Communicator, Operands, Target, Window},
-    error::Error as MpiError,
-    operation::{Operation, Predefined},
+use hikyaku::{
+    bootstrap::{self, Environment, World},
+    mpi::{
+        datatype::{Datatype, Kind},
+        engine::{Communicator, Engine, Operands, Target, Window},
+        error::Error as MpiError,
+        operation::{Operation, Predefined},
+    },
+    transport::Transport,
 };
 
 const RANKS: u32 = 4;
@@ -157,20 +167,45 @@ fn parallel(comm: &Communicator) -> Result<(Vec<f64>, usize), MpiError> {
     Ok((result, done))
 }
 
+/// This process's part of a job that a launcher has started.
+fn launched(mut job: World) -> Result<Result<(Vec<f64>, u64), MpiError>, Box<dyn Error>> {
+    let bound = Engine::bind(Transport::builder(), "udp", job.bind_address()?, job.rank())?;
+    job.put("dsm", bound.local_addr().to_string().as_bytes())?;
+    job.fence()?;
+    let addresses: Result<Vec<SocketAddr>, Box<dyn Error>> = job
+        .get_all("dsm")?
+        .iter()
+        .map(|address| Ok(str::from_utf8(address)?.parse()?))
+        .collect();
+    let engine = bound.connect(&addresses?, support::options())?;
+    let world = Communicator::world(&engine);
+    let result = parallel(&world);
+    world.barrier()?;
+    engine.finalize(Duration::from_secs(2))?;
+    job.finalize()?;
+    Ok(result)
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let expected = serial();
     let alone = begun.elapsed();
+    let job = bootstrap::discover(&Environment::of_process())?;
     let begun = Instant::now();
-    let results = support::job(RANKS, parallel);
+    let (first, results) = match job.rank() {
+        rank if job.size() > 1 => (rank, vec![launched(job)?]),
+        _ => (0, support::job(RANKS, parallel)),
+    };
     let together = begun.elapsed();
-    for (rank, result) in results.into_iter().enumerate() {
+    for (rank, result) in (first..).zip(results) {
         let (plate, rows) = result?;
         if plate != expected {
             return Err(format!("rank {rank} sees another plate than one process alone").into());
         }
         println!("rank {rank} did {rows} rows");
     }
-    println!("{STEPS} steps of {SIDE}x{SIDE} cells: the same as by one process, in {together:?} ({alone:?})");
+    if first == 0 {
+        println!("{STEPS} steps of {SIDE}x{SIDE} cells: the same as by one process, in {together:?} ({alone:?})");
+    }
     Ok(())
 }

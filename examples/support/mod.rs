@@ -12,15 +12,19 @@ use hikyaku::{
     transport::{Transport, WaitPolicy},
 };
 
-/// Runs `program` as each of `size` ranks, and gives what they gave.
-pub(crate) fn job<T: Send>(size: u32, program: impl Fn(&Communicator) -> T + Sync) -> Vec<T> {
-    let options = Options {
-        // There may be more ranks than cores.
+/// There may be more ranks than cores.
+pub(crate) fn options() -> Options {
+    Options {
         wait: WaitPolicy::Adaptive {
             spin: Duration::from_micros(20),
         },
         ..Options::default()
-    };
+    }
+}
+
+/// Runs `program` as each of `size` ranks, and gives what they gave.
+pub(crate) fn job<T: Send>(size: u32, program: impl Fn(&Communicator) -> T + Sync) -> Vec<T> {
+    let options = options();
     let addresses = Mutex::new(vec![SocketAddr::from(([0; 4], 0)); size as usize]);
     let bound = Barrier::new(size as usize);
     thread::scope(|scope| {

@@ -108,8 +108,7 @@ impl Bench<'_> {
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [operation, iterations, sizes @ ..] = &arguments[..] else {
-        println!("usage: osu OPERATION ITERATIONS SIZE…");
-        return Ok(());
+        panic!("usage: osu OPERATION ITERATIONS SIZE…");
     };
     let number = |text: &String| {
         text.parse::<usize>()
