@@ -69,7 +69,7 @@ Examples:
   hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
   hikyaku bench latency --connect first-host:7475
 
-Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is processor time per
+Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is processor time per \
 message of both ends together; all in microseconds. A ratio below 1 says that hikyaku is faster.";
 
 const BANDWIDTH: &str = "\
@@ -77,7 +77,7 @@ Examples:
   hikyaku bench bandwidth --sizes 2048,64K,1M           a window of messages, then a small reply
   hikyaku bench bandwidth --mtu 1500 --vs udp           against the wall of a 1500-byte network
 
-MB are 10^6 bytes. Bare UDP copies each message to its place, keeps 292 KB in flight and sends nothing again; a round
+MB are 10^6 bytes. Bare UDP copies each message to its place, keeps 292 KB in flight and sends nothing again; a round \
 in which it loses something is void. A ratio above 1 says that hikyaku is faster.";
 
 const RATE: &str = "\
@@ -85,16 +85,16 @@ Examples:
   hikyaku bench rate                                    bursts of 64 B messages
   hikyaku bench rate --sizes 8,64,256
 
-`tcp` makes one write a message, `tcp/batched` collects 64 KB first; bare UDP sends one datagram a message in batches
+`tcp` makes one write a message, `tcp/batched` collects 64 KB first; bare UDP sends one datagram a message in batches \
 (segmentation offload). A ratio above 1 says that hikyaku is faster.";
 
 const PAIRS: &str = "\
 Examples:
-  hikyaku bench bibw --sizes 64K,1M                     both ranks send a window of 64 and receive one
-  hikyaku bench put --sizes 8,64K                       a put and its flush: p50, p99; and windows of 64 puts: MB/s
+  hikyaku bench bibw --sizes 64K,1M                     both ranks send and receive 64
+  hikyaku bench put --sizes 8,64K                       a put and its flush; and 64 puts: MB/s
   hikyaku bench get --wait block --format json
 
-As osu_bibw, osu_put_latency and osu_put_bw do: lock, operations, flush. The target takes no part; it waits in a barrier.
+As osu_bibw, osu_put_latency and osu_put_bw do: lock, operations, flush. The target takes no part; it waits in a barrier. \
 MB are 10^6 bytes; bibw counts both directions.";
 
 const COLLECTIVES: &str = "\
@@ -102,10 +102,10 @@ Examples:
   hikyaku bench allreduce --np 8 --sizes 8,1M           eight ranks on this machine
   hikyaku bench allreduce --algorithm auto,ring         what was chosen beside a ring, in turns
   hikyaku bench barrier --np 8 --wait block
-  HIKYAKU_EAGER_LIMIT=16K hikyaku bench alltoall        settings of the environment are those of an MPI program
+  HIKYAKU_EAGER_LIMIT=16K hikyaku bench alltoall        with settings of an MPI program
 
-As the OSU micro-benchmarks: before each operation there is a barrier (but for `barrier`), each rank takes its time;
-avg is the mean over ranks and iterations, max that of the slowest rank; p50 and p99 are over iterations, of the mean over
+As the OSU micro-benchmarks: before each operation there is a barrier (but for `barrier`), each rank takes its time; \
+avg is the mean over ranks and iterations, max that of the slowest rank; p50 and p99 are over iterations, of the mean over \
 ranks. All are medians over rounds, p99 is over all rounds. Sizes are octets of the vector; alltoall: of each block.";
 
 const TUNE: &str = "\
@@ -114,8 +114,8 @@ Examples:
   hikyaku tune --format json
   hikyaku tune --wait block --mtu 1500                  for programs that sleep, over Ethernet
 
-Sends messages of growing size between two ranks in turns eagerly and by rendezvous, and says from which size on asking
-first is cheaper; fits the time of a message, alpha + octets x beta, and measures gamma, the time to reduce an octet.
+Sends messages of growing size between two ranks in turns eagerly and by rendezvous, and says from which size on asking \
+first is cheaper; fits the time of a message, alpha + octets x beta, and measures gamma, the time to reduce an octet. \
 The lines that begin with `export` make these the settings of MPI programs.";
 
 const INCAST: &str = "\
@@ -124,20 +124,20 @@ Examples:
   hikyaku bench incast --senders 16 --sizes 64K
   hikyaku bench incast --np 5                           4 senders
 
-Each sender sends a message, waits for a small reply, and so on; p99 is over those times. With more processes than
+Each sender sends a message, waits for a small reply, and so on; p99 is over those times. With more processes than \
 cores they share cores, and the default wait is `adaptive`.";
 
 const DSE: &str = "\
 Examples:
-  hikyaku bench dse                                     10,000 one-way messages and ping-pongs, 1 and 2 senders
+  hikyaku bench dse                                     one-way messages and ping-pongs
   hikyaku bench dse --sizes 16,1024 --iterations 2000
 
-The experiments of the paper about the UDP protocol of DSE, on today's sockets: its protocol (`dse`), hikyaku's
+The experiments of the paper about the UDP protocol of DSE, on today's sockets: its protocol (`dse`), hikyaku's \
 defaults and TCP, with wall time and the processor time of each side; and the sockets that 60 processors need.";
 
 const CORE: &str = "\
-Two endpoints in one thread, no socket: what the protocol itself costs. One copy puts a datagram
-together, delivery is in place; with a checksum, and with a second copy, are rows of their own. --mtu (default 1500)
+Two endpoints in one thread, no socket: what the protocol itself costs. One copy puts a datagram \
+together, delivery is in place; with a checksum, and with a second copy, are rows of their own. --mtu (default 1500) \
 says how large datagrams are; options that concern sockets do nothing here.";
 
 const PEERS: &str = "\
@@ -379,6 +379,24 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// Help is wrapped at 100 columns: examples fit, and what is prose is not broken before.
+    #[test]
+    fn help_is_wrapped_once() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_name();
+            let mut before = "";
+            for line in help.lines() {
+                let is_prose = |line: &str| !line.is_empty() && !line.starts_with("  ") && line != "Examples:";
+                assert!(is_prose(line) || line.chars().count() <= 100, "{name}: {line}");
+                assert!(!(is_prose(line) && is_prose(before)), "{name}: {line}");
+                before = line;
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

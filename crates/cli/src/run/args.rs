@@ -8,17 +8,17 @@ use super::hosts::Binding;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  hikyaku run -n 4 ./prog arg                    four processes on this host, each on a core of its own
-  hikyaku run -n 4 -l ./prog                     the same; each line of output says which rank it is from
-  hikyaku run --host a:2,b:2 ./prog              four on two hosts, by ssh; the program has the same path there
-  hikyaku run -n 8 --hostfile hosts ./prog       hosts from a file: one a line, `name slots=2` or `name:2`
+  hikyaku run -n 4 ./prog arg                    four processes here, each on its core
+  hikyaku run -n 4 -l ./prog                     lines of output say which rank they are from
+  hikyaku run --host a:2,b:2 ./prog              four on two hosts, by ssh
+  hikyaku run -n 8 --hostfile hosts ./prog       hosts from a file: `name slots=2` in each line
   hikyaku run -n 1 ./server : -n 3 ./worker      two programs in one job: rank 0 and ranks 1 to 3
   hikyaku run -n 2 --env HIKYAKU_IFACE=eth1 ./p  a setting for all ranks
   hikyaku run -n 64 --bind-to none ./prog        more ranks than cores: let them share
 
-Ranks are processes; any program can be one. Those that use hikyaku find each other through this command: `docs/launchers.md`.
-The job ends when a rank fails: with the exit code of the first that did (128 + N if signal N killed it), and a line that
-says which one and why. Ctrl-C ends all ranks, a second Ctrl-C kills them. Nothing is left running in either case.
+Ranks are processes; any program can be one. Those that use hikyaku find each other through this command: `docs/launchers.md`. \
+The job ends when a rank fails: with the exit code of the first that did (128 + N if signal N killed it), and a line that \
+says which one and why. Ctrl-C ends all ranks, a second Ctrl-C kills them. Nothing is left running in either case. \
 HIKYAKU_* variables of this command are passed to ranks on all hosts, others only to those on this host.";
 
 /// Options of the job.

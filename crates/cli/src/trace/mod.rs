@@ -22,17 +22,17 @@ use crate::{
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   HIKYAKU_TRACE=traces hikyaku run -n 4 ./prog           each rank writes traces/rank-N.jsonl
-  hikyaku trace traces --output timeline.json            open it in ui.perfetto.dev or chrome://tracing
+  hikyaku trace traces --output timeline.json            open it in ui.perfetto.dev
   hikyaku trace traces --summary                         where the time went, per call
   hikyaku trace traces/rank-0.jsonl --summary            the same for one rank
   hikyaku trace traces --summary --format json           for programs
 
-In the timeline each rank is a process, each call a slice with its arguments, and arrows lead from sends to the receives
-that got their messages (for messages of which both ranks' traces are given). Ranks on different hosts are put side by
+In the timeline each rank is a process, each call a slice with its arguments, and arrows lead from sends to the receives \
+that got their messages (for messages of which both ranks' traces are given). Ranks on different hosts are put side by \
 side by the hosts' clocks, so arrows between hosts may seem to go back in time by as much as these differ.
 
-In the summary, octets are those of the calls' own buffers, `share` is the part of all ranks' run time (from their
-beginning of MPI to their end) that was spent in the call, and the last line is what was spent outside of MPI.
+In the summary, octets are those of the calls' own buffers, `share` is the part of all ranks' run time (from their \
+beginning of MPI to their end) that was spent in the call, and the last line is what was spent outside of MPI. \
 `docs/tracing.md` describes the files.";
 
 /// Options.
