@@ -168,7 +168,7 @@ fn parallel(comm: &Communicator) -> Result<(Vec<f64>, usize), MpiError> {
 }
 
 /// This process's part of a job that a launcher has started.
-fn launched(mut job: World) -> Result<Result<(Vec<f64>, u64), MpiError>, Box<dyn Error>> {
+fn launched(mut job: World) -> Result<Result<(Vec<f64>, usize), MpiError>, Box<dyn Error>> {
     let bound = Engine::bind(Transport::builder(), "udp", job.bind_address()?, job.rank())?;
     job.put("dsm", bound.local_addr().to_string().as_bytes())?;
     job.fence()?;

@@ -120,6 +120,18 @@ fn osu() {
     }
 }
 
+/// Who calls it wrongly gets a line that says how, and a failure.
+#[test]
+fn osu_says_how_it_is_called() {
+    let output = Command::new(example("osu")).output().unwrap();
+    assert!(!output.status.success());
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("usage: osu OPERATION"),
+        "{}",
+        said("osu", &output)
+    );
+}
+
 /// A benchmark whose results are published.
 #[test]
 fn ft_class_s() {
