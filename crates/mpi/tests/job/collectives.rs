@@ -88,8 +88,7 @@ fn parts_of_a_reduction_have_any_size() {
 
         part.fill(0);
         mpi::request::scope(|scope| {
-            let begun =
-                world.immediate_reduce_scatter_varcount_into(scope, &vector, &mut part, &counts.to_vec(), plus());
+            let begun = world.immediate_reduce_scatter_varcount_into(scope, &vector, &mut part, &counts, plus());
             begun.wait()
         })
         .unwrap();
