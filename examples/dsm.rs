@@ -135,8 +135,10 @@ fn serial() -> Vec<f64> {
     now
 }
 
-/// Gives the plate as this process sees it at the end, and how many rows it has done.
-fn parallel(comm: &Communicator) -> Result<(Vec<f64>, usize), MpiError> {
+/// The plate as a process sees it at the end, and how many rows it has done.
+type Outcome = Result<(Vec<f64>, usize), MpiError>;
+
+fn parallel(comm: &Communicator) -> Outcome {
     let plates = [Shared::new(comm, SIDE * SIDE)?, Shared::new(comm, SIDE * SIDE)?];
     if comm.rank() == 0 {
         for shared in &plates {
@@ -168,7 +170,7 @@ fn parallel(comm: &Communicator) -> Result<(Vec<f64>, usize), MpiError> {
 }
 
 /// This process's part of a job that a launcher has started.
-fn launched(mut job: World) -> Result<Result<(Vec<f64>, usize), MpiError>, Box<dyn Error>> {
+fn launched(mut job: World) -> Result<Outcome, Box<dyn Error>> {
     let bound = Engine::bind(Transport::builder(), "udp", job.bind_address()?, job.rank())?;
     job.put("dsm", bound.local_addr().to_string().as_bytes())?;
     job.fence()?;
