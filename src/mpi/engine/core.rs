@@ -7,6 +7,7 @@ use super::{
     buffer::{Buffer, Lender, Loans},
     channel::Channel,
     collective::Running,
+    peers::Peers,
     remote::{self, Net, Remote},
 };
 use crate::{
@@ -101,9 +102,7 @@ pub(crate) struct Route {
 pub(crate) struct Core {
     pub(super) tagged: Tagged<Buffer>,
     process: u32,
-    peers: Vec<Option<PeerId>>,
-    /// Why a process is lost.
-    lost: Vec<Option<PeerError>>,
+    pub(crate) peers: Peers,
     /// Some are, and have not only finished.
     pub(super) any_failed: bool,
     slots: Vec<Slot>,
@@ -164,12 +163,11 @@ impl ActiveMessages for Inbox {
 }
 
 impl Core {
-    /// `peers` are all processes, `None` for ourselves.
-    pub(crate) fn new(messenger: &Messenger, peers: Vec<Option<PeerId>>, eager_limit: u32) -> Self {
+    /// `peers` are the processes of the job.
+    pub(crate) fn new(messenger: &Messenger, peers: Peers, eager_limit: u32) -> Self {
         Self {
             tagged: Tagged::new(messenger, eager_limit),
             process: messenger.processor(),
-            lost: peers.iter().map(|_| None).collect(),
             any_failed: false,
             peers,
             slots: Vec::new(),
@@ -276,17 +274,12 @@ impl Core {
 
     /// Why a process is lost.
     pub(crate) fn lost(&self, process: u32) -> Option<PeerError> {
-        *self.lost.get(process as usize)?
+        self.peers.lost(process)
     }
 
     /// The processes that are lost.
     pub(crate) fn all_lost(&self) -> impl Iterator<Item = u32> + '_ {
-        let lost = self.lost.iter().enumerate().filter(|(_, error)| error.is_some());
-        lost.map(|(process, _)| process as u32)
-    }
-
-    fn peer(&self, process: u32) -> Option<PeerId> {
-        *self.peers.get(process as usize)?
+        self.peers.all_lost()
     }
 
     // ---- messages
@@ -314,7 +307,7 @@ impl Core {
     ) -> Option<RequestId> {
         let Route { process, bits } = route;
         let len = buffer.len();
-        let Some(peer) = self.peer(process) else {
+        let Some(peer) = self.peers.meet(messenger, process) else {
             return self.send_self(bits, buffer, synchronous, owner);
         };
         if !synchronous && self.tagged.is_eager(messenger, peer, len) {
@@ -393,7 +386,7 @@ impl Core {
         buffer: Buffer,
         owner: Owner,
     ) -> RequestId {
-        let peer = selector.source.and_then(|process| self.peer(process));
+        let peer = selector.source.and_then(|process| self.peers.meet(messenger, process));
         if let Some(process) = selector.source
             && let Some(error) = self.lost(process)
             && self.tagged.probe(&selector).is_none()
@@ -502,9 +495,9 @@ impl Core {
     fn name_lost(&mut self, id: RequestId, ended: &mut Ended) {
         let peer = self.slot(id).and_then(|slot| slot.peer);
         if peer.is_some()
-            && let Some(process) = self.peers.iter().position(|other| *other == peer)
+            && let Some(process) = (0..self.peers.size()).find(|process| self.peers.get(*process) == peer)
         {
-            ended.envelope.source = process as u32;
+            ended.envelope.source = process;
         }
     }
 
@@ -579,9 +572,8 @@ impl Core {
 
     /// A process is lost: ends the collectives that it takes part in, and tells the others, unless it has only finished.
     fn lose(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) {
-        match self.lost.get_mut(process as usize) {
-            Some(lost @ None) => *lost = Some(error),
-            _ => return,
+        if !self.peers.lose(process, error) {
+            return;
         }
         self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
         if error == PeerError::Closed {
@@ -589,8 +581,10 @@ impl Core {
         }
         self.any_failed = true;
         self.fail_collectives(process, error);
-        for other in 0..self.peers.len() {
-            if let (Some(peer), None) = (self.peers[other], self.lost[other]) {
+        for other in 0..self.peers.size() {
+            if self.lost(other).is_none()
+                && let Some(peer) = self.peers.meet(messenger, other)
+            {
                 self.tagged
                     .send_active(messenger, now, peer, LOST, &process.to_be_bytes());
                 self.touch(peer);
@@ -627,7 +621,7 @@ impl Core {
     /// Another engine has lost a process.
     fn handle_lost(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8]) {
         if let Ok(process) = <[u8; 4]>::try_from(data).map(u32::from_be_bytes)
-            && let Some(Some(lost)) = self.peers.get(process as usize).copied()
+            && let Some(lost) = self.peers.meet(messenger, process)
             && lost != peer
         {
             let error = PeerError::TimedOut {
@@ -647,8 +641,7 @@ impl Core {
             messenger,
             now,
             me: self.process,
-            peers: &self.peers,
-            lost: &self.lost,
+            peers: &mut self.peers,
             inbox: &mut self.inbox,
             touched: &mut self.touched,
             scratch: &mut self.scratch,
@@ -744,7 +737,7 @@ impl Core {
 
     /// Somebody probes for messages of this process, or does no longer. (Of several, all say so each time they look.)
     pub(crate) fn set_probed(&mut self, process: u32, on: bool) {
-        let Some(peer) = self.peer(process) else { return };
+        let Some(peer) = self.peers.get(process) else { return };
         match self.probed.iter().position(|other| *other == peer) {
             None if on => self.probed.push(peer),
             Some(index) if !on => drop(self.probed.swap_remove(index)),
@@ -755,7 +748,7 @@ impl Core {
     /// Peers that pending requests and probes name: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
-        let remote = self.remote.awaited().filter_map(|process| self.peer(process));
+        let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
         let requested = pending.filter_map(|slot| slot.peer);
         requested.chain(remote).chain(self.probed.iter().copied())
     }

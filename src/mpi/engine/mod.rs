@@ -25,6 +25,7 @@ mod core;
 mod fabric;
 mod groups;
 mod native;
+mod peers;
 mod profile;
 mod remote;
 mod request;
@@ -56,7 +57,7 @@ pub use self::{
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
-use self::{core::Core, fabric::Fabric, native::Native, profile::Profile};
+use self::{core::Core, fabric::Fabric, native::Native, peers::Peers, profile::Profile};
 use super::collectives::Policy;
 use crate::{
     messaging::tagged::TaggedStats,
@@ -125,7 +126,7 @@ impl Engine {
     /// Process `process` of as many as there are `peers` (`None` stands for ourselves), on a driver that knows them.
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
-        let core = Core::new(driver.messenger(), peers, options.eager_limit);
+        let core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         let mut policy = options.policy;
         policy.model.eager_limit = options.eager_limit.into();
         let native = Arc::new(Native::new(driver, core, options.wait));

@@ -47,6 +47,7 @@ pub(super) use self::{
 use super::{
     buffer::Buffer,
     core::{Ended, Inbox, RequestId},
+    peers::Peers,
 };
 use crate::{
     error::{PeerError, SendError},
@@ -91,8 +92,7 @@ pub(super) struct Net<'a> {
     pub(super) messenger: &'a mut Messenger,
     pub(super) now: Instant,
     pub(super) me: u32,
-    pub(super) peers: &'a [Option<PeerId>],
-    pub(super) lost: &'a [Option<PeerError>],
+    pub(super) peers: &'a mut Peers,
     pub(super) inbox: &'a mut Inbox,
     /// Peers and channels to which something may be waiting to be transmitted.
     pub(super) touched: &'a mut Vec<(PeerId, u8)>,
@@ -100,8 +100,8 @@ pub(super) struct Net<'a> {
 }
 
 impl Net<'_> {
-    fn peer(&self, process: u32) -> Option<PeerId> {
-        *self.peers.get(process as usize)?
+    fn peer(&mut self, process: u32) -> Option<PeerId> {
+        self.peers.meet(self.messenger, process)
     }
 
     fn process(&self, peer: Option<PeerId>) -> Option<u32> {
@@ -112,7 +112,7 @@ impl Net<'_> {
     }
 
     pub(super) fn lost(&self, process: u32) -> Option<PeerError> {
-        *self.lost.get(process as usize)?
+        self.peers.lost(process)
     }
 
     fn send(&mut self, process: u32, message: &Message<'_>) {
@@ -164,7 +164,8 @@ impl Net<'_> {
 
     /// So many answers to this process can not be sent that no more are made.
     fn is_deaf(&self, process: u32) -> bool {
-        self.peer(process)
+        self.peers
+            .get(process)
             .is_some_and(|peer| self.tagged.waiting(peer) >= MAX_WAITING)
     }
 }

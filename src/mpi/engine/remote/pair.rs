@@ -49,7 +49,7 @@ impl Pair {
             let mut peers = vec![Some(PEER); 2];
             peers[side] = None;
             Side {
-                core: Core::new(&messenger, peers, 4_096),
+                core: Core::new(&messenger, Peers::all(peers), 4_096),
                 messenger,
             }
         });

@@ -1,0 +1,133 @@
+//! The other processes of a job: which peer each is, and why some are lost.
+
+#[cfg(feature = "sim")]
+use core::net::SocketAddr;
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use crate::{error::PeerError, messaging::Messenger, reliability::PeerId};
+
+/// See the module's documentation.
+pub(crate) struct Peers {
+    known: Known,
+    lost: BTreeMap<u32, PeerError>,
+}
+
+enum Known {
+    /// All of them, `None` for ourselves.
+    All(Vec<Option<PeerId>>),
+    /// Those that there was something to do with.
+    #[cfg(feature = "sim")]
+    Met(Met),
+}
+
+/// Of thousands of processes in one memory each knows only those that it talks to.
+#[cfg(feature = "sim")]
+struct Met {
+    size: u32,
+    own: u32,
+    address: fn(u32) -> SocketAddr,
+    table: hashbrown::HashTable<(u32, PeerId)>,
+}
+
+#[cfg(feature = "sim")]
+impl Met {
+    /// Numbers of processes spread well enough by themselves: by the golden ratio.
+    fn hash(process: u32) -> u64 {
+        u64::from(process).wrapping_mul(crate::prng::GOLDEN)
+    }
+
+    fn get(&self, process: u32) -> Option<PeerId> {
+        let found = self
+            .table
+            .find(Self::hash(process), |(other, _)| *other == process);
+        found.map(|(_, peer)| *peer)
+    }
+
+    fn meet(&mut self, messenger: &mut Messenger, process: u32) -> Option<PeerId> {
+        if process == self.own || process >= self.size {
+            return None;
+        }
+        if let Some(peer) = self.get(process) {
+            return Some(peer);
+        }
+        let peer = messenger.add_peer((self.address)(process), process).ok()?;
+        let hash = |(process, _): &(u32, PeerId)| Self::hash(*process);
+        self.table.insert_unique(Self::hash(process), (process, peer), hash);
+        Some(peer)
+    }
+}
+
+impl Peers {
+    /// All processes are known from the start; `None` is ourselves.
+    pub(crate) fn all(peers: Vec<Option<PeerId>>) -> Self {
+        Self {
+            known: Known::All(peers),
+            lost: BTreeMap::new(),
+        }
+    }
+
+    /// Process `own` of `size`: another one becomes a peer when there is something to do with it, at `address`.
+    #[cfg(feature = "sim")]
+    pub(crate) fn met(own: u32, size: u32, address: fn(u32) -> SocketAddr) -> Self {
+        Self {
+            known: Known::Met(Met {
+                size,
+                own,
+                address,
+                table: hashbrown::HashTable::new(),
+            }),
+            lost: BTreeMap::new(),
+        }
+    }
+
+    /// Processes of the job.
+    pub(super) fn size(&self) -> u32 {
+        match &self.known {
+            Known::All(peers) => peers.len() as u32,
+            #[cfg(feature = "sim")]
+            Known::Met(met) => met.size,
+        }
+    }
+
+    /// The peer that a process is; `None` for ourselves, and for who is no peer (yet).
+    #[inline]
+    pub(super) fn get(&self, process: u32) -> Option<PeerId> {
+        match &self.known {
+            Known::All(peers) => *peers.get(process as usize)?,
+            #[cfg(feature = "sim")]
+            Known::Met(met) => met.get(process),
+        }
+    }
+
+    /// The same; makes it a peer if it is none.
+    #[inline]
+    #[cfg_attr(not(feature = "sim"), expect(unused_variables, reason = "all are peers"))]
+    pub(crate) fn meet(&mut self, messenger: &mut Messenger, process: u32) -> Option<PeerId> {
+        match &mut self.known {
+            Known::All(peers) => *peers.get(process as usize)?,
+            #[cfg(feature = "sim")]
+            Known::Met(met) => met.meet(messenger, process),
+        }
+    }
+
+    /// Why a process is lost.
+    #[inline]
+    pub(super) fn lost(&self, process: u32) -> Option<PeerError> {
+        self.lost.get(&process).copied()
+    }
+
+    /// The processes that are lost.
+    pub(super) fn all_lost(&self) -> impl Iterator<Item = u32> + '_ {
+        self.lost.keys().copied()
+    }
+
+    /// A process is lost; false: it was before, or is none.
+    pub(super) fn lose(&mut self, process: u32, error: PeerError) -> bool {
+        let new = process < self.size() && !self.lost.contains_key(&process);
+        if new {
+            self.lost.insert(process, error);
+        }
+        new
+    }
+}
