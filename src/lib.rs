@@ -108,6 +108,7 @@
 //! | `loopback` | yes | the in-process backend |
 //! | `udp` | yes | the UDP socket backend (Linux) |
 //! | `mpi` | yes | jobs of many processes: [`bootstrap`], [`mpi`] |
+//! | `sim` | no | thousands of such processes in one thread and virtual time: `sim` |
 //!
 //! # Trust
 //!
@@ -137,6 +138,8 @@ pub mod prng;
 #[cfg(feature = "std")]
 pub mod progress;
 pub mod reliability;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod stats;
 pub mod time;
 #[cfg(feature = "std")]

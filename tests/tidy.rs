@@ -80,6 +80,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "sim",
         &[
+            "mpi",
             "progress",
             "messaging",
             "reliability",

@@ -10,7 +10,7 @@ use hikyaku::mpi::{
 
 use super::{
     messages::{receive, send},
-    support::{job, job_on, options},
+    support::{THREADS, job, job_on, options},
 };
 
 fn ranks(comm: &Communicator, keep: impl Fn(i32) -> bool) -> Group {
@@ -39,6 +39,9 @@ fn only_members_make_a_communicator_of_a_group() {
 
 #[test]
 fn threads_make_groups_at_once_by_tag() {
+    if !THREADS {
+        return;
+    }
     job_on("udp", 3, &options(), |comm| {
         let made: Vec<(i32, Communicator)> = thread::scope(|scope| {
             let threads: Vec<_> = (0..6)

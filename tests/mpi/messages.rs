@@ -6,7 +6,7 @@ use hikyaku::mpi::{
     error::{Error, ErrorClass},
 };
 
-use super::support::{byte, job, job_on, options, pattern};
+use super::support::{THREADS, byte, job, job_on, options, pattern};
 
 pub(crate) fn send(comm: &Communicator, data: &[u8], to: i32, tag: i32) -> Result<(), Error> {
     // SAFETY: `data` is borrowed until the call returns, when it is not needed any more.
@@ -238,6 +238,9 @@ fn derived_datatypes_on_both_sides() {
 
 #[test]
 fn threads_share_a_rank() {
+    if !THREADS {
+        return;
+    }
     job(2, |comm| {
         let other = 1 - comm.rank();
         std::thread::scope(|scope| {

@@ -15,6 +15,9 @@ use hikyaku::{
     transport::{Transport, WaitPolicy},
 };
 
+/// Ranks may wait in threads of their own. (Where these tests are simulated they may not.)
+pub(crate) const THREADS: bool = true;
+
 /// Spins so little that many ranks can share few cores.
 pub(crate) fn options() -> Options {
     Options {

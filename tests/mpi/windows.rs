@@ -17,7 +17,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 
-use super::support::{byte, job, job_on, options, pattern, processes};
+use super::support::{THREADS, byte, job, job_on, options, pattern, processes};
 
 const SUM: Operation = Operation::predefined(Predefined::Sum);
 
@@ -672,6 +672,9 @@ fn a_lost_process_ends_what_waits_for_it() {
 
 #[test]
 fn threads_share_a_window() {
+    if !THREADS {
+        return;
+    }
     job(2, |comm| {
         let window = Window::allocate(&comm, 80_000, 1).unwrap();
         window.lock_all().unwrap();

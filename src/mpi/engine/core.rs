@@ -117,7 +117,7 @@ pub(crate) struct Core {
     /// Messages of channels that have ended.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
     /// Requests ended since the start.
-    pub(super) ended: u64,
+    pub(crate) ended: u64,
     /// Tasks that wait for requests …
     sleepers: Vec<(RequestId, Waker)>,
     /// … and those to be woken, without the lock.
@@ -701,7 +701,7 @@ impl Core {
     }
 
     /// The tasks to be woken.
-    pub(super) fn take_woken(&mut self) -> Vec<Waker> {
+    pub(crate) fn take_woken(&mut self) -> Vec<Waker> {
         if !self.sleepers.is_empty() {
             self.find_woken();
         }
@@ -710,7 +710,7 @@ impl Core {
 
     /// The network has failed, and neither it nor this messenger is used any more: forgets all requests, so that nothing
     /// refers to memory of the caller from here on.
-    pub(super) fn abandon(&mut self, messenger: &Messenger) {
+    pub(crate) fn abandon(&mut self, messenger: &Messenger) {
         self.tagged = Tagged::new(messenger, self.tagged.eager_limit());
         self.collectives.clear();
         self.advancing.clear();

@@ -38,6 +38,13 @@ pub(crate) trait Fabric: Send + Sync {
     /// A task waits for a request: lets progress be made until it is woken. False: nobody will, it must ask again.
     fn attend(&self) -> bool;
 
+    /// Time goes on without the program; natively it does so by itself.
+    #[cfg(feature = "sim")]
+    fn away(&self, time: Duration) -> Result<(), FabricError> {
+        let _ = time;
+        Ok(())
+    }
+
     /// Says goodbye to everybody, and waits not longer than `linger` for it to be heard.
     fn close(&self, linger: Duration) -> Result<(), FabricError>;
 }

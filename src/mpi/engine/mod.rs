@@ -57,12 +57,14 @@ pub use self::{
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
-use self::{core::Core, fabric::Fabric, native::Native, peers::Peers, profile::Profile};
+pub(crate) use self::{core::Core, fabric::Fabric, peers::Peers};
+use self::{native::Native, profile::Profile};
 use super::collectives::Policy;
 use crate::{
     messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
+    time::Instant,
 };
 
 /// How an engine is set up.
@@ -127,16 +129,24 @@ impl Engine {
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
         let core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
-        let mut policy = options.policy;
-        policy.model.eager_limit = options.eager_limit.into();
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread the program must call something now and then.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
+        Self {
+            helper,
+            ..Self::on_fabric(native, process, size, options)
+        }
+    }
+
+    /// Process `process` of `size`.
+    pub(crate) fn on_fabric(fabric: Arc<dyn Fabric>, process: u32, size: u32, options: Options) -> Self {
+        let mut policy = options.policy;
+        policy.model.eager_limit = options.eager_limit.into();
         if let Some(profiler) = &options.profiler {
-            profiler.open(native.now(), process, size);
+            profiler.open(fabric.now(), process, size);
         }
         Self {
-            fabric: native,
+            fabric,
             process,
             size,
             contexts: AtomicU32::new(0),
@@ -145,8 +155,20 @@ impl Engine {
             check: options.check,
             profile: Profile::new(options.profiler),
             arrays: Arc::default(),
-            helper,
+            helper: None,
         }
+    }
+
+    /// The program does nothing for a while.
+    #[cfg(feature = "sim")]
+    pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
+        self.fabric.away(time)
+    }
+
+    /// What time it is: that of its network, from an origin of its own.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.fabric.now()
     }
 
     /// Number of this process in the job.

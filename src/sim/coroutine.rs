@@ -1,0 +1,135 @@
+#![expect(
+    unsafe_code,
+    reason = "a program is suspended from inside of it, through a pointer to its coroutine"
+)]
+//! Programs that can be suspended anywhere: stackful coroutines.
+
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    io,
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    rc::Rc,
+    sync::Arc,
+};
+
+use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
+
+use crate::mpi::engine::Engine;
+
+type Suspender = Yielder<(), ()>;
+
+/// A simulated rank, as seen from its own program.
+#[derive(Debug)]
+pub struct Rank {
+    engine: Arc<Engine>,
+    own: RefCell<Option<Rc<dyn Any>>>,
+    suspender: Cell<Option<NonNull<Suspender>>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Rank>>> = const { RefCell::new(None) };
+}
+
+impl Rank {
+    /// The rank whose program calls this, if it is one.
+    #[must_use]
+    pub fn current() -> Option<Rc<Self>> {
+        CURRENT.with_borrow(Option::clone)
+    }
+
+    /// MPI of this rank.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// What a library keeps for this rank and natively would keep for the process. There is one place; who asks for another
+    /// type than the first one did gets a new value each time.
+    pub fn own<T: Default + 'static>(&self) -> Rc<T> {
+        let mut own = self.own.borrow_mut();
+        if let Some(known) = own.clone()
+            && let Ok(known) = known.downcast()
+        {
+            return known;
+        }
+        let new = Rc::<T>::default();
+        if own.is_none() {
+            *own = Some(Rc::clone(&new) as Rc<dyn Any>);
+        }
+        new
+    }
+}
+
+/// Lets the scheduler go on; returns when it resumes this program. False: not called by a program of a simulation.
+pub(super) fn suspend() -> bool {
+    let Some(rank) = Rank::current() else { return false };
+    let Some(suspender) = rank.suspender.get() else {
+        return false;
+    };
+    drop(rank);
+    // SAFETY: the pointer is to the argument of the coroutine's function, which is on its stack as long as it runs, and it
+    // runs: `CURRENT` is set only between `Program::resume`'s switch to it and the switch back, on this very thread.
+    unsafe { suspender.as_ref() }.suspend(());
+    true
+}
+
+/// The program of a rank.
+pub(super) struct Program {
+    coroutine: ManuallyDrop<Coroutine<(), (), (), DefaultStack>>,
+    rank: Rc<Rank>,
+}
+
+impl Program {
+    /// It begins with the first [`resume`](Self::resume).
+    ///
+    /// # Safety
+    /// It is not resumed after anything that `body` borrows has ended, and dropped before.
+    pub(super) unsafe fn new(stack: usize, engine: Arc<Engine>, body: impl FnOnce(&Arc<Engine>)) -> io::Result<Self> {
+        let rank = Rc::new(Rank {
+            engine,
+            own: RefCell::new(None),
+            suspender: Cell::new(None),
+        });
+        let own = Rc::downgrade(&rank);
+        let body = move |suspender: &Suspender, ()| {
+            let Some(rank) = own.upgrade() else { return };
+            rank.suspender.set(Some(NonNull::from(suspender)));
+            body(&rank.engine);
+        };
+        // SAFETY: the function runs only in `resume`, so before what it borrows is gone; the caller's contract.
+        let coroutine = unsafe { Coroutine::with_stack_unchecked(DefaultStack::new(stack)?, body) };
+        let coroutine = ManuallyDrop::new(coroutine);
+        Ok(Self { coroutine, rank })
+    }
+
+    /// Goes on until the program is suspended or over. Gives whether it is over.
+    ///
+    /// # Panics
+    /// With the panic of the program.
+    pub(super) fn resume(&mut self) -> bool {
+        let _restore = Restore(CURRENT.replace(Some(Rc::clone(&self.rank))));
+        matches!(self.coroutine.resume(()), CoroutineResult::Return(()))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // A program in the middle of something can not be ended from outside: libraries rely on it that waiting returns. It
+        // never goes on, and what is on its stack stays.
+        if !self.coroutine.started() || self.coroutine.done() {
+            // SAFETY: it is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.coroutine) };
+        }
+    }
+}
+
+/// Sets back who is running.
+struct Restore(Option<Rc<Rank>>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}

@@ -1,0 +1,164 @@
+//! The fabric of a simulated process: waiting lets the others run.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    coroutine::suspend,
+    world::{Doing, Node, World},
+};
+use crate::{
+    messaging::Messenger,
+    mpi::engine::{Core, Fabric, FabricError},
+    time::{Instant, nanos},
+};
+
+/// All that is simulated. There is one thread, so the lock is always free; it is there for those who take it for more.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<World>>);
+
+impl Shared {
+    pub(super) fn new(world: World) -> Self {
+        Self(Arc::new(Mutex::new(world)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`Fabric`].
+pub(super) struct Simulated {
+    pub(super) shared: Shared,
+    pub(super) index: u32,
+}
+
+impl Simulated {
+    fn node<'a>(&self, world: &'a mut World) -> &'a mut Node {
+        &mut world.nodes[self.index as usize]
+    }
+
+    /// Lets go of the lock, and wakes the tasks that may go on.
+    fn unlock(&self, mut world: MutexGuard<'_, World>) {
+        let woken = self.node(&mut world).core.take_woken();
+        let wakers = std::mem::take(&mut world.wakers);
+        drop(world);
+        for waker in woken.into_iter().chain(wakers) {
+            waker.wake();
+        }
+    }
+
+    /// Lets the others run until the node is called.
+    fn suspend(&self, world: MutexGuard<'_, World>) -> Result<(), FabricError> {
+        self.unlock(world);
+        if suspend() {
+            return Ok(());
+        }
+        self.node(&mut self.shared.lock()).doing = Doing::Over;
+        Err(FabricError(
+            "a simulated process can only wait in its own program, while the simulation runs".into(),
+        ))
+    }
+
+    /// Waits until `done`, not beyond `end`. Gives whether it is done.
+    fn wait_until(&self, end: Option<u64>, mut done: impl FnMut(&mut Node) -> bool) -> Result<bool, FabricError> {
+        loop {
+            let mut world = self.shared.lock();
+            let failure = world.failure.clone();
+            let node = self.node(&mut world);
+            if failure.is_none() {
+                node.pump();
+            }
+            if done(node) {
+                world.arm(self.index);
+                self.unlock(world);
+                return Ok(true);
+            }
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+            world.transmit(self.index);
+            // What was transmitted may have told something.
+            let node = self.node(&mut world);
+            if node.pump() {
+                continue;
+            }
+            if end.is_some_and(|end| end <= node.local) {
+                self.unlock(world);
+                return Ok(false);
+            }
+            world.wait(self.index, end);
+            self.suspend(world)?;
+        }
+    }
+}
+
+impl Fabric for Simulated {
+    fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant)) {
+        let mut world = self.shared.lock();
+        let failed = world.failure.is_some();
+        let node = self.node(&mut world);
+        let now = node.now();
+        f(&mut node.core, &mut node.messenger, now);
+        if failed {
+            node.core.abandon(&node.messenger);
+        } else if node.core.wants_transmit(&node.messenger) {
+            world.transmit(self.index);
+        } else {
+            world.arm(self.index);
+        }
+        self.unlock(world);
+    }
+
+    fn now(&self) -> Instant {
+        self.node(&mut self.shared.lock()).now()
+    }
+
+    fn progress(&self) -> Result<(), FabricError> {
+        let look = self.shared.lock().cpu.look;
+        self.away(Duration::from_nanos(look.round() as u64))?;
+        let mut world = self.shared.lock();
+        self.node(&mut world).pump();
+        world.transmit(self.index);
+        self.unlock(world);
+        Ok(())
+    }
+
+    fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
+        self.wait_until(None, |node| {
+            let now = node.now();
+            done(&mut node.core, &mut node.messenger, now)
+        })
+        .map(|_| ())
+    }
+
+    fn attend(&self) -> bool {
+        // The scheduler wakes tasks.
+        true
+    }
+
+    fn away(&self, delay: Duration) -> Result<(), FabricError> {
+        let mut world = self.shared.lock();
+        if let Some(failure) = &world.failure {
+            return Err(failure.clone());
+        }
+        self.node(&mut world).pump();
+        world.transmit(self.index);
+        world.leave(self.index, delay);
+        self.suspend(world)
+    }
+
+    fn close(&self, linger: Duration) -> Result<(), FabricError> {
+        let mut world = self.shared.lock();
+        if let Some(failure) = &world.failure {
+            return Err(failure.clone());
+        }
+        let done = world.close(self.index);
+        let end = self.node(&mut world).local.saturating_add(nanos(linger));
+        drop(world);
+        self.wait_until(Some(end), |node| node.ended_sessions >= done)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! Simulated processes: that they do what real ones do, in virtual time, and the same each time.
+#![expect(unsafe_code, reason = "the engine takes pointers")]
+
+mod network;
+mod programs;
+mod support;
+
+// The tests of the engine, with simulated processes instead of threads.
+#[path = "../mpi/arrays.rs"]
+mod arrays;
+#[path = "../mpi/checks.rs"]
+mod checks;
+#[path = "../mpi/collectives.rs"]
+mod collectives;
+#[path = "../mpi/groups.rs"]
+mod groups;
+#[path = "../mpi/inter.rs"]
+mod inter;
+#[path = "../mpi/messages.rs"]
+mod messages;
+#[path = "../mpi/persistent.rs"]
+mod persistent;
+#[path = "../mpi/windows.rs"]
+mod windows;

@@ -1,0 +1,146 @@
+//! What networks do to messages.
+
+use std::{sync::Arc, time::Duration};
+
+use hikyaku::{
+    mpi::engine::{Communicator, Engine, Mode},
+    sim::{Cpu, Network, Outcome, Simulation, Topology},
+};
+
+use super::support::{byte, pattern};
+
+/// Ranks from 1 on send `octets` to rank 0. Gives how it went.
+fn converge(simulation: &Simulation, octets: usize) -> Outcome<bool> {
+    let program = |engine: &Arc<Engine>| {
+        let world = Communicator::world(engine);
+        let rank = world.rank();
+        if rank > 0 {
+            let data = pattern(octets, rank as usize);
+            // SAFETY: it is borrowed until it has ended.
+            unsafe { world.send(Mode::Standard, data.as_ptr(), octets as u64, &byte(), 0, 0) }.unwrap();
+            return true;
+        }
+        (1..world.size() as i32).all(|source| {
+            let mut data = vec![0; octets];
+            // SAFETY: as above.
+            unsafe { world.receive(data.as_mut_ptr(), octets as u64, &byte(), source, 0) }.unwrap();
+            data == pattern(octets, source as usize)
+        })
+    };
+    let outcome = simulation.run(program).unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.results.iter().all(|right| *right));
+    outcome
+}
+
+fn on(processes: u32, network: Network) -> Simulation {
+    Simulation {
+        network,
+        cpu: Cpu::FREE,
+        ..Simulation::new(processes, 5)
+    }
+}
+
+/// Seconds that `octets` take on a wire with everything that they are packed in: 1,472 a packet, of which the protocol
+/// takes some.
+fn wire_seconds(octets: usize, bandwidth: f64) -> f64 {
+    octets as f64 * 8.0 / bandwidth
+}
+
+#[test]
+fn a_small_message_takes_what_its_wires_take() {
+    let outcome = converge(&on(2, Network::default()), 8);
+    // Two wires of 500 ns, and about 150 octets on each at 10 Gb/s.
+    let nanos = outcome.time.as_nanos();
+    assert!((1_100..1_400).contains(&nanos), "{nanos}");
+}
+
+#[test]
+fn the_host_s_time_counts() {
+    let mut simulation = on(2, Network::default());
+    let free = converge(&simulation, 8).time;
+    simulation.cpu = Cpu {
+        send: 2_000.0,
+        receive: 3_000.0,
+        octet: 0.0,
+        look: 100.0,
+    };
+    assert_eq!(converge(&simulation, 8).time - free, Duration::from_micros(5));
+}
+
+#[test]
+fn bandwidth_is_reached_and_not_exceeded() {
+    let jumbo = Network {
+        mtu: 9_000,
+        ..Network::default()
+    };
+    // On a slow wire that all share, time-outs made for a LAN send much again.
+    for (network, senders, most) in [
+        (Network::default(), 1, 1.15),
+        (Network::default(), 4, 1.2),
+        (jumbo, 2, 1.1),
+        (Network::ethernet_10(), 2, 1.5),
+    ] {
+        let octets = 1_000_000;
+        let outcome = converge(&on(senders + 1, network), octets);
+        let least = wire_seconds(octets * senders as usize, network.bandwidth);
+        let seconds = outcome.time.as_secs_f64();
+        assert!(
+            seconds > least && seconds < most * least,
+            "{seconds} for {least}: {network:?}, {:?}",
+            outcome.network
+        );
+    }
+}
+
+#[test]
+fn rails_add_up() {
+    let network = Network::default();
+    let one = converge(&on(2, network), 4_000_000).time;
+    let four = converge(&on(2, Network { rails: 4, ..network }), 4_000_000).time;
+    let ratio = one.as_secs_f64() / four.as_secs_f64();
+    assert!((3.0..4.2).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn full_queues_lose_packets_and_long_ones_mark_them() {
+    let network = Network {
+        queue: 20_000,
+        mark: 5_000,
+        ..Network::default()
+    };
+    let outcome = converge(&on(17, network), 60_000);
+    let stats = outcome.network;
+    assert!(stats.overflowed > 0 && stats.marked > 0 && stats.lost == 0, "{stats:?}");
+}
+
+#[test]
+fn a_busy_host_does_not_read_everything() {
+    let mut simulation = on(65, Network::default());
+    simulation.cpu.receive = 20_000.0;
+    simulation.receive_buffer = 30_000;
+    let outcome = converge(&simulation, 8_000);
+    assert!(outcome.network.unread > 0, "{:?}", outcome.network);
+}
+
+#[test]
+fn leaves_and_spines_carry_everything() {
+    let network = Network {
+        topology: Topology::LeafSpine { hosts: 4, spines: 2 },
+        rails: 2,
+        ..Network::default()
+    };
+    // Ten hosts: the last leaf is not full.
+    let outcome = converge(&on(10, network), 30_000);
+    // Six of nine senders are behind spines: two wires more.
+    let flat = converge(
+        &on(
+            10,
+            Network {
+                topology: Topology::Switch,
+                ..network
+            },
+        ),
+        30_000,
+    );
+    assert!(outcome.time > flat.time, "{:?} {:?}", outcome.time, flat.time);
+}

@@ -1,0 +1,49 @@
+//! The same names as in the tests of the engine: jobs of simulated ranks.
+
+use std::time::Duration;
+
+use hikyaku::{
+    mpi::{
+        datatype::{Datatype, Kind},
+        engine::{Communicator, Options},
+    },
+    sim::Simulation,
+};
+
+/// Nobody waits in another thread.
+pub(crate) const THREADS: bool = false;
+
+pub(crate) fn options() -> Options {
+    Options::default()
+}
+
+pub(crate) fn job_on<T>(_: &str, size: u32, options: &Options, program: impl Fn(Communicator) -> T) -> Vec<T> {
+    processes("", size, options, |world| {
+        let result = program(world.clone());
+        world.barrier().unwrap();
+        world.engine().finalize(Duration::from_secs(2)).unwrap();
+        result
+    })
+}
+
+/// The same; `program` finalises.
+pub(crate) fn processes<T>(_: &str, size: u32, options: &Options, program: impl Fn(Communicator) -> T) -> Vec<T> {
+    let simulation = Simulation {
+        options: options.clone(),
+        ..Simulation::new(size, 1)
+    };
+    let outcome = simulation.run(|engine| program(Communicator::world(engine)));
+    outcome.unwrap_or_else(|error| panic!("{error}")).results
+}
+
+pub(crate) fn job<T>(size: u32, program: impl Fn(Communicator) -> T) -> Vec<T> {
+    job_on("", size, &options(), program)
+}
+
+pub(crate) fn byte() -> Datatype {
+    Datatype::predefined(Kind::Byte)
+}
+
+pub(crate) fn pattern(len: usize, salt: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251 + salt * 13) as u8).collect()
+}
