@@ -1,6 +1,7 @@
 //! `hikyaku sim`: experiments with thousands of simulated ranks. `docs/simulation.md` shows what comes out.
 
 mod incast;
+mod optical;
 mod scale;
 
 use clap::{Args, Subcommand};
@@ -26,6 +27,16 @@ Examples:
 Each sender has one message for the same receiver, all at once. `eager`: sent without asking, so the switch's queue
 overflows; `grants`: asked for first, and the receiver paces those who send (its landings are the credit).";
 
+const OPTICAL: &str = "\
+Examples:
+  hikyaku sim optical                                    the paper's figures 6 to 9 and its table of NPB FT
+  hikyaku sim optical --ports 1,8 --ranks 100
+  hikyaku sim optical --format json --plot optical.svg
+
+`naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports ahead
+and keeps each until its last use, `ideal` needs none. Beside the formulas are the schedules of the real collectives, run
+on circuits. docs/simulation.md has what the paper says.";
+
 /// The experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Experiment {
@@ -35,6 +46,9 @@ pub(crate) enum Experiment {
     /// Many senders, one receiver, with and without the receiver's grants
     #[command(after_help = INCAST)]
     Incast(incast::Incast),
+    /// Collectives on circuit-switched optics, connections opened per message or planned
+    #[command(after_help = OPTICAL)]
+    Optical(optical::Optical),
 }
 
 /// Options of all experiments.
@@ -84,5 +98,6 @@ pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
     match experiment {
         Experiment::Scale(scale) => scale::run(scale),
         Experiment::Incast(incast) => incast::run(incast),
+        Experiment::Optical(optical) => optical::run(optical),
     }
 }
