@@ -8,6 +8,7 @@ use std::{
     any::Any,
     cell::{Cell, RefCell},
     io,
+    mem::ManuallyDrop,
     ptr::NonNull,
     rc::Rc,
     sync::Arc,
@@ -76,7 +77,7 @@ pub(super) fn suspend() -> bool {
 
 /// The program of a rank.
 pub(super) struct Program {
-    coroutine: Coroutine<(), (), (), DefaultStack>,
+    coroutine: ManuallyDrop<Coroutine<(), (), (), DefaultStack>>,
     rank: Rc<Rank>,
 }
 
@@ -84,7 +85,7 @@ impl Program {
     /// It begins with the first [`resume`](Self::resume).
     ///
     /// # Safety
-    /// It is dropped before anything that `body` borrows.
+    /// It is not resumed after anything that `body` borrows has ended, and dropped before.
     pub(super) unsafe fn new(stack: usize, engine: Arc<Engine>, body: impl FnOnce(&Arc<Engine>)) -> io::Result<Self> {
         let rank = Rc::new(Rank {
             engine,
@@ -97,8 +98,9 @@ impl Program {
             rank.suspender.set(Some(NonNull::from(suspender)));
             body(&rank.engine);
         };
-        // SAFETY: the function runs only in `resume` and, to unwind, in `drop`: before what it borrows is gone.
+        // SAFETY: the function runs only in `resume`, so before what it borrows is gone; the caller's contract.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(DefaultStack::new(stack)?, body) };
+        let coroutine = ManuallyDrop::new(coroutine);
         Ok(Self { coroutine, rank })
     }
 
@@ -114,10 +116,11 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // What unwinds now may want to know whose it is.
-        if self.coroutine.started() && !self.coroutine.done() {
-            let _restore = Restore(CURRENT.replace(Some(Rc::clone(&self.rank))));
-            self.coroutine.force_unwind();
+        // A program in the middle of something can not be ended from outside: libraries rely on it that waiting returns. It
+        // never goes on, and what is on its stack stays.
+        if !self.coroutine.started() || self.coroutine.done() {
+            // SAFETY: it is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.coroutine) };
         }
     }
 }

@@ -41,6 +41,7 @@
 //! Silent peers are not looked for: nobody dies unless it is said. So when nothing is on its way any more and programs
 //! still wait, that is a deadlock, and [`SimulationError::Deadlock`] says who waits for whom.
 
+pub mod circuits;
 mod coroutine;
 mod fabric;
 mod network;

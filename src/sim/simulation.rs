@@ -96,10 +96,11 @@ impl Simulation {
     /// Runs `program` at each process until all are over, all in the calling thread.
     ///
     /// # Errors
-    /// A parameter out of its range; all wait for each other; the time limit.
+    /// A parameter out of its range; all wait for each other; the time limit. Programs that are not over then never go on,
+    /// and what they hold is not given back.
     ///
     /// # Panics
-    /// If the program panics, with its panic.
+    /// If the program panics, with its panic; for the others as above.
     pub fn run<R>(&self, program: impl Fn(&Arc<Engine>) -> R) -> Result<Outcome<R>, SimulationError> {
         self.validate().map_err(SimulationError::Range)?;
         let job = Job::new(self)?;
@@ -178,7 +179,7 @@ pub enum SimulationError {
 pub struct Waiting {
     /// Its number.
     pub process: u32,
-    /// The call of MPI that it is in; `None`: in none.
+    /// The call of MPI that it is in, without its lists; `None`: in none.
     pub call: Option<Entry>,
     /// Since when.
     pub since: Duration,
@@ -271,7 +272,15 @@ impl Profiler for Observer {
     }
 
     fn enter(&self, now: Instant, entry: &Entry) {
-        self.set(Some((now, entry.clone())));
+        // Lists are long, and this is for one line of text.
+        let short = Entry {
+            call: entry.call,
+            context: entry.context,
+            peer: entry.peer,
+            tag: entry.tag,
+            ..Entry::default()
+        };
+        self.set(Some((now, short)));
         if let Some(other) = &self.other {
             other.enter(now, entry);
         }
@@ -388,7 +397,7 @@ impl Job {
         let over = match catch_unwind(AssertUnwindSafe(|| programs[index].resume())) {
             Ok(over) => over,
             Err(panic) => {
-                // The other programs unwind when they are dropped; they shall not wait for anything then.
+                // The other programs do not go on; nobody shall refer to their memory.
                 self.shared
                     .lock()
                     .fail(FabricError(format!("the program of process {index} has panicked")));

@@ -19,8 +19,7 @@ use crate::{
     time::Instant,
 };
 
-/// What a packet costs the processor of a host, in time. Default: nothing per call, 300 ns a packet and 0.05 ns an octet
-/// each way.
+/// What a packet costs the processor of a host, in time. Default: 300 ns a packet and 0.05 ns an octet each way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cpu {
     /// Per packet sent, ns. Up to 1e9.
@@ -29,7 +28,8 @@ pub struct Cpu {
     pub receive: f64,
     /// Per octet sent or received, ns. Up to 1e6.
     pub octet: f64,
-    /// A look that finds nothing (`MPI_Test`), ns. At least 1, so that time goes on; up to 1e9. Default 100.
+    /// A look that finds nothing (`MPI_Test`), ns. At least 1, so that time goes on; up to 1e9. Default 500: a system
+    /// call.
     pub look: f64,
 }
 
@@ -39,7 +39,7 @@ impl Default for Cpu {
             send: 300.0,
             receive: 300.0,
             octet: 0.05,
-            look: 100.0,
+            look: 500.0,
         }
     }
 }
@@ -50,7 +50,7 @@ impl Cpu {
         send: 0.0,
         receive: 0.0,
         octet: 0.0,
-        look: 100.0,
+        look: 500.0,
     };
 
     /// Checks every range.

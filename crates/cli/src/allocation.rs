@@ -54,6 +54,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// Heap octets in use since [`heap_of`] has begun, which is going on.
+#[cfg(feature = "sim")]
+pub(crate) fn in_use() -> isize {
+    IN_USE.load(Ordering::Relaxed)
+}
+
 /// Heap octets that stay in use after `make`, as long as its result lives; with the result.
 pub(crate) fn heap_of<T>(make: impl FnOnce() -> T) -> (T, isize) {
     IN_USE.store(0, Ordering::Relaxed);

@@ -38,6 +38,10 @@ pub(crate) enum Command {
     /// Be a process of a job: say which one, and where the others are. Tries out a launcher
     #[command(after_help = HELLO)]
     Hello(HelloArgs),
+    /// Simulate thousands of ranks in virtual time
+    #[cfg(feature = "sim")]
+    #[command(subcommand)]
+    Sim(crate::sim::Experiment),
     /// Show what ranks have called: a timeline of their traces, or where the time went
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),

@@ -7,6 +7,8 @@ mod clock;
 mod failure;
 mod hello;
 mod run;
+#[cfg(feature = "sim")]
+mod sim;
 mod trace;
 
 use std::process::ExitCode;
@@ -21,6 +23,8 @@ fn main() -> ExitCode {
         args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
         args::Command::Hello(args) => hello::run(&args).map(|()| 0),
         args::Command::Run(args) => run::run(&args),
+        #[cfg(feature = "sim")]
+        args::Command::Sim(experiment) => sim::run(&experiment).map(|()| 0),
         args::Command::Trace(args) => trace::run(&args).map(|()| 0),
     };
     match result {

@@ -2,7 +2,7 @@
 
 use mpi::{Error, traits::*};
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     for root in 0..world.size() {

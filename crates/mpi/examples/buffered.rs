@@ -4,7 +4,7 @@ use mpi::{Error, ErrorClass, request::WaitGuard, traits::*};
 
 const SIZE: usize = 1 << 20;
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let mut universe = mpi::initialize().unwrap();
     universe.set_buffer_size(SIZE);
     assert_eq!(universe.buffer_size(), SIZE);

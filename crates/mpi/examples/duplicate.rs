@@ -18,7 +18,7 @@ struct Private(u32);
 
 impl CommAttribute for Private {}
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let mut world = universe.world();
     let (rank, size) = (world.rank(), world.size());

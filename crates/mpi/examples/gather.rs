@@ -7,7 +7,7 @@ fn own(rank: Rank) -> Vec<Rank> {
     vec![rank; rank as usize + 1]
 }
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (rank, size) = (world.rank(), world.size());

@@ -8,7 +8,7 @@ use mpi::{
     traits::*,
 };
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (myself, anybody) = (world.this_process(), world.any_process());

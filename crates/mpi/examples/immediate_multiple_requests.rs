@@ -29,7 +29,7 @@ fn around(
     Ok(())
 }
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let letters: Vec<i32> = (0..COUNT as i32).collect();

@@ -4,7 +4,7 @@ use mpi::{Error, traits::*};
 
 const ROUNDS: usize = 20;
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (rank, partner) = (world.rank(), world.rank() ^ 1);

@@ -2,7 +2,7 @@
 
 use mpi::{Error, Rank, collective::SystemOperation, traits::*};
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let rank = world.rank();

@@ -2,7 +2,7 @@
 
 use mpi::{Error, point_to_point as p2p, topology::Rank, traits::*};
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (rank, size) = (world.rank(), world.size());

@@ -2,7 +2,7 @@
 
 use mpi::traits::*;
 
-fn main() {
+pub(crate) fn main() {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     assert!((0..world.size()).contains(&world.rank()));

@@ -49,7 +49,7 @@ fn assert_equivalence<A: Buffer, B: BufferMut + PartialEq + Debug + Default>(com
     assert_eq!((end, &unpacked), (packed.len() as mpi::Count, b));
 }
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let plain = Plain {

@@ -25,7 +25,7 @@ fn prepare_on_root(process: Process<'_>, ints: &mut [i32]) {
     }
 }
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let first = world.process_at_rank(0);

@@ -4,7 +4,7 @@ use std::mem;
 
 use mpi::{Error, request::WaitGuard, traits::*};
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (rank, size) = (world.rank(), world.size());

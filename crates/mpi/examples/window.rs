@@ -11,7 +11,7 @@ use mpi::{
 const BINS: usize = 10;
 const NUMBERS: u64 = 1_000;
 
-fn main() -> Result<(), mpi::Error> {
+pub(crate) fn main() -> Result<(), mpi::Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (rank, size) = (world.rank(), world.size());

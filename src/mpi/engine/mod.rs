@@ -64,6 +64,7 @@ use crate::{
     messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
+    time::Instant,
 };
 
 /// How an engine is set up.
@@ -139,11 +140,11 @@ impl Engine {
 
     /// Process `process` of `size`.
     pub(crate) fn on_fabric(fabric: Arc<dyn Fabric>, process: u32, size: u32, options: Options) -> Self {
+        let mut policy = options.policy;
+        policy.model.eager_limit = options.eager_limit.into();
         if let Some(profiler) = &options.profiler {
             profiler.open(fabric.now(), process, size);
         }
-        let mut policy = options.policy;
-        policy.model.eager_limit = options.eager_limit.into();
         Self {
             fabric,
             process,
@@ -162,6 +163,12 @@ impl Engine {
     #[cfg(feature = "sim")]
     pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
         self.fabric.away(time)
+    }
+
+    /// What time it is: that of its network, from an origin of its own.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.fabric.now()
     }
 
     /// Number of this process in the job.

@@ -27,12 +27,14 @@ const LINGER: Duration = Duration::from_secs(2);
 struct Job {
     world: Handle,
     own: Handle,
-    bootstrap: bootstrap::World,
+    /// None where nobody has started it: in a simulation.
+    bootstrap: Option<bootstrap::World>,
 }
 
 /// What has become of this process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
+    #[default]
     Before,
     Now(Box<Job>),
     After,
@@ -40,9 +42,30 @@ enum State {
 
 static STATE: Mutex<State> = Mutex::new(State::Before);
 
+/// Of a simulated rank there is one each.
+#[cfg(feature = "sim")]
+#[derive(Default)]
+struct Own(Mutex<State>);
+
+fn with_state<R>(f: impl FnOnce(&mut State) -> R) -> R {
+    #[cfg(feature = "sim")]
+    if let Some(rank) = hikyaku::sim::Rank::current() {
+        return f(&mut lock(&rank.own::<Own>().0));
+    }
+    f(&mut lock(&STATE))
+}
+
 fn job<R>(f: impl FnOnce(&Job) -> R) -> Option<R> {
-    match &*lock(&STATE) {
+    with_state(|state| match state {
         State::Now(job) => Some(f(job)),
+        State::Before | State::After => None,
+    })
+}
+
+/// Ends the part of this process; gives it.
+fn leave() -> Option<Box<Job>> {
+    match with_state(|state| std::mem::replace(state, State::After)) {
+        State::Now(job) => Some(job),
         State::Before | State::After => None,
     }
 }
@@ -66,12 +89,14 @@ pub(crate) fn process() -> u32 {
 
 /// Ends the job, through the launcher if there is one.
 pub(crate) fn abort(code: i32) -> ! {
-    let state = std::mem::replace(&mut *lock(&STATE), State::After);
-    if let State::Now(job) = state {
+    if let Some(job) = leave() {
         let Job { bootstrap, world, own } = *job;
         // Goodbye would look as if all were well.
         std::mem::forget((world, own));
-        bootstrap.abort(u8::try_from(code).unwrap_or(1).max(1), "MPI_Abort");
+        match bootstrap {
+            Some(bootstrap) => bootstrap.abort(u8::try_from(code).unwrap_or(1).max(1), "MPI_Abort"),
+            None => panic!("MPI_Abort with code {code} in a simulation"),
+        }
     }
     exit(code)
 }
@@ -104,7 +129,7 @@ impl Universe {
     /// Which of the programs of the job this is, from 0 (`MPI_APPNUM`).
     #[must_use]
     pub fn appnum(&self) -> Option<isize> {
-        Some(current(|job| job.bootstrap.app_number()) as isize)
+        Some(current(|job| job.bootstrap.as_ref().map_or(0, bootstrap::World::app_number)) as isize)
     }
 
     /// Octets of room for buffered sends.
@@ -198,12 +223,13 @@ fn finalize() -> Result<(), FinalizeError> {
     let world = world();
     lock(&world.local.attached).resize(0);
     let met = world.comm.barrier().map_err(FinalizeError::Barrier);
-    let State::Now(job) = std::mem::replace(&mut *lock(&STATE), State::After) else {
-        return Ok(());
-    };
+    let Some(job) = leave() else { return Ok(()) };
     let closed = world.comm.engine().finalize(LINGER).map_err(FinalizeError::Network);
     met.and(closed)?;
-    job.bootstrap.finalize().map_err(FinalizeError::Launcher)
+    match job.bootstrap {
+        Some(bootstrap) => bootstrap.finalize().map_err(FinalizeError::Launcher),
+        None => Ok(()),
+    }
 }
 
 /// Begins MPI in this process: joins the job that the launcher has started, or a world of one
@@ -213,6 +239,9 @@ fn finalize() -> Result<(), FinalizeError> {
 /// and all settings of the protocol. Unless it says otherwise, each peer may have 64 MiB divided by the number of
 /// processes waiting here that nobody has received (64 KiB to 8 MiB), and processes that share a host with more of them
 /// than it has processors do not spin.
+///
+/// In the program of a simulated rank (feature `sim`, `hikyaku::sim`) it is that rank which begins, and nothing is asked
+/// of the environment.
 ///
 /// With `HIKYAKU_TRACE=DIRECTORY` each process writes a trace of what it calls; with `HIKYAKU_CHECK=on` (at all of them)
 /// collectives that do not go together, and messages of other types than their receives, are errors that name both sides.
@@ -238,14 +267,15 @@ pub fn initialize() -> Result<Universe, InitError> {
 pub fn initialize_with_threading(threading: Threading) -> Result<(Universe, Threading), InitError> {
     // Nothing is cheaper with less.
     let _ = threading;
-    let mut state = lock(&STATE);
-    if !matches!(*state, State::Before) {
-        return Err(InitError::Twice);
-    }
-    let (world, own, bootstrap) = start::start()?;
-    origin();
-    *state = State::Now(Box::new(Job { world, own, bootstrap }));
-    Ok((Universe { _private: () }, Threading::Multiple))
+    with_state(|state| {
+        if !matches!(state, State::Before) {
+            return Err(InitError::Twice);
+        }
+        let (world, own, bootstrap) = start::start()?;
+        origin();
+        *state = State::Now(Box::new(Job { world, own, bootstrap }));
+        Ok((Universe { _private: () }, Threading::Multiple))
+    })
 }
 
 /// What may be done with threads (MPI 11.6).
@@ -320,6 +350,10 @@ fn origin() -> Instant {
 /// ```
 #[must_use]
 pub fn time() -> f64 {
+    #[cfg(feature = "sim")]
+    if let Some(rank) = hikyaku::sim::Rank::current() {
+        return rank.engine().now().as_nanos() as f64 * 1e-9;
+    }
     origin().elapsed().as_secs_f64()
 }
 

@@ -106,7 +106,12 @@ impl std::error::Error for InitError {
 }
 
 /// Joins the job. Gives the world, this process alone, and the way back to the launcher.
-pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
+pub(super) fn start() -> Result<(Handle, Handle, Option<World>), InitError> {
+    #[cfg(feature = "sim")]
+    if let Some(rank) = hikyaku::sim::Rank::current() {
+        let (world, own) = handles(rank.engine());
+        return Ok((world, own, None));
+    }
     let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
     let address = job.bind_address().map_err(InitError::Bootstrap)?;
     let one_host = job.local_size() == job.size();
@@ -124,10 +129,16 @@ pub(super) fn start() -> Result<(Handle, Handle, World), InitError> {
     let tracer = Tracer::of_environment(job.rank()).map_err(InitError::Trace)?;
     options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
+    let (world, own) = handles(&engine);
+    Ok((world, own, Some(job)))
+}
+
+/// The world, and this process alone.
+fn handles(engine: &Arc<Engine>) -> (Handle, Handle) {
     let local = Arc::<Local>::default();
-    let world = Handle::new(Communicator::world(&engine), &local, "MPI_COMM_WORLD");
-    let own = Handle::new(Communicator::own(&engine), &local, "MPI_COMM_SELF");
-    Ok((world, own, job))
+    let world = Handle::new(Communicator::world(engine), &local, "MPI_COMM_WORLD");
+    let own = Handle::new(Communicator::own(engine), &local, "MPI_COMM_SELF");
+    (world, own)
 }
 
 /// Tells the others where this process is and how many share a processor there; learns where they are, and the most that

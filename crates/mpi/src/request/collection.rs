@@ -128,8 +128,8 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// The first one that has failed. The others are in `result`.
     pub fn test_all(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<bool, Error> {
         let begun = || self.entries.iter().flatten().filter_map(|entry| entry.running.begun());
-        if let Some(first) = begun().next() {
-            // One pass of progress. (A failure is told by who has failed.)
+        // One pass of progress, which only who is waited for makes. (A failure is told by who has failed.)
+        if let Some(first) = begun().find(|request| !request.is_done()) {
             let _ = first.status();
         }
         if !begun().all(engine::Request::is_done) {

@@ -1,0 +1,103 @@
+//! `hikyaku sim`: experiments with thousands of simulated ranks. `docs/simulation.md` shows what comes out.
+
+mod incast;
+mod optical;
+mod scale;
+
+use clap::{Args, Subcommand};
+use hikyaku::sim::{Network, SimulationError};
+
+use crate::{args::Output, failure::Failure};
+
+const SCALE: &str = "\
+Examples:
+  hikyaku sim scale                                      2 to 4096 ranks
+  hikyaku sim scale --ranks 1024,16384 --format json
+  hikyaku sim scale --bandwidth 100e9 --plot scale.svg
+
+The program of each rank: a barrier, in which sessions open; a barrier; an allreduce of 8 octets. `virtual` is the time
+from the first rank's beginning to the last one's end, `model` what alpha and beta say, with alpha measured between two
+simulated ranks. `idle` is heap per rank before anything was sent, `used` after all of it, both beside the stack.";
+
+const INCAST: &str = "\
+Examples:
+  hikyaku sim incast                                     1 to 256 senders, eager and by rendezvous
+  hikyaku sim incast --senders 1024 --bytes 4096
+
+Each sender has one message for the same receiver, all at once. `eager`: sent without asking, so the switch's queue
+overflows; `grants`: asked for first, and the receiver paces those who send (its landings are the credit).";
+
+const OPTICAL: &str = "\
+Examples:
+  hikyaku sim optical                                    the paper's figures 6 to 9 and its table of NPB FT
+  hikyaku sim optical --ports 1,8 --ranks 100
+  hikyaku sim optical --format json --plot optical.svg
+
+`naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports ahead
+and keeps each until its last use, `ideal` needs none. Beside the formulas are the schedules of the real collectives, run
+on circuits. docs/simulation.md has what the paper says.";
+
+/// The experiments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Experiment {
+    /// Barrier and allreduce of ever more ranks, against the alpha-beta model
+    #[command(after_help = SCALE)]
+    Scale(scale::Scale),
+    /// Many senders, one receiver, with and without the receiver's grants
+    #[command(after_help = INCAST)]
+    Incast(incast::Incast),
+    /// Collectives on circuit-switched optics, connections opened per message or planned
+    #[command(after_help = OPTICAL)]
+    Optical(optical::Optical),
+}
+
+/// Options of all experiments.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Common {
+    /// Everything left to chance follows from this
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Bits per second of each wire
+    #[arg(long, default_value_t = 10e9, value_name = "BITS")]
+    pub bandwidth: f64,
+    /// Octets of an IP packet
+    #[arg(long, default_value_t = 1_500, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    pub mtu: u32,
+    /// Octets that wait before each wire
+    #[arg(long, default_value_t = 512 << 10, value_name = "N")]
+    pub queue: u32,
+    /// The part of packets that is lost, from 0 to 1
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    pub loss: f64,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+impl Common {
+    /// The network that they describe.
+    fn network(&self) -> Result<Network, Failure> {
+        let network = Network {
+            bandwidth: self.bandwidth,
+            mtu: self.mtu,
+            queue: self.queue,
+            loss: self.loss,
+            ..Network::default()
+        };
+        network.validate().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(network)
+    }
+}
+
+fn failed(error: &SimulationError) -> Failure {
+    Failure::run(error.to_string())
+}
+
+/// Runs an experiment.
+pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
+    match experiment {
+        Experiment::Scale(scale) => scale::run(scale),
+        Experiment::Incast(incast) => incast::run(incast),
+        Experiment::Optical(optical) => optical::run(optical),
+    }
+}

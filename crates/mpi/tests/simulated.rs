@@ -1,0 +1,187 @@
+//! The examples as simulated ranks, from the same source; and a program with the same results on real and simulated ranks.
+#![cfg(feature = "sim")]
+
+use std::{fmt::Debug, time::Duration};
+
+use hikyaku::{
+    mpi::engine::{Communicator as RawCommunicator, Engine},
+    sim::{self, Simulation},
+    transport::Transport,
+};
+use mpi::{collective::SystemOperation, topology::SimpleCommunicator, traits::*};
+
+#[path = "../examples/all_gather.rs"]
+mod all_gather;
+#[path = "../examples/all_to_all.rs"]
+mod all_to_all;
+#[path = "../examples/broadcast.rs"]
+mod broadcast;
+#[path = "../examples/buffered.rs"]
+mod buffered;
+#[path = "../examples/cartesian.rs"]
+mod cartesian;
+#[path = "../examples/complex_datatype.rs"]
+mod complex_datatype;
+#[path = "../examples/duplicate.rs"]
+mod duplicate;
+#[path = "../examples/gather.rs"]
+mod gather;
+#[path = "../examples/immediate.rs"]
+mod immediate;
+#[path = "../examples/immediate_multiple_requests.rs"]
+mod immediate_multiple_requests;
+#[path = "../examples/intercommunicator.rs"]
+mod intercommunicator;
+#[path = "../examples/ping_pong.rs"]
+mod ping_pong;
+#[path = "../examples/reduce.rs"]
+mod reduce;
+#[path = "../examples/scan.rs"]
+mod scan;
+#[path = "../examples/scatter.rs"]
+mod scatter;
+#[path = "../examples/send_receive.rs"]
+mod send_receive;
+#[path = "../examples/simple.rs"]
+mod simple;
+#[path = "../examples/structs.rs"]
+mod structs;
+#[path = "../examples/structured.rs"]
+mod structured;
+#[path = "../examples/wait_guard.rs"]
+mod wait_guard;
+#[path = "../examples/window.rs"]
+mod window;
+
+/// Runs an example as each of `size` simulated ranks.
+fn run<E: Debug>(size: u32, program: fn() -> Result<(), E>) {
+    let outcome = Simulation::new(size, 1).run(|_| program().unwrap());
+    outcome.unwrap_or_else(|error| panic!("{size} ranks: {error}"));
+}
+
+macro_rules! examples {
+    ($($example:ident: $($size:literal),+;)+) => {$(
+        #[test]
+        fn $example() {
+            for size in [$($size),+] {
+                run(size, $example::main);
+            }
+        }
+    )+};
+}
+
+examples! {
+    all_gather: 1, 3, 40;
+    all_to_all: 1, 3, 40;
+    broadcast: 1, 3;
+    buffered: 1, 2;
+    cartesian: 4, 12;
+    complex_datatype: 2, 5;
+    duplicate: 1, 4;
+    gather: 1, 3, 40;
+    immediate: 1, 2;
+    immediate_multiple_requests: 1, 3;
+    intercommunicator: 2, 5;
+    ping_pong: 2, 4;
+    reduce: 1, 4, 40;
+    scan: 1, 4, 9;
+    scatter: 1, 3, 40;
+    send_receive: 1, 2, 5;
+    structs: 1, 4;
+    structured: 1, 4;
+    wait_guard: 1, 4;
+    window: 1, 4;
+}
+
+#[test]
+fn simple() {
+    run(5, || {
+        simple::main();
+        Ok::<_, ()>(())
+    });
+}
+
+#[test]
+fn each_rank_has_a_universe_of_its_own() {
+    let outcome = Simulation::new(3, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        assert!(mpi::initialize().is_err(), "only once");
+        let begun = mpi::time();
+        sim::compute(Duration::from_millis(2)).unwrap();
+        let passed = mpi::time() - begun;
+        (universe.world().rank(), universe.world().size(), passed)
+    });
+    let results = outcome.unwrap().results;
+    assert_eq!(results, [(0, 3, 2e-3), (1, 3, 2e-3), (2, 3, 2e-3)]);
+}
+
+#[test]
+#[should_panic(expected = "MPI_Abort with code 3")]
+fn abort_ends_the_simulation() {
+    let _ = Simulation::new(3, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        if universe.world().rank() == 1 {
+            universe.world().abort(3);
+        }
+        universe.world().barrier().unwrap();
+    });
+}
+
+/// A ring of messages of many sizes, then sums: everything that a rank has seen.
+fn program(world: &SimpleCommunicator) -> Vec<u64> {
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let mut seen = Vec::new();
+    for octets in [1, 100, 5_000, 300_000] {
+        let own: Vec<u64> = (0..octets / 8 + 1).map(|i| i * 31 + rank as u64).collect();
+        let mut from = vec![0_u64; own.len()];
+        let to = world.process_at_rank(right);
+        mpi::request::scope(|scope| {
+            let sending = to.immediate_send(scope, &own[..]);
+            world.process_at_rank(left).receive_into(&mut from[..])?;
+            sending.wait()
+        })
+        .unwrap();
+        let mut sums = vec![0; from.len()];
+        world
+            .all_reduce_into(&from[..], &mut sums[..], SystemOperation::sum())
+            .unwrap();
+        seen.push(from.iter().chain(&sums).fold(0, |sum: u64, x| sum.rotate_left(7) ^ x));
+    }
+    seen
+}
+
+/// The same on threads over loopback.
+fn natively(size: u32) -> Vec<Vec<u64>> {
+    let bound: Vec<_> = (0..size)
+        .map(|process| Engine::bind(Transport::builder(), "loopback", "127.0.0.1:0", process).unwrap())
+        .collect();
+    let addresses: Vec<_> = bound.iter().map(|one| one.local_addr()).collect();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = bound
+            .into_iter()
+            .map(|one| {
+                let addresses = &addresses;
+                scope.spawn(move || {
+                    let engine = one
+                        .connect(addresses, hikyaku::mpi::engine::Options::default())
+                        .unwrap();
+                    let world = RawCommunicator::world(&engine);
+                    let seen = program(&SimpleCommunicator::from_raw(world.clone()));
+                    world.barrier().unwrap();
+                    engine.finalize(Duration::from_secs(2)).unwrap();
+                    seen
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn real_and_simulated_ranks_see_the_same() {
+    for size in [2, 5] {
+        let outcome = Simulation::new(size, 1).run(|_| program(&mpi::initialize().unwrap().world()));
+        assert_eq!(outcome.unwrap().results, natively(size));
+    }
+}
