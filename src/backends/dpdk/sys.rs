@@ -425,7 +425,11 @@ impl Port {
         conf.rxmode.offloads |= info.rx_offload_capa & sys::DPDK_RX_OFFLOAD_UDP_CHECKSUM;
         // Virtual devices carry more than the frames of Ethernet that they tell of; their buffers are made for it.
         let told = info.max_rx_pktlen.saturating_sub(FRAME).min(info.max_mtu.into()).max(1);
-        conf.rxmode.mtu = if self.made { u32::from(setup.mtu).min(told) } else { setup.mtu.into() };
+        conf.rxmode.mtu = if self.made {
+            u32::from(setup.mtu).min(told)
+        } else {
+            setup.mtu.into()
+        };
         // SAFETY: the port exists and is not started; `conf` is only read.
         check(unsafe { sys::rte_eth_dev_configure(id, 1, 1, &conf) })
             .map_err(|e| self.failed("setting one queue up for each direction", e))?;
