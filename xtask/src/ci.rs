@@ -68,7 +68,7 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
 }
 
 /// (name, command): the bindings and the backend, over virtual devices. What needs root says so and passes.
-const DPDK: [(&str, &str); 5] = [
+const DPDK: [(&str, &str); 6] = [
     (
         "clippy",
         "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-cli --features hikyaku-dpdk-sys/bindings,hikyaku/dpdk,\
@@ -83,6 +83,10 @@ const DPDK: [(&str, &str); 5] = [
     (
         "tests between processes",
         "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1",
+    ),
+    (
+        "benchmarks",
+        "cargo test -p hikyaku-cli --features dpdk --test bench without_the_kernel",
     ),
 ];
 
