@@ -47,6 +47,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
         ignored(steps, tests)?;
     }
     launchers(steps)?;
+    dpdk(steps)?;
     fuzz::run(steps, &[])?;
     callgrind::run(steps, false)
 }
@@ -64,6 +65,41 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
         .iter()
         .filter(|tests| tests.file == "netns")
         .try_for_each(|tests| ignored(steps, tests))
+}
+
+/// (name, command): the bindings and the backend, over virtual devices. What needs root says so and passes.
+const DPDK: [(&str, &str); 6] = [
+    (
+        "clippy",
+        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-cli --features hikyaku-dpdk-sys/bindings,hikyaku/dpdk,\
+         hikyaku-cli/dpdk --all-targets -- -D warnings",
+    ),
+    ("bindings", "cargo test -p hikyaku-dpdk-sys --features bindings"),
+    ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
+    (
+        "unit tests",
+        "cargo test -p hikyaku --features dpdk --lib backends::dpdk",
+    ),
+    (
+        "tests between processes",
+        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1",
+    ),
+    (
+        "benchmarks",
+        "cargo test -p hikyaku-cli --features dpdk --test bench without_the_kernel",
+    ),
+];
+
+/// Everything that needs DPDK.
+pub(crate) fn dpdk(steps: &mut Steps) -> Result<(), String> {
+    let there = Cmd::parse("pkg-config --atleast-version=22.11 libdpdk")
+        .stdout()
+        .is_some();
+    let obstacle = (!there).then(|| "no DPDK 22.11 with headers here (cargo xtask setup)".to_owned());
+    DPDK.iter().try_for_each(|(name, command)| {
+        let command = Cmd::parse(command).limit_s(600);
+        steps.run_unless(obstacle.clone(), &format!("dpdk: {name}"), &command)
+    })
 }
 
 /// (launcher, tools, only as root): tests in `crates/cli/tests/launchers`.

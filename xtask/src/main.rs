@@ -25,6 +25,7 @@ cargo xtask <chore>
   check                     format, clippy over the feature matrix, docs, no_std, dependencies' licences
   ci                        check, then every test that is too long, or needs root or a tool, for `cargo test`
   netns                     tests between two network namespaces (root)
+  dpdk                      bindings, backend and tests over DPDK's virtual devices (some need root)
   launchers                 tests under MPICH's, Open MPI's and Slurm's launchers
   fuzz [TARGET [SECONDS]]   every fuzz target, or one, over its corpus and then for SECONDS (20)
   callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         ("ci", []) => ci::run(&mut steps),
         ("netns", []) => ci::netns(&mut steps),
         ("launchers", []) => ci::launchers(&mut steps),
+        ("dpdk", []) => ci::dpdk(&mut steps),
         ("fuzz", [] | [_] | [_, _]) => fuzz::run(&mut steps, &args),
         ("callgrind", []) => callgrind::run(&mut steps, false),
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),

@@ -9,6 +9,7 @@ use crate::{
         settings::{Preset, Wait},
         size,
     },
+    doctor::{self, DoctorArgs},
     hello::HelloArgs,
     run::{RunArgs, args::EXAMPLES},
     trace::{self, TraceArgs},
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Show what ranks have called: a timeline of their traces, or where the time went
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),
+    /// Say what this machine offers, and what to do about what is missing
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
     /// The other end of a benchmark; started by `bench`, not by people
     #[command(hide = true)]
     BenchWorker {
@@ -70,6 +74,7 @@ Examples:
   hikyaku bench latency --wait block --vs tcp           both ends sleep in the kernel
   hikyaku bench latency --level transport,mpi           what MPI adds to the transport
   hikyaku bench latency --format json --plot lat.svg    for programs, and for eyes
+  hikyaku bench latency --backend dpdk --device memif   without the kernel (build with --features dpdk)
   hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
   hikyaku bench latency --connect first-host:7475
 
@@ -314,10 +319,10 @@ pub(crate) struct Collective {
 /// Options that all benchmarks of transports share.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// How hikyaku's datagrams travel: udp, or loopback (both ends are threads of one process)
+    /// How hikyaku's datagrams travel: udp, loopback (both ends are threads of one process), or dpdk
     #[arg(long, default_value = "udp", value_name = "NAME")]
     pub backend: String,
-    /// Device of the backend (dpdk)
+    /// Device of the backend dpdk: memif, af_packet:iface=NAME, …; `A+B`: of the driver and of the worker
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// What is measured: transport, mpi (sends and receives of MPI over it), or both

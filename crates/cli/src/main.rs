@@ -4,6 +4,7 @@ mod allocation;
 mod args;
 mod bench;
 mod clock;
+mod doctor;
 mod failure;
 mod hello;
 mod run;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         args::Command::Bench(benchmark) => bench::run(&benchmark).map(|()| 0),
         args::Command::Tune(world) => bench::tune(&world).map(|()| 0),
         args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
+        args::Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         args::Command::Hello(args) => hello::run(&args).map(|()| 0),
         args::Command::Run(args) => run::run(&args),
         #[cfg(feature = "sim")]

@@ -452,3 +452,52 @@ fn a_dead_worker_ends_the_measurement_with_a_reason() {
     assert_eq!(driver.wait().expect("it ends").code(), Some(1));
     assert!(rest.contains("has died"), "{rest}");
 }
+
+#[test]
+fn a_device_belongs_to_dpdk() {
+    assert!(refused("bench latency --device memif").contains("backend dpdk"));
+    assert!(refused("bench incast --backend dpdk --device memif").contains("dpdk"));
+    assert!(refused("bench barrier --backend dpdk").contains("dpdk"));
+}
+
+#[test]
+fn the_doctor_looks_at_everything() {
+    let document = json("doctor --format json");
+    assert_eq!(document["tool"], "doctor");
+    let rows = document["rows"].as_array().expect("rows");
+    for area in ["machine", "network", "dpdk", "launchers"] {
+        assert!(rows.iter().any(|row| row["area"] == area), "{area}: {document}");
+    }
+    for row in rows {
+        let state = row["state"].as_str().expect("a state");
+        assert!(["ok", "could", "none"].contains(&state), "{row}");
+        assert_eq!(row["advice"].is_null(), state == "ok", "{row}");
+    }
+    let text = String::from_utf8(run("doctor").stdout).expect("UTF-8");
+    assert!(
+        text.contains("net.core.rmem_max") && text.contains("hugepages"),
+        "{text}"
+    );
+}
+
+/// Both ends over shared memory, beside the kernel.
+#[test]
+#[cfg(feature = "dpdk")]
+fn without_the_kernel() {
+    for benchmark in ["latency", "bandwidth"] {
+        let document = json(&format!(
+            "bench {benchmark} --backend dpdk --device memif --sizes 8,2048,64K --iterations 20 --rounds 3 --format json \
+             --vs tcp,udp --wait adaptive"
+        ));
+        // Bare UDP may lose a round, which is void then.
+        for transport in ["hikyaku/dpdk", "tcp"] {
+            assert_eq!(rows(&document, transport).len(), 3, "{document}");
+        }
+        for row in rows(&document, "hikyaku/dpdk") {
+            assert!(row["ratio"]["tcp"].is_number(), "{row}");
+        }
+        assert_eq!(document["environment"]["mtu"], 9000);
+    }
+    assert!(refused("bench latency --backend dpdk --level mpi --device memif").contains("mpi"));
+    assert!(refused("bench latency --backend dpdk --device pigeon").contains("memif"));
+}

@@ -207,10 +207,7 @@ impl DpdkBackend {
             port => port,
         };
         sys::start(arguments(options))?;
-        let mtu = options
-            .device
-            .default_max_mtu()
-            .map_or(options.mtu(), |most| options.mtu().min(most));
+        let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
         let count = u32::from(options.descriptors) * 2 + 8 * BURST as u32;
         let pools = Pools {

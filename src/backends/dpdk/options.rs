@@ -177,14 +177,16 @@ impl DpdkOptions {
         Ok(options)
     }
 
-    /// Octets of an IP packet.
-    pub(super) fn mtu(&self) -> u16 {
+    /// Octets of an IP packet that the port will take: [`mtu`](Self::mtu), or what is usual for the device.
+    #[must_use]
+    pub fn packet_size(&self) -> u16 {
         let usual = if self.device.is_memory() {
             MEMORY_MTU
         } else {
             ETHERNET_MTU
         };
-        self.mtu.unwrap_or(usual).clamp(576, 16_000)
+        let most = self.device.max_mtu().unwrap_or(16_000);
+        self.mtu.unwrap_or(usual).clamp(576, most)
     }
 }
 
@@ -329,8 +331,8 @@ impl Device {
         self.kind != Kind::Port
     }
 
-    /// Octets of an IP packet that the device takes at most without being told.
-    pub(super) fn default_max_mtu(&self) -> Option<u16> {
+    /// Octets of an IP packet that the device takes at most.
+    fn max_mtu(&self) -> Option<u16> {
         // The host's side decides about virtio's buffers; larger packets would be chained.
         matches!(self.kind, Kind::Vhost | Kind::VirtioUser).then_some(ETHERNET_MTU)
     }

@@ -9,12 +9,13 @@ use std::{
 
 use ::hikyaku::{
     Config, PeerId, SendError,
-    backends::{Backend, BindOptions, Captured, bind},
+    backends::{BindOptions, Captured, bind},
     transport::{Event, ReceiveError, SendBlockingError, Transport},
 };
 use bytes::Bytes;
 
 use super::{
+    device,
     link::{Hub, PATIENCE, Spoke, timed_out},
     settings::{Offer, Preset, Settings},
 };
@@ -38,10 +39,15 @@ struct End {
 
 impl End {
     fn open(backend: &str, preset: Preset, settings: &Settings, local: IpAddr, processor: u32) -> io::Result<Self> {
-        let mut options = BindOptions::default();
-        options.max_datagram = settings.datagram_forced.then_some(settings.datagram);
-        let mut bound: Box<dyn Backend> =
-            bind(backend, SocketAddr::new(local, 0), &options).map_err(|error| io::Error::other(error.to_string()))?;
+        let mut bound = match &settings.devices {
+            Some(devices) => device::open(devices, settings.datagram, processor)?,
+            None => {
+                let mut options = BindOptions::default();
+                options.max_datagram = settings.datagram_forced.then_some(settings.datagram);
+                bind(backend, SocketAddr::new(local, 0), &options)
+                    .map_err(|error| io::Error::other(error.to_string()))?
+            }
+        };
         if let Some(file) = settings.capture.as_ref().filter(|_| processor == HUB) {
             bound = Box::new(Captured::new(bound, BufWriter::new(File::create(file)?))?);
         }

@@ -9,9 +9,10 @@ mod baseline;
 mod collective;
 mod control;
 mod core;
+mod device;
 mod dse;
 mod engine;
-mod environment;
+pub(crate) mod environment;
 mod hikyaku;
 mod incast;
 pub(crate) mod json;
@@ -43,6 +44,8 @@ mod world;
 use std::net::TcpStream;
 
 use nix::sys::{prctl, signal::Signal};
+
+pub(crate) use self::output::publish;
 
 use self::work::Task;
 use crate::{

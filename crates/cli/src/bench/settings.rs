@@ -137,6 +137,8 @@ pub(crate) struct Settings {
     pub threads: bool,
     /// Write what passes through hikyaku's backend at the hub to this file.
     pub capture: Option<String>,
+    /// Devices of the backend dpdk: the hub's and the spoke's.
+    pub devices: Option<[String; 2]>,
 }
 
 /// Where one end can be reached, told to the other end.

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::{
+    device,
     environment::{Environment, datagram_of, interface_mtu},
     pin,
     rounds::{Entry, Progress, Series, interleave},
@@ -70,12 +71,7 @@ fn ours(common: &Common, level: Level) -> Kind {
 /// Refuses what this build or this benchmark can not do.
 pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failure> {
     check_backend(&common.backend)?;
-    if common.device.is_some() {
-        return Err(Failure::usage(format!(
-            "--device is for the backend dpdk; `{}` has no devices",
-            common.backend
-        )));
-    }
+    device::check(common, fixed_np)?;
     if common.level.contains(&Level::Mpi) && fixed_np.is_none() {
         return Err(Failure::usage(
             "--level mpi: latency, bandwidth and rate have it, and collectives; this benchmark has the transport only",
@@ -110,6 +106,7 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
 pub(crate) fn check_backend(name: &str) -> Result<(), Failure> {
     match name {
         "udp" | "loopback" => Ok(()),
+        "dpdk" if cfg!(feature = "dpdk") => Ok(()),
         "dpdk" => Err(Failure::usage(
             "this build has no backend `dpdk` (build with `--features dpdk`)",
         )),
@@ -160,9 +157,11 @@ impl Setup {
             );
         }
         let mut session = Session::start(&ends, spokes, true)?;
-        let mtu = match common.mtu {
-            Some(mtu) => mtu as usize,
-            None => interface_mtu(session.local()).unwrap_or(1500),
+        let devices = device::of(common)?;
+        let mtu = match (common.mtu, &devices) {
+            (Some(mtu), _) => mtu as usize,
+            (None, Some(devices)) => device::mtu(devices)?,
+            (None, None) => interface_mtu(session.local()).unwrap_or(1500),
         };
         let settings = Settings {
             wait,
@@ -171,6 +170,7 @@ impl Setup {
             spoke: 0,
             threads: ends == Ends::Threads,
             capture: common.capture.as_ref().map(|file| file.display().to_string()),
+            devices,
         };
         let mut entries = Vec::new();
         for kind in kinds {

@@ -194,6 +194,11 @@ impl Job {
 
 fn check(options: &args::World, ranks: Ranks) -> Result<u32, Failure> {
     check_backend(&options.backend)?;
+    if options.backend == "dpdk" {
+        return Err(Failure::usage(
+            "--backend dpdk: latency, bandwidth and rate have it; ranks of a job do not yet",
+        ));
+    }
     check_output(&options.output)?;
     if options.level != Level::Mpi {
         return Err(Failure::usage("--level transport: only MPI has this operation"));

@@ -1,0 +1,117 @@
+//! Devices of the backend dpdk: which end has which, and at which addresses they are.
+
+use std::{env, io};
+
+use ::hikyaku::backends::Backend;
+
+use crate::{
+    args::{Common, Level},
+    failure::Failure,
+};
+
+/// The variable that names a device if `--device` does not.
+const VARIABLE: &str = "HIKYAKU_DPDK_DEVICE";
+
+/// Refuses a device without its backend, and what has more than two ends.
+pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
+    if common.backend != "dpdk" {
+        return match &common.device {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(format!(
+                "--device is for the backend dpdk; `{}` has no devices",
+                common.backend
+            ))),
+        };
+    }
+    if ends != Some(2) {
+        return Err(Failure::usage(
+            "--backend dpdk: latency, bandwidth and rate have it, between two ends",
+        ));
+    }
+    if common.level.contains(&Level::Mpi) {
+        return Err(Failure::usage("--level mpi: not over the backend dpdk yet"));
+    }
+    Ok(())
+}
+
+/// The devices of both ends, if the backend has any.
+pub(crate) fn of(common: &Common) -> Result<Option<[String; 2]>, Failure> {
+    if common.backend != "dpdk" {
+        return Ok(None);
+    }
+    let text = common.device.clone().or_else(|| env::var(VARIABLE).ok());
+    let text = text.ok_or_else(|| {
+        Failure::usage(
+            "--backend dpdk needs a --device: memif (memory between two processes), af_packet:iface=A+af_packet:iface=B, …",
+        )
+    })?;
+    let (driver, worker) = text.split_once('+').unwrap_or((&text, &text));
+    let socket = env::temp_dir().join(format!("hikyaku-bench-{}.memif", std::process::id()));
+    let complete = |device: &str, role: &str| {
+        if device == "memif" {
+            format!("memif:socket={},role={role}", socket.display())
+        } else if device.starts_with("memif:") && !device.contains("role=") {
+            format!("{device},role={role}")
+        } else {
+            device.to_owned()
+        }
+    };
+    Ok(Some([complete(driver, "server"), complete(worker, "client")]))
+}
+
+#[cfg(feature = "dpdk")]
+mod there {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use ::hikyaku::backends::dpdk::{DpdkBackend, DpdkOptions};
+
+    use super::{Backend, Failure, io};
+
+    /// Octets of headers between an IP packet and the datagram in it.
+    const OVERHEAD: usize = 28;
+
+    /// Octets of an IP packet that both devices take.
+    pub(crate) fn mtu(devices: &[String; 2]) -> Result<usize, Failure> {
+        let sizes = devices.iter().map(|device| {
+            let options = DpdkOptions::from_environment(Some(device));
+            options.map(|options| usize::from(options.packet_size()))
+        });
+        let sizes = sizes
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(sizes[0].min(sizes[1]))
+    }
+
+    /// Opens the device of this processor (0: the hub's), for datagrams of so many octets.
+    pub(crate) fn open(devices: &[String; 2], datagram: usize, processor: u32) -> io::Result<Box<dyn Backend>> {
+        let mut options = DpdkOptions::from_environment(Some(&devices[usize::from(processor > 0)]))?;
+        options.mtu = u16::try_from(datagram + OVERHEAD).ok();
+        // A network for benchmarks of devices (RFC 2544), which nobody else has.
+        let ip = Ipv4Addr::new(198, 18, 0, 1 + processor as u8);
+        let backend = DpdkBackend::bind(SocketAddr::new(ip.into(), 0), &options)?;
+        Ok(Box::new(backend.max_datagram(datagram)))
+    }
+}
+
+#[cfg(feature = "dpdk")]
+pub(crate) use there::{mtu, open};
+
+#[cfg(not(feature = "dpdk"))]
+mod absent {
+    use super::{Backend, Failure, io};
+
+    const WHY: &str = "this build has no backend `dpdk` (build with `--features dpdk`)";
+
+    /// There is none.
+    pub(crate) fn mtu(_: &[String; 2]) -> Result<usize, Failure> {
+        Err(Failure::usage(WHY))
+    }
+
+    /// There is none: the other end has the backend, and this one has not.
+    pub(crate) fn open(_: &[String; 2], _: usize, _: u32) -> io::Result<Box<dyn Backend>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, WHY))
+    }
+}
+
+#[cfg(not(feature = "dpdk"))]
+pub(crate) use absent::{mtu, open};

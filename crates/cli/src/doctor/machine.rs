@@ -1,0 +1,102 @@
+//! Processors, limits and launchers.
+
+use nix::sys::resource::{Resource, getrlimit};
+
+use super::{Finding, State, read, which};
+use crate::bench::{
+    environment::{cpu_model, kernel},
+    pin,
+};
+
+const AREA: &str = "machine";
+
+pub(super) fn findings() -> Vec<Finding> {
+    let mut rows = vec![
+        Finding::new(AREA, "processor", State::Ok, cpu_model()),
+        Finding::new(AREA, "kernel", State::Ok, kernel()),
+        cores(pin::places().len(), &read("/sys/devices/system/cpu/online")),
+    ];
+    let isolated = read("/sys/devices/system/cpu/isolated");
+    rows.push(if isolated.is_empty() {
+        Finding::new(AREA, "isolated cores", State::None, "none")
+            .advise("for the steadiest latency, keep others off the cores that poll: kernel parameter isolcpus=2,3")
+    } else {
+        Finding::new(AREA, "isolated cores", State::Ok, isolated)
+    });
+    rows.extend(governor());
+    rows.push(locked());
+    rows
+}
+
+/// `usable`: physical cores that this process may use.
+fn cores(usable: usize, online: &str) -> Finding {
+    let state = if usable > 1 { State::Ok } else { State::Could };
+    Finding::new(
+        AREA,
+        "cores",
+        state,
+        format!("{usable} usable by this process, CPUs {online} online"),
+    )
+    .advise("two processes that spin want a core each: use --wait block, or give this process more CPUs")
+}
+
+fn governor() -> Option<Finding> {
+    let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    if governor.is_empty() {
+        return None;
+    }
+    let state = if governor == "performance" {
+        State::Ok
+    } else {
+        State::Could
+    };
+    Some(
+        Finding::new(AREA, "frequency governor", state, governor)
+            .advise("times vary less with: cpupower frequency-set -g performance"),
+    )
+}
+
+/// Memory that may be locked: what hugepages of other users, XDP and cards count against.
+fn locked() -> Finding {
+    let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
+    let (state, value) = match limit {
+        u64::MAX => (State::Ok, "unlimited".to_owned()),
+        limit if limit >= 64 << 20 => (State::Ok, format!("{} MiB", limit >> 20)),
+        limit => (State::Could, format!("{} KiB", limit >> 10)),
+    };
+    Finding::new(AREA, "locked memory", state, value)
+        .advise("af_xdp and cards need more: ulimit -l unlimited, or a line in /etc/security/limits.conf")
+}
+
+/// (program, what it is)
+const LAUNCHERS: [(&str, &str); 4] = [
+    ("mpiexec.hydra", "MPICH"),
+    ("mpirun.openmpi", "Open MPI"),
+    ("srun", "Slurm"),
+    ("ssh", "hikyaku run --host"),
+];
+
+pub(super) fn launchers() -> Vec<Finding> {
+    const AREA: &str = "launchers";
+    let mut rows = vec![Finding::new(AREA, "hikyaku run", State::Ok, "always there")];
+    rows.extend(LAUNCHERS.map(|(program, what)| {
+        match which(program) {
+            Some(path) => Finding::new(AREA, program, State::Ok, format!("{} ({what})", path.display())),
+            None => Finding::new(AREA, program, State::None, format!("not installed ({what})"))
+                .advise("not needed: hikyaku run starts jobs too"),
+        }
+    }));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_core_is_few() {
+        assert_eq!(cores(1, "0-3").state, State::Could);
+        let two = cores(2, "0-3");
+        assert_eq!((two.state, two.advice), (State::Ok, None));
+    }
+}

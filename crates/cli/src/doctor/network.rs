@@ -1,0 +1,133 @@
+//! Socket buffers and interfaces.
+
+use nix::ifaddrs::getifaddrs;
+
+use super::{Finding, State, ask, names, read};
+
+const AREA: &str = "network";
+/// What the UDP backend asks for, octets.
+const BUFFER: u64 = 4 << 20;
+
+pub(super) fn findings() -> Vec<Finding> {
+    let mut rows = vec![buffer("rmem_max"), buffer("wmem_max")];
+    let interfaces = names("/sys/class/net");
+    rows.extend(
+        interfaces
+            .iter()
+            .filter(|name| *name != "bonding_masters")
+            .map(|name| interface(name)),
+    );
+    rows
+}
+
+/// The most that a socket without privileges gets.
+fn buffer(name: &str) -> Finding {
+    let path = format!("/proc/sys/net/core/{name}");
+    let octets = read(path).parse().unwrap_or(0);
+    limit(name, octets)
+}
+
+fn limit(name: &str, octets: u64) -> Finding {
+    let state = if octets >= BUFFER { State::Ok } else { State::Could };
+    Finding::new(AREA, format!("net.core.{name}"), state, format!("{} KiB", octets >> 10)).advise(format!(
+        "bursts overflow small socket buffers (root gets larger ones anyway): sysctl -w net.core.{name}={BUFFER}"
+    ))
+}
+
+fn interface(name: &str) -> Finding {
+    let of = |file: &str| read(format!("/sys/class/net/{name}/{file}"));
+    let is_loopback = of("type") == "772";
+    let up = of("operstate") == "up" || is_loopback;
+    let mtu = of("mtu");
+    let addresses = getifaddrs().into_iter().flatten().filter_map(|entry| {
+        let address = entry.address.filter(|_| entry.interface_name == name)?;
+        let v4 = address.as_sockaddr_in().map(|v4| v4.ip().to_string());
+        v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().to_string()))
+    });
+    let mut parts = vec![if up { "up" } else { "down" }.to_owned(), format!("MTU {mtu}")];
+    let speed = of("speed");
+    if speed.parse::<i64>().is_ok_and(|mbit| mbit > 0) {
+        parts.push(format!("{speed} Mbit/s"));
+    }
+    let driver = std::fs::read_link(format!("/sys/class/net/{name}/device/driver")).ok();
+    parts.extend(driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())));
+    let offloads = ask("ethtool", &["-k", name]).map(|text| offloads(&text));
+    let missing = offloads
+        .as_ref()
+        .map(|found| found.missing.join(", "))
+        .unwrap_or_default();
+    match &offloads {
+        Some(found) => parts.push(found.text.clone()),
+        None => parts.push("offloads unknown (ethtool not installed)".to_owned()),
+    }
+    parts.extend(addresses);
+    let value = parts.join(", ");
+    if !up {
+        return Finding::new(AREA, name, State::None, value).advise(format!("ip link set {name} up"));
+    }
+    if !missing.is_empty() {
+        return Finding::new(AREA, name, State::Could, value).advise(format!(
+            "bulk is several times faster with {missing}: ethtool -K {name} gso on gro on"
+        ));
+    }
+    if mtu.parse::<u32>().is_ok_and(|mtu| mtu < 9000) && speed.parse::<i64>().is_ok_and(|mbit| mbit >= 10_000) {
+        return Finding::new(AREA, name, State::Could, value).advise(format!(
+            "if all of the network carries jumbo frames: ip link set {name} mtu 9000"
+        ));
+    }
+    Finding::new(AREA, name, State::Ok, value)
+}
+
+/// What `ethtool -k` says.
+struct Offloads {
+    text: String,
+    missing: Vec<&'static str>,
+}
+
+fn offloads(text: &str) -> Offloads {
+    let is_on = |name: &str| {
+        text.lines()
+            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
+            .is_some_and(|state| state.trim().starts_with("on"))
+    };
+    let features = [
+        ("GSO", "generic-segmentation-offload", true),
+        ("GRO", "generic-receive-offload", true),
+        ("UDP segmentation", "tx-udp-segmentation", false),
+    ];
+    let word = |on| if on { "on" } else { "off" };
+    Offloads {
+        text: features
+            .iter()
+            .map(|(short, name, _)| format!("{short} {}", word(is_on(name))))
+            .collect::<Vec<_>>()
+            .join(", "),
+        missing: features
+            .iter()
+            .filter(|(_, name, wanted)| *wanted && !is_on(name))
+            .map(|(short, ..)| *short)
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ethtool_says() {
+        let text = "Features for veth0:\nrx-checksumming: on\ngeneric-segmentation-offload: on\n\
+            generic-receive-offload: off [requested on]\ntx-udp-segmentation: on [fixed]\n";
+        let found = offloads(text);
+        assert_eq!(found.text, "GSO on, GRO off, UDP segmentation on");
+        assert_eq!(found.missing, ["GRO"]);
+    }
+
+    #[test]
+    fn small_buffers() {
+        let small = limit("rmem_max", 212_992);
+        assert_eq!((small.state, small.value.as_str()), (State::Could, "208 KiB"));
+        assert!(small.advice.unwrap().contains("net.core.rmem_max=4194304"));
+        assert_eq!(limit("rmem_max", BUFFER).advice, None);
+    }
+}
