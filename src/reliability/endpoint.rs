@@ -151,6 +151,13 @@ impl Endpoint {
         self.stats
     }
 
+    /// A peer has answered in this session: what is known of it (credit, for one) is what it has said.
+    #[must_use]
+    #[inline]
+    pub fn is_up(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.index()).is_some_and(|p| p.remote_token != 0)
+    }
+
     /// State of a peer.
     #[must_use]
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {

@@ -278,3 +278,29 @@ fn a_revoked_communicator_ends_what_is_pending() {
         comm.barrier().unwrap();
     });
 }
+
+/// Small messages go even if nobody has received anything yet, also before the receiver has said how much room it has.
+#[test]
+fn many_small_messages_need_no_receive() {
+    job(2, |comm| {
+        let byte = byte();
+        let (small, last) = (pattern(1_000, 1), pattern(1, 2));
+        if comm.rank() == 0 {
+            for _ in 0..500 {
+                // SAFETY: borrowed until it has ended.
+                unsafe { comm.send(Mode::Standard, small.as_ptr(), 1_000, &byte, 1, 1) }.unwrap();
+            }
+            // SAFETY: as above.
+            unsafe { comm.send(Mode::Standard, last.as_ptr(), 1, &byte, 1, 2) }.unwrap();
+        } else {
+            let mut buffer = vec![0; 1_000];
+            // SAFETY: borrowed until it has ended.
+            unsafe { comm.receive(buffer.as_mut_ptr(), 1_000, &byte, 0, 2) }.unwrap();
+            for _ in 0..500 {
+                // SAFETY: as above.
+                unsafe { comm.receive(buffer.as_mut_ptr(), 1_000, &byte, 0, 1) }.unwrap();
+                assert_eq!(buffer, small);
+            }
+        }
+    });
+}

@@ -298,12 +298,25 @@ impl<B: Landing + 'static> Tagged<B> {
         if len > u64::from(self.eager_limit) {
             return false;
         }
+        let room = self.has_room(messenger, peer, len);
+        self.stats.converted += u64::from(!room);
+        room
+    }
+
+    /// A message of `len` octets would go eagerly once the peer has said how much room it has: it has not answered yet, and
+    /// what is taken for granted until then is used up.
+    #[must_use]
+    #[inline]
+    pub fn is_early(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
+        len <= u64::from(self.eager_limit) && !messenger.endpoint().is_up(peer) && !self.has_room(messenger, peer, len)
+    }
+
+    #[inline]
+    fn has_room(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
         let cost = len + u64::from(MESSAGE_COST);
         // What is more than half of the peer's bound can not be kept there.
         let cost = cost + cost.max(RESERVE);
-        let room = !self.outbox.holds_requests(peer) && messenger.endpoint().credit(peer) >= cost;
-        self.stats.converted += u64::from(!room);
-        room
+        !self.outbox.holds_requests(peer) && messenger.endpoint().credit(peer) >= cost
     }
 
     /// Sends a copy of `data`; complete at once. [`is_eager`](Self::is_eager) said that it can be.

@@ -296,6 +296,12 @@ impl Core {
         self.send_for(messenger, now, route, buffer, synchronous, Owner::Caller)
     }
 
+    /// A send to this process should wait for its answer, not ask: see [`Tagged::is_early`].
+    pub(crate) fn is_early(&mut self, messenger: &mut Messenger, process: u32, len: u64) -> bool {
+        let peer = self.peers.meet(messenger, process);
+        peer.is_some_and(|peer| self.lost(process).is_none() && self.tagged.is_early(messenger, peer, len))
+    }
+
     pub(super) fn send_for(
         &mut self,
         messenger: &mut Messenger,

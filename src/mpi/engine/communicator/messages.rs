@@ -95,13 +95,14 @@ impl Communicator {
         destination: Rank,
         tag: i32,
     ) -> Result<Request, Error> {
-        Ok(match self.begin_send(call, mode, buffer, destination, tag)? {
+        Ok(match self.begin_send(call, mode, buffer, destination, tag, false)? {
             Some(id) => Request::pending(self, id, call, 0),
             None => Request::ended(self, Status::EMPTY, call),
         })
     }
 
-    /// `None`: it has ended.
+    /// `None`: it has ended. Who is `patient` waits until the receiver has said how much room it has, rather than until the
+    /// message is received: before a session is open that is not known.
     fn begin_send(
         &self,
         call: &'static str,
@@ -109,6 +110,7 @@ impl Communicator {
         buffer: Buffer,
         destination: Rank,
         tag: i32,
+        patient: bool,
     ) -> Result<Option<RequestId>, Error> {
         self.check(call)?;
         let bits = self.bits(Class::Message, self.tag(call, tag)?);
@@ -118,11 +120,26 @@ impl Communicator {
         let process = self.process(call, destination)?;
         let route = Route { process, bits };
         let buffer = self.sealed(buffer);
-        let mut buffer = Some(buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::NoMem, call)))?);
-        Ok(self.access(None, |core, messenger, now| {
-            let buffer = buffer.take()?;
-            core.send(messenger, now, route, buffer, mode == Mode::Synchronous)
-        }))
+        let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::NoMem, call)))?;
+        let (len, mut buffer) = (buffer.len(), Some(buffer));
+        let mut wait = patient && mode != Mode::Synchronous;
+        let mut send = |wait: &mut bool| {
+            self.access(None, |core, messenger, now| {
+                *wait = *wait && core.is_early(messenger, process, len);
+                if *wait {
+                    return None;
+                }
+                core.send(messenger, now, route, buffer.take()?, mode == Mode::Synchronous)
+            })
+        };
+        let begun = send(&mut wait);
+        if !wait {
+            return Ok(begun);
+        }
+        let fabric = &self.0.engine.fabric;
+        let waited = fabric.wait(&mut |core, messenger, _| !core.is_early(messenger, process, len));
+        waited.map_err(|_| self.broken(call))?;
+        Ok(send(&mut false))
     }
 
     /// Sends (`MPI_Send` and its sisters).
@@ -147,7 +164,7 @@ impl Communicator {
         let span = self.enter(message);
         // SAFETY: the caller's contract; it is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
-        let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag));
+        let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag, true));
         span.end(begun.and_then(|id| match id {
             Some(id) => Request::pending(self, id, call, 0).finish().map(|_| ()),
             None => Ok(()),
