@@ -498,7 +498,8 @@ fn arguments(options: &DpdkOptions) -> Vec<String> {
         other => other,
     };
     match memory {
-        Memory::InMemory => arguments.push("--in-memory".to_owned()),
+        // In few files, which is what virtio-user and memif without copies hand to the other end.
+        Memory::InMemory => arguments.extend(["--in-memory", "--single-file-segments"].map(str::to_owned)),
         Memory::Hugepages => {}
         Memory::NoHuge | Memory::Auto => arguments.extend([
             "--no-huge".to_owned(),

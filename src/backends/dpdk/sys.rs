@@ -216,7 +216,8 @@ impl Packet {
     #[inline]
     pub(super) fn udp_checksum(&self) -> Option<bool> {
         match self.0.flags & sys::DPDK_RX_L4_CHECKSUM_MASK {
-            sys::DPDK_RX_L4_CHECKSUM_GOOD => Some(true),
+            // "None": the other end has left it to a card that there is not (virtio); the data is right.
+            sys::DPDK_RX_L4_CHECKSUM_GOOD | sys::DPDK_RX_L4_CHECKSUM_NONE => Some(true),
             sys::DPDK_RX_L4_CHECKSUM_BAD => Some(false),
             _ => None,
         }
