@@ -246,7 +246,7 @@ impl World {
         if !self.wires.arrive(&mut self.queue, self.now, packet) {
             return None;
         }
-        let World {
+        let Self {
             now,
             wires,
             nodes,
@@ -305,7 +305,7 @@ impl World {
 
     /// Sends all that can be sent, and sees to it that the node is called when its next deadline is due.
     pub(super) fn transmit(&mut self, index: u32) {
-        let World {
+        let Self {
             queue,
             wires,
             nodes,

@@ -20,7 +20,7 @@ fn converge(simulation: &Simulation, octets: usize) -> Outcome<bool> {
             unsafe { world.send(Mode::Standard, data.as_ptr(), octets as u64, &byte(), 0, 0) }.unwrap();
             return true;
         }
-        (1..world.size() as i32).all(|source| {
+        (1..world.size()).all(|source| {
             let mut data = vec![0; octets];
             // SAFETY: as above.
             unsafe { world.receive(data.as_mut_ptr(), octets as u64, &byte(), source, 0) }.unwrap();
