@@ -80,9 +80,10 @@ impl Simulated {
                 return Err(failure);
             }
             world.transmit(self.index);
-            // What was transmitted may have told something.
+            // That may have told something, or given memory back.
             let node = self.node(&mut world);
-            if node.pump() {
+            node.pump();
+            if done(node) {
                 continue;
             }
             if end.is_some_and(|end| end <= node.local) {

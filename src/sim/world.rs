@@ -123,10 +123,8 @@ impl Node {
         Instant::from_nanos(self.local)
     }
 
-    /// Takes in all that the messenger has. Gives whether anything may have come of it.
-    pub(super) fn pump(&mut self) -> bool {
-        let ended = self.core.ended;
-        let mut news = self.messenger.ready() > 0;
+    /// Takes in all that the messenger has.
+    pub(super) fn pump(&mut self) {
         let now = self.now();
         self.core.pump(&mut self.messenger, now);
         let mut told = false;
@@ -140,8 +138,6 @@ impl Node {
         if told {
             self.core.pump(&mut self.messenger, now);
         }
-        news |= told || self.core.ended != ended;
-        news
     }
 
     /// Room for `octets` more at `now` in a buffer of `most`; if there is, they are taken at `start`.
@@ -289,11 +285,11 @@ impl World {
         self.settle(index)
     }
 
-    /// Something has happened at a node: its program goes on if it waits for that; otherwise the protocol does.
+    /// Something has happened at a node: its program looks again if it waits; otherwise the protocol goes on by itself.
     fn settle(&mut self, index: u32) -> Option<u32> {
         let node = &mut self.nodes[index as usize];
-        let news = node.pump();
-        if news && matches!(node.doing, Doing::Waiting | Doing::WaitingUntil(_)) {
+        node.pump();
+        if matches!(node.doing, Doing::Waiting | Doing::WaitingUntil(_)) {
             // Its answer carries the acknowledgement.
             return Some(self.resume(index));
         }

@@ -35,7 +35,7 @@ pub(crate) fn main() -> Result<(), Error> {
     };
     assert_eq!(full.class(), ErrorClass::Buffer);
     assert!(sent >= SIZE / 200_000 - 1, "{sent}");
-    let mut numbers = vec![0; size as usize];
+    let mut numbers = vec![0_usize; size as usize];
     world.all_gather_into(&sent, &mut numbers)?;
     let previous = (rank + size - 1) % size;
     for _ in 0..numbers[previous as usize] {
