@@ -304,3 +304,22 @@ fn many_small_messages_need_no_receive() {
         }
     });
 }
+
+#[test]
+fn the_first_message_may_take_more_than_is_granted_before_an_answer() {
+    for backend in ["loopback", "udp"] {
+        job_on(backend, 2, &options(), |comm| {
+            let len = 60_000;
+            if comm.rank() == 0 {
+                let data = pattern(len, 3);
+                // SAFETY: it is borrowed until it has ended.
+                unsafe { comm.send(Mode::Standard, data.as_ptr(), len as u64, &byte(), 1, 0) }.unwrap();
+            } else {
+                let mut data = vec![0; len];
+                // SAFETY: as above.
+                unsafe { comm.receive(data.as_mut_ptr(), len as u64, &byte(), 0, 0) }.unwrap();
+                assert_eq!(data, pattern(len, 3));
+            }
+        });
+    }
+}

@@ -304,11 +304,15 @@ impl<B: Landing + 'static> Tagged<B> {
     }
 
     /// A message of `len` octets would go eagerly once the peer has said how much room it has: it has not answered yet, and
-    /// what is taken for granted until then is used up.
+    /// what is taken for granted until then is used up. (If nothing is on its way to the peer it has nothing to answer.)
     #[must_use]
     #[inline]
     pub fn is_early(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        len <= u64::from(self.eager_limit) && !messenger.endpoint().is_up(peer) && !self.has_room(messenger, peer, len)
+        let endpoint = messenger.endpoint();
+        len <= u64::from(self.eager_limit)
+            && !endpoint.is_up(peer)
+            && !endpoint.is_idle(peer)
+            && !self.has_room(messenger, peer, len)
     }
 
     #[inline]
