@@ -15,27 +15,28 @@ Examples:
   hikyaku sim scale --ranks 1024,16384 --format json
   hikyaku sim scale --bandwidth 100e9 --plot scale.svg
 
-The program of each rank: a barrier, in which sessions open; a barrier; an allreduce of 8 octets. `virtual` is the time
-from the first rank's beginning to the last one's end, `model` what alpha and beta say, with alpha measured between two
-simulated ranks. `idle` is heap per rank before anything was sent, `used` after all of it, both beside the stack.";
+The program of each rank: a barrier, in which sessions open; a barrier; an allreduce of 8 octets. `virtual` is the \
+time from the first rank's beginning to the last one's end, `model` what alpha and beta say, with alpha measured \
+between two simulated ranks. `idle` is heap per rank before anything was sent, `used` after all of it, both beside \
+the stack.";
 
 const INCAST: &str = "\
 Examples:
   hikyaku sim incast                                     1 to 256 senders, eager and by rendezvous
   hikyaku sim incast --senders 1024 --bytes 4096
 
-Each sender has one message for the same receiver, all at once. `eager`: sent without asking, so the switch's queue
-overflows; `grants`: asked for first, and the receiver paces those who send (its landings are the credit).";
+Each sender has one message for the same receiver, all at once. `eager`: sent without asking, so the switch's \
+queue overflows; `grants`: asked for first, and the receiver paces those who send (its landings are the credit).";
 
 const OPTICAL: &str = "\
 Examples:
-  hikyaku sim optical                                    the paper's figures 6 to 9 and its table of NPB FT
+  hikyaku sim optical                                    figures 6 to 9 and the table of NPB FT
   hikyaku sim optical --ports 1,8 --ranks 100
   hikyaku sim optical --format json --plot optical.svg
 
-`naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports ahead
-and keeps each until its last use, `ideal` needs none. Beside the formulas are the schedules of the real collectives, run
-on circuits. docs/simulation.md has what the paper says.";
+`naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports \
+ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the schedules of the real \
+collectives, run on circuits. docs/simulation.md has what the paper says.";
 
 /// The experiments.
 #[derive(Debug, Subcommand)]
