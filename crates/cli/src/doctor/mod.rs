@@ -34,8 +34,8 @@ Examples:
   hikyaku doctor                                        what there is, and what to do about the rest
   hikyaku doctor --format json | jq '.rows[] | select(.state != \"ok\")'
 
-`ok` is as it should be, `could` would be better otherwise, `none` is not there and only matters to those who want it.
-Nothing is changed.";
+`ok` is as it should be, `could` would be better otherwise, `none` is not there and only matters to those who \
+want it. Nothing is changed.";
 
 /// How it stands with something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
