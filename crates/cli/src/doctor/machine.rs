@@ -19,7 +19,7 @@ pub(super) fn findings() -> Vec<Finding> {
     let isolated = read("/sys/devices/system/cpu/isolated");
     rows.push(if isolated.is_empty() {
         Finding::new(AREA, "isolated cores", State::None, "none")
-            .advise("for the steadiest latency, keep others off the cores that poll: kernel parameter isolcpus=2,3")
+            .advise("for the steadiest latency, keep others off the cores that poll: kernel parameter isolcpus")
     } else {
         Finding::new(AREA, "isolated cores", State::Ok, isolated)
     });
