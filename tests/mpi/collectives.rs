@@ -58,7 +58,7 @@ fn allreduce_by_every_algorithm() {
 fn bcast_of_any_datatype_by_every_algorithm() {
     job(5, |comm| {
         for &algorithm in Collective::Bcast.algorithms() {
-            for (root, count) in [(0, 3), (4, 4_000), (2, 100_000)] {
+            for (root, count) in [(0, 3), (4, 4_000), (2, 200_000)] {
                 let strided = Datatype::vector(count, 1, 2, &i64s()).unwrap();
                 let mut data = vec![-1_i64; 2 * count as usize];
                 if comm.rank() as usize == root {

@@ -103,15 +103,15 @@ fn a_failed_network_ends_everything_and_lets_go_of_memory() {
         let addresses = [engine.local_addr(), other.local_addr()];
         let engine = engine.connect(&addresses, options()).unwrap();
         let comm = Communicator::world(&engine);
-        let (mut letter, mut room) = (vec![1_u8; 100_000], vec![2_u8; 100_000]);
+        let (mut letter, mut room) = (vec![1_u8; 200_000], vec![2_u8; 200_000]);
         let (base, place) = (letter.as_ptr(), room.as_mut_ptr());
         // SAFETY: both live until these have ended.
         let mut requests = unsafe {
             vec![
-                comm.isend(Mode::Standard, base, 100_000, &byte(), 1, 0).unwrap(),
-                comm.ireceive(place, 100_000, &byte(), 1, 0).unwrap(),
+                comm.isend(Mode::Standard, base, 200_000, &byte(), 1, 0).unwrap(),
+                comm.ireceive(place, 200_000, &byte(), 1, 0).unwrap(),
                 // To ourselves: it would be received without any network.
-                comm.isend(Mode::Synchronous, base, 100_000, &byte(), 0, 5).unwrap(),
+                comm.isend(Mode::Synchronous, base, 200_000, &byte(), 0, 5).unwrap(),
             ]
         };
         let waker = Waker::from(Arc::new(Unpark(thread::current())));

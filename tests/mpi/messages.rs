@@ -128,11 +128,11 @@ fn errors_name_the_call_and_the_rank() {
         assert_eq!(receive(&comm, &mut room, PROC_NULL, 0), Ok(Status::NULL));
         assert_eq!(send(&comm, &room, PROC_NULL, 0), Ok(()));
         if comm.rank() == 0 {
-            for len in [100, 100_000, 10] {
+            for len in [100, 200_000, 10] {
                 send(&comm, &pattern(len, 1), 1, 3).unwrap();
             }
         } else {
-            for len in [100, 100_000] {
+            for len in [100, 200_000] {
                 let long = receive(&comm, &mut room, 0, 3).unwrap_err();
                 assert_eq!(long.class(), ErrorClass::Truncate, "{long}");
                 assert!(long.to_string().contains(&len.to_string()));

@@ -118,7 +118,7 @@ fn a_partition_arrives_before_the_others_are_ready() {
 fn either_side_may_come_first_and_channels_match_in_order() {
     job(3, |comm| {
         let others: Vec<i32> = (0..3).filter(|other| *other != comm.rank()).collect();
-        let len = 100_000;
+        let len = 400_000;
         let mut memory = Vec::new();
         if comm.rank() == 1 {
             // Receivers that are started before anybody sends: they go on while this process is in a barrier.
@@ -288,12 +288,12 @@ fn a_revoked_communicator_ends_its_rounds() {
 fn a_lost_process_ends_its_rounds() {
     processes("udp", 2, &options(), |comm| {
         // Too long to be sent before anybody asks.
-        let mut data = pattern(400_000, 0);
+        let mut data = pattern(800_000, 0);
         // SAFETY: it lives until the rounds have ended, and is not used before.
         let (sending, receiving) = unsafe {
             let base = data.as_mut_ptr();
-            let half = core::slice::from_raw_parts(base, 200_000);
-            let room = core::slice::from_raw_parts_mut(base.add(200_000), 200_000);
+            let half = core::slice::from_raw_parts(base, 400_000);
+            let room = core::slice::from_raw_parts_mut(base.add(400_000), 400_000);
             (
                 sender(&comm, half, 2, 1 - comm.rank(), 0),
                 receiver(&comm, room, 2, 1 - comm.rank(), 0),

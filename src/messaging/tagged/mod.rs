@@ -17,8 +17,8 @@
 //!
 //! # Grants
 //!
-//! The receiver paces its senders: what is granted and has not landed is about [`GRANT_BYTES`] in all, shared by up to
-//! [`SERVED`] messages at a time, oldest first.
+//! The receiver paces its senders: what is granted and has not landed is about [`GRANT_BYTES`] in all, shared by the peers
+//! that send its [`SERVED`] oldest messages; of a peer, the oldest first.
 
 mod control;
 mod hash;

@@ -96,6 +96,8 @@ pub(super) struct Incoming {
     limit: u64,
     envelope: Envelope,
     request: u64,
+    /// Where its peer's share is, while grants are made.
+    share: usize,
 }
 
 impl Incoming {
@@ -109,6 +111,7 @@ impl Incoming {
             limit,
             envelope,
             request,
+            share: 0,
         }
     }
 
@@ -131,6 +134,8 @@ pub(super) struct Rendezvous {
     stalled: VecDeque<u32>,
     /// What is on its way to us, oldest first.
     incoming: VecDeque<Incoming>,
+    /// What may still be granted to each peer that is served.
+    shares: Vec<(PeerId, u64)>,
 }
 
 impl Rendezvous {
@@ -256,7 +261,8 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Grants the oldest messages more, as what was granted lands.
+    /// Grants more, as what was granted lands: to each peer its share, of which its oldest messages get as much as they
+    /// want. (A peer sends them one after the other; in pieces they would only get in each other's way.)
     pub(super) fn grant(
         &mut self,
         messenger: &mut Messenger,
@@ -265,17 +271,35 @@ impl Rendezvous {
         if self.incoming.is_empty() {
             return;
         }
-        let share = (GRANT_BYTES / self.incoming.len().min(SERVED) as u64).max(MIN_GRANT);
+        self.shares.clear();
         for incoming in self.incoming.iter_mut().take(SERVED) {
-            if incoming.announced && incoming.granted == incoming.limit {
+            let known = self.shares.iter().position(|(peer, _)| *peer == incoming.peer);
+            incoming.share = known.unwrap_or(self.shares.len());
+            if known.is_none() {
+                self.shares.push((incoming.peer, 0));
+            }
+        }
+        let share = (GRANT_BYTES / self.shares.len() as u64).max(MIN_GRANT);
+        self.shares.iter_mut().for_each(|(_, left)| *left = share);
+        for incoming in self.incoming.iter_mut().take(SERVED) {
+            let Some((_, left)) = self.shares.get_mut(incoming.share) else {
+                continue;
+            };
+            let under_way = incoming.granted - messenger.landed(incoming.landing);
+            *left = left.saturating_sub(under_way);
+            let wanted = incoming.limit - incoming.granted;
+            if incoming.announced && wanted == 0 {
                 continue;
             }
-            let landed = messenger.landed(incoming.landing);
-            if incoming.announced && incoming.granted - landed > share / 2 {
+            // Not in small pieces, and nobody overtakes.
+            if *left < wanted && *left < share / 2 {
+                *left = 0;
                 continue;
             }
+            let more = wanted.min(*left);
+            *left -= more;
             incoming.announced = true;
-            incoming.granted = incoming.limit.min(landed + share);
+            incoming.granted += more;
             let grant = Control::Grant {
                 id: incoming.id,
                 landing: incoming.landing,

@@ -70,8 +70,8 @@ use crate::{
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Messages of up to so many octets are sent without asking (S1.8). 0 to 1 MiB; default 64 KiB:
-    /// beyond, asking costs less than copying twice.
+    /// Messages of up to so many octets are sent without asking (S1.8). 0 to 1 MiB; default 128 KiB:
+    /// beyond, asking costs about as much as copying twice.
     pub eager_limit: u32,
     /// How to wait.
     pub wait: WaitPolicy,
@@ -90,7 +90,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            eager_limit: 64 << 10,
+            eager_limit: 128 << 10,
             wait: WaitPolicy::default(),
             helper: Some(Duration::from_millis(10)),
             policy: Policy::default(),

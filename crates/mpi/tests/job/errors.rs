@@ -125,7 +125,7 @@ fn a_lost_process_ends_what_waits_for_it() {
         if lost.is_self() {
             return false;
         }
-        let (mut room, letter) = (vec![7_u8; 100_000], vec![1_u8; 100_000]);
+        let (mut room, letter) = (vec![7_u8; 300_000], vec![1_u8; 300_000]);
         let (received, sent) = mpi::request::scope(|scope| {
             let receiving = lost.immediate_receive_into(scope, &mut room);
             let sending = lost.immediate_send(scope, &letter);

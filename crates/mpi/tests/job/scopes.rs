@@ -20,7 +20,7 @@ use mpi::{
 
 use super::support::{job, meet};
 
-const LONG: usize = 100_000;
+const LONG: usize = 200_000;
 
 #[test]
 fn a_scope_waits_for_what_was_forgotten() {
