@@ -369,7 +369,10 @@ fn what_is_right_goes_on_as_ever() {
             ..options()
         };
         job_on(backend, 4, &options, |world| {
-            all_to_all(&world, &[0, 1, 100, 16_384, 65_520, 65_521, 65_537, 131_072, 131_073, 1_000_000]);
+            all_to_all(
+                &world,
+                &[0, 1, 100, 16_384, 65_520, 65_521, 65_537, 131_072, 131_073, 1_000_000],
+            );
             let part = world.split(Some(world.rank() % 2), 0).unwrap().unwrap();
             all_to_all(&part, &[0, 10_000]);
             let mut array = world.array(300_000);

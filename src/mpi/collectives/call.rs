@@ -241,42 +241,7 @@ impl Call<'_> {
         if rank >= size || remote == 0 || u32::try_from(all).is_err() {
             return Err(ScheduleError::Rank { rank, size: all });
         }
-        match *self {
-            Self::Bcast { count, .. } | Self::Reduce { count, .. } | Self::Allreduce { count, .. } => fits(count)?,
-            Self::Gather {
-                root,
-                input: own,
-                output: blocks,
-                ..
-            }
-            | Self::Scatter {
-                root,
-                input: blocks,
-                output: own,
-                ..
-            } => {
-                fits(own)?;
-                if root == ROOT {
-                    check_blocks(&blocks, remote)?;
-                }
-            }
-            Self::Allgather { input, output, .. } => {
-                fits(input)?;
-                check_blocks(&output, remote)?;
-            }
-            Self::Alltoall {
-                input,
-                output,
-                in_place,
-            } => {
-                check_blocks(&output, remote)?;
-                if !in_place {
-                    check_blocks(&input, remote)?;
-                }
-            }
-            Self::ReduceScatter { counts, .. } => check_counts(&counts, size)?,
-            Self::Barrier | Self::Scan { .. } | Self::NeighborAllgather { .. } | Self::NeighborAlltoall { .. } => {}
-        }
+        self.check_sizes(self.root() == Some(ROOT), (size, remote))?;
         inter::build(self, Member { rank, size }, remote)
     }
 
@@ -292,46 +257,46 @@ impl Call<'_> {
                 size,
             });
         }
+        if let Some(root) = self.root() {
+            check_root(root, size)?;
+        }
+        self.check_sizes(self.root() == Some(rank), (size, size))
+    }
+
+    /// Checks counts and blocks of a rank; `sizes`: of its own group, and of the group that it has blocks for.
+    fn check_sizes(&self, is_root: bool, (size, others): (usize, usize)) -> Result<(), ScheduleError> {
         match *self {
-            Self::Barrier => {}
-            Self::Bcast { root, count } | Self::Reduce { root, count, .. } => {
-                check_root(root, size)?;
-                fits(count)?;
-            }
+            Self::Barrier => Ok(()),
+            Self::Bcast { count, .. }
+            | Self::Reduce { count, .. }
+            | Self::Allreduce { count, .. }
+            | Self::Scan { count, .. } => fits(count),
             Self::Gather {
-                root,
                 input: own,
                 output: blocks,
                 ..
             }
             | Self::Scatter {
-                root,
                 input: blocks,
                 output: own,
                 ..
             } => {
-                check_root(root, size)?;
                 fits(own.saturating_mul(size))?;
-                if rank == root {
-                    check_blocks(&blocks, size)?;
-                }
+                if is_root { check_blocks(&blocks, others) } else { Ok(()) }
             }
             Self::Allgather { input, output, .. } => {
                 fits(input)?;
-                check_blocks(&output, size)?;
+                check_blocks(&output, others)
             }
             Self::Alltoall {
                 input,
                 output,
                 in_place,
             } => {
-                check_blocks(&output, size)?;
-                if !in_place {
-                    check_blocks(&input, size)?;
-                }
+                check_blocks(&output, others)?;
+                if in_place { Ok(()) } else { check_blocks(&input, others) }
             }
-            Self::Allreduce { count, .. } | Self::Scan { count, .. } => fits(count)?,
-            Self::ReduceScatter { counts, .. } => check_counts(&counts, size)?,
+            Self::ReduceScatter { counts, .. } => check_counts(&counts, size),
             Self::NeighborAllgather {
                 sources,
                 destinations,
@@ -340,7 +305,7 @@ impl Call<'_> {
             } => {
                 check_neighbours(sources, destinations, size)?;
                 fits(input)?;
-                check_blocks(&output, sources.len())?;
+                check_blocks(&output, sources.len())
             }
             Self::NeighborAlltoall {
                 sources,
@@ -350,10 +315,9 @@ impl Call<'_> {
             } => {
                 check_neighbours(sources, destinations, size)?;
                 check_blocks(&input, destinations.len())?;
-                check_blocks(&output, sources.len())?;
+                check_blocks(&output, sources.len())
             }
         }
-        Ok(())
     }
 }
 
