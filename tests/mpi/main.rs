@@ -8,6 +8,7 @@ mod collectives;
 mod datatypes;
 mod failures;
 mod groups;
+mod huge;
 mod impaired;
 mod inter;
 mod messages;
