@@ -53,11 +53,12 @@ mod bindings {
     /// What those need of the system.
     const STATIC_SYSTEM: [&str; 5] = ["numa", "dl", "m", "pthread", "bsd"];
 
-    const FUNCTIONS: [&str; 36] = [
+    const FUNCTIONS: [&str; 37] = [
         "rte_eal_init",
         "rte_eal_cleanup",
         "rte_eal_hotplug_add",
         "rte_eal_hotplug_remove",
+        "rte_eth_allmulticast_enable",
         "rte_eth_dev_adjust_nb_rx_tx_desc",
         "rte_eth_dev_close",
         "rte_eth_dev_configure",
@@ -101,7 +102,13 @@ mod bindings {
     ];
     const CONSTANTS: [&str; 3] = ["DPDK_.*", "RTE_PKTMBUF_HEADROOM", "RTE_ETHER_.*_LEN"];
     /// Only ever seen behind a pointer; the shim knows their insides, which differ between releases.
-    const OPAQUE: [&str; 4] = ["rte_mbuf", "rte_mempool", "rte_device", "rte_eth_dev_portconf"];
+    const OPAQUE: [&str; 5] = [
+        "rte_flow",
+        "rte_mbuf",
+        "rte_mempool",
+        "rte_device",
+        "rte_eth_dev_portconf",
+    ];
 
     pub(super) fn build() -> Result<(), String> {
         for file in ["shim.h", "shim.c"] {

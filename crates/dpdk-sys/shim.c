@@ -1,5 +1,6 @@
 #include "shim.h"
 
+#include <errno.h>
 #include <string.h>
 
 int dpdk_errno(void) { return rte_errno; }
@@ -56,7 +57,7 @@ void dpdk_free(struct rte_mbuf *mbuf) { rte_pktmbuf_free(mbuf); }
 void dpdk_ask_udp_checksum(struct rte_mbuf *mbuf, uint16_t l2_len, uint16_t l3_len) {
     mbuf->l2_len = l2_len;
     mbuf->l3_len = l3_len;
-    mbuf->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
+    mbuf->ol_flags |= (l3_len == 40 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4) | RTE_MBUF_F_TX_UDP_CKSUM;
 }
 
 uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room) {
@@ -71,3 +72,60 @@ uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room) {
 int dpdk_chain(struct rte_mbuf *head, struct rte_mbuf *next) { return rte_pktmbuf_chain(head, next); }
 
 uint16_t dpdk_data_room(struct rte_mempool *pool) { return rte_pktmbuf_data_room_size(pool); }
+
+int dpdk_steer(uint16_t port, int ip_version, uint16_t udp_port, uint16_t queue, struct rte_flow **rule, int *valid) {
+    struct rte_flow_attr attributes = {.ingress = 1};
+    struct rte_flow_item_udp udp = {.hdr.dst_port = rte_cpu_to_be_16(udp_port)};
+    struct rte_flow_item_udp mask = {.hdr.dst_port = RTE_BE16(0xffff)};
+    struct rte_flow_item pattern[] = {
+        {.type = RTE_FLOW_ITEM_TYPE_ETH},
+        {.type = ip_version == 4 ? RTE_FLOW_ITEM_TYPE_IPV4 : RTE_FLOW_ITEM_TYPE_IPV6},
+        {.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &udp, .mask = &mask},
+        {.type = RTE_FLOW_ITEM_TYPE_END},
+    };
+    struct rte_flow_action_queue to = {.index = queue};
+    struct rte_flow_action actions[] = {
+        {.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &to},
+        {.type = RTE_FLOW_ACTION_TYPE_END},
+    };
+    struct rte_flow_error error = {0};
+    *rule = NULL;
+    *valid = 0;
+    int refused = rte_flow_validate(port, &attributes, pattern, actions, &error);
+    if (refused != 0)
+        return refused;
+    *valid = 1;
+    *rule = rte_flow_create(port, &attributes, pattern, actions, &error);
+    return *rule != NULL ? 0 : -(rte_errno > 0 ? rte_errno : EIO);
+}
+
+int dpdk_unsteer(uint16_t port, struct rte_flow *rule) {
+    struct rte_flow_error error = {0};
+    return rte_flow_destroy(port, rule, &error);
+}
+
+/* Larger tables than any card has. */
+#define GROUPS 32
+
+int dpdk_spread(uint16_t port, uint16_t size, uint16_t queues) {
+    struct rte_eth_rss_reta_entry64 table[GROUPS] = {0};
+    if (queues == 0 || size == 0 || size > GROUPS * RTE_ETH_RETA_GROUP_SIZE)
+        return -EINVAL;
+    for (uint16_t i = 0; i < size; i++) {
+        table[i / RTE_ETH_RETA_GROUP_SIZE].mask |= UINT64_C(1) << (i % RTE_ETH_RETA_GROUP_SIZE);
+        table[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = i % queues;
+    }
+    return rte_eth_dev_rss_reta_update(port, table, size);
+}
+
+int dpdk_spread_of(uint16_t port, uint16_t size, uint16_t *queues) {
+    struct rte_eth_rss_reta_entry64 table[GROUPS] = {0};
+    if (size == 0 || size > GROUPS * RTE_ETH_RETA_GROUP_SIZE)
+        return -EINVAL;
+    for (uint16_t i = 0; i < size; i++)
+        table[i / RTE_ETH_RETA_GROUP_SIZE].mask |= UINT64_C(1) << (i % RTE_ETH_RETA_GROUP_SIZE);
+    int result = rte_eth_dev_rss_reta_query(port, table, size);
+    for (uint16_t i = 0; result == 0 && i < size; i++)
+        queues[i] = table[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE];
+    return result;
+}

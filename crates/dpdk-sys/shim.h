@@ -10,6 +10,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_flow.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
@@ -30,6 +31,10 @@ static const uint64_t DPDK_RX_L4_CHECKSUM_GOOD = RTE_MBUF_F_RX_L4_CKSUM_GOOD;
 static const uint64_t DPDK_RX_L4_CHECKSUM_BAD = RTE_MBUF_F_RX_L4_CKSUM_BAD;
 static const uint64_t DPDK_RX_L4_CHECKSUM_NONE = RTE_MBUF_F_RX_L4_CKSUM_NONE;
 static const uint64_t DPDK_RX_VLAN_STRIPPED = RTE_MBUF_F_RX_VLAN_STRIPPED;
+/* Hashes over addresses and UDP ports; over addresses alone. */
+static const uint64_t DPDK_RSS_UDP = RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP;
+static const uint64_t DPDK_RSS_IP = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_IPV6;
+static const uint32_t DPDK_MQ_RX_RSS = RTE_ETH_MQ_RX_RSS;
 
 /* A packet buffer, and what is in its first segment. */
 struct dpdk_packet {
@@ -58,12 +63,22 @@ int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packe
 void dpdk_cut(struct rte_mbuf *mbuf, uint16_t len);
 /* rte_pktmbuf_free(). */
 void dpdk_free(struct rte_mbuf *mbuf);
-/* Asks the port for the UDP checksum over IPv4: l2_len and l3_len are octets of those headers. */
+/* Asks the port for the UDP checksum: l2_len and l3_len are octets of the headers of Ethernet and IP (40: IPv6). */
 void dpdk_ask_udp_checksum(struct rte_mbuf *mbuf, uint16_t l2_len, uint16_t l3_len);
 /* Copies a packet of several segments; gives the octets copied, at most `room`. */
 uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room);
 /* Links `next` and what follows it behind `head`. 0, or a negative errno; then nothing has changed. */
 int dpdk_chain(struct rte_mbuf *head, struct rte_mbuf *next);
+/* Makes a rule by which UDP datagrams over IP of this version (4 or 6) to this port come to this queue. 0, or a negative
+   errno; `valid` says whether the device had nothing against the rule before it was to be made. */
+int dpdk_steer(uint16_t port, int ip_version, uint16_t udp_port, uint16_t queue, struct rte_flow **rule, int *valid);
+/* rte_flow_destroy(). */
+int dpdk_unsteer(uint16_t port, struct rte_flow *rule);
+/* Spreads what no rule steers over the first `queues` queues: the redirection table of `size` places is filled with them
+   in turn. 0, or a negative errno. */
+int dpdk_spread(uint16_t port, uint16_t size, uint16_t queues);
+/* Reads the redirection table: `queues` has `size` places. 0, or a negative errno. */
+int dpdk_spread_of(uint16_t port, uint16_t size, uint16_t *queues);
 /* rte_pktmbuf_data_room_size(). */
 uint16_t dpdk_data_room(struct rte_mempool *pool);
 

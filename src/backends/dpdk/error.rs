@@ -15,10 +15,33 @@ pub enum DpdkError {
         /// What it could say.
         expected: &'static str,
     },
-    /// The backend sends over IPv4 and needs an address of its own.
+    /// The backend needs an address of its own.
     Address {
         /// The one that was asked for.
         addr: SocketAddr,
+    },
+    /// Another backend of the port has the address.
+    AddressTaken {
+        /// It.
+        addr: SocketAddr,
+    },
+    /// The device can not have as many queues.
+    Queues {
+        /// Its name.
+        device: String,
+        /// How many queues there should be in each direction.
+        wanted: u16,
+        /// How many there can be.
+        most: u16,
+    },
+    /// All queues of the port have been given to other backends.
+    NoQueue {
+        /// The port's device.
+        device: String,
+        /// How many were asked for.
+        wanted: u16,
+        /// How many of this kind nobody has.
+        left: u16,
     },
     /// EAL, the layer below all of DPDK, did not start.
     Start {
@@ -65,8 +88,18 @@ impl fmt::Display for DpdkError {
             Self::Setting { name, value, expected } => write!(f, "{name}: {value:?} should be {expected}"),
             Self::Address { addr } => write!(
                 f,
-                "{addr} can not be the address of a DPDK port: it needs an IPv4 address of its own, which no interface \
-                 of the kernel has"
+                "{addr} can not be the address of a DPDK port: it needs an address of its own, which no interface of \
+                 the kernel has, and which is no wildcard, no group, and not link-local"
+            ),
+            Self::AddressTaken { addr } => write!(f, "another backend of this port has the address {addr}"),
+            Self::Queues { device, wanted, most } => write!(
+                f,
+                "the device {device} can have {most} queues in each direction, and not {wanted} (HIKYAKU_DPDK_QUEUES)"
+            ),
+            Self::NoQueue { device, wanted, left } => write!(
+                f,
+                "the port {device} has {left} queues left that nobody has, and not {wanted}: more are made at the start \
+                 (HIKYAKU_DPDK_QUEUES)"
             ),
             Self::Start { arguments, source } => write!(
                 f,
@@ -123,7 +156,12 @@ impl Error for DpdkError {
             | Self::Device { source, .. }
             | Self::Pool { source, .. }
             | Self::Port { source, .. } => Some(source),
-            Self::Setting { .. } | Self::Address { .. } | Self::Started { .. } => None,
+            Self::Setting { .. }
+            | Self::Address { .. }
+            | Self::AddressTaken { .. }
+            | Self::Queues { .. }
+            | Self::NoQueue { .. }
+            | Self::Started { .. } => None,
         }
     }
 }
@@ -131,7 +169,10 @@ impl Error for DpdkError {
 impl From<DpdkError> for io::Error {
     fn from(error: DpdkError) -> Self {
         let kind = match &error {
-            DpdkError::Setting { .. } | DpdkError::Address { .. } => io::ErrorKind::InvalidInput,
+            DpdkError::Setting { .. } | DpdkError::Address { .. } | DpdkError::Queues { .. } => {
+                io::ErrorKind::InvalidInput
+            }
+            DpdkError::AddressTaken { .. } => io::ErrorKind::AddrInUse,
             _ => error
                 .source()
                 .and_then(|source| source.downcast_ref::<Self>())

@@ -1,16 +1,19 @@
-//! Frames as octets: Ethernet, IPv4 and UDP from a template per neighbour, and the way back. No device, no `unsafe`.
+//! Frames as octets: Ethernet, IP and UDP from a template per neighbour, and the way back. No device, no `unsafe`.
 //!
 //! ```text
-//!  0            6            12    14                                34                42
-//!  ├ destination ┼ source MAC ┼ 0800┼ IPv4, 20 octets, no options     ┼ UDP, 8 octets  ┼ payload
+//!  0            6            12    14                                34 (IPv6: 54)    42 (62)
+//!  ├ destination ┼ source MAC ┼ type┼ IPv4, 20 octets, no options     ┼ UDP, 8 octets  ┼ payload
+//!                             │ 0800│ IPv6, 40 octets (type 86dd)     │
 //! ```
 //!
-//! Lengths, identification, port and checksums differ between datagrams and are patched. The IPv4 checksum is summed up
-//! in advance but for those.
+//! Lengths, identification, ports and checksums differ between datagrams and are patched. The checksum of IPv4 is summed
+//! up in advance but for those. How neighbours ask and answer is in `discovery.rs`.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use etherparse::{ArpHardwareId, ArpOperation, ArpPacket, EtherType, Ethernet2Header, PacketBuilder};
+use etherparse::PacketBuilder;
+
+use super::discovery::{self, Notice};
 
 /// An Ethernet address.
 pub(super) type Mac = [u8; 6];
@@ -19,33 +22,53 @@ pub(super) type Mac = [u8; 6];
 pub(super) const ETHERNET: usize = 14;
 /// Octets of an IPv4 header without options.
 pub(super) const IPV4: usize = 20;
+/// Octets of an IPv6 header without extensions.
+pub(super) const IPV6: usize = 40;
 /// Octets of an UDP header.
 const UDP: usize = 8;
-/// Octets before the payload.
-pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
-/// Octets of IP and UDP headers: what an MTU holds besides payload.
-pub(super) const OVERHEAD: usize = IPV4 + UDP;
-/// Octets of a frame that asks or answers by ARP.
-pub(super) const ARP_FRAME: usize = ETHERNET + 28;
+/// Octets before the payload at most.
+const MOST_HEADERS: usize = ETHERNET + IPV6 + UDP;
 
-const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
-const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
+pub(super) const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+pub(super) const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+pub(super) const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
 const ETHERTYPE_VLAN: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 const PROTOCOL_UDP: u8 = 17;
+const NEXT_FRAGMENT: u8 = 44;
+pub(super) const NEXT_ICMPV6: u8 = 58;
 const TTL: u8 = 64;
-const BROADCAST: Mac = [0xff; 6];
+pub(super) const BROADCAST: Mac = [0xff; 6];
+/// How the Ethernet addresses of groups of IPv6 begin (RFC 2464).
+pub(super) const GROUP_IPV6: [u8; 2] = [0x33, 0x33];
 
 /// Who sends and receives here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) mac: Mac,
-    pub(super) addr: SocketAddrV4,
+    pub(super) addr: SocketAddr,
+}
+
+impl Host {
+    /// Octets before the payload of its datagrams.
+    pub(super) fn headers(&self) -> usize {
+        ETHERNET + self.overhead()
+    }
+
+    /// Octets of IP and UDP headers: what an MTU holds besides payload.
+    pub(super) fn overhead(&self) -> usize {
+        self.ip_header() + UDP
+    }
+
+    /// Octets of the header of IP.
+    pub(super) fn ip_header(&self) -> usize {
+        if self.addr.is_ipv4() { IPV4 } else { IPV6 }
+    }
 }
 
 /// What UDP checksums are for a datagram that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UdpChecksum {
-    /// Zero: "not computed" (RFC 768). For links that are memory.
+    /// Zero: "not computed" (RFC 768). For links that are memory; not with IPv6, which needs them (RFC 8200).
     Absent,
     /// Computed here.
     Software,
@@ -56,7 +79,9 @@ pub(super) enum UdpChecksum {
 /// The headers of datagrams to one host.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    octets: [u8; HEADERS],
+    octets: [u8; MOST_HEADERS],
+    /// Octets of them.
+    len: usize,
     /// Sum over the IPv4 header without total length, identification and checksum.
     ip_sum: u64,
     /// Sum over the pseudo header without the length.
@@ -64,60 +89,84 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// From `host` to the host at `ip`.
-    pub(super) fn new(host: &Host, mac: Mac, ip: Ipv4Addr) -> Self {
-        let builder = PacketBuilder::ethernet2(host.mac, mac)
-            .ipv4(host.addr.ip().octets(), ip.octets(), TTL)
-            .udp(host.addr.port(), 0);
-        let mut frame = Vec::with_capacity(HEADERS);
+    /// From `host` to the host at `ip`, which is of the same version of IP.
+    pub(super) fn new(host: &Host, mac: Mac, ip: IpAddr) -> Self {
+        let builder = PacketBuilder::ethernet2(host.mac, mac);
+        let builder = match (host.addr.ip(), ip) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), TTL),
+            (from, to) => builder.ipv6(v6(from).octets(), v6(to).octets(), TTL),
+        };
+        let mut frame = Vec::with_capacity(MOST_HEADERS);
         builder
+            .udp(host.addr.port(), 0)
             .write(&mut frame, &[])
             .expect("writing an empty datagram to memory");
-        let mut octets: [u8; HEADERS] = frame[..].try_into().expect("headers without options have this size");
-        octets[ETHERNET + 2..ETHERNET + 6].fill(0);
-        octets[ETHERNET + 10..ETHERNET + 12].fill(0);
-        // Never in fragments: the protocol finds the path's MTU.
-        octets[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&[0x40, 0]);
-        octets[HEADERS - UDP + 4..].fill(0);
-        let ip_header = &octets[ETHERNET..ETHERNET + IPV4];
+        let len = frame.len();
+        let mut octets = [0; MOST_HEADERS];
+        octets[..len].copy_from_slice(&frame);
+        octets[len - UDP + 4..].fill(0);
+        let is_ipv4 = len == ETHERNET + IPV4 + UDP;
+        if is_ipv4 {
+            octets[ETHERNET + 2..ETHERNET + 6].fill(0);
+            octets[ETHERNET + 10..ETHERNET + 12].fill(0);
+            // Never in fragments: the protocol finds the path's MTU.
+            octets[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&[0x40, 0]);
+        }
+        let header = &octets[ETHERNET..len - UDP];
+        let addresses = if is_ipv4 { &header[12..20] } else { &header[8..40] };
         Self {
-            ip_sum: sum(ip_header),
-            pseudo_sum: sum(&ip_header[12..20]) + sum(&[0, PROTOCOL_UDP]),
+            ip_sum: sum(header),
+            pseudo_sum: sum(addresses) + sum(&[0, PROTOCOL_UDP]),
             octets,
+            len,
         }
     }
 
-    /// Writes the headers before the payload, which is in `frame[HEADERS..]` already. `identification` tells packets of
-    /// one source apart for those who reassemble, which nobody does here.
+    /// Writes the headers before the payload, which is in `frame` behind them already. `ports`: from and to.
+    /// `identification` tells packets of one source apart for those who reassemble, which nobody does here.
     ///
     /// # Panics
-    /// If `frame` is shorter than its headers, or longer than an IPv4 packet can be.
+    /// If `frame` is shorter than its headers, or longer than an IP packet can be.
     #[inline]
-    pub(super) fn write(&self, frame: &mut [u8], port: u16, identification: u16, checksum: UdpChecksum) {
+    pub(super) fn write(&self, frame: &mut [u8], ports: [u16; 2], identification: u16, checksum: UdpChecksum) {
         let ip_len = u16::try_from(frame.len() - ETHERNET).expect("a packet has less than 64 KiB");
-        let udp_len = (ip_len - IPV4 as u16).to_be_bytes();
-        let ip_len = ip_len.to_be_bytes();
-        let identification = identification.to_be_bytes();
-        frame[..HEADERS].copy_from_slice(&self.octets);
-        let (headers, payload) = frame.split_at_mut(HEADERS);
-        headers[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&ip_len);
-        headers[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&identification);
-        let ip_sum = self.ip_sum + word(ip_len) + word(identification);
-        headers[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&complement(ip_sum));
-        let udp = &mut headers[ETHERNET + IPV4..];
-        udp[2..4].copy_from_slice(&port.to_be_bytes());
+        let (headers, payload) = frame.split_at_mut(self.len);
+        headers.copy_from_slice(&self.octets[..self.len]);
+        let is_ipv4 = self.len == ETHERNET + IPV4 + UDP;
+        let udp_len = (ip_len - (self.len - ETHERNET - UDP) as u16).to_be_bytes();
+        if is_ipv4 {
+            let ip_len = ip_len.to_be_bytes();
+            let identification = identification.to_be_bytes();
+            headers[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&ip_len);
+            headers[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&identification);
+            let ip_sum = self.ip_sum + word(ip_len) + word(identification);
+            headers[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&complement(ip_sum));
+        } else {
+            headers[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&udp_len);
+        }
+        let udp = &mut headers[self.len - UDP..];
+        udp[..2].copy_from_slice(&ports[0].to_be_bytes());
+        udp[2..4].copy_from_slice(&ports[1].to_be_bytes());
         udp[4..6].copy_from_slice(&udp_len);
         match checksum {
-            UdpChecksum::Absent => {}
+            UdpChecksum::Absent if is_ipv4 => {}
             UdpChecksum::Port => {
                 let pseudo = complement(self.pseudo_sum + word(udp_len));
                 udp[6..8].copy_from_slice(&[!pseudo[0], !pseudo[1]]);
             }
-            UdpChecksum::Software => {
+            UdpChecksum::Absent | UdpChecksum::Software => {
                 let total = self.pseudo_sum + word(udp_len) + sum(&udp[..6]) + sum(payload);
                 udp[6..8].copy_from_slice(&never_zero(complement(total)));
             }
         }
+    }
+}
+
+/// As an address of IPv6 (IPv4 in its mapped form, which nobody sends).
+fn v6(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
     }
 }
 
@@ -132,7 +181,7 @@ fn word(octets: [u8; 2]) -> u64 {
 
 /// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. Of less than 2^32 octets.
 #[inline]
-fn sum(octets: &[u8]) -> u64 {
+pub(super) fn sum(octets: &[u8]) -> u64 {
     let mut chunks = octets.chunks_exact(4);
     let mut total: u64 = chunks
         .by_ref()
@@ -147,7 +196,7 @@ fn sum(octets: &[u8]) -> u64 {
 
 /// Folds a sum to 16 bits and takes the complement: the octets of a checksum field.
 #[inline]
-fn complement(total: u64) -> [u8; 2] {
+pub(super) fn complement(total: u64) -> [u8; 2] {
     let mut total = (total & 0xffff_ffff) + (total >> 32);
     while total > 0xffff {
         total = (total & 0xffff) + (total >> 16);
@@ -158,68 +207,79 @@ fn complement(total: u64) -> [u8; 2] {
 /// Why a frame is of no use here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Useless {
-    /// Lengths that do not fit each other, or a version that is not 4.
+    /// Lengths that do not fit each other, or a version that is not what the frame says.
     Malformed,
     /// A VLAN tag that nobody took off.
     Vlan,
-    /// Neither IPv4 with UDP nor ARP.
+    /// Neither IP with UDP, nor somebody who asks for a neighbour or answers.
     OtherProtocol,
     /// For another host, or another port of this one.
     NotOurs,
-    /// A part of an IPv4 packet.
+    /// A part of an IP packet.
     Fragment,
-    /// Of the IPv4 header or of UDP.
+    /// Of the IPv4 header, of UDP or of ICMPv6.
     BadChecksum,
 }
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// A datagram for us.
-    Datagram {
-        source: SocketAddrV4,
-        /// Where in the frame the payload is.
-        start: usize,
-        end: usize,
-    },
+    /// A datagram for somebody at this Ethernet address.
+    Datagram(Datagram),
     /// Somebody asks for an address, or tells one.
-    Arp(Arp),
+    Notice(Notice),
 }
 
-/// An ARP packet for IPv4 over Ethernet (RFC 826).
+/// A datagram in a frame; its UDP checksum has not been looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Arp {
-    pub(super) is_request: bool,
-    pub(super) sender_mac: Mac,
-    pub(super) sender: Ipv4Addr,
-    pub(super) target: Ipv4Addr,
+pub(super) struct Datagram {
+    pub(super) source: SocketAddr,
+    pub(super) destination: SocketAddr,
+    /// Where in the frame the payload is.
+    pub(super) start: usize,
+    pub(super) end: usize,
 }
 
-/// Reads a frame. `udp_checked`: the port has found the UDP checksum right.
+impl Datagram {
+    /// The UDP checksum is right, or, with IPv4, absent. `frame` is the one from which this was read.
+    #[inline]
+    pub(super) fn is_intact(&self, frame: &[u8]) -> bool {
+        let udp = &frame[self.start - UDP..self.end];
+        let addresses = if self.source.is_ipv4() {
+            ETHERNET + 12..ETHERNET + 20
+        } else {
+            ETHERNET + 8..ETHERNET + 40
+        };
+        if udp[6..8] == [0, 0] {
+            return self.source.is_ipv4();
+        }
+        let pseudo = sum(&frame[addresses]) + sum(&[0, PROTOCOL_UDP]) + sum(&udp[4..6]);
+        complement(pseudo + sum(udp)) == [0, 0]
+    }
+}
+
+/// Reads a frame that somebody at `mac` has received.
 #[inline]
-pub(super) fn parse(frame: &[u8], host: &Host, udp_checked: bool) -> Result<Frame, Useless> {
+pub(super) fn parse(frame: &[u8], mac: &Mac) -> Result<Frame, Useless> {
     let Some((ethernet, packet)) = frame.split_at_checked(ETHERNET) else {
         return Err(Useless::Malformed);
     };
     let destination = &ethernet[..6];
-    if destination != host.mac && destination != BROADCAST {
+    let kind = [ethernet[12], ethernet[13]];
+    if destination != mac && destination != BROADCAST && destination[..2] != GROUP_IPV6 {
         return Err(Useless::NotOurs);
     }
-    let kind = [ethernet[12], ethernet[13]];
-    if kind == ETHERTYPE_IPV4 {
-        return parse_ipv4(packet, host, udp_checked);
+    match kind {
+        ETHERTYPE_IPV4 => parse_ipv4(packet),
+        ETHERTYPE_IPV6 => parse_ipv6(packet),
+        ETHERTYPE_ARP => discovery::parse_arp(packet).map(Frame::Notice),
+        _ if ETHERTYPE_VLAN.contains(&kind) => Err(Useless::Vlan),
+        _ => Err(Useless::OtherProtocol),
     }
-    if kind == ETHERTYPE_ARP {
-        return parse_arp(packet).map(Frame::Arp);
-    }
-    if ETHERTYPE_VLAN.contains(&kind) {
-        return Err(Useless::Vlan);
-    }
-    Err(Useless::OtherProtocol)
 }
 
 #[inline]
-fn parse_ipv4(packet: &[u8], host: &Host, udp_checked: bool) -> Result<Frame, Useless> {
+fn parse_ipv4(packet: &[u8]) -> Result<Frame, Useless> {
     if packet.len() < IPV4 || packet[0] >> 4 != 4 {
         return Err(Useless::Malformed);
     }
@@ -233,9 +293,6 @@ fn parse_ipv4(packet: &[u8], host: &Host, udp_checked: bool) -> Result<Frame, Us
     if complement(sum(header)) != [0, 0] {
         return Err(Useless::BadChecksum);
     }
-    if header[16..20] != host.addr.ip().octets() {
-        return Err(Useless::NotOurs);
-    }
     if header[9] != PROTOCOL_UDP {
         return Err(Useless::OtherProtocol);
     }
@@ -243,81 +300,58 @@ fn parse_ipv4(packet: &[u8], host: &Host, udp_checked: bool) -> Result<Frame, Us
     if header[6] & 0x3f != 0 || header[7] != 0 {
         return Err(Useless::Fragment);
     }
+    let ip = |at: usize| {
+        IpAddr::V4(Ipv4Addr::new(
+            header[at],
+            header[at + 1],
+            header[at + 2],
+            header[at + 3],
+        ))
+    };
+    parse_udp(body, ETHERNET + header_len, ip(12), ip(16))
+}
+
+#[inline]
+fn parse_ipv6(packet: &[u8]) -> Result<Frame, Useless> {
+    let Some((header, body)) = packet.split_at_checked(IPV6) else {
+        return Err(Useless::Malformed);
+    };
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if header[0] >> 4 != 6 || body.len() < len {
+        return Err(Useless::Malformed);
+    }
+    let body = &body[..len];
+    match header[6] {
+        PROTOCOL_UDP => {
+            let ip = |at: usize| {
+                let octets: [u8; 16] = header[at..at + 16].try_into().expect("16 octets");
+                IpAddr::V6(octets.into())
+            };
+            parse_udp(body, ETHERNET + IPV6, ip(8), ip(24))
+        }
+        NEXT_ICMPV6 => discovery::parse_icmpv6(header, body).map(Frame::Notice),
+        NEXT_FRAGMENT => Err(Useless::Fragment),
+        _ => Err(Useless::OtherProtocol),
+    }
+}
+
+/// `at`: where in the frame `body` begins.
+#[inline]
+fn parse_udp(body: &[u8], at: usize, source: IpAddr, destination: IpAddr) -> Result<Frame, Useless> {
     if body.len() < UDP {
         return Err(Useless::Malformed);
     }
-    let udp_len = usize::from(u16::from_be_bytes([body[4], body[5]]));
+    let half = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
+    let udp_len = usize::from(half(4));
     if udp_len < UDP || udp_len > body.len() {
         return Err(Useless::Malformed);
     }
-    if [body[2], body[3]] != host.addr.port().to_be_bytes() {
-        return Err(Useless::NotOurs);
-    }
-    if !udp_checked && [body[6], body[7]] != [0, 0] {
-        let pseudo = sum(&header[12..20]) + sum(&[0, PROTOCOL_UDP]) + sum(&body[4..6]);
-        if complement(pseudo + sum(&body[..udp_len])) != [0, 0] {
-            return Err(Useless::BadChecksum);
-        }
-    }
-    let ip = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
-    let start = ETHERNET + header_len + UDP;
-    Ok(Frame::Datagram {
-        source: SocketAddrV4::new(ip, u16::from_be_bytes([body[0], body[1]])),
-        start,
-        end: start + udp_len - UDP,
-    })
-}
-
-fn parse_arp(packet: &[u8]) -> Result<Arp, Useless> {
-    // Hardware Ethernet, protocol IPv4, and the sizes of their addresses.
-    const IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
-    if packet.len() < ARP_FRAME - ETHERNET || packet[..6] != IPV4_OVER_ETHERNET {
-        return Err(Useless::Malformed);
-    }
-    let is_request = match [packet[6], packet[7]] {
-        [0, 1] => true,
-        [0, 2] => false,
-        _ => return Err(Useless::Malformed),
-    };
-    let ip = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
-    Ok(Arp {
-        is_request,
-        sender_mac: packet[8..14].try_into().expect("six octets"),
-        sender: ip(14),
-        target: ip(24),
-    })
-}
-
-/// Asks everybody who has `target`; with the own address as `target`, announces it (RFC 5227).
-pub(super) fn arp_request(host: &Host, target: Ipv4Addr) -> [u8; ARP_FRAME] {
-    arp(host, ArpOperation::REQUEST, BROADCAST, [0; 6], target)
-}
-
-/// Tells who has asked that `host` is here.
-pub(super) fn arp_reply(host: &Host, to: Mac, target: Ipv4Addr) -> [u8; ARP_FRAME] {
-    arp(host, ArpOperation::REPLY, to, to, target)
-}
-
-fn arp(host: &Host, operation: ArpOperation, to: Mac, target_mac: Mac, target: Ipv4Addr) -> [u8; ARP_FRAME] {
-    let ethernet = Ethernet2Header {
-        source: host.mac,
-        destination: to,
-        ether_type: EtherType::ARP,
-    };
-    let packet = ArpPacket::new(
-        ArpHardwareId::ETHERNET,
-        EtherType::IPV4,
-        operation,
-        &host.mac,
-        &host.addr.ip().octets(),
-        &target_mac,
-        &target.octets(),
-    )
-    .expect("addresses have the lengths of their kinds");
-    let mut frame = [0; ARP_FRAME];
-    frame[..ETHERNET].copy_from_slice(&ethernet.to_bytes());
-    frame[ETHERNET..].copy_from_slice(&packet.to_bytes());
-    frame
+    Ok(Frame::Datagram(Datagram {
+        source: SocketAddr::new(source, half(0)),
+        destination: SocketAddr::new(destination, half(2)),
+        start: at + UDP,
+        end: at + udp_len,
+    }))
 }
 
 #[cfg(test)]
@@ -329,19 +363,43 @@ mod tests {
 
     const MINE: Host = Host {
         mac: [2, 0, 0, 0, 0, 1],
-        addr: SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 4000),
+        addr: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), 4000),
     };
     const OTHER: Host = Host {
         mac: [2, 0, 0, 0, 0, 2],
-        addr: SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 2), 5000),
+        addr: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)), 5000),
     };
 
-    fn frame(payload: &[u8], checksum: UdpChecksum) -> Vec<u8> {
-        let mut frame = vec![0xa5; HEADERS];
+    const HEADERS: usize = ETHERNET + IPV4 + UDP;
+
+    fn frame_between(from: &Host, to: &Host, payload: &[u8], checksum: UdpChecksum) -> Vec<u8> {
+        let mut frame = vec![0xa5; from.headers()];
         frame.extend_from_slice(payload);
-        let template = Template::new(&OTHER, MINE.mac, *MINE.addr.ip());
-        template.write(&mut frame, MINE.addr.port(), 77, checksum);
+        let template = Template::new(from, to.mac, to.addr.ip());
+        template.write(&mut frame, [from.addr.port(), to.addr.port()], 77, checksum);
         frame
+    }
+
+    fn frame(payload: &[u8], checksum: UdpChecksum) -> Vec<u8> {
+        frame_between(&OTHER, &MINE, payload, checksum)
+    }
+
+    /// The same hosts with addresses of IPv6.
+    fn six(host: &Host) -> Host {
+        let ip: Ipv6Addr = format!("fd77::{}", host.mac[5]).parse().unwrap();
+        Host {
+            mac: host.mac,
+            addr: SocketAddr::new(ip.into(), host.addr.port()),
+        }
+    }
+
+    /// Reads a frame and looks at the UDP checksum, as the backend does.
+    fn read(frame: &[u8]) -> Result<Datagram, Useless> {
+        match parse(frame, &MINE.mac)? {
+            Frame::Datagram(datagram) if datagram.is_intact(frame) => Ok(datagram),
+            Frame::Datagram(_) => Err(Useless::BadChecksum),
+            Frame::Notice(notice) => panic!("{notice:?}"),
+        }
     }
 
     proptest! {
@@ -362,13 +420,63 @@ mod tests {
             let expected = udp.to_header().calc_checksum_ipv4(&header, udp.payload()).unwrap();
             prop_assert_eq!(udp.checksum(), if computed { expected } else { 0 });
             prop_assert_eq!(udp.payload(), &payload[..]);
-            let read = parse(&frame, &MINE, false).unwrap();
-            prop_assert_eq!(read, Frame::Datagram { source: OTHER.addr, start: HEADERS, end: frame.len() });
+            let expected = Datagram {
+                source: OTHER.addr,
+                destination: MINE.addr,
+                start: HEADERS,
+                end: frame.len(),
+            };
+            prop_assert_eq!(read(&frame), Ok(expected));
+        }
+
+        #[test]
+        fn the_same_over_ipv6(payload in proptest::collection::vec(any::<u8>(), 0..2000), absent in any::<bool>()) {
+            let checksum = if absent { UdpChecksum::Absent } else { UdpChecksum::Software };
+            let (from, to) = (six(&OTHER), six(&MINE));
+            let frame = frame_between(&from, &to, &payload, checksum);
+            let sliced = SlicedPacket::from_ethernet(&frame).unwrap();
+            let Some(NetSlice::Ipv6(ip)) = &sliced.net else { panic!("no IPv6: {sliced:?}") };
+            let header = ip.header().to_header();
+            let Some(TransportSlice::Udp(udp)) = &sliced.transport else { panic!("no UDP: {sliced:?}") };
+            // There is one whether it was wanted or not.
+            prop_assert_eq!(udp.checksum(), udp.to_header().calc_checksum_ipv6(&header, udp.payload()).unwrap());
+            prop_assert_eq!(udp.payload(), &payload[..]);
+            let expected = Datagram {
+                source: from.addr,
+                destination: to.addr,
+                start: from.headers(),
+                end: frame.len(),
+            };
+            prop_assert_eq!(read(&frame), Ok(expected));
+            let mut frame = frame.clone();
+            frame[expected.start - 2..expected.start].fill(0);
+            prop_assert_eq!(read(&frame), Err(Useless::BadChecksum));
+        }
+
+        #[test]
+        fn a_changed_octet_over_ipv6_is_noticed(
+            payload in proptest::collection::vec(any::<u8>(), 1..300),
+            at in any::<prop::sample::Index>(),
+            change in 1_u8..,
+        ) {
+            let (from, to) = (six(&OTHER), six(&MINE));
+            let mut frame = frame_between(&from, &to, &payload, UdpChecksum::Software);
+            let at = ETHERNET + at.index(frame.len() - ETHERNET);
+            // Traffic class, flow label and hop limit are covered by nothing but the frame check sequence.
+            prop_assume!(!(ETHERNET..ETHERNET + 4).contains(&at) && at != ETHERNET + 7);
+            frame[at] ^= change;
+            // A longer length field may still be within the frame; there it is not.
+            prop_assert!(read(&frame).is_err());
         }
 
         #[test]
         fn any_octets_are_a_frame_or_useless(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&octets, &MINE, false);
+            let _ = parse(&octets, &MINE.mac);
+            let mut ours = MINE.mac.to_vec();
+            ours.extend(octets);
+            if let Ok(Frame::Datagram(datagram)) = parse(&ours, &MINE.mac) {
+                let _ = datagram.is_intact(&ours);
+            }
         }
 
         #[test]
@@ -383,18 +491,19 @@ mod tests {
             // A checksum field of zero would say that there is none.
             prop_assume!(at != HEADERS - 1 && at != HEADERS - 2);
             frame[at] ^= change;
-            let read = parse(&frame, &MINE, false);
+            // What changes only the destination is for somebody else.
+            let read = read(&frame);
             prop_assert!(read.is_err(), "{:?}", read);
         }
 
         #[test]
         fn truncation_and_padding(payload in proptest::collection::vec(any::<u8>(), 0..100), cut in 0..142_usize) {
             let mut frame = frame(&payload, UdpChecksum::Software);
-            let whole = parse(&frame, &MINE, false);
+            let whole = read(&frame);
             let shorter = frame.len().saturating_sub(cut + 1);
-            prop_assert!(parse(&frame[..shorter], &MINE, false).is_err());
+            prop_assert!(read(&frame[..shorter]).is_err());
             frame.resize(frame.len() + cut, 0);
-            prop_assert_eq!(parse(&frame, &MINE, false), whole);
+            prop_assert_eq!(read(&frame), whole);
         }
     }
 
@@ -407,12 +516,10 @@ mod tests {
             frame[ETHERNET + 10..ETHERNET + 12].fill(0);
             let fresh = complement(sum(&frame[ETHERNET..ETHERNET + IPV4]));
             frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&fresh);
-            parse(&frame, &MINE, false).unwrap_err()
+            read(&frame).unwrap_err()
         };
         assert_eq!(useless(&|frame| frame[5] = 9), Useless::NotOurs);
-        assert_eq!(useless(&|frame| frame[ETHERNET + 19] = 9), Useless::NotOurs);
-        assert_eq!(useless(&|frame| frame[HEADERS - 5] = 9), Useless::NotOurs);
-        assert_eq!(useless(&|frame| frame[12] = 0x86), Useless::OtherProtocol);
+        assert_eq!(useless(&|frame| frame[12] = 0x88), Useless::OtherProtocol);
         assert_eq!(useless(&|frame| frame[ETHERNET + 9] = 1), Useless::OtherProtocol);
         assert_eq!(
             useless(&|frame| frame[12..14].copy_from_slice(&[0x81, 0])),
@@ -427,11 +534,21 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_that_the_port_has_checked_is_not_checked_again() {
-        let mut frame = frame(b"payload", UdpChecksum::Software);
-        frame[HEADERS] ^= 1;
-        assert_eq!(parse(&frame, &MINE, false), Err(Useless::BadChecksum));
-        assert!(parse(&frame, &MINE, true).is_ok());
+    fn frames_of_ipv6_that_are_not_understood() {
+        let useless = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut frame = frame_between(&six(&OTHER), &six(&MINE), b"payload", UdpChecksum::Software);
+            change(&mut frame);
+            read(&frame).unwrap_err()
+        };
+        assert_eq!(useless(&|frame| frame[ETHERNET] = 0x45), Useless::Malformed);
+        assert_eq!(useless(&|frame| frame[ETHERNET + 4] = 1), Useless::Malformed);
+        assert_eq!(useless(&|frame| frame.truncate(ETHERNET + 39)), Useless::Malformed);
+        assert_eq!(useless(&|frame| frame[ETHERNET + 5] = 7), Useless::Malformed);
+        assert_eq!(useless(&|frame| frame[ETHERNET + IPV6 + 5] = 99), Useless::Malformed);
+        assert_eq!(useless(&|frame| frame[ETHERNET + 6] = 44), Useless::Fragment);
+        // Options for every hop.
+        assert_eq!(useless(&|frame| frame[ETHERNET + 6] = 0), Useless::OtherProtocol);
+        assert_eq!(useless(&|frame| frame[ETHERNET + 6] = 58), Useless::BadChecksum);
     }
 
     #[test]
@@ -445,31 +562,5 @@ mod tests {
             .sum::<u32>();
         let folded = ((sum & 0xffff) + (sum >> 16)) as u16;
         assert_eq!(frame[HEADERS - 2..HEADERS], folded.to_be_bytes());
-    }
-
-    #[test]
-    fn arp_both_ways() {
-        let asked = arp_request(&MINE, *OTHER.addr.ip());
-        let Ok(Frame::Arp(arp)) = parse(&asked, &OTHER, false) else {
-            panic!("it is a broadcast")
-        };
-        assert!(arp.is_request);
-        assert_eq!(
-            (arp.sender, arp.sender_mac, arp.target),
-            (*MINE.addr.ip(), MINE.mac, *OTHER.addr.ip())
-        );
-        let answer = arp_reply(&OTHER, arp.sender_mac, arp.sender);
-        let Ok(Frame::Arp(arp)) = parse(&answer, &MINE, false) else {
-            panic!("it is for the one who has asked")
-        };
-        assert!(!arp.is_request);
-        assert_eq!((arp.sender, arp.sender_mac), (*OTHER.addr.ip(), OTHER.mac));
-        let mut wrong = asked;
-        wrong[ETHERNET + 5] = 16;
-        assert_eq!(parse(&wrong, &OTHER, false), Err(Useless::Malformed));
-        wrong = asked;
-        wrong[ETHERNET + 7] = 3;
-        assert_eq!(parse(&wrong, &OTHER, false), Err(Useless::Malformed));
-        assert_eq!(parse(&asked[..30], &OTHER, false), Err(Useless::Malformed));
     }
 }

@@ -1,8 +1,8 @@
 //! The DPDK backend: datagrams without the kernel, by DPDK's poll-mode drivers.
 //!
-//! A port of a device carries Ethernet frames with IPv4 and UDP in them, so they cross switches, and a process that has
-//! a UDP socket of the kernel can be the other end. Who has which Ethernet address is found by ARP, asked and answered
-//! here. The port has an IPv4 address of its own, which no interface of the kernel has.
+//! A port of a device carries Ethernet frames with IP and UDP in them, so they cross switches, and a process that has a
+//! UDP socket of the kernel can be the other end. Who has which Ethernet address is found by ARP, or for IPv6 by neighbour
+//! discovery, asked and answered here. The port has IP addresses of its own, which no interface of the kernel has.
 //!
 //! - **Out**: payload is copied once, behind headers from a template of the neighbour, into buffers of a pool for
 //!   sending. Datagrams to somebody whose address is not known yet wait for it, a few of them.
@@ -10,40 +10,44 @@
 //!   payload is handed up where it lies.
 //! - **Waiting** is asking again and again (there are no interrupts), with short naps after a while.
 //!
-//! There is one queue in each direction, used by the thread that has the backend. DPDK starts once per process, by the
-//! first port; its settings count for all.
+//! [`DpdkBackend::bind`] opens a port for one backend; several backends of a process share a [`DpdkPort`]. DPDK starts
+//! once per process, by the first port; its settings count for all.
 
+mod discovery;
+mod eal;
 mod error;
 mod frame;
 mod neighbours;
 mod options;
+mod port;
 mod sys;
 #[cfg(test)]
 mod tests;
 
 use std::{
     fmt, io,
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
-    sync::Arc,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use bytes::Bytes;
 
+use self::{
+    discovery::Notice,
+    frame::{Datagram, ETHERNET, Frame, Host, Template, UdpChecksum, Useless},
+    neighbours::Neighbours,
+    port::{Item, Mailbox, Seat},
+    sys::{BURST, Burst, Packet, Pool, Rule, SendQueue},
+};
 pub use self::{
     error::DpdkError,
     options::{Checksum, Device, DpdkOptions, Memory, VARIABLES},
-};
-use self::{
-    frame::{ETHERNET, Frame, HEADERS, Host, IPV4, OVERHEAD, Template, UdpChecksum, Useless},
-    neighbours::Neighbours,
-    sys::{BURST, Burst, Packet, Pool, Port, Setup},
+    port::{DpdkPort, Steering},
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::time::Instant;
 
-/// First of the ports that are taken for port 0.
-const FIRST_FREE_PORT: u16 = 49_152;
 /// Calls that find the port full, after which it is busy.
 const TRIES: usize = 64;
 /// A port that takes nothing for so long will not; its datagrams are thrown away, ns.
@@ -56,10 +60,6 @@ const LOOKS: usize = 4;
 const SPINS: u32 = 2_000;
 /// A nap of a wait.
 const NAP: Duration = Duration::from_micros(50);
-/// Between two tries to start a port whose other end is not there yet.
-const RETRY: Duration = Duration::from_millis(20);
-/// The other end of a link may take so long to notice that this one is there.
-const LINK: Duration = Duration::from_secs(2);
 
 /// What came that was of no use, and what else only this backend counts. All since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,20 +69,26 @@ pub struct DpdkStats {
     pub malformed: u64,
     /// Frames with a VLAN tag.
     pub vlan: u64,
-    /// Frames that are neither UDP over IPv4 nor ARP.
+    /// Frames that are neither UDP over IP nor about neighbours.
     pub other_protocol: u64,
     /// Frames for another host, or another port of this one.
     pub not_ours: u64,
-    /// Parts of IPv4 packets.
+    /// Parts of IP packets.
     pub fragments: u64,
-    /// Frames with a wrong checksum of IPv4 or UDP.
+    /// Frames with a wrong checksum of IPv4, UDP or ICMPv6.
     pub bad_checksum: u64,
     /// Frames that do not fit a packet buffer: the other end has a larger MTU.
     pub oversized: u64,
-    /// ARP questions asked.
-    pub arp_asked: u64,
-    /// ARP questions answered.
-    pub arp_answered: u64,
+    /// Questions for neighbours' addresses asked (ARP, neighbour solicitations).
+    pub neighbours_asked: u64,
+    /// Questions of neighbours answered.
+    pub neighbours_answered: u64,
+    /// Datagrams that other backends of the port have found and handed over.
+    pub handed_over: u64,
+    /// Datagrams that others have found and thrown away, because too many waited here already.
+    pub overflows: u64,
+    /// Datagrams copied instead of lent, because too many buffers were on loan.
+    pub copied: u64,
     /// Datagrams thrown away because their neighbour has not told its address.
     pub unresolved: u64,
     /// The other end of the link is there, as far as the port knows.
@@ -149,7 +155,7 @@ struct Slot {
 
 /// A datagram that waits for its neighbour's address.
 struct Parked {
-    to: SocketAddrV4,
+    to: SocketAddr,
     packet: Packet,
 }
 
@@ -158,8 +164,16 @@ struct Loan {
     packet: Packet,
     start: usize,
     end: usize,
+    /// Counts it.
+    mailbox: Arc<Mailbox>,
     /// Dropped after the packet.
     _pool: Arc<Pool>,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.mailbox.on_loan.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl AsRef<[u8]> for Loan {
@@ -175,13 +189,23 @@ pub struct DpdkBackend {
     staged: Burst,
     outgoing: Burst,
     parked: Vec<Parked>,
-    port: Port,
-    pools: Pools,
+    mailbox: Arc<Mailbox>,
+    _rule: Option<Rule>,
+    queues: Vec<SendQueue>,
+    port: DpdkPort,
+    steering: Steering,
     neighbours: Neighbours,
     host: Host,
     checksum: UdpChecksum,
     max_datagram: usize,
     identification: u16,
+    /// Which of `queues` sends next.
+    next_queue: usize,
+    /// In which order receive queues are looked into: its own between any two others.
+    schedule: Vec<u16>,
+    next_look: usize,
+    /// Looks in a row that find nothing in any of its own queues, nor in one other.
+    span: usize,
     /// Since when the port has taken nothing.
     full_since: Option<Instant>,
     stats: BackendStats,
@@ -189,91 +213,59 @@ pub struct DpdkBackend {
 }
 
 impl DpdkBackend {
-    /// Opens a port with the address `addr`, which must be IPv4 and not a wildcard; port 0 takes one.
+    /// Opens a port for this backend alone, with all of its eager queues, at the address `addr`; port 0 takes one.
     ///
     /// # Errors
     /// [`DpdkError`] says what to do.
     pub fn bind(addr: SocketAddr, options: &DpdkOptions) -> Result<Self, DpdkError> {
-        let SocketAddr::V4(addr) = addr else {
-            return Err(DpdkError::Address { addr });
+        port::check_address(addr)?;
+        DpdkPort::open(options)?.bind(addr, options.queues)
+    }
+
+    fn new(port: DpdkPort, seat: Seat) -> Self {
+        let Seat {
+            host,
+            queues,
+            mailbox,
+            rule,
+            steering,
+        } = seat;
+        let own: Vec<u16> = queues.iter().map(SendQueue::index).collect();
+        let others: Vec<u16> = (0..port.queues()).filter(|queue| !own.contains(queue)).collect();
+        let schedule = match others.is_empty() {
+            true => own.clone(),
+            false => others
+                .iter()
+                .flat_map(|other| own.iter().chain([other]).copied())
+                .collect(),
         };
-        let ip = *addr.ip();
-        if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() {
-            return Err(DpdkError::Address { addr: addr.into() });
-        }
-        let port = match addr.port() {
-            // The whole range is free. Processes that follow one another take different ones.
-            0 => FIRST_FREE_PORT + (std::process::id() % u32::from(u16::MAX - FIRST_FREE_PORT)) as u16,
-            port => port,
-        };
-        sys::start(arguments(options))?;
-        let mtu = options.packet_size();
-        let room = options.device.buffer(mtu);
-        let count = u32::from(options.descriptors) * 2 + 8 * BURST as u32;
-        let pools = Pools {
-            // Twice the queue, so that as many can be handed up or on loan.
-            receive: Pool::new(count.next_power_of_two() - 1, room)?,
-            send: Pool::new(count.next_power_of_two() - 1, room)?,
-        };
-        let (device, made) = options.device.words(sys::unique(), mtu, options.descriptors);
-        let setup = Setup {
-            device: &device,
-            arguments: options.device.is_virtual().then_some(made.as_str()),
-            mtu,
-            descriptors: options.descriptors,
-            offload: options.checksum != Checksum::Off,
-            receive: Arc::clone(&pools.receive),
-            send: Arc::clone(&pools.send),
-        };
-        let mut left = options.patience;
-        let port_of_device = Port::open(&setup, &mut || {
-            let again = options.device.needs_other_end() && left >= RETRY;
-            if again {
-                left -= RETRY;
-                pause(RETRY);
-            }
-            again
-        })?;
-        let host = Host {
-            mac: port_of_device.mac,
-            addr: SocketAddrV4::new(ip, port),
-        };
-        let checksum = match options.checksum {
-            Checksum::Off => UdpChecksum::Absent,
-            _ if port_of_device.offload => UdpChecksum::Port,
-            Checksum::Auto if options.device.is_memory() => UdpChecksum::Absent,
-            Checksum::Auto | Checksum::On => UdpChecksum::Software,
-        };
+        let shared = &port.shared;
         let mut this = Self {
             slots: Vec::with_capacity(BURST),
             staged: Burst::new(),
             outgoing: Burst::new(),
             parked: Vec::with_capacity(PARKED),
-            port: port_of_device,
-            pools,
+            mailbox,
+            _rule: rule,
+            queues,
+            steering,
             neighbours: Neighbours::new(host),
             host,
-            checksum,
-            max_datagram: usize::from(mtu) - OVERHEAD,
+            checksum: shared.checksum(host.addr.is_ipv4()),
+            max_datagram: usize::from(shared.options.packet_size()) - host.overhead(),
             identification: 0,
+            next_queue: 0,
+            span: own.len() + usize::from(!others.is_empty()),
+            schedule,
+            next_look: 0,
             full_since: None,
             stats: BackendStats::default(),
             more: DpdkStats::default(),
+            port,
         };
-        this.wait_for_link(options);
         // Who knew this address with another card learns the new one.
-        this.send_arp(frame::arp_request(&host, ip));
-        Ok(this)
-    }
-
-    /// The side that starts second finds the other one there.
-    fn wait_for_link(&self, options: &DpdkOptions) {
-        let mut left = LINK;
-        while options.device.needs_other_end() && !self.port.is_up() && left > Duration::ZERO {
-            let nap = Duration::from_millis(1);
-            pause(nap);
-            left = left.saturating_sub(nap);
-        }
+        this.send_alone(&discovery::announce(&host));
+        this
     }
 
     /// Largest datagram, octets: the smaller of this and what the MTU allows.
@@ -286,7 +278,7 @@ impl DpdkBackend {
     /// A look at the packet buffers.
     #[must_use]
     pub fn pools(&self) -> Pools {
-        self.pools.clone()
+        self.port.pools()
     }
 
     /// The port's Ethernet address.
@@ -295,11 +287,31 @@ impl DpdkBackend {
         self.host.mac
     }
 
+    /// The port, which others can use too.
+    #[must_use]
+    pub fn port(&self) -> &DpdkPort {
+        &self.port
+    }
+
+    /// How what is for this backend comes to it.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        self.steering
+    }
+
+    /// Whoever has `ip` is at `mac`, as has been told by other means: it is not asked. What it says itself later counts
+    /// more.
+    pub fn add_neighbour(&mut self, ip: IpAddr, mac: [u8; 6]) {
+        self.neighbours.learn(ip, mac);
+    }
+
     /// What only this backend counts.
     #[must_use]
     pub fn dpdk_stats(&self) -> DpdkStats {
-        let counters = self.port.counters();
+        let counters = self.port.shared.port.counters();
         DpdkStats {
+            handed_over: self.mailbox.handed_over(),
+            overflows: self.mailbox.overflows(),
             link_up: self.port.is_up(),
             port_received: counters.received,
             port_sent: counters.sent,
@@ -312,29 +324,30 @@ impl DpdkBackend {
     }
 
     /// Sends a frame of our own; if that can not be done now, it is as if it were lost.
-    fn send_arp(&mut self, octets: [u8; frame::ARP_FRAME]) {
+    fn send_alone(&mut self, octets: &[u8]) {
         let mut one = Burst::new();
-        if self.pools.send.take(1, octets.len(), &mut one) {
-            one.for_each(|_, packet| packet.data_mut().copy_from_slice(&octets));
-            self.port.send(&mut one);
+        if self.port.shared.pools.send.take(1, octets.len(), &mut one) {
+            one.for_each(|_, packet| packet.data_mut().copy_from_slice(octets));
+            self.queues[0].send(&mut one);
         }
     }
 
     /// Fills `self.outgoing` with the datagrams of `transmit`, their headers left out.
     #[inline]
     fn load(&mut self, transmit: &Transmit<'_>) -> bool {
-        let len = HEADERS + transmit.segment_size.min(transmit.len);
+        let headers = self.host.headers();
+        let len = headers + transmit.segment_size.min(transmit.len);
         let segments = transmit.segments();
-        if !self.pools.send.take(segments, len, &mut self.outgoing) {
+        if !self.port.shared.pools.send.take(segments, len, &mut self.outgoing) {
             return false;
         }
         let mut gather = Gather::new(transmit.slices);
         let last = transmit.len - (segments - 1) * transmit.segment_size.min(transmit.len);
         self.outgoing.for_each(|index, packet| {
             if index + 1 == segments {
-                packet.cut(HEADERS + last);
+                packet.cut(headers + last);
             }
-            gather.copy(&mut packet.data_mut()[HEADERS..]);
+            gather.copy(&mut packet.data_mut()[headers..]);
         });
         true
     }
@@ -346,7 +359,8 @@ impl DpdkBackend {
         let mut sent = 0;
         for _ in 0..TRIES {
             self.stats.transmit_calls += 1;
-            sent += self.port.send(&mut self.outgoing);
+            sent += self.queues[self.next_queue].send(&mut self.outgoing);
+            self.next_queue = (self.next_queue + 1) % self.queues.len();
             if sent == all {
                 self.full_since = None;
                 return Sent::All;
@@ -367,7 +381,7 @@ impl DpdkBackend {
     }
 
     /// Keeps what is in `outgoing` until `to` has told its address; the oldest have to go.
-    fn park(&mut self, to: SocketAddrV4) {
+    fn park(&mut self, to: SocketAddr) {
         while let Some(packet) = self.outgoing.pop() {
             if self.parked.len() == PARKED {
                 self.parked.remove(0);
@@ -378,33 +392,45 @@ impl DpdkBackend {
     }
 
     /// Sends what has waited for the address of `ip`.
-    fn unpark(&mut self, now: Instant, ip: Ipv4Addr) {
+    fn unpark(&mut self, now: Instant, ip: IpAddr) {
         let Some(template) = self.neighbours.route(now, ip).template.cloned() else {
             return;
         };
         let (ready, waiting) = std::mem::take(&mut self.parked)
             .into_iter()
-            .partition(|parked| *parked.to.ip() == ip);
+            .partition(|parked| parked.to.ip() == ip);
         self.parked = waiting;
         for Parked { to, packet } in ready {
             if self.outgoing.push(packet).is_err() {
                 continue;
             }
-            let identification = &mut self.identification;
-            address(&mut self.outgoing, &template, to.port(), self.checksum, identification);
+            let ports = [self.host.addr.port(), to.port()];
+            self.address(&template, ports);
             let _ = self.push_out(now);
         }
     }
 
-    fn hear(&mut self, now: Instant, arp: &frame::Arp) {
-        let heard = self.neighbours.hear(now, arp);
-        if heard.answer {
-            self.more.arp_answered += 1;
-            self.send_arp(frame::arp_reply(&self.host, arp.sender_mac, arp.sender));
-        }
-        if let Some(ip) = heard.resolved {
+    /// Writes the headers of all outgoing packets.
+    fn address(&mut self, template: &Template, ports: [u16; 2]) {
+        let (identification, ip) = (&mut self.identification, self.host.ip_header());
+        address(&mut self.outgoing, template, ports, self.checksum, identification, ip);
+    }
+
+    fn hear(&mut self, now: Instant, notice: &Notice) {
+        if let Some(ip) = self.neighbours.hear(now, notice) {
             self.unpark(now, ip);
         }
+    }
+
+    /// A notice that nobody else of the port has seen. `from`: the Ethernet address that has sent it.
+    fn notice(&mut self, now: Instant, notice: &Notice, from: frame::Mac) {
+        let asks_us = self.port.shared.tell(&self.mailbox, notice);
+        let answer = discovery::answer(self.host.mac, notice.target, notice, from);
+        if let Some(answer) = answer.filter(|_| asks_us) {
+            self.more.neighbours_answered += 1;
+            self.send_alone(&answer);
+        }
+        self.hear(now, notice);
     }
 
     fn count(&mut self, useless: Useless) {
@@ -426,27 +452,74 @@ impl DpdkBackend {
             self.more.oversized += 1;
             return;
         }
-        let checked = packet.udp_checksum();
-        let read = if checked == Some(false) {
-            Err(Useless::BadChecksum)
-        } else {
-            frame::parse(packet.data(), &self.host, checked == Some(true))
+        let read = match packet.udp_checksum() {
+            Some(false) => Err(Useless::BadChecksum),
+            _ => frame::parse(packet.data(), &self.host.mac),
         };
         match read {
-            // As with sockets, an empty datagram is nothing to hand up.
-            Ok(Frame::Datagram { start, end, .. }) if start == end => {}
-            Ok(Frame::Datagram { source, start, end }) => {
-                self.stats.datagrams_received += 1;
-                self.stats.bytes_received += (end - start) as u64;
-                self.slots.push(Slot {
-                    packet: Some(packet),
-                    source: source.into(),
-                    start,
-                    end,
-                });
+            Ok(Frame::Datagram(datagram)) => self.look_at_datagram(packet, &datagram),
+            Ok(Frame::Notice(notice)) => {
+                let from = packet.data()[6..12].try_into().expect("six octets");
+                self.notice(now, &notice, from);
             }
-            Ok(Frame::Arp(arp)) => self.hear(now, &arp),
             Err(useless) => self.count(useless),
+        }
+    }
+
+    #[inline]
+    fn look_at_datagram(&mut self, packet: Packet, datagram: &Datagram) {
+        let Datagram { source, start, end, .. } = *datagram;
+        if packet.udp_checksum() != Some(true) && !datagram.is_intact(packet.data()) {
+            self.count(Useless::BadChecksum);
+            return;
+        }
+        // As with sockets, an empty datagram is nothing to hand up.
+        if start == end {
+            return;
+        }
+        let slot = Slot {
+            packet: Some(packet),
+            source,
+            start,
+            end,
+        };
+        if datagram.destination == self.host.addr {
+            self.keep(slot);
+        } else if !self.port.shared.hand_over(datagram.destination, slot) {
+            self.count(Useless::NotOurs);
+        }
+    }
+
+    /// Hands a datagram up.
+    #[inline]
+    fn keep(&mut self, slot: Slot) {
+        self.stats.datagrams_received += 1;
+        self.stats.bytes_received += (slot.end - slot.start) as u64;
+        self.slots.push(slot);
+    }
+
+    /// Receives something from this backend's queues or, in turn, one other.
+    #[inline]
+    fn stage(&mut self) -> bool {
+        for _ in 0..self.span {
+            let queue = self.schedule[self.next_look];
+            self.next_look = (self.next_look + 1) % self.schedule.len();
+            self.stats.receive_calls += 1;
+            if self.port.shared.receive(queue, &mut self.staged) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes what others have found.
+    fn open_mailbox(&mut self, now: Instant, budget: usize) {
+        while self.slots.len() < budget {
+            match self.mailbox.pop() {
+                Some(Item::Datagram(slot)) => self.keep(slot),
+                Some(Item::Notice(notice)) => self.hear(now, &notice),
+                None => break,
+            }
         }
     }
 
@@ -456,77 +529,31 @@ impl DpdkBackend {
     }
 }
 
-/// Writes the headers of all packets of a burst.
+impl Drop for DpdkBackend {
+    fn drop(&mut self) {
+        self.port.shared.leave(self.host.addr, &mut self.queues);
+        // Loans hold on to it, but nobody will look into it again.
+        while self.mailbox.pop().is_some() {}
+    }
+}
+
+/// Writes the headers of all packets of a burst. `ip`: octets of the header of IP.
 #[inline]
-fn address(burst: &mut Burst, template: &Template, port: u16, checksum: UdpChecksum, identification: &mut u16) {
+fn address(
+    burst: &mut Burst,
+    template: &Template,
+    ports: [u16; 2],
+    checksum: UdpChecksum,
+    identification: &mut u16,
+    ip: usize,
+) {
     burst.for_each(|_, packet| {
         *identification = identification.wrapping_add(1);
-        template.write(packet.data_mut(), port, *identification, checksum);
+        template.write(packet.data_mut(), ports, *identification, checksum);
         if checksum == UdpChecksum::Port {
-            packet.ask_udp_checksum(ETHERNET, IPV4);
+            packet.ask_udp_checksum(ETHERNET, ip);
         }
     });
-}
-
-/// Arguments of EAL.
-fn arguments(options: &DpdkOptions) -> Vec<String> {
-    let mut arguments = vec![
-        "--iova-mode=va".to_owned(),
-        "--no-telemetry".to_owned(),
-        // Processes do not share anything unless they want to.
-        format!("--file-prefix=hikyaku-{}", std::process::id()),
-    ];
-    let given = |names: &[&str]| {
-        options
-            .eal
-            .iter()
-            .any(|argument| names.iter().any(|name| argument.starts_with(name)))
-    };
-    if !options.pci {
-        arguments.push("--no-pci".to_owned());
-    }
-    if !given(&["--log-level"]) {
-        arguments.push("--log-level=*:critical".to_owned());
-    }
-    // One of EAL's threads, which is this one and stays on the processors on which it is.
-    if !given(&["-l", "-c", "--lcores"]) {
-        arguments.push(format!("--lcores=0@({})", processors()));
-    }
-    let memory = match options.memory {
-        Memory::Auto if free_hugepages() >= u64::from(options.memory_mb) * 1_000_000 => Memory::InMemory,
-        Memory::Auto => Memory::NoHuge,
-        other => other,
-    };
-    match memory {
-        // In few files, which is what virtio-user and memif without copies hand to the other end.
-        Memory::InMemory => arguments.extend(["--in-memory", "--single-file-segments"].map(str::to_owned)),
-        Memory::Hugepages => {}
-        Memory::NoHuge | Memory::Auto => arguments.extend([
-            "--no-huge".to_owned(),
-            "--no-shconf".to_owned(),
-            format!("-m{}", options.memory_mb),
-        ]),
-    }
-    arguments.extend(options.eal.iter().cloned());
-    arguments
-}
-
-/// Processors on which this thread may run, in the kernel's words, for instance `0-3,8`.
-fn processors() -> String {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    line.map_or("0", str::trim).to_owned()
-}
-
-/// Octets of free hugepages of the default size.
-fn free_hugepages() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let number = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let pages = number("HugePages_Free:").unwrap_or(0);
-    pages * number("Hugepagesize:").unwrap_or(0) * 1024
 }
 
 #[expect(
@@ -577,7 +604,7 @@ impl Backend for DpdkBackend {
             max_datagram: self.max_datagram,
             max_segments: BURST,
             max_batch: BURST * self.max_datagram,
-            receive_buffer: usize::from(self.port.descriptors) * self.max_datagram,
+            receive_buffer: self.queues.len() * self.port.shared.share() * self.max_datagram,
             checksummed: true,
             holds_references: false,
             receive_port: 0,
@@ -585,16 +612,17 @@ impl Backend for DpdkBackend {
     }
 
     fn local_addr(&self) -> SocketAddr {
-        self.host.addr.into()
+        self.host.addr
     }
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         if transmit.len == 0 {
             return Ok(Sent::All);
         }
-        let SocketAddr::V4(to) = transmit.destination else {
+        let to = transmit.destination;
+        if to.is_ipv4() != self.host.addr.is_ipv4() {
             return Ok(self.dropped());
-        };
+        }
         // Nothing is fragmented here, so what does not fit can not go, whatever the caller allows.
         let datagram = transmit.segment_size.min(transmit.len);
         if datagram > self.max_datagram || datagram == 0 || transmit.segments() > BURST {
@@ -605,19 +633,20 @@ impl Backend for DpdkBackend {
             self.stats.busy += 1;
             return Ok(Sent::Busy);
         }
-        let route = self.neighbours.route(now, *to.ip());
+        let route = self.neighbours.route(now, to.ip());
         let ask = route.ask;
         let sent = if let Some(template) = route.template {
-            let identification = &mut self.identification;
-            address(&mut self.outgoing, template, to.port(), self.checksum, identification);
+            let ports = [self.host.addr.port(), to.port()];
+            let (identification, ip) = (&mut self.identification, self.host.ip_header());
+            address(&mut self.outgoing, template, ports, self.checksum, identification, ip);
             self.push_out(now)
         } else {
             self.park(to);
             Sent::All
         };
         if ask {
-            self.more.arp_asked += 1;
-            self.send_arp(frame::arp_request(&self.host, *to.ip()));
+            self.more.neighbours_asked += 1;
+            self.send_alone(&discovery::ask(&self.host, to.ip()));
         }
         match sent {
             Sent::All => {
@@ -632,8 +661,12 @@ impl Backend for DpdkBackend {
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         self.slots.clear();
+        let budget = budget.min(BURST);
+        if !self.mailbox.is_empty() {
+            self.open_mailbox(now, budget);
+        }
         let mut looks = 0;
-        while self.slots.len() < budget.min(BURST) {
+        while self.slots.len() < budget {
             if let Some(packet) = self.staged.pop() {
                 self.look(now, packet);
                 continue;
@@ -642,8 +675,7 @@ impl Backend for DpdkBackend {
                 break;
             }
             looks += 1;
-            self.stats.receive_calls += 1;
-            if self.port.receive(&mut self.staged) == 0 {
+            if !self.stage() {
                 break;
             }
         }
@@ -663,11 +695,19 @@ impl Backend for DpdkBackend {
     fn take(&mut self, index: usize) -> Bytes {
         let slot = &mut self.slots[index];
         let packet = slot.packet.take().expect("the buffer has been taken");
+        let (start, end) = (slot.start, slot.end);
+        // Who keeps them for long takes none from the others.
+        if self.mailbox.on_loan.load(Ordering::Relaxed) as usize >= self.port.shared.share() {
+            self.more.copied += 1;
+            return Bytes::copy_from_slice(&packet.data()[start..end]);
+        }
+        self.mailbox.on_loan.fetch_add(1, Ordering::Relaxed);
         Bytes::from_owner(Loan {
             packet,
-            start: slot.start,
-            end: slot.end,
-            _pool: Arc::clone(&self.pools.receive),
+            start,
+            end,
+            mailbox: Arc::clone(&self.mailbox),
+            _pool: Arc::clone(&self.port.shared.pools.receive),
         })
     }
 
@@ -675,7 +715,7 @@ impl Backend for DpdkBackend {
         let mut left = timeout;
         let mut looks = 0;
         loop {
-            if !self.staged.is_empty() || self.port.receive(&mut self.staged) > 0 {
+            if !self.staged.is_empty() || !self.mailbox.is_empty() || self.stage() {
                 return Ok(Wake::Readable);
             }
             looks += 1;
@@ -702,7 +742,7 @@ impl fmt::Debug for DpdkBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DpdkBackend")
             .field("local", &self.host.addr)
-            .field("driver", &self.port.driver)
+            .field("port", &self.port)
             .finish_non_exhaustive()
     }
 }

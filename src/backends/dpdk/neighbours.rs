@@ -1,8 +1,11 @@
-//! Who has which Ethernet address, as far as it is known: what ARP does, without a device.
+//! Who has which Ethernet address, as far as it is known: what ARP and neighbour discovery do, without a device.
 
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::{collections::BTreeMap, net::IpAddr};
 
-use super::frame::{Arp, Host, Mac, Template};
+use super::{
+    discovery::Notice,
+    frame::{Host, Mac, Template},
+};
 use crate::time::Instant;
 
 /// An answer is believed for so long without another look, ns.
@@ -17,11 +20,20 @@ const REFRESH: u64 = 1_000_000_000;
 const MOST: usize = 65_536;
 
 /// A neighbour.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Neighbour {
-    /// Headers to it, once it has answered, and when it last has.
-    known: Option<(Template, Mac, Instant)>,
+    known: Option<Known>,
     asked: Option<Instant>,
+}
+
+/// What a neighbour has answered.
+#[derive(Debug)]
+struct Known {
+    /// Headers to it.
+    template: Template,
+    mac: Mac,
+    /// When it last has; `None`: it was told by the application, and needs not answer.
+    heard: Option<Instant>,
 }
 
 /// The way to a neighbour.
@@ -32,20 +44,11 @@ pub(super) struct Route<'a> {
     pub(super) ask: bool,
 }
 
-/// What an ARP packet asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
-    /// The sender wants to know our address.
-    pub(super) answer: bool,
-    /// The sender's address is known from now on, and was not before.
-    pub(super) resolved: Option<Ipv4Addr>,
-}
-
 /// All neighbours. Only those that somebody here sends to are remembered, so that strangers fill nothing.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     host: Host,
-    all: BTreeMap<Ipv4Addr, Neighbour>,
+    all: BTreeMap<IpAddr, Neighbour>,
 }
 
 impl Neighbours {
@@ -58,19 +61,16 @@ impl Neighbours {
 
     /// The way to `ip`, which is noted down if it is new.
     #[inline]
-    pub(super) fn route(&mut self, now: Instant, ip: Ipv4Addr) -> Route<'_> {
+    pub(super) fn route(&mut self, now: Instant, ip: IpAddr) -> Route<'_> {
         if self.all.len() >= MOST && !self.all.contains_key(&ip) {
             self.all.retain(|_, neighbour| neighbour.known.is_some());
             if self.all.len() >= MOST {
                 self.all.clear();
             }
         }
-        let neighbour = self.all.entry(ip).or_insert(Neighbour {
-            known: None,
-            asked: None,
-        });
+        let neighbour = self.all.entry(ip).or_default();
         let since = |at: Instant| now.saturating_since(at).as_nanos() as u64;
-        let age = neighbour.known.as_ref().map(|(.., heard)| since(*heard));
+        let age = neighbour.known.as_ref().map(|known| known.heard.map_or(0, since));
         if age.is_some_and(|age| age >= STALE) {
             neighbour.known = None;
         }
@@ -84,59 +84,63 @@ impl Neighbours {
             neighbour.asked = Some(now);
         }
         Route {
-            template: neighbour.known.as_ref().map(|(template, ..)| template),
+            template: neighbour.known.as_ref().map(|known| &known.template),
             ask,
         }
     }
 
-    /// Takes what an ARP packet says.
-    pub(super) fn hear(&mut self, now: Instant, arp: &Arp) -> Heard {
-        let ours = *self.host.addr.ip();
-        let mut heard = Heard {
-            answer: arp.is_request && arp.target == ours && arp.sender != ours,
-            resolved: None,
-        };
-        // A group is nobody's address, and nobody else has ours.
-        let is_unicast = arp.sender_mac[0] & 1 == 0;
-        if let Some(neighbour) = self.all.get_mut(&arp.sender)
-            && is_unicast
-            && arp.sender != ours
-        {
-            heard.resolved = neighbour.known.is_none().then_some(arp.sender);
-            match &mut neighbour.known {
-                Some((_, mac, at)) if *mac == arp.sender_mac => *at = now,
-                known => {
-                    let template = Template::new(&self.host, arp.sender_mac, arp.sender);
-                    *known = Some((template, arp.sender_mac, now));
-                }
+    /// Takes what somebody says. Gives the sender if its address is known from now on, and was not before.
+    pub(super) fn hear(&mut self, now: Instant, notice: &Notice) -> Option<IpAddr> {
+        // Nobody else has our address.
+        let is_impostor = notice.sender == self.host.addr.ip();
+        let neighbour = self.all.get_mut(&notice.sender).filter(|_| !is_impostor)?;
+        let known = match (&mut neighbour.known, notice.sender_mac) {
+            (Some(known), mac) if mac.is_none_or(|mac| mac == known.mac) => {
+                known.heard = known.heard.map(|_| now);
+                return None;
             }
-        }
-        heard
+            (known, Some(mac)) => known.replace(Known {
+                template: Template::new(&self.host, mac, notice.sender),
+                mac,
+                heard: Some(now),
+            }),
+            (_, None) => return None,
+        };
+        known.is_none().then_some(notice.sender)
+    }
+
+    /// `ip` is at `mac` until it says something else itself.
+    pub(super) fn learn(&mut self, ip: IpAddr, mac: Mac) {
+        self.all.entry(ip).or_default().known = Some(Known {
+            template: Template::new(&self.host, mac, ip),
+            mac,
+            heard: None,
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{net::Ipv4Addr, time::Duration};
 
     use super::*;
 
     const US: Host = Host {
         mac: [2, 0, 0, 0, 0, 1],
-        addr: std::net::SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9),
+        addr: std::net::SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 9),
     };
-    const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    fn told(mac: Mac) -> Arp {
-        Arp {
+    fn told(mac: Mac) -> Notice {
+        Notice {
             is_request: false,
-            sender_mac: mac,
+            sender_mac: Some(mac),
             sender: IP,
-            target: *US.addr.ip(),
+            target: US.addr.ip(),
         }
     }
 
@@ -151,12 +155,11 @@ mod tests {
         assert_eq!(known(&mut neighbours, 0), (false, true));
         assert_eq!(known(&mut neighbours, 1), (false, false));
         assert_eq!(known(&mut neighbours, 50), (false, true));
-        let heard = neighbours.hear(at(60), &told([2; 6]));
-        assert_eq!((heard.answer, heard.resolved), (false, Some(IP)));
+        assert_eq!(neighbours.hear(at(60), &told([2; 6])), Some(IP));
         assert_eq!(known(&mut neighbours, 61), (true, false));
         assert_eq!(known(&mut neighbours, 10_060), (true, true));
         assert_eq!(known(&mut neighbours, 10_061), (true, false));
-        assert_eq!(neighbours.hear(at(10_070), &told([2; 6])).resolved, None);
+        assert_eq!(neighbours.hear(at(10_070), &told([2; 6])), None);
         assert_eq!(known(&mut neighbours, 12_000), (true, false));
         assert_eq!(known(&mut neighbours, 30_069), (true, true));
         assert_eq!(known(&mut neighbours, 30_070), (false, false));
@@ -170,34 +173,48 @@ mod tests {
         let _ = neighbours.route(at(0), IP);
         neighbours.hear(at(1), &told([2; 6]));
         // It announces itself.
-        let announcement = Arp {
+        let announcement = Notice {
             is_request: true,
             target: IP,
             ..told([4; 6])
         };
-        assert!(!neighbours.hear(at(2), &announcement).answer);
+        assert_eq!(neighbours.hear(at(2), &announcement), None);
         let mut frame = [0; 60];
         let template = neighbours.route(at(3), IP).template.unwrap();
-        template.write(&mut frame, 1, 1, super::super::frame::UdpChecksum::Absent);
+        template.write(&mut frame, [1, 1], 1, super::super::frame::UdpChecksum::Absent);
         assert_eq!(frame[..6], [4; 6]);
     }
 
     #[test]
     fn strangers_and_impostors_are_not_remembered() {
         let mut neighbours = Neighbours::new(US);
-        let request = Arp {
-            is_request: true,
+        assert_eq!(neighbours.hear(at(0), &told([2; 6])), None);
+        assert!(neighbours.all.is_empty());
+        let impostor = Notice {
+            sender: US.addr.ip(),
             ..told([2; 6])
         };
-        assert!(neighbours.hear(at(0), &request).answer);
-        assert!(neighbours.all.is_empty());
-        let impostor = Arp {
-            sender: *US.addr.ip(),
-            ..request
-        };
-        assert!(!neighbours.hear(at(0), &impostor).answer);
         let _ = neighbours.route(at(0), IP);
-        assert_eq!(neighbours.hear(at(0), &told([0xff; 6])).resolved, None);
+        let _ = neighbours.route(at(0), US.addr.ip());
+        assert_eq!(neighbours.hear(at(0), &impostor), None);
+        let nameless = Notice {
+            sender_mac: None,
+            ..told([2; 6])
+        };
+        assert_eq!(neighbours.hear(at(0), &nameless), None);
         assert_eq!(known(&mut neighbours, 1), (false, false));
+    }
+
+    #[test]
+    fn what_the_application_has_told_needs_no_answer() {
+        let mut neighbours = Neighbours::new(US);
+        neighbours.learn(IP, [2; 6]);
+        assert_eq!(known(&mut neighbours, 100_000), (true, false));
+        assert_eq!(neighbours.hear(at(100_000), &told([2; 6])), None);
+        assert_eq!(known(&mut neighbours, 200_000), (true, false));
+        // It has moved.
+        assert_eq!(neighbours.hear(at(200_000), &told([4; 6])), None);
+        assert_eq!(known(&mut neighbours, 200_001), (true, false));
+        assert_eq!(known(&mut neighbours, 215_000), (true, true));
     }
 }

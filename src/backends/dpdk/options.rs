@@ -13,15 +13,17 @@ use super::error::DpdkError;
 /// | `HIKYAKU_DPDK_MEMORY_MB` | [`DpdkOptions::memory_mb`]: 64 to 65536 |
 /// | `HIKYAKU_DPDK_MTU` | [`DpdkOptions::mtu`]: 576 to 16000 |
 /// | `HIKYAKU_DPDK_DESCRIPTORS` | [`DpdkOptions::descriptors`]: 64 to 16384 |
+/// | `HIKYAKU_DPDK_QUEUES` | [`DpdkOptions::queues`] and [`own_queues`](DpdkOptions::own_queues): `4`, or `4+2` |
 /// | `HIKYAKU_DPDK_CHECKSUM` | [`DpdkOptions::checksum`]: `auto`, `on`, `off` |
 /// | `HIKYAKU_DPDK_PCI` | [`DpdkOptions::pci`]: `on`, `off` |
 /// | `HIKYAKU_DPDK_EAL` | [`DpdkOptions::eal`]: further arguments, separated by spaces |
-pub const VARIABLES: [&str; 8] = [
+pub const VARIABLES: [&str; 9] = [
     "HIKYAKU_DPDK_DEVICE",
     "HIKYAKU_DPDK_MEMORY",
     "HIKYAKU_DPDK_MEMORY_MB",
     "HIKYAKU_DPDK_MTU",
     "HIKYAKU_DPDK_DESCRIPTORS",
+    "HIKYAKU_DPDK_QUEUES",
     "HIKYAKU_DPDK_CHECKSUM",
     "HIKYAKU_DPDK_PCI",
     "HIKYAKU_DPDK_EAL",
@@ -58,7 +60,7 @@ pub enum Checksum {
     Auto,
     /// Always. By the port if it can.
     On,
-    /// Never: zero, which IPv4 allows. What arrives with a checksum is checked all the same.
+    /// Never: zero, which IPv4 allows (IPv6 does not, and has them all the same). What arrives with a checksum is checked all the same.
     Off,
 }
 
@@ -76,9 +78,15 @@ pub struct DpdkOptions {
     /// Octets of an IP packet, 576 to 16,000; the link's other end must take as much. `None`: 9000 where the link is
     /// memory (memif, ring), else 1500.
     pub mtu: Option<u16>,
-    /// Packets that wait in the port in each direction, 64 to 16,384; the device takes the nearest number that it can.
+    /// Packets that wait in each queue of the port, 64 to 16,384; the device takes the nearest number that it can.
     /// Default 1024.
     pub descriptors: u16,
+    /// Eager queues of the port in each direction, 1 to 64: each backend of a [`DpdkPort`](super::DpdkPort) takes some of
+    /// them, and a backend that has the port for itself all. Default 1.
+    pub queues: u16,
+    /// Further queues in each direction, 0 to 64, each for one backend alone
+    /// ([`DpdkPort::bind_own`](super::DpdkPort::bind_own)). Default 0.
+    pub own_queues: u16,
     /// UDP checksums.
     pub checksum: Checksum,
     /// Look for cards (else `--no-pci`). Off by default: a card that DPDK takes is gone for the kernel.
@@ -99,6 +107,8 @@ impl DpdkOptions {
             memory_mb: 256,
             mtu: None,
             descriptors: 1024,
+            queues: 1,
+            own_queues: 0,
             checksum: Checksum::default(),
             pci: false,
             eal: Vec::new(),
@@ -153,6 +163,16 @@ impl DpdkOptions {
             options.descriptors = value.parse().ok().filter(|count| (64..=16_384).contains(count))?;
             Some(())
         })?;
+        setting(
+            "HIKYAKU_DPDK_QUEUES",
+            "a number from 1 to 64, or two, as 4+2",
+            &mut |value| {
+                let (eager, own) = value.split_once('+').unwrap_or((value, "0"));
+                options.queues = eager.parse().ok().filter(|count| (1..=64).contains(count))?;
+                options.own_queues = own.parse().ok().filter(|count| (0..=64).contains(count))?;
+                Some(())
+            },
+        )?;
         setting("HIKYAKU_DPDK_CHECKSUM", "auto, on or off", &mut |value| {
             options.checksum = match value {
                 "auto" => Checksum::Auto,
@@ -338,7 +358,7 @@ impl Device {
     }
 
     /// Name and arguments in DPDK's words; `number` makes the name unique in the process.
-    pub(super) fn words(&self, number: u32, mtu: u16, descriptors: u16) -> (String, String) {
+    pub(super) fn words(&self, number: u32, mtu: u16, descriptors: u16, queues: u16) -> (String, String) {
         let mut device = self.clone();
         if KINDS.iter().any(|(_, driver, _)| *driver == device.name) {
             device.name += &number.to_string();
@@ -359,16 +379,23 @@ impl Device {
                     .with("bsize", &buffer.to_string())
                     .with("rsize", &descriptors.max(2).ilog2().min(14).to_string());
             }
-            Kind::AfPacket if mtu + 18 > AF_PACKET_SMALL => {
-                device = device
-                    .with("framesz", "16384")
-                    .with("blocksz", "16384")
-                    .with("framecnt", &descriptors.to_string());
+            Kind::AfPacket => {
+                if mtu + 18 > AF_PACKET_SMALL {
+                    device = device
+                        .with("framesz", "16384")
+                        .with("blocksz", "16384")
+                        .with("framecnt", &descriptors.to_string());
+                }
+                if queues > 1 {
+                    device = device.with("qpairs", &queues.to_string());
+                }
             }
             // The driver's own preferred busy polling needs a kernel and a card that can do it.
-            Kind::AfXdp => device = device.with("busy_budget", "0"),
-            Kind::Vhost | Kind::VirtioUser => device = device.with("queues", "1"),
-            Kind::AfPacket | Kind::Ring | Kind::Other | Kind::Port => {}
+            Kind::AfXdp => {
+                device = device.with("busy_budget", "0").with("queue_count", &queues.to_string());
+            }
+            Kind::Vhost | Kind::VirtioUser => device = device.with("queues", &queues.to_string()),
+            Kind::Ring | Kind::Other | Kind::Port => {}
         }
         let arguments: Vec<String> = device
             .arguments
@@ -411,7 +438,7 @@ mod tests {
 
     #[test]
     fn devices_by_name() {
-        let words = |text: &str, mtu| Device::parse(text).unwrap().words(3, mtu, 1024);
+        let words = |text: &str, mtu| Device::parse(text).unwrap().words(3, mtu, 1024, 1);
         let (name, arguments) = words("memif:socket=/tmp/s,role=client", 9000);
         assert_eq!(name, "net_memif3");
         assert_eq!(

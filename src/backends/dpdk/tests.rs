@@ -3,14 +3,17 @@
 use std::{io::IoSlice, net::Ipv4Addr};
 
 use super::{
-    frame::{ARP_FRAME, Mac, Template, UdpChecksum, arp_reply},
+    frame::{IPV4, Mac, Template, UdpChecksum},
     *,
 };
 
-const US: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), 4000);
+/// Octets before the payload.
+const HEADERS: usize = ETHERNET + IPV4 + 8;
+
+const US: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), 4000);
 const OTHER: Host = Host {
     mac: [2, 0, 0, 0, 0, 9],
-    addr: SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 9), 5000),
+    addr: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9)), 5000),
 };
 
 fn options(device: &str) -> DpdkOptions {
@@ -32,17 +35,17 @@ fn ring() -> DpdkBackend {
 /// Gives `frame` to the ring as if it came from a wire.
 fn inject(backend: &mut DpdkBackend, frame: &[u8]) {
     let mut one = Burst::new();
-    assert!(backend.pools.send.take(1, frame.len(), &mut one));
+    assert!(backend.port.shared.pools.send.take(1, frame.len(), &mut one));
     one.for_each(|_, packet| packet.data_mut().copy_from_slice(frame));
-    assert_eq!(backend.port.send(&mut one), 1);
+    assert_eq!(backend.queues[0].send(&mut one), 1);
 }
 
 /// A datagram of `OTHER` to `backend`.
 fn datagram(backend: &DpdkBackend, payload: &[u8], checksum: UdpChecksum) -> Vec<u8> {
     let mut frame = vec![0; HEADERS];
     frame.extend_from_slice(payload);
-    let template = Template::new(&OTHER, backend.mac(), *backend.host.addr.ip());
-    template.write(&mut frame, backend.host.addr.port(), 1, checksum);
+    let template = Template::new(&OTHER, backend.mac(), backend.host.addr.ip());
+    template.write(&mut frame, [OTHER.addr.port(), backend.host.addr.port()], 1, checksum);
     frame
 }
 
@@ -57,6 +60,17 @@ fn transmit(backend: &mut DpdkBackend, to: SocketAddr, segment_size: usize, slic
         token: 0,
     };
     backend.transmit(Instant::ZERO, &transmit).unwrap()
+}
+
+/// `OTHER` tells `backend` where it is.
+fn reply_of_other(backend: &DpdkBackend) -> Vec<u8> {
+    let question = Notice {
+        is_request: true,
+        sender: backend.host.addr.ip(),
+        sender_mac: Some(backend.mac()),
+        target: OTHER.addr.ip(),
+    };
+    discovery::answer(OTHER.mac, OTHER.addr.ip(), &question, backend.mac()).unwrap()
 }
 
 /// Nobody has a buffer any more.
@@ -92,7 +106,7 @@ fn what_is_no_datagram_for_us_is_counted_and_its_buffer_comes_back() {
     inject(&mut backend, &good);
     assert_eq!(backend.receive(Instant::ZERO, 4).unwrap(), 1);
     assert_eq!(backend.received(0).data, b"payload");
-    assert_eq!(backend.received(0).source, SocketAddr::from(OTHER.addr));
+    assert_eq!(backend.received(0).source, OTHER.addr);
     assert_eq!(backend.receive(Instant::ZERO, 4).unwrap(), 0);
     let stats = backend.dpdk_stats();
     let counted = (
@@ -138,11 +152,11 @@ fn loans_outlive_the_backend() {
 #[test]
 fn datagrams_wait_for_the_address_and_go_when_it_is_told() {
     let mut backend = ring();
-    let to = OTHER.addr.into();
+    let to = OTHER.addr;
     // Slices and datagrams have different borders.
     let slices: [&[u8]; 4] = [&[1; 150], &[], &[2; 40], &[3; 60]];
     assert_eq!(transmit(&mut backend, to, 100, &slices), Sent::All);
-    assert_eq!(backend.dpdk_stats().arp_asked, 1);
+    assert_eq!(backend.dpdk_stats().neighbours_asked, 1);
     let asked = one_frame(&mut backend);
     assert_eq!(asked[12..14], [8, 6]);
     // Too many to wait.
@@ -150,8 +164,8 @@ fn datagrams_wait_for_the_address_and_go_when_it_is_told() {
         assert_eq!(transmit(&mut backend, to, 10, &[&[4; 10]]), Sent::All);
     }
     assert_eq!(backend.dpdk_stats().unresolved, 3);
-    assert_eq!(backend.dpdk_stats().arp_asked, 1);
-    let reply: [u8; ARP_FRAME] = arp_reply(&OTHER, backend.mac(), *backend.host.addr.ip());
+    assert_eq!(backend.dpdk_stats().neighbours_asked, 1);
+    let reply = reply_of_other(&backend);
     inject(&mut backend, &reply);
     look_at_next(&mut backend);
     for _ in 0..PARKED {
@@ -171,7 +185,7 @@ fn datagrams_wait_for_the_address_and_go_when_it_is_told() {
 /// Looks at the next frame as receiving does, but at no other: it would find what is sent in answer.
 fn look_at_next(backend: &mut DpdkBackend) {
     if backend.staged.is_empty() {
-        backend.port.receive(&mut backend.staged);
+        backend.stage();
     }
     let packet = backend.staged.pop().expect("a frame");
     backend.look(Instant::ZERO, packet);
@@ -180,7 +194,7 @@ fn look_at_next(backend: &mut DpdkBackend) {
 /// The next frame on the ring.
 fn one_frame(backend: &mut DpdkBackend) -> Vec<u8> {
     if backend.staged.is_empty() {
-        backend.port.receive(&mut backend.staged);
+        backend.stage();
     }
     backend.staged.pop().expect("a frame").data().to_vec()
 }
@@ -188,8 +202,8 @@ fn one_frame(backend: &mut DpdkBackend) -> Vec<u8> {
 /// The address of `OTHER` is known.
 fn introduce(backend: &mut DpdkBackend) {
     let mac: Mac = OTHER.mac;
-    assert_eq!(transmit(backend, OTHER.addr.into(), 1, &[b"?"]), Sent::All);
-    let reply = arp_reply(&OTHER, backend.mac(), *backend.host.addr.ip());
+    assert_eq!(transmit(backend, OTHER.addr, 1, &[b"?"]), Sent::All);
+    let reply = reply_of_other(backend);
     inject(backend, &reply);
     // The question, then the answer.
     look_at_next(backend);
@@ -201,7 +215,7 @@ fn introduce(backend: &mut DpdkBackend) {
 fn a_full_port_is_busy_and_a_stuck_one_loses() {
     let mut backend = ring();
     introduce(&mut backend);
-    let to = OTHER.addr.into();
+    let to = OTHER.addr;
     let mut results = Vec::new();
     for _ in 0..100_000 {
         results.push(transmit(&mut backend, to, 1000, &[&[7; 1000]]));
@@ -224,7 +238,7 @@ fn a_full_port_is_busy_and_a_stuck_one_loses() {
     // Either there is no buffer or no room; both end.
     let sent = backend.transmit(later, &more).unwrap();
     assert!(sent == Sent::Dropped || sent == Sent::Busy, "{sent:?}");
-    while backend.port.receive(&mut backend.staged) > 0 {
+    while backend.stage() {
         backend.staged.clear();
     }
     assert_eq!(backend.transmit(later, &more).unwrap(), Sent::All);
@@ -237,9 +251,9 @@ fn a_full_port_is_busy_and_a_stuck_one_loses() {
 fn what_can_not_be_sent_is_dropped() {
     let mut backend = ring();
     introduce(&mut backend);
-    let to = OTHER.addr.into();
+    let to = OTHER.addr;
     let most = backend.capabilities().max_datagram;
-    assert_eq!(most, 9000 - OVERHEAD);
+    assert_eq!(most, 9000 - OTHER.overhead());
     let large = vec![1; most + 1];
     assert_eq!(transmit(&mut backend, to, most + 1, &[&large]), Sent::Dropped);
     assert_eq!(transmit(&mut backend, to, 1, &[&[0; BURST + 1]]), Sent::Dropped);
@@ -275,7 +289,7 @@ fn wrong_devices_and_addresses_are_errors_that_help() {
     .err()
     .unwrap();
     assert!(matches!(error, DpdkError::Started { .. }), "{error}");
-    for addr in ["0.0.0.0:1", "224.0.0.1:1", "255.255.255.255:1", "[::1]:1"] {
+    for addr in ["0.0.0.0:1", "224.0.0.1:1", "255.255.255.255:1", "[::]:1", "[fe80::1]:1"] {
         let error = DpdkBackend::bind(addr.parse().unwrap(), &options("ring"))
             .err()
             .unwrap();

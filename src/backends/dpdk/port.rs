@@ -1,0 +1,450 @@
+//! A port that several backends of a process share: queues given out, and datagrams brought to whom they are for.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    DpdkBackend, DpdkError, DpdkOptions, Pools, Slot,
+    discovery::Notice,
+    eal,
+    frame::{Host, UdpChecksum},
+    options::Checksum,
+    pause,
+    sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
+};
+
+/// First of the ports that are taken for port 0.
+const FIRST_FREE_PORT: u16 = 49_152;
+/// Between two tries to start a port whose other end is not there yet.
+const RETRY: Duration = Duration::from_millis(20);
+/// The other end of a link may take so long to notice that this one is there.
+const LINK: Duration = Duration::from_secs(2);
+/// Notices for a backend that does not look; those that come then are lost.
+const NOTICES: usize = 64;
+
+/// How datagrams come to the backend to which their UDP port belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Steering {
+    /// The port puts them into the backend's own queue, by a rule (`rte_flow`).
+    Port,
+    /// Whoever finds them in a queue hands them over; the port makes no rules.
+    Software,
+    /// As [`Software`](Self::Software): the port found nothing wrong with the rule, but could not make it.
+    Refused,
+}
+
+/// A started port of DPDK, for several [`DpdkBackend`]s of one process, on whatever threads.
+///
+/// Each backend has an address (UDP port) and queues of its own, out of those that were made at the start. What comes for
+/// it is put into its queue by the port if that can make such rules, and else handed to it by whichever backend finds it:
+/// each looks into its own queues most of the time and into all others in turn, so that nothing lies in a queue whose
+/// owner does something else.
+///
+/// What waits for a backend that does not receive is bounded ([`DpdkOptions::descriptors`]), and so is what it has on
+/// loan; more is lost (and counted) or copied: a flood to one takes nothing from the others but the time to throw it
+/// away.
+#[derive(Clone)]
+pub struct DpdkPort {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the backends of a port share. Fields that hold packets come before the pools: they are dropped in this order.
+pub(super) struct Shared {
+    mailboxes: RwLock<BTreeMap<SocketAddr, Arc<Mailbox>>>,
+    /// Locked while being looked into; who finds one locked looks elsewhere.
+    queues: Vec<Mutex<ReceiveQueue>>,
+    /// Not taken, the last first: those for eager messages, and those of one's own.
+    free: Mutex<[Vec<SendQueue>; 2]>,
+    pub(super) port: Arc<Port>,
+    pub(super) pools: Pools,
+    pub(super) options: DpdkOptions,
+}
+
+/// What others have found for a backend.
+pub(super) struct Mailbox {
+    items: Mutex<VecDeque<Item>>,
+    /// Datagrams and notices in `items`.
+    waiting: AtomicUsize,
+    /// Datagrams that others have put here.
+    handed_over: AtomicU64,
+    /// Datagrams that found no room here.
+    overflows: AtomicU64,
+    /// Packet buffers that the backend has lent.
+    pub(super) on_loan: AtomicU32,
+}
+
+/// Something for a backend.
+pub(super) enum Item {
+    Datagram(Slot),
+    Notice(Notice),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Queues and lists stay whole when somebody panics.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Mailbox {
+    fn new() -> Self {
+        Self {
+            items: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            handed_over: AtomicU64::new(0),
+            overflows: AtomicU64::new(0),
+            on_loan: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    /// Gives what has waited longest.
+    pub(super) fn pop(&self) -> Option<Item> {
+        let mut items = lock(&self.items);
+        let item = items.pop_front();
+        self.waiting.store(items.len(), Ordering::Release);
+        item
+    }
+
+    /// `false`: there are `limit` already.
+    fn push(&self, item: Item, limit: usize) -> bool {
+        let mut items = lock(&self.items);
+        let fits = items.len() < limit;
+        if fits {
+            items.push_back(item);
+            self.waiting.store(items.len(), Ordering::Release);
+        }
+        fits
+    }
+
+    pub(super) fn handed_over(&self) -> u64 {
+        self.handed_over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn overflows(&self) -> u64 {
+        self.overflows.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// Looks into a queue, unless somebody does.
+    #[inline]
+    pub(super) fn receive(&self, queue: u16, packets: &mut sys::Burst) -> bool {
+        let queue = match self.queues[usize::from(queue)].try_lock() {
+            Ok(queue) => Some(queue),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        };
+        queue.is_some_and(|mut queue| queue.receive(packets) > 0)
+    }
+
+    /// Datagrams that wait for one backend, or that it may have on loan, at most.
+    pub(super) fn share(&self) -> usize {
+        self.port.descriptors.into()
+    }
+
+    /// Somebody here has this address.
+    fn is_here(&self, ip: IpAddr) -> bool {
+        let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
+        mailboxes.keys().any(|addr| addr.ip() == ip)
+    }
+
+    /// Hands a datagram to whom it is for; `false`: nobody here.
+    pub(super) fn hand_over(&self, to: SocketAddr, datagram: Slot) -> bool {
+        let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(mailbox) = mailboxes.get(&to) else {
+            return false;
+        };
+        let counter = if mailbox.push(Item::Datagram(datagram), self.share()) {
+            &mailbox.handed_over
+        } else {
+            &mailbox.overflows
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Tells everybody but `from`. Gives whether somebody has the address that is asked for, so that it is to be answered.
+    pub(super) fn tell(&self, from: &Arc<Mailbox>, notice: &Notice) -> bool {
+        let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
+        for mailbox in mailboxes.values().filter(|mailbox| !Arc::ptr_eq(mailbox, from)) {
+            mailbox.push(Item::Notice(*notice), self.share() + NOTICES);
+        }
+        drop(mailboxes);
+        notice.is_request && notice.sender != notice.target && self.is_here(notice.target)
+    }
+
+    /// The backend is gone; its queues can be taken again.
+    pub(super) fn leave(&self, addr: SocketAddr, queues: &mut Vec<SendQueue>) {
+        let mut mailboxes = self.mailboxes.write().unwrap_or_else(PoisonError::into_inner);
+        mailboxes.remove(&addr);
+        drop(mailboxes);
+        let mut free = lock(&self.free);
+        for queue in queues.drain(..) {
+            free[usize::from(queue.index() >= self.options.queues)].push(queue);
+        }
+        free.iter_mut().for_each(sort);
+    }
+}
+
+/// So that the first is taken first.
+fn sort(queues: &mut Vec<SendQueue>) {
+    queues.sort_by_key(|queue| std::cmp::Reverse(queue.index()));
+}
+
+/// What a backend of a port has for itself.
+pub(super) struct Seat {
+    pub(super) host: Host,
+    pub(super) queues: Vec<SendQueue>,
+    pub(super) mailbox: Arc<Mailbox>,
+    /// Taken away with the backend.
+    pub(super) rule: Option<Rule>,
+    pub(super) steering: Steering,
+}
+
+impl DpdkPort {
+    /// Opens the port of [`DpdkOptions::device`], with [`queues`](DpdkOptions::queues) and
+    /// [`own_queues`](DpdkOptions::own_queues) in each direction.
+    ///
+    /// # Errors
+    /// [`DpdkError`] says what to do.
+    pub fn open(options: &DpdkOptions) -> Result<Self, DpdkError> {
+        sys::start(eal::arguments(options))?;
+        let mtu = options.packet_size();
+        let room = options.device.buffer(mtu);
+        let queues = options.queues.max(1) + options.own_queues;
+        // For each queue and whoever has it: what lies in the queue, and as much that is handed up or on loan; what
+        // waits in a mailbox if there are several.
+        let parts = if queues > 1 { 3 } else { 2 };
+        let count = u32::from(queues) * (u32::from(options.descriptors) * parts + 8 * BURST as u32);
+        let send = u32::from(queues) * (u32::from(options.descriptors) * 2 + 8 * BURST as u32);
+        let pools = Pools {
+            receive: Pool::new(count.next_power_of_two() - 1, room)?,
+            send: Pool::new(send.next_power_of_two() - 1, room)?,
+        };
+        let (device, made) = options.device.words(sys::unique(), mtu, options.descriptors, queues);
+        let setup = Setup {
+            device: &device,
+            arguments: options.device.is_virtual().then_some(made.as_str()),
+            mtu,
+            descriptors: options.descriptors,
+            queues,
+            spread: options.queues.max(1),
+            offload: options.checksum != Checksum::Off,
+            receive: Arc::clone(&pools.receive),
+            send: Arc::clone(&pools.send),
+        };
+        let mut left = options.patience;
+        let opened = Port::open(&setup, &mut || {
+            let again = options.device.needs_other_end() && left >= RETRY;
+            if again {
+                left -= RETRY;
+                pause(RETRY);
+            }
+            again
+        })?;
+        wait_for_link(&opened.port, options);
+        let mut free = [Vec::new(), Vec::new()];
+        for queue in opened.send {
+            free[usize::from(queue.index() >= options.queues.max(1))].push(queue);
+        }
+        free.iter_mut().for_each(sort);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                mailboxes: RwLock::default(),
+                queues: opened.receive.into_iter().map(Mutex::new).collect(),
+                free: Mutex::new(free),
+                port: opened.port,
+                pools,
+                options: DpdkOptions {
+                    queues: options.queues.max(1),
+                    ..options.clone()
+                },
+            }),
+        })
+    }
+
+    /// A backend at `addr` with `queues` (at least 1) of the port's eager queues: it sends over them in turn, and the
+    /// port spreads over all eager queues what comes in, if it can. With one queue, what comes for it is steered there.
+    ///
+    /// The IP address must be the port's own: no interface of the kernel has it, and it is no wildcard and no group.
+    /// Backends of a port may have the same one, with different UDP ports; port 0 takes one that is free.
+    ///
+    /// # Errors
+    /// [`DpdkError::Address`], [`DpdkError::AddressTaken`], [`DpdkError::NoQueue`].
+    pub fn bind(&self, addr: SocketAddr, queues: u16) -> Result<DpdkBackend, DpdkError> {
+        self.seat(addr, queues.max(1), 0)
+            .map(|seat| DpdkBackend::new(self.clone(), seat))
+    }
+
+    /// A backend at `addr` with a queue of its own ([`DpdkOptions::own_queues`]), into which the port puts nothing but what
+    /// is steered there.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_own(&self, addr: SocketAddr) -> Result<DpdkBackend, DpdkError> {
+        self.seat(addr, 1, 1).map(|seat| DpdkBackend::new(self.clone(), seat))
+    }
+
+    fn seat(&self, addr: SocketAddr, count: u16, kind: usize) -> Result<Seat, DpdkError> {
+        check_address(addr)?;
+        let shared = &*self.shared;
+        let mailbox = Arc::new(Mailbox::new());
+        let mut mailboxes = shared.mailboxes.write().unwrap_or_else(PoisonError::into_inner);
+        let addr = match addr.port() {
+            0 => free_port(addr.ip(), |addr| mailboxes.contains_key(addr)),
+            port => SocketAddr::new(addr.ip(), port),
+        };
+        if mailboxes.contains_key(&addr) {
+            return Err(DpdkError::AddressTaken { addr });
+        }
+        let mut free = lock(&shared.free);
+        let left = free[kind].len();
+        if usize::from(count) > left {
+            return Err(DpdkError::NoQueue {
+                device: shared.options.device.to_string(),
+                wanted: count,
+                left: left as u16,
+            });
+        }
+        let queues: Vec<_> = (0..count).filter_map(|_| free[kind].pop()).collect();
+        drop(free);
+        mailboxes.insert(addr, Arc::clone(&mailbox));
+        drop(mailboxes);
+        let (mut rule, mut steering) = (None, Steering::Software);
+        if let ([queue], true) = (&queues[..], shared.queues.len() > 1) {
+            let version = if addr.is_ipv4() { 4 } else { 6 };
+            match Rule::new(&shared.port, version, addr.port(), queue.index()) {
+                Ok(made) => (rule, steering) = (Some(made), Steering::Port),
+                Err((_, true)) => steering = Steering::Refused,
+                Err((_, false)) => {}
+            }
+        }
+        Ok(Seat {
+            host: Host {
+                mac: shared.port.mac,
+                addr,
+            },
+            queues,
+            mailbox,
+            rule,
+            steering,
+        })
+    }
+
+    /// Queues in each direction.
+    #[must_use]
+    pub fn queues(&self) -> u16 {
+        self.shared.port.queues
+    }
+
+    /// Queues that no backend has: eager ones, and those of one's own.
+    #[must_use]
+    pub fn free_queues(&self) -> [u16; 2] {
+        lock(&self.shared.free).each_ref().map(|free| free.len() as u16)
+    }
+
+    /// To which queue the port puts what no rule steers: hashes over addresses and UDP ports (RSS) choose among these
+    /// places. Empty: the port does not hash, or does not say.
+    #[must_use]
+    pub fn spread(&self) -> Vec<u16> {
+        self.shared.port.spread()
+    }
+
+    /// The port hashes addresses and UDP ports, to spread what no rule steers over its eager queues (RSS).
+    #[must_use]
+    pub fn hashes(&self) -> bool {
+        self.shared.port.hashes
+    }
+
+    /// The other end of the link is there, as far as the port knows.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.shared.port.is_up()
+    }
+
+    /// Speed of the link, 10^6 bit/s, as far as the port knows.
+    #[must_use]
+    pub fn speed(&self) -> u32 {
+        self.shared.port.link().1
+    }
+
+    /// The port's Ethernet address.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.shared.port.mac
+    }
+
+    /// A look at the packet buffers.
+    #[must_use]
+    pub fn pools(&self) -> Pools {
+        self.shared.pools.clone()
+    }
+}
+
+impl fmt::Debug for DpdkPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DpdkPort")
+            .field("driver", &self.shared.port.driver)
+            .field("queues", &self.queues())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Neither wildcard nor group, and not one that means something else on each link.
+pub(super) fn check_address(addr: SocketAddr) -> Result<(), DpdkError> {
+    let can_be_own = match addr.ip() {
+        IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
+        IpAddr::V6(ip) => {
+            !(ip.is_unspecified() || ip.is_multicast() || ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some())
+        }
+    };
+    if can_be_own {
+        Ok(())
+    } else {
+        Err(DpdkError::Address { addr })
+    }
+}
+
+/// The whole range is free. Processes that follow one another take different ones.
+fn free_port(ip: IpAddr, taken: impl Fn(&SocketAddr) -> bool) -> SocketAddr {
+    let range = u32::from(u16::MAX - FIRST_FREE_PORT);
+    let first = std::process::id() % range;
+    (0..range)
+        .map(|i| SocketAddr::new(ip, FIRST_FREE_PORT + ((first + i) % range) as u16))
+        .find(|addr| !taken(addr))
+        .unwrap_or(SocketAddr::new(ip, FIRST_FREE_PORT))
+}
+
+/// The side that starts second finds the other one there.
+fn wait_for_link(port: &Port, options: &DpdkOptions) {
+    let mut left = LINK;
+    while options.device.needs_other_end() && !port.is_up() && left > Duration::ZERO {
+        let nap = Duration::from_millis(1);
+        pause(nap);
+        left = left.saturating_sub(nap);
+    }
+}
+
+impl Shared {
+    /// What UDP checksums are here for an address of IPv4 or not.
+    pub(super) fn checksum(&self, is_ipv4: bool) -> UdpChecksum {
+        match self.options.checksum {
+            Checksum::Off if is_ipv4 => UdpChecksum::Absent,
+            _ if self.port.offload => UdpChecksum::Port,
+            Checksum::Auto if self.options.device.is_memory() && is_ipv4 => UdpChecksum::Absent,
+            Checksum::Auto | Checksum::On | Checksum::Off => UdpChecksum::Software,
+        }
+    }
+}

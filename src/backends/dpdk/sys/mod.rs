@@ -1,0 +1,335 @@
+//! DPDK itself: everything here that is `unsafe`, behind safe types.
+//!
+//! - [`Packet`] owns an mbuf: dropping it gives the mbuf back, so each is freed exactly once on every path.
+//! - [`Pool`] owns a mempool, and frees it only if all its mbufs are back.
+//! - [`Port`] owns a started port and holds on to its pools, because the driver has mbufs of them in its queues. Each
+//!   queue is a value of its own ([`ReceiveQueue`], [`SendQueue`]), so that it is used by one thread at a time.
+#![expect(
+    unsafe_code,
+    reason = "DPDK is C; what makes each call right is in the types of this module"
+)]
+
+mod port;
+
+use std::{
+    ffi::{CStr, CString},
+    fmt, io, mem, slice,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use dpdk_sys as sys;
+
+pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
+use super::error::DpdkError;
+
+/// Most packets of one call.
+pub(in crate::backends::dpdk) const BURST: usize = 32;
+
+/// Arguments of EAL once it runs.
+static RUNNING: Mutex<Option<Vec<String>>> = Mutex::new(None);
+/// Held while devices come and go: DPDK allows that by one thread at a time.
+static DEVICES: Mutex<()> = Mutex::new(());
+/// Numbers for the names of pools and devices.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A number that no other caller in this process has.
+pub(in crate::backends::dpdk) fn unique() -> u32 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What it guards stays whole when somebody panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code.abs())
+}
+
+/// The error of the last call on this thread that tells it by `rte_errno`.
+fn last_error() -> io::Error {
+    // SAFETY: reads a variable of this thread.
+    errno(unsafe { sys::dpdk_errno() })
+}
+
+/// A negative result is an error.
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(errno(result)) } else { Ok(()) }
+}
+
+fn c_string(text: &str) -> CString {
+    // Settings come without them; the rest of a text with one would be lost.
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}
+
+/// Starts EAL, if that has not been done with these arguments.
+pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), DpdkError> {
+    let mut running = lock(&RUNNING);
+    if let Some(running) = &*running {
+        return if *running == arguments {
+            Ok(())
+        } else {
+            Err(DpdkError::Started {
+                running: running.clone(),
+                wanted: arguments,
+            })
+        };
+    }
+    let words: Vec<CString> = std::iter::once("hikyaku")
+        .chain(arguments.iter().map(String::as_str))
+        .map(c_string)
+        .collect();
+    // EAL keeps pointers to some of them.
+    let words: &'static [CString] = Vec::leak(words);
+    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr().cast_mut()).collect();
+    // SAFETY: as many pointers to C strings as are said; EAL permutes the pointers and only reads the strings, which live
+    // for ever. The lock keeps others from starting it at the same time.
+    let result = unsafe { sys::rte_eal_init(pointers.len() as i32, pointers.as_mut_ptr()) };
+    if result < 0 {
+        let source = last_error();
+        return Err(DpdkError::Start { arguments, source });
+    }
+    *running = Some(arguments);
+    Ok(())
+}
+
+/// DPDK's version, for instance `DPDK 22.11.11`.
+pub(in crate::backends::dpdk) fn version() -> String {
+    // SAFETY: a C string that is never freed.
+    unsafe { CStr::from_ptr(sys::rte_version()) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A pool of packet buffers of one size.
+pub(in crate::backends::dpdk) struct Pool {
+    raw: *mut sys::rte_mempool,
+    count: u32,
+    room: u16,
+}
+
+// SAFETY: a mempool may be used by any thread at the same time (it is a ring for many producers and consumers; its
+// caches belong to EAL's threads).
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// `count` buffers for packets of up to `room` octets.
+    pub(in crate::backends::dpdk) fn new(count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
+        /// Of each of EAL's threads.
+        const CACHE: u32 = 256;
+        let name = c_string(&format!("hikyaku{}", unique()));
+        let data_room = room + sys::RTE_PKTMBUF_HEADROOM as u16;
+        let cache = CACHE.min(count / 4);
+        // SAFETY: EAL has been started (`DpdkBackend::bind` does that first), the name is a C string; -1 is any socket.
+        let raw = unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, data_room, -1) };
+        if raw.is_null() {
+            return Err(DpdkError::Pool {
+                octets: count as usize * (usize::from(data_room) + 256),
+                source: last_error(),
+            });
+        }
+        Ok(Arc::new(Self { raw, count, room }))
+    }
+
+    /// Octets of a packet.
+    pub(in crate::backends::dpdk) fn room(&self) -> usize {
+        self.room.into()
+    }
+
+    /// Buffers in all.
+    pub(in crate::backends::dpdk) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Buffers that are not in the pool.
+    pub(in crate::backends::dpdk) fn in_use(&self) -> u32 {
+        // SAFETY: the pool lives as long as `self`.
+        unsafe { sys::rte_mempool_in_use_count(self.raw) }
+    }
+
+    /// Takes `count` (at most [`BURST`]) packets of `len` octets each out of the pool and adds them to `packets`; `false`:
+    /// there are not that many, or they are not that large. What is in them is anybody's guess, but it has been written.
+    #[inline]
+    pub(in crate::backends::dpdk) fn take(&self, count: usize, len: usize, packets: &mut Burst) -> bool {
+        debug_assert!(packets.is_empty());
+        if count > BURST || len > self.room() {
+            return false;
+        }
+        packets.clear();
+        // SAFETY: room for `count` packets; the pool lives as long as `self`. `dpdk_alloc` fills in all or none.
+        let result = unsafe { sys::dpdk_alloc(self.raw, len as u32, packets.slots.as_mut_ptr(), count as u32) };
+        if result == 0 {
+            packets.end = count;
+        }
+        result == 0
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Who still has an mbuf may still use it; memory that is lost is the smaller harm. Loans hold the pool, ports do.
+        if self.in_use() == 0 {
+            // SAFETY: all mbufs are back, and this is the only owner.
+            unsafe { sys::rte_mempool_free(self.raw) };
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("count", &self.count)
+            .field("in_use", &self.in_use())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A packet of one segment, with its buffer.
+pub(in crate::backends::dpdk) struct Packet(sys::dpdk_packet);
+
+// SAFETY: it owns its mbuf; freeing one is allowed on any thread.
+unsafe impl Send for Packet {}
+// SAFETY: shared, it can only be read.
+unsafe impl Sync for Packet {}
+
+impl Packet {
+    /// The octets of the frame.
+    #[inline]
+    pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
+        // SAFETY: the first segment has `data_len` octets at `data`, which nobody else refers to.
+        unsafe { slice::from_raw_parts(self.0.data, self.0.data_len as usize) }
+    }
+
+    /// The octets of the frame.
+    #[inline]
+    pub(in crate::backends::dpdk) fn data_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `data`, and `self` is borrowed for writing.
+        unsafe { slice::from_raw_parts_mut(self.0.data, self.0.data_len as usize) }
+    }
+
+    /// All of the packet is in its first segment.
+    #[inline]
+    pub(in crate::backends::dpdk) fn is_whole(&self) -> bool {
+        self.0.data_len == self.0.packet_len
+    }
+
+    /// Whether the port has looked at the UDP checksum: right, wrong, or not looked.
+    #[inline]
+    pub(in crate::backends::dpdk) fn udp_checksum(&self) -> Option<bool> {
+        match self.0.flags & sys::DPDK_RX_L4_CHECKSUM_MASK {
+            // "None": the other end has left it to a card that there is not (virtio); the data is right.
+            sys::DPDK_RX_L4_CHECKSUM_GOOD | sys::DPDK_RX_L4_CHECKSUM_NONE => Some(true),
+            sys::DPDK_RX_L4_CHECKSUM_BAD => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Cuts it to `len` octets, at most what it has.
+    #[inline]
+    pub(in crate::backends::dpdk) fn cut(&mut self, len: usize) {
+        let len = (len as u32).min(self.0.data_len);
+        // SAFETY: the mbuf is ours.
+        unsafe { sys::dpdk_cut(self.0.mbuf, len as u16) };
+        self.0.data_len = len;
+        self.0.packet_len = len;
+    }
+
+    /// Asks the port to compute the UDP checksum, behind headers of these sizes.
+    #[inline]
+    pub(in crate::backends::dpdk) fn ask_udp_checksum(&mut self, ethernet: usize, ipv4: usize) {
+        // SAFETY: the mbuf is ours.
+        unsafe { sys::dpdk_ask_udp_checksum(self.0.mbuf, ethernet as u16, ipv4 as u16) };
+    }
+}
+
+impl Drop for Packet {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the mbuf is ours, and this is the end of it.
+        unsafe { sys::dpdk_free(self.0.mbuf) };
+    }
+}
+
+/// Up to [`BURST`] packets in a row.
+pub(in crate::backends::dpdk) struct Burst {
+    /// Those from `next` to `end` are packets that are owned.
+    slots: [sys::dpdk_packet; BURST],
+    next: usize,
+    end: usize,
+}
+
+// SAFETY: as `Packet`.
+unsafe impl Send for Burst {}
+
+impl Burst {
+    pub(in crate::backends::dpdk) fn new() -> Self {
+        Self {
+            // SAFETY: plain integers and pointers, which may be zero.
+            slots: unsafe { mem::zeroed() },
+            next: 0,
+            end: 0,
+        }
+    }
+
+    #[inline]
+    pub(in crate::backends::dpdk) fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+
+    pub(in crate::backends::dpdk) fn len(&self) -> usize {
+        self.end - self.next
+    }
+
+    /// Takes the oldest out.
+    #[inline]
+    pub(in crate::backends::dpdk) fn pop(&mut self) -> Option<Packet> {
+        let next = self.next;
+        if next == self.end {
+            return None;
+        }
+        self.next += 1;
+        Some(Packet(self.slots[next]))
+    }
+
+    /// Adds one at the end; gives it back if there is no room.
+    pub(in crate::backends::dpdk) fn push(&mut self, packet: Packet) -> Result<(), Packet> {
+        if self.is_empty() {
+            (self.next, self.end) = (0, 0);
+        }
+        if self.end == BURST {
+            return Err(packet);
+        }
+        self.slots[self.end] = packet.0;
+        self.end += 1;
+        mem::forget(packet);
+        Ok(())
+    }
+
+    /// Shows each packet, oldest first.
+    #[inline]
+    pub(in crate::backends::dpdk) fn for_each(&mut self, mut each: impl FnMut(usize, &mut Packet)) {
+        for (index, slot) in self.slots[self.next..self.end].iter_mut().enumerate() {
+            // The burst stays the owner.
+            let mut packet = mem::ManuallyDrop::new(Packet(*slot));
+            each(index, &mut packet);
+            *slot = packet.0;
+        }
+    }
+
+    /// Gives all back.
+    pub(in crate::backends::dpdk) fn clear(&mut self) {
+        while self.pop().is_some() {}
+        (self.next, self.end) = (0, 0);
+    }
+}
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

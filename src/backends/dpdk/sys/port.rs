@@ -1,0 +1,376 @@
+//! A port and its queues.
+
+use std::{ffi::CStr, io, mem, ptr, sync::Arc};
+
+use dpdk_sys as sys;
+
+use super::{BURST, Burst, DEVICES, Pool, c_string, check};
+use crate::backends::dpdk::{error::DpdkError, frame::Mac};
+
+/// Octets of a frame besides the packet: the header and the check sequence.
+const FRAME: u32 = 18;
+
+/// What the driver has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::backends::dpdk) struct Counters {
+    pub(in crate::backends::dpdk) received: u64,
+    pub(in crate::backends::dpdk) sent: u64,
+    pub(in crate::backends::dpdk) missed: u64,
+    pub(in crate::backends::dpdk) receive_errors: u64,
+    pub(in crate::backends::dpdk) send_errors: u64,
+    pub(in crate::backends::dpdk) no_buffer: u64,
+}
+
+/// What to set a port up with.
+pub(in crate::backends::dpdk) struct Setup<'a> {
+    /// DPDK's name of the device.
+    pub(in crate::backends::dpdk) device: &'a str,
+    /// Arguments of a device to be made; `None`: it is there.
+    pub(in crate::backends::dpdk) arguments: Option<&'a str>,
+    pub(in crate::backends::dpdk) mtu: u16,
+    /// Of each queue.
+    pub(in crate::backends::dpdk) descriptors: u16,
+    /// Queues in each direction.
+    pub(in crate::backends::dpdk) queues: u16,
+    /// The first of them, over which the port spreads what no rule steers.
+    pub(in crate::backends::dpdk) spread: u16,
+    /// Let the port compute UDP checksums if it can.
+    pub(in crate::backends::dpdk) offload: bool,
+    pub(in crate::backends::dpdk) receive: Arc<Pool>,
+    pub(in crate::backends::dpdk) send: Arc<Pool>,
+}
+
+/// A started port. It is stopped and closed when it and all of its queues are dropped.
+pub(in crate::backends::dpdk) struct Port {
+    id: u16,
+    device: String,
+    /// Made here, so to be taken away.
+    made: bool,
+    /// It computes UDP checksums.
+    pub(in crate::backends::dpdk) offload: bool,
+    /// Packets that wait in each of its queues until they are received.
+    pub(in crate::backends::dpdk) descriptors: u16,
+    /// Queues in each direction.
+    pub(in crate::backends::dpdk) queues: u16,
+    /// It hashes addresses and ports to spread packets over its queues.
+    pub(in crate::backends::dpdk) hashes: bool,
+    /// Places in the table from hashes to queues; 0: it has none.
+    table: u16,
+    pub(in crate::backends::dpdk) mac: Mac,
+    /// The driver's name.
+    pub(in crate::backends::dpdk) driver: String,
+    /// Kept because the driver has mbufs of them.
+    _pools: [Arc<Pool>; 2],
+}
+
+/// A queue out of which packets come.
+pub(in crate::backends::dpdk) struct ReceiveQueue {
+    port: Arc<Port>,
+    index: u16,
+}
+
+/// A queue into which packets go.
+pub(in crate::backends::dpdk) struct SendQueue {
+    port: Arc<Port>,
+    index: u16,
+}
+
+/// A started port with all of its queues.
+pub(in crate::backends::dpdk) struct Opened {
+    pub(in crate::backends::dpdk) port: Arc<Port>,
+    pub(in crate::backends::dpdk) receive: Vec<ReceiveQueue>,
+    pub(in crate::backends::dpdk) send: Vec<SendQueue>,
+}
+
+impl Port {
+    /// Makes the device, sets it up and starts it. `again`: asked after a failure to start, whether to try once more.
+    pub(in crate::backends::dpdk) fn open(
+        setup: &Setup<'_>,
+        again: &mut dyn FnMut() -> bool,
+    ) -> Result<Opened, DpdkError> {
+        let devices = super::lock(&DEVICES);
+        let id = attach(setup)?;
+        drop(devices);
+        let mut this = Self {
+            id,
+            device: setup.device.to_owned(),
+            made: setup.arguments.is_some(),
+            offload: false,
+            descriptors: 0,
+            queues: setup.queues,
+            hashes: false,
+            table: 0,
+            mac: [0; 6],
+            driver: String::new(),
+            _pools: [Arc::clone(&setup.receive), Arc::clone(&setup.send)],
+        };
+        // From here on a failure drops it, which closes it.
+        this.configure(setup)?;
+        loop {
+            // SAFETY: the port exists and its queues are set up.
+            match check(unsafe { sys::rte_eth_dev_start(this.id) }) {
+                Ok(()) => break,
+                Err(_) if again() => {}
+                Err(source) => return Err(this.failed("starting", source)),
+            }
+        }
+        // Questions for neighbours of IPv6 come to groups. Drivers that can not choose let all through.
+        // SAFETY: the port exists.
+        let _ = unsafe { sys::rte_eth_allmulticast_enable(this.id) };
+        if this.table > 0 && setup.spread < setup.queues {
+            // SAFETY: the port has been started.
+            check(unsafe { sys::dpdk_spread(this.id, this.table, setup.spread) })
+                .map_err(|source| this.failed("spreading packets over its queues", source))?;
+        }
+        let port = Arc::new(this);
+        let receive = (0..setup.queues).map(|index| ReceiveQueue {
+            port: Arc::clone(&port),
+            index,
+        });
+        let send = (0..setup.queues).map(|index| SendQueue {
+            port: Arc::clone(&port),
+            index,
+        });
+        Ok(Opened {
+            receive: receive.collect(),
+            send: send.collect(),
+            port,
+        })
+    }
+
+    fn failed(&self, doing: &'static str, source: io::Error) -> DpdkError {
+        DpdkError::Port {
+            device: self.device.clone(),
+            doing,
+            source,
+        }
+    }
+
+    fn configure(&mut self, setup: &Setup<'_>) -> Result<(), DpdkError> {
+        let id = self.id;
+        // SAFETY: plain data, of which all octets may be zero; DPDK fills it in.
+        let mut info: sys::rte_eth_dev_info = unsafe { mem::zeroed() };
+        // SAFETY: the port exists, and `info` may be written.
+        check(unsafe { sys::rte_eth_dev_info_get(id, &mut info) }).map_err(|e| self.failed("asking it", e))?;
+        if !info.driver_name.is_null() {
+            // SAFETY: a C string of the driver's, which stays.
+            let name = unsafe { CStr::from_ptr(info.driver_name) };
+            self.driver = name.to_string_lossy().into_owned();
+        }
+        let most = info.max_rx_queues.min(info.max_tx_queues);
+        if setup.queues > most {
+            return Err(DpdkError::Queues {
+                device: self.device.clone(),
+                wanted: setup.queues,
+                most,
+            });
+        }
+        let mut conf = sys::rte_eth_conf::default();
+        self.offload = setup.offload && info.tx_offload_capa & sys::DPDK_TX_OFFLOAD_UDP_CHECKSUM != 0;
+        if self.offload {
+            conf.txmode.offloads |= sys::DPDK_TX_OFFLOAD_UDP_CHECKSUM;
+        }
+        conf.rxmode.offloads |= info.rx_offload_capa & sys::DPDK_RX_OFFLOAD_UDP_CHECKSUM;
+        let hashes = [sys::DPDK_RSS_UDP, sys::DPDK_RSS_IP]
+            .map(|hashes| hashes & info.flow_type_rss_offloads)
+            .into_iter()
+            .find(|hashes| *hashes != 0);
+        if let Some(hashes) = hashes.filter(|_| setup.queues > 1) {
+            conf.rxmode.mq_mode = sys::DPDK_MQ_RX_RSS;
+            conf.rx_adv_conf.rss_conf.rss_hf = hashes;
+            (self.hashes, self.table) = (true, info.reta_size);
+        }
+        // Virtual devices carry more than the frames of Ethernet that they tell of; their buffers are made for it.
+        let told = info.max_rx_pktlen.saturating_sub(FRAME).min(info.max_mtu.into()).max(1);
+        conf.rxmode.mtu = if self.made {
+            u32::from(setup.mtu).min(told)
+        } else {
+            setup.mtu.into()
+        };
+        // SAFETY: the port exists and is not started; `conf` is only read.
+        check(unsafe { sys::rte_eth_dev_configure(id, setup.queues, setup.queues, &conf) })
+            .map_err(|e| self.failed("setting up as many queues (HIKYAKU_DPDK_QUEUES) in each direction", e))?;
+        let (mut receive, mut send) = (setup.descriptors, setup.descriptors);
+        // SAFETY: the port exists, and both numbers may be written.
+        check(unsafe { sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &mut receive, &mut send) })
+            .map_err(|e| self.failed("choosing the length of its queues", e))?;
+        for queue in 0..setup.queues {
+            // SAFETY: the port is configured with these queues, the pool lives as long as the port; null is the default.
+            check(unsafe { sys::rte_eth_rx_queue_setup(id, queue, receive, 0, ptr::null(), setup.receive.raw) })
+                .map_err(|e| self.failed("setting up a receive queue", e))?;
+            // SAFETY: as before.
+            check(unsafe { sys::rte_eth_tx_queue_setup(id, queue, send, 0, ptr::null()) })
+                .map_err(|e| self.failed("setting up a send queue", e))?;
+        }
+        self.descriptors = receive;
+        // Drivers that know no MTU take what fits the buffers.
+        // SAFETY: the port exists.
+        match check(unsafe { sys::rte_eth_dev_set_mtu(id, conf.rxmode.mtu as u16) }) {
+            Err(source) if source.raw_os_error() != Some(libc::ENOTSUP) => {
+                return Err(self.failed("setting its MTU (HIKYAKU_DPDK_MTU)", source));
+            }
+            _ => {}
+        }
+        let mut mac = sys::rte_ether_addr::default();
+        // SAFETY: the port exists, and `mac` may be written.
+        check(unsafe { sys::rte_eth_macaddr_get(id, &mut mac) }).map_err(|e| self.failed("asking its address", e))?;
+        self.mac = mac.addr_bytes;
+        Ok(())
+    }
+
+    /// The other end is there, as far as the port knows, and how fast the link is, 10^6 bit/s.
+    pub(in crate::backends::dpdk) fn link(&self) -> (bool, u32) {
+        let mut link = sys::rte_eth_link::default();
+        // SAFETY: the port exists, and `link` may be written.
+        let result = unsafe { sys::rte_eth_link_get_nowait(self.id, &mut link) };
+        (result == 0 && link.link_status() != 0, link.link_speed)
+    }
+
+    /// The other end is there, as far as the port knows.
+    pub(in crate::backends::dpdk) fn is_up(&self) -> bool {
+        self.link().0
+    }
+
+    /// What the driver has counted.
+    pub(in crate::backends::dpdk) fn counters(&self) -> Counters {
+        let mut stats = sys::rte_eth_stats::default();
+        // SAFETY: the port exists, and `stats` may be written.
+        if unsafe { sys::rte_eth_stats_get(self.id, &mut stats) } != 0 {
+            return Counters::default();
+        }
+        Counters {
+            received: stats.ipackets,
+            sent: stats.opackets,
+            missed: stats.imissed,
+            receive_errors: stats.ierrors,
+            send_errors: stats.oerrors,
+            no_buffer: stats.rx_nombuf,
+        }
+    }
+
+    /// The table from hashes to queues; empty if the port has none.
+    pub(in crate::backends::dpdk) fn spread(&self) -> Vec<u16> {
+        let mut queues = vec![0; self.table.into()];
+        // SAFETY: the port exists, and `queues` has as many places as are said.
+        match unsafe { sys::dpdk_spread_of(self.id, self.table, queues.as_mut_ptr()) } {
+            0 => queues,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A rule of the port: datagrams to a UDP port come to a queue.
+pub(in crate::backends::dpdk) struct Rule {
+    port: Arc<Port>,
+    raw: *mut sys::rte_flow,
+}
+
+// SAFETY: only ever used to take it away, once, under the lock of all devices.
+unsafe impl Send for Rule {}
+
+impl Rule {
+    /// Steers datagrams over IP of `version` (4 or 6) to `udp_port` to `queue`.
+    ///
+    /// # Errors
+    /// Why the port can not; and whether it had nothing against the rule as such.
+    pub(in crate::backends::dpdk) fn new(
+        port: &Arc<Port>,
+        version: u8,
+        udp_port: u16,
+        queue: u16,
+    ) -> Result<Self, (io::Error, bool)> {
+        let _devices = super::lock(&DEVICES);
+        let (mut raw, mut valid) = (ptr::null_mut(), 0);
+        // SAFETY: the port is started; both may be written.
+        let result = unsafe { sys::dpdk_steer(port.id, version.into(), udp_port, queue, &mut raw, &mut valid) };
+        check(result).map_err(|error| (error, valid != 0))?;
+        Ok(Self {
+            port: Arc::clone(port),
+            raw,
+        })
+    }
+}
+
+impl Drop for Rule {
+    fn drop(&mut self) {
+        let _devices = super::lock(&DEVICES);
+        // SAFETY: the rule is this one's, and the port exists as long.
+        let _ = unsafe { sys::dpdk_unsteer(self.port.id, self.raw) };
+    }
+}
+
+impl ReceiveQueue {
+    /// Receives what is there into `packets`, which is empty.
+    #[inline]
+    pub(in crate::backends::dpdk) fn receive(&mut self, packets: &mut Burst) -> usize {
+        debug_assert!(packets.is_empty());
+        packets.clear();
+        // SAFETY: the port is started, `self` is the only one with this queue, and there is room for a burst.
+        let got = unsafe { sys::dpdk_rx_burst(self.port.id, self.index, packets.slots.as_mut_ptr(), BURST as u16) };
+        packets.end = usize::from(got);
+        packets.end
+    }
+}
+
+impl SendQueue {
+    /// Its number, which the receive queue that goes with it has too.
+    pub(in crate::backends::dpdk) fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Sends as many as the port takes, from the oldest; gives how many those are. The rest stays in `packets`.
+    #[inline]
+    pub(in crate::backends::dpdk) fn send(&mut self, packets: &mut Burst) -> usize {
+        let mut mbufs = [ptr::null_mut(); BURST];
+        let count = packets.len();
+        for (mbuf, slot) in mbufs.iter_mut().zip(&packets.slots[packets.next..packets.end]) {
+            *mbuf = slot.mbuf;
+        }
+        // SAFETY: the port is started, `self` is the only one with this queue; `count` of `mbufs` are packets that are
+        // ours. Those that are taken belong to the port from then on, and are forgotten here.
+        let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr(), count as u16) };
+        packets.next += usize::from(taken);
+        usize::from(taken)
+    }
+}
+
+/// Finds the port of a device, making the device if it shall be made.
+fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
+    let device = c_string(setup.device);
+    let failed = |source| DpdkError::Device {
+        device: format!("{},{}", setup.device, setup.arguments.unwrap_or_default()),
+        source,
+    };
+    if let Some(arguments) = setup.arguments {
+        let arguments = c_string(arguments);
+        // SAFETY: C strings, of which DPDK makes copies.
+        check(unsafe { sys::rte_vdev_init(device.as_ptr(), arguments.as_ptr()) }).map_err(failed)?;
+    }
+    let mut id = 0;
+    // SAFETY: a C string, and a number that may be written.
+    let found = check(unsafe { sys::rte_eth_dev_get_port_by_name(device.as_ptr(), &mut id) });
+    found.map_err(|source| {
+        if setup.arguments.is_some() {
+            // SAFETY: it has just been made, and has no port that could be in use.
+            unsafe { sys::rte_vdev_uninit(device.as_ptr()) };
+        }
+        failed(source)
+    })?;
+    Ok(id)
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let device = c_string(&self.device);
+        let _devices = super::lock(&DEVICES);
+        // SAFETY: the port exists and nobody else uses it; stopping one that has not started is an error without
+        // consequences. Closing gives the mbufs in its queues back to the pools, which are dropped after this.
+        unsafe {
+            let _ = sys::rte_eth_dev_stop(self.id);
+            let _ = sys::rte_eth_dev_close(self.id);
+            if self.made {
+                let _ = sys::rte_vdev_uninit(device.as_ptr());
+            }
+        }
+    }
+}
