@@ -1,4 +1,5 @@
 //! A port and its queues.
+#![expect(unsafe_code, reason = "foreign calls")]
 
 use std::{ffi::CStr, io, mem, ptr, sync::Arc};
 
