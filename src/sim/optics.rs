@@ -11,7 +11,8 @@ use crate::mpi::collectives::Planning;
 /// Collectives say in advance whom they will talk to ([`handling`](Self::handling)); a path of theirs is set up when both
 /// ends want it, and torn down after its last use. For all other messages it is set up when one is there to be sent, and
 /// stays until its port or wavelength is needed. So that nobody starves, a message that has waited for twice the set-up
-/// time may take the port of a path that has been idle as long, whoever wants to keep it.
+/// time (100 times, if a collective has planned its path) may take the port of a path that has been idle for twice that
+/// time, whoever wants to keep it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optics {
     /// Paths that a host can have at a time: k. 0 to 65,536; default 4.
@@ -145,9 +146,9 @@ pub struct OpticsStats {
     pub set_up: u64,
     /// Of these, failed.
     pub failed: u64,
-    /// Paths that were torn down after their last use.
+    /// Paths that were torn down after their last use, or gave way to others then.
     pub torn_down: u64,
-    /// Idle paths that had to give way to others.
+    /// Idle paths that had to give way to others, though collectives still wanted them.
     pub displaced: u64,
     /// Paths cut, or set-ups ended, since a port or wavelength was gone.
     pub cut: u64,

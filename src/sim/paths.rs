@@ -107,6 +107,9 @@ enum Want {
     Starved,
 }
 
+/// Whom a collective expects waits for so much longer.
+const PLANNED_PATIENCE: u64 = 50;
+
 /// Something to look at later.
 #[derive(Clone, Copy, Debug)]
 enum Alarm {
@@ -304,12 +307,16 @@ impl Paths {
         }
         let over = |peer: &u32| {
             let pair = pair(host, *peer);
-            let wanted = self.hosts[host as usize].plans(*peer) && self.hosts[*peer as usize].plans(host);
+            let wanted = self.is_planned(pair);
             let path = &self.paths[&pair];
             path.state == State::Up && path.planned && !wanted && !around.either_is_busy(pair)
         };
         let over: Vec<u32> = self.hosts[host as usize].paths.iter().copied().filter(over).collect();
         for peer in over {
+            if self.state(pair(host, peer)) != State::Up {
+                // It has given way to another one meanwhile.
+                continue;
+            }
             self.stats.torn_down += 1;
             self.end(pair(host, peer), now);
             self.consider(around, peer, now);
@@ -351,18 +358,26 @@ impl Paths {
         }
     }
 
+    /// Collectives at both ends want it now.
+    fn is_planned(&self, (one, other): Pair) -> bool {
+        self.hosts[one as usize].plans(other) && self.hosts[other as usize].plans(one)
+    }
+
     fn want(&self, around: &Surroundings<'_>, pair: Pair, now: u64) -> Option<Want> {
         let (one, other) = pair;
-        let planned = self.hosts[one as usize].plans(other) && self.hosts[other as usize].plans(one);
+        let planned = self.is_planned(pair);
         let wanted = self.paths.get(&pair).map_or(u64::MAX, |path| path.wanted);
-        if wanted.saturating_add(self.optics.patience()) <= now {
-            return Some(Want::Starved);
-        }
-        if planned {
-            return Some(Want::Planned);
-        }
         let later = |from: u32, to: u32| around.nodes[from as usize].core.will_connect(to);
-        (wanted < u64::MAX && !later(one, other) && !later(other, one)).then_some(Want::Demanded)
+        let expected = later(one, other) || later(other, one);
+        // Who is in a plan has a turn; that plans do not go together is rare.
+        let patience = self.optics.patience() * if expected { PLANNED_PATIENCE } else { 1 };
+        if wanted.saturating_add(patience) <= now {
+            Some(Want::Starved)
+        } else if planned {
+            Some(Want::Planned)
+        } else {
+            (wanted < u64::MAX && !expected).then_some(Want::Demanded)
+        }
     }
 
     /// Sets up the path of a pair that wants one, if there are ports and a wavelength.
@@ -407,7 +422,9 @@ impl Paths {
         }
         displaced.dedup();
         for idle in &displaced {
-            self.stats.displaced += 1;
+            let needed = self.is_planned(*idle);
+            self.stats.displaced += u64::from(needed);
+            self.stats.torn_down += u64::from(!needed);
             self.end(*idle, now);
         }
         self.set_up(around.queue, pair, now);
@@ -421,7 +438,7 @@ impl Paths {
     fn idle(&self, around: &Surroundings<'_>, pairs: impl Iterator<Item = Pair>, want: Want, now: u64) -> Option<Pair> {
         let gives_way = |pair: &Pair| {
             let path = &self.paths[pair];
-            let needed = self.hosts[pair.0 as usize].plans(pair.1) && self.hosts[pair.1 as usize].plans(pair.0);
+            let needed = self.is_planned(*pair);
             let long = path.since + self.optics.patience() <= now;
             path.state == State::Up && !around.either_is_busy(*pair) && (!needed || want == Want::Starved && long)
         };
@@ -432,7 +449,7 @@ impl Paths {
         for (host, peer) in [pair, (pair.1, pair.0)] {
             self.hosts[host as usize].paths.insert(peer);
         }
-        let planned = self.hosts[pair.0 as usize].plans(pair.1) && self.hosts[pair.1 as usize].plans(pair.0);
+        let planned = self.is_planned(pair);
         self.total += 1;
         self.stats.set_up += 1;
         self.stats.most = self.stats.most.max(self.total);

@@ -15,8 +15,8 @@ pub enum Planning {
 
 /// The peers of a [`Schedule`] in phases: those of one are connected at a time.
 ///
-/// A phase is over when all messages of its uses are complete; peers that the next one has, too, stay connected. Who
-/// needs more peers in a round than there may be takes pairs of processes in an order that is the same everywhere, so
+/// A phase is over when all messages of its uses are complete; peers that the next one has, too, stay connected. The
+/// peers of a round come in an order of pairs that is the same everywhere, so where a phase ends in the middle of a round
 /// nobody waits for somebody who waits for him. (On a ring, even ranks send first and odd ones receive: S3.3.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -52,7 +52,7 @@ impl Plan {
             Planning::Ahead(ports) => ports.max(1),
         };
         let naive = planning == Planning::Naive;
-        let uses = uses(schedule, most, |peer| order(own, process(peer), size));
+        let uses = uses(schedule, |peer| order(own, process(peer), size));
         let mut plan = Self::default();
         let mut at = 0;
         while at < uses.len() {
@@ -96,7 +96,7 @@ impl Plan {
 }
 
 /// Round, peer and number of messages of each use, in the order in which they get their connections.
-fn uses<O: Ord>(schedule: &Schedule, most: usize, order: impl Fn(usize) -> O) -> Vec<(usize, usize, usize)> {
+fn uses<O: Ord>(schedule: &Schedule, order: impl Fn(usize) -> O) -> Vec<(usize, usize, usize)> {
     let mut uses: Vec<(usize, usize, usize)> = Vec::new();
     for round in 0..schedule.rounds() {
         let begin = uses.len();
@@ -111,9 +111,7 @@ fn uses<O: Ord>(schedule: &Schedule, most: usize, order: impl Fn(usize) -> O) ->
             }
             uses[at].2 += 1;
         }
-        if uses.len() - begin > most {
-            uses[begin..].sort_by_key(|(_, peer, _)| order(*peer));
-        }
+        uses[begin..].sort_by_key(|(_, peer, _)| order(*peer));
     }
     uses
 }
