@@ -249,6 +249,11 @@ impl Messenger {
         self.endpoint.request_acks(now);
     }
 
+    /// See [`Endpoint::connect`].
+    pub fn connect(&mut self, now: Instant, peer: PeerId) {
+        self.endpoint.connect(now, peer);
+    }
+
     /// Watches a peer though nothing is sent to it: its silence ends the session.
     pub fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
         self.endpoint.watch(now, peer, on);

@@ -366,6 +366,20 @@ impl Endpoint {
         }
     }
 
+    /// Opens a session ahead of the first message, unless there is one. The opening goes alone and once; should it be
+    /// lost, the first message opens.
+    pub fn connect(&mut self, now: Instant, peer: PeerId) {
+        self.advance(now);
+        let Some(p) = self.peers.get(peer.index()) else { return };
+        if p.phase != Phase::New || p.remote_token != 0 {
+            return;
+        }
+        let flow = self.flow_for(peer.0, 0);
+        let index = self.activate(flow);
+        self.actives[index as usize].send.ask_alone = true;
+        self.mark_ready(index);
+    }
+
     /// Watches a peer even while nothing is outstanding: its death is then noticed by itself.
     pub fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
         self.advance(now);

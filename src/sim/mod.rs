@@ -45,6 +45,8 @@ pub mod circuits;
 mod coroutine;
 mod fabric;
 mod network;
+mod optics;
+mod paths;
 mod queue;
 mod simulation;
 mod world;
@@ -52,6 +54,7 @@ mod world;
 pub use self::{
     coroutine::Rank,
     network::{Network, NetworkStats, RangeError, Topology},
+    optics::{Available, Change, Handling, Optics, OpticsStats, Unconnected},
     simulation::{Outcome, Simulation, SimulationError, Waiting, compute},
     world::Cpu,
 };

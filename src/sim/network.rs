@@ -3,7 +3,10 @@
 use std::{fmt, time::Duration};
 
 use super::queue::{Event, Queue};
-use crate::prng::{Prng, mix};
+use crate::{
+    prng::{Prng, mix},
+    wire::{self, Kind},
+};
 
 /// Octets that UDP and IPv4 put before a datagram.
 const UDP_IPV4: u32 = 28;
@@ -13,6 +16,8 @@ const UDP_IPV4: u32 = 28;
 pub enum Topology {
     /// All on one switch, which has a queue for each of its outputs.
     Switch,
+    /// A wire from each host, at the end of which is whoever a packet is for: nothing lies in between (light paths).
+    Direct,
     /// One medium for all, one packet at a time: 10BASE-T with a hub (S4.8). Whoever wants to send first is first; there
     /// are no collisions, so it is as good as such a network can be. Each host has a queue of its own.
     Shared,
@@ -35,6 +40,8 @@ pub struct Network {
     pub bandwidth: f64,
     /// From one end of a wire to the other. Up to 1 s; default 500 ns, which includes the switch behind it.
     pub delay: Duration,
+    /// What each message takes of the first wire beside its octets: g of LogGP, α of S3.1. Up to 1 s; default 0.
+    pub gap: Duration,
     /// Largest IP packet, octets. 576 to 65,535; default 1,500.
     pub mtu: u32,
     /// Octets that a packet takes on the wire beside the IP packet. Up to 1,000; default 38: Ethernet's header, checksum,
@@ -56,6 +63,7 @@ impl Default for Network {
             topology: Topology::Switch,
             bandwidth: 10e9,
             delay: Duration::from_nanos(500),
+            gap: Duration::ZERO,
             mtu: 1_500,
             framing: 38,
             queue: 512 << 10,
@@ -109,6 +117,7 @@ impl Network {
                 "from 1e3 to 1e12 bits per second",
             ),
             (self.delay <= Duration::from_secs(1), "delay", "at most 1 s"),
+            (self.gap <= Duration::from_secs(1), "gap", "at most 1 s"),
             ((576..=65_535).contains(&self.mtu), "mtu", "from 576 to 65535 octets"),
             (self.framing <= 1_000, "framing", "at most 1000 octets"),
             (
@@ -169,6 +178,20 @@ pub struct NetworkStats {
     pub marked: u64,
 }
 
+/// Messages that begin in a datagram.
+fn messages(data: &[u8]) -> u64 {
+    let Ok(packet) = wire::Packet::new_checked(data) else {
+        return 0;
+    };
+    let continues = packet.fragment().is_some_and(|fragment| fragment.offset > 0)
+        || packet.placement().is_some_and(|placement| placement.offset > 0);
+    match packet.kind() {
+        _ if continues => 0,
+        Kind::Data => packet.records().count().max(1) as u64,
+        _ => 0,
+    }
+}
+
 /// One datagram under way.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
@@ -189,6 +212,8 @@ pub(super) struct Wires {
     /// Time of one octet, ps, and the wire's delay.
     octet: u64,
     delay: u64,
+    /// Time of each message, ps.
+    gap: u64,
     /// When each wire is free, ps.
     free_at: Vec<u64>,
     /// Octets that wait at each host; only where the medium is shared.
@@ -205,6 +230,7 @@ impl Wires {
     pub(super) fn new(network: Network, hosts: u32, seed: u64) -> Self {
         let wires = match network.topology {
             Topology::Shared => 1,
+            Topology::Direct => hosts * network.rails,
             Topology::Switch => 2 * hosts * network.rails,
             Topology::LeafSpine { hosts: leaf, spines } => {
                 2 * hosts * network.rails + 2 * hosts.div_ceil(leaf) * spines
@@ -216,6 +242,7 @@ impl Wires {
             hosts,
             octet: network.octet(),
             delay: network.delay.as_nanos() as u64 * 1_000,
+            gap: network.gap.as_nanos() as u64 * 1_000,
             free_at: vec![0; wires as usize],
             waiting: vec![0; only(network.topology == Topology::Shared)],
             turns: vec![0; only(network.rails > 1)],
@@ -248,12 +275,19 @@ impl Wires {
     pub(super) fn send(&mut self, queue: &mut Queue, now: u64, packet: u32, source: u32, destination: u32) {
         let wire = match self.network.topology {
             Topology::Shared => 0,
-            Topology::Switch | Topology::LeafSpine { .. } => source * self.network.rails + self.rail(source),
+            Topology::Direct | Topology::Switch | Topology::LeafSpine { .. } => {
+                source * self.network.rails + self.rail(source)
+            }
         };
         let p = &mut self.packets[packet as usize];
         (p.source, p.destination) = (source, destination);
         self.stats.sent += 1;
         self.stats.octets += p.data.len() as u64;
+        if self.gap > 0 {
+            let gap = self.gap * messages(&p.data);
+            let free_at = &mut self.free_at[wire as usize];
+            *free_at = (*free_at).max(now * 1_000) + gap;
+        }
         self.enter(queue, now, packet, wire);
     }
 
@@ -270,6 +304,10 @@ impl Wires {
             Topology::Shared => {
                 let octets = self.size(packet);
                 self.waiting[source as usize] -= octets;
+                self.stats.delivered += 1;
+                true
+            }
+            Topology::Direct => {
                 self.stats.delivered += 1;
                 true
             }

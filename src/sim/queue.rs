@@ -11,6 +11,8 @@ pub(super) enum Event {
     Timer(u32),
     /// The program of a node goes on.
     Wake(u32),
+    /// Something of the light paths is due.
+    Optics,
 }
 
 /// Events by time, ns; those of one time in the order in which they were entered, so that a run can be repeated.

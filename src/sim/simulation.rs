@@ -13,6 +13,8 @@ use super::{
     coroutine::{Program, Rank},
     fabric::{Shared, Simulated},
     network::{Network, NetworkStats, RangeError, Wires},
+    optics::{Optics, OpticsStats},
+    paths::Paths,
     world::{Cpu, Doing, Node, World, address_of},
 };
 use crate::{
@@ -37,6 +39,8 @@ pub struct Simulation {
     pub seed: u64,
     /// The network between the hosts.
     pub network: Network,
+    /// Light paths that packets need first, if they do. Default: none.
+    pub optics: Option<Optics>,
     /// What packets cost the hosts.
     pub cpu: Cpu,
     /// Settings of the protocol. What concerns datagrams' sizes is set by the network.
@@ -60,6 +64,7 @@ impl Simulation {
             processes,
             seed,
             network: Network::default(),
+            optics: None,
             cpu: Cpu::default(),
             config: Config {
                 path_mtu_discovery: false,
@@ -78,6 +83,9 @@ impl Simulation {
     fn validate(&self) -> Result<(), RangeError> {
         self.network.validate()?;
         self.cpu.validate()?;
+        self.optics
+            .iter()
+            .try_for_each(|optics| optics.validate(self.processes))?;
         let checks = [
             (
                 (1..=MAX_PROCESSES).contains(&self.processes),
@@ -126,6 +134,7 @@ impl Simulation {
             results,
             time,
             network: world.stats(),
+            optics: world.paths.as_ref().map(|paths| paths.stats).unwrap_or_default(),
             events: world.queue.entered(),
             digest: world.digest,
         })
@@ -142,6 +151,8 @@ pub struct Outcome<R> {
     pub time: Duration,
     /// What became of packets.
     pub network: NetworkStats,
+    /// What became of light paths.
+    pub optics: OpticsStats,
     /// Things that have happened.
     pub events: u64,
     /// A number that follows from what arrived where and when: the same if nothing has changed.
@@ -331,6 +342,10 @@ impl Job {
             let peers = Peers::met(process, size, address_of);
             let core = Core::new(&messenger, peers, simulation.options.eager_limit);
             world.nodes.push(Node::new(messenger, core));
+        }
+        if let Some(optics) = &simulation.optics {
+            let seed = rng.next_u64();
+            world.paths = Some(Paths::new(optics.clone(), &mut world.queue, &mut world.nodes, seed));
         }
         let shared = Shared::new(world);
         let mut engines = Vec::with_capacity(size as usize);

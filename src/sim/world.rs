@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     network::{NetworkStats, RangeError, Wires},
+    paths::{Paths, Surroundings},
     queue::{Event, Queue},
 };
 use crate::{
@@ -178,6 +179,8 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) queue: Queue,
     pub(super) wires: Wires,
+    /// Light paths, where packets need them.
+    pub(super) paths: Option<Paths>,
     pub(super) nodes: Vec<Node>,
     pub(super) cpu: Cpu,
     /// Octets that may wait at a host to be read.
@@ -197,6 +200,7 @@ impl World {
             now: 0,
             queue: Queue::default(),
             wires,
+            paths: None,
             nodes: Vec::new(),
             cpu,
             receive_buffer,
@@ -218,6 +222,10 @@ impl World {
         Some(match event {
             Event::Arrive(packet) => self.arrive(packet),
             Event::Timer(node) => self.timer(node),
+            Event::Optics => {
+                self.with_paths(|paths, around, now| paths.handle(around, now));
+                None
+            }
             Event::Wake(index) => {
                 let node = &mut self.nodes[index as usize];
                 let woken = match node.doing {
@@ -230,6 +238,20 @@ impl World {
                 woken.then(|| self.resume(index))
             }
         })
+    }
+
+    fn with_paths(&mut self, f: impl FnOnce(&mut Paths, &mut Surroundings<'_>, u64)) {
+        let Self {
+            now,
+            queue,
+            wires,
+            paths,
+            nodes,
+            ..
+        } = self;
+        if let Some(paths) = paths {
+            f(paths, &mut Surroundings { queue, wires, nodes }, *now);
+        }
     }
 
     /// The program of a node goes on.
@@ -245,6 +267,7 @@ impl World {
         let Self {
             now,
             wires,
+            paths,
             nodes,
             cpu,
             receive_buffer,
@@ -253,6 +276,11 @@ impl World {
         } = self;
         let p = wires.get(packet);
         let (source, index, octets) = (p.source, p.destination, p.data.len());
+        if paths.as_ref().is_some_and(|paths| !paths.carries(source, index)) {
+            wires.stats.lost += 1;
+            wires.drop_packet(packet);
+            return None;
+        }
         let node = &mut nodes[index as usize];
         if !node.accept(*now, octets as u32, *receive_buffer) {
             wires.stats.unread += 1;
@@ -304,13 +332,17 @@ impl World {
         let Self {
             queue,
             wires,
+            paths,
             nodes,
             cpu,
             burst,
             ..
         } = self;
-        let node = &mut nodes[index as usize];
-        while node.messenger.poll_transmit(Instant::from_nanos(node.local), burst) {
+        loop {
+            let node = &mut nodes[index as usize];
+            if !node.messenger.poll_transmit(Instant::from_nanos(node.local), burst) {
+                break;
+            }
             let Some(destination) = process_at(burst.destination()) else {
                 continue;
             };
@@ -318,8 +350,17 @@ impl World {
             let data = &mut wires.get(packet).data;
             node.messenger.gather(burst, |octets| data.extend_from_slice(octets));
             node.local += cpu.cost(cpu.send, data.len());
-            wires.send(queue, node.local, packet, index, destination);
+            let local = node.local;
+            match paths {
+                None => wires.send(queue, local, packet, index, destination),
+                Some(paths) => {
+                    let around = &mut Surroundings { queue, wires, nodes };
+                    paths.send(around, local, packet, (index, destination));
+                }
+            }
         }
+        let local = self.nodes[index as usize].local;
+        self.with_paths(|paths, around, _| paths.settle(around, index, local));
         self.arm(index);
     }
 

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
 mod network;
+mod optics;
 mod programs;
 mod support;
 

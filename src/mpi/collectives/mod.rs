@@ -47,6 +47,8 @@
 //!
 //! Collectives between two groups (inter-communicators) have one algorithm each, in `inter`
 //! ([`Call::schedule_between`]).
+//!
+//! A [`Plan`] says which peers of a schedule are connected when, where that takes time and there can not be many.
 
 mod accumulator;
 mod algorithm;
@@ -60,6 +62,7 @@ mod fold;
 mod inter;
 mod member;
 mod model;
+mod plan;
 mod ring;
 mod scan;
 mod schedule;
@@ -71,5 +74,6 @@ pub use blocks::{Blocks, displacements};
 pub use call::{Call, Counts, NOBODY, ROOT, ScheduleError};
 pub use cost::{Policy, cost};
 pub use model::{Model, Stuck, simulate};
+pub use plan::{Phase, Plan, Planning};
 pub use schedule::{Peer, Region, Schedule, Span, Step};
 pub use work::Work;

@@ -7,6 +7,7 @@ use super::{
     buffer::Buffer,
     check::{Agreement, Check},
     core::{Core, Ended, RequestId, Route},
+    links::Progress,
 };
 use crate::{
     error::PeerError,
@@ -120,6 +121,10 @@ impl Planned {
         })
     }
 
+    pub(super) fn call(&self) -> &Collective {
+        &self.call
+    }
+
     /// To be looked at when it has ended.
     pub(super) fn check(&self) -> Option<Check> {
         let (_, agreement) = self.first.as_ref()?;
@@ -140,10 +145,20 @@ pub(super) struct Running {
     next: Option<Arc<Planned>>,
     /// The next round.
     round: usize,
-    /// Messages of this round.
-    pending: Vec<RequestId>,
+    /// Messages of this round, and their phases in the plan.
+    pending: Vec<(RequestId, usize)>,
     request: RequestId,
     failure: Option<Ended>,
+    /// Whom it has connected, where that is necessary.
+    plan: Option<Progress>,
+}
+
+#[cfg(feature = "sim")]
+impl Running {
+    pub(super) fn will_connect(&self, process: u32) -> bool {
+        let plan = self.plan.as_ref();
+        plan.is_some_and(|plan| plan.has_ahead(&self.planned.call, process))
+    }
 }
 
 impl Core {
@@ -163,6 +178,7 @@ impl Core {
             Some((first, _)) => (first, Some(Arc::clone(planned))),
             None => (planned, None),
         };
+        self.open_ahead(messenger, now, planned);
         let running = Running {
             planned: Arc::clone(planned),
             next,
@@ -170,6 +186,7 @@ impl Core {
             pending: Vec::new(),
             request,
             failure: self.failed_member(&planned.call),
+            plan: self.plan_links(&planned.call),
         };
         let index = match self.collectives.iter().position(Option::is_none) {
             Some(index) => {
@@ -192,9 +209,12 @@ impl Core {
         };
         loop {
             let mut failure = running.failure;
-            running.pending.retain(|id| match self.take(*id) {
+            running.pending.retain(|(id, phase)| match self.take(*id) {
                 None => true,
                 Some(ended) => {
+                    if let Some(plan) = &mut running.plan {
+                        plan.complete(*phase);
+                    }
                     if ended.outcome != Outcome::Complete {
                         failure = failure.or(Some(ended));
                     }
@@ -202,22 +222,33 @@ impl Core {
                 }
             });
             running.failure = failure;
+            let drains = self.goes_on_with_plan(messenger, &mut running);
             if !running.pending.is_empty() {
                 if let Some(failure) = failure {
                     self.give_up_round(messenger, &running, failure.outcome);
-                    running.pending.retain(|id| self.take(*id).is_none());
+                    running.pending.retain(|(id, _)| self.take(*id).is_none());
                 }
                 if !running.pending.is_empty() {
-                    self.collectives[index as usize] = Some(running);
+                    self.keep(index, running, drains);
                     return;
                 }
             }
             let over = running.round == running.planned.call.schedule.rounds();
+            if over && failure.is_none() && running.plan.as_ref().is_some_and(|plan| !plan.is_over()) {
+                self.keep(index, running, drains);
+                return;
+            }
+            if (over || failure.is_some())
+                && let Some(plan) = running.plan.take()
+            {
+                self.end_plan(&running.planned.call, &plan);
+            }
             if failure.is_none()
                 && over
                 && let Some(next) = running.next.take()
             {
                 if next.first.as_ref().is_none_or(|(_, agreement)| agreement.holds()) {
+                    running.plan = self.plan_links(&next.call);
                     (running.planned, running.round) = (next, 0);
                     continue;
                 }
@@ -232,6 +263,20 @@ impl Core {
             let round = running.round;
             running.round += 1;
             self.start_round(messenger, now, index, round, &mut running);
+        }
+    }
+
+    fn goes_on_with_plan(&mut self, messenger: &Messenger, running: &mut Running) -> bool {
+        let call = &running.planned.call;
+        let plan = running.plan.as_mut();
+        plan.is_some_and(|plan| self.follow_plan(messenger, call, plan))
+    }
+
+    /// It goes on when messages are complete, or acknowledged if it `drains`.
+    fn keep(&mut self, index: u32, running: Running, drains: bool) {
+        self.collectives[index as usize] = Some(running);
+        if drains {
+            self.draining.push(index);
         }
     }
 
@@ -252,7 +297,7 @@ impl Core {
         if let Outcome::Failed(_) = outcome {
             return self.revoke(messenger, running.planned.call.bits, 0);
         }
-        for id in running.pending.clone() {
+        for (id, _) in running.pending.clone() {
             self.cancel(id);
         }
     }
@@ -281,9 +326,11 @@ impl Core {
             planned,
             pending,
             failure,
+            plan,
             ..
         } = running;
         let call = &planned.call;
+        let phase = |plan: &Option<Progress>, peer| plan.as_ref().map_or(0, |plan| plan.phase_of(round, peer));
         for step in call.schedule.round(round) {
             let done = match step {
                 Step::Send { to, spans } => call.route(to, spans).map(|(process, buffer)| {
@@ -291,7 +338,15 @@ impl Core {
                         process,
                         bits: call.bits,
                     };
-                    pending.extend(self.send_of_collective(messenger, now, route, buffer, index));
+                    let phase = phase(plan, to);
+                    match self.send_of_collective(messenger, now, route, buffer, index) {
+                        Some(id) => pending.push((id, phase)),
+                        None => {
+                            if let Some(plan) = plan {
+                                plan.complete(phase);
+                            }
+                        }
+                    }
                 }),
                 Step::Receive { from, spans } => call.route(from, spans).map(|(process, buffer)| {
                     let selector = Selector {
@@ -299,7 +354,8 @@ impl Core {
                         bits: call.bits,
                         ignore: 0,
                     };
-                    pending.push(self.receive_of_collective(messenger, now, selector, buffer, index));
+                    let id = self.receive_of_collective(messenger, now, selector, buffer, index);
+                    pending.push((id, phase(plan, from)));
                 }),
                 Step::Reduce { from, into } => call.reduce(&from, &into),
                 Step::Copy { from, into } => call.copy(&from, &into, &mut self.scratch),

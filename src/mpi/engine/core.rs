@@ -7,6 +7,7 @@ use super::{
     buffer::{Buffer, Lender, Loans},
     channel::Channel,
     collective::Running,
+    links::Links,
     peers::Peers,
     remote::{self, Net, Remote},
 };
@@ -113,6 +114,9 @@ pub(crate) struct Core {
     pub(super) scratch: Vec<u8>,
     /// Collectives whose round is complete.
     pub(super) advancing: VecDeque<u32>,
+    /// Collectives that wait for acknowledgements.
+    pub(super) draining: Vec<u32>,
+    pub(crate) links: Links,
     pub(super) channels: Vec<Option<Channel>>,
     /// Messages of channels that have ended.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
@@ -176,6 +180,8 @@ impl Core {
             collectives: Vec::new(),
             scratch: Vec::new(),
             advancing: VecDeque::new(),
+            draining: Vec::new(),
+            links: Links::None,
             channels: Vec::new(),
             channel_news: VecDeque::new(),
             ended: 0,
@@ -185,6 +191,11 @@ impl Core {
             inbox: Inbox::default(),
             remote: Remote::default(),
         }
+    }
+
+    /// The number of this process.
+    pub(super) fn process(&self) -> u32 {
+        self.process
     }
 
     pub(crate) fn stats(&self) -> TaggedStats {
@@ -549,6 +560,7 @@ impl Core {
         if !self.channel_news.is_empty() {
             self.advance_channels(messenger, now);
         }
+        self.advancing.extend(self.draining.drain(..));
         while let Some(index) = self.advancing.pop_front() {
             self.advance(messenger, now, index);
             self.collect();

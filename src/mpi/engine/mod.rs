@@ -24,6 +24,7 @@ mod communicator;
 mod core;
 mod fabric;
 mod groups;
+mod links;
 mod native;
 mod peers;
 mod profile;
@@ -40,6 +41,8 @@ use ::core::{
 };
 use alloc::{sync::Arc, vec::Vec};
 
+#[cfg(feature = "sim")]
+pub(crate) use self::links::Wish;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::remote::drive as window_messages;
@@ -57,7 +60,7 @@ pub use self::{
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
-pub(crate) use self::{core::Core, fabric::Fabric, peers::Peers};
+pub(crate) use self::{core::Core, fabric::Fabric, links::Links, peers::Peers};
 use self::{native::Native, profile::Profile};
 use super::collectives::Policy;
 use crate::{

@@ -90,7 +90,7 @@ impl Peers {
 
     /// The peer that a process is; `None` for ourselves, and for who is no peer (yet).
     #[inline]
-    pub(super) fn get(&self, process: u32) -> Option<PeerId> {
+    pub(crate) fn get(&self, process: u32) -> Option<PeerId> {
         match &self.known {
             Known::All(peers) => *peers.get(process as usize)?,
             #[cfg(feature = "sim")]

@@ -1,0 +1,563 @@
+//! The light paths of a simulated network: which are set up, who gets a port next, and what waits meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{
+    network::Wires,
+    optics::{Available, Change, Optics, OpticsStats, Unconnected},
+    queue::{Event, Queue},
+    world::Node,
+};
+use crate::{
+    mpi::engine::{Links, Wish},
+    prng::Prng,
+};
+
+/// Two hosts, the lower number first.
+type Pair = (u32, u32);
+
+fn pair(one: u32, other: u32) -> Pair {
+    (one.min(other), one.max(other))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Down,
+    /// It is being set up: ready then.
+    SettingUp(u64),
+    Up,
+}
+
+#[derive(Debug)]
+struct Path {
+    state: State,
+    /// Since when it has been in this state, or was last used.
+    since: u64,
+    /// Both ends have planned it.
+    planned: bool,
+    /// Packets that wait for it, and their octets.
+    held: VecDeque<u32>,
+    octets: u32,
+    /// Since when the oldest of them waits, or somebody without one did: `u64::MAX`: nobody does.
+    wanted: u64,
+    /// It will be looked at again when patience is at its end.
+    watched: bool,
+}
+
+impl Path {
+    fn new(now: u64) -> Self {
+        Self {
+            state: State::Down,
+            since: now,
+            planned: false,
+            held: VecDeque::new(),
+            octets: 0,
+            wanted: u64::MAX,
+            watched: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Host {
+    ports: u32,
+    /// Paths that are up or being set up.
+    paths: BTreeSet<u32>,
+    /// Whom its collectives want now, oldest first; twice if two do.
+    planned: Vec<u32>,
+    /// Peers to whom something is held, by either side.
+    held: BTreeSet<u32>,
+    /// Nothing is set up before that.
+    free_at: u64,
+}
+
+impl Host {
+    /// Its collectives want a path to `peer`, and there are ports for as many as that.
+    fn plans(&self, peer: u32) -> bool {
+        let mut distinct = Vec::new();
+        for planned in &self.planned {
+            if distinct.len() == self.ports as usize {
+                return false;
+            }
+            if *planned == peer {
+                return true;
+            }
+            if !distinct.contains(planned) {
+                distinct.push(*planned);
+            }
+        }
+        false
+    }
+
+    /// Ports that collectives wait to use.
+    fn reserved(&self) -> usize {
+        let waiting: BTreeSet<_> = self.planned.iter().filter(|peer| !self.paths.contains(peer)).collect();
+        waiting.len().min(self.ports as usize)
+    }
+}
+
+/// How much somebody wants a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// Both ends have planned it.
+    Planned,
+    /// Something is there to be sent.
+    Demanded,
+    /// For so long that idle paths must give way.
+    Starved,
+}
+
+/// Whom a collective expects waits for so much longer.
+const PLANNED_PATIENCE: u64 = 50;
+
+/// Something to look at later.
+#[derive(Clone, Copy, Debug)]
+enum Alarm {
+    Ready(Pair),
+    Patience(Pair),
+    Free(u32),
+    Change(usize),
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Paths {
+    optics: Optics,
+    hosts: Vec<Host>,
+    paths: BTreeMap<Pair, Path>,
+    alarms: BTreeMap<(u64, u64), Alarm>,
+    alarm: u64,
+    /// Paths that are up or being set up, and how many there may be.
+    total: u32,
+    wavelengths: u32,
+    /// Pairs that have found no wavelength, in their order.
+    dark: VecDeque<Pair>,
+    rng: Prng,
+    pub(super) stats: OpticsStats,
+}
+
+/// What paths are decided by and act on.
+pub(super) struct Surroundings<'a> {
+    pub(super) queue: &'a mut Queue,
+    pub(super) wires: &'a mut Wires,
+    pub(super) nodes: &'a mut [Node],
+}
+
+impl Surroundings<'_> {
+    /// `from` has something for `to` that is not acknowledged.
+    fn is_busy(&self, from: u32, to: u32) -> bool {
+        let node = &self.nodes[from as usize];
+        let peer = node.core.peers.get(to);
+        peer.is_some_and(|peer| !node.messenger.endpoint().is_idle(peer))
+    }
+
+    fn either_is_busy(&self, (one, other): Pair) -> bool {
+        self.is_busy(one, other) || self.is_busy(other, one)
+    }
+}
+
+impl Paths {
+    pub(super) fn new(optics: Optics, queue: &mut Queue, nodes: &mut [Node], seed: u64) -> Self {
+        let host = Host {
+            ports: optics.ports,
+            paths: BTreeSet::new(),
+            planned: Vec::new(),
+            held: BTreeSet::new(),
+            free_at: 0,
+        };
+        let empty = || Host {
+            paths: BTreeSet::new(),
+            planned: Vec::new(),
+            held: BTreeSet::new(),
+            ..host
+        };
+        let mut paths = Self {
+            hosts: nodes.iter().map(|_| empty()).collect(),
+            paths: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+            alarm: 0,
+            total: 0,
+            wavelengths: optics.wavelengths.unwrap_or(u32::MAX),
+            dark: VecDeque::new(),
+            rng: Prng::new(seed),
+            stats: OpticsStats::default(),
+            optics,
+        };
+        for index in 0..paths.optics.changes.len() {
+            let at = paths.optics.changes[index].at.as_nanos() as u64;
+            paths.set_alarm(queue, at, Alarm::Change(index));
+        }
+        for (host, node) in nodes.iter_mut().enumerate() {
+            paths.tell_ports(host, node);
+        }
+        paths
+    }
+
+    /// Collectives that begin plan with as many ports as there are.
+    fn tell_ports(&self, host: usize, node: &mut Node) {
+        let Some(planning) = self.optics.planning(self.hosts[host].ports) else {
+            return;
+        };
+        match &mut node.core.links {
+            Links::Planned(before, _) => *before = planning,
+            links => *links = Links::Planned(planning, VecDeque::new()),
+        }
+    }
+
+    fn set_alarm(&mut self, queue: &mut Queue, at: u64, alarm: Alarm) {
+        self.alarms.insert((at, self.alarm), alarm);
+        self.alarm += 1;
+        queue.push(at, Event::Optics);
+    }
+
+    fn path(&mut self, pair: Pair, now: u64) -> &mut Path {
+        self.paths.entry(pair).or_insert_with(|| Path::new(now))
+    }
+
+    fn state(&self, pair: Pair) -> State {
+        self.paths.get(&pair).map_or(State::Down, |path| path.state)
+    }
+
+    /// A packet may arrive: its path has not been cut.
+    pub(super) fn carries(&self, from: u32, to: u32) -> bool {
+        self.state(pair(from, to)) == State::Up
+    }
+
+    /// `from` sends a packet: it goes, waits or is lost.
+    pub(super) fn send(&mut self, around: &mut Surroundings<'_>, now: u64, packet: u32, (from, to): Pair) {
+        let pair = pair(from, to);
+        let octets = around.wires.get(packet).data.len() as u32;
+        if let Some(path) = self.paths.get_mut(&pair)
+            && path.state == State::Up
+        {
+            path.since = now;
+            return around.wires.send(around.queue, now, packet, from, to);
+        }
+        // Who has nothing to deliver only acknowledges or grants once more: that can wait for the next path.
+        if !around.is_busy(from, to) {
+            self.stats.dropped += 1;
+            return around.wires.drop_packet(packet);
+        }
+        let most = match self.optics.unconnected {
+            Unconnected::Hold(most) => most,
+            Unconnected::Drop => 0,
+        };
+        let path = self.path(pair, now);
+        path.wanted = path.wanted.min(now);
+        if path.octets.saturating_add(octets) <= most {
+            path.octets += octets;
+            path.held.push_back(packet);
+            let waiting = around.wires.get(packet);
+            (waiting.source, waiting.destination) = (from, to);
+            self.stats.held += 1;
+        } else {
+            self.stats.dropped += 1;
+            around.wires.drop_packet(packet);
+        }
+        self.hosts[from as usize].held.insert(to);
+        self.hosts[to as usize].held.insert(from);
+        self.watch(around.queue, pair, now);
+    }
+
+    /// Looks at a pair again when its patience is at its end.
+    fn watch(&mut self, queue: &mut Queue, pair: Pair, now: u64) {
+        let patience = self.optics.patience();
+        let path = self.path(pair, now);
+        if !path.watched {
+            path.watched = true;
+            self.set_alarm(queue, now + patience, Alarm::Patience(pair));
+        }
+    }
+
+    /// Something has happened at a host at `now`: takes its wishes, tears down and sets up.
+    pub(super) fn settle(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
+        while let Some(wish) = around.nodes[host as usize].core.poll_wish() {
+            let own = &mut self.hosts[host as usize];
+            match wish {
+                Wish::Connect(peer) => {
+                    own.planned.push(peer);
+                    let both = self.hosts[peer as usize].plans(host);
+                    if let Some(path) = self.paths.get_mut(&pair(host, peer)) {
+                        path.planned |= both;
+                    }
+                }
+                Wish::Release(peer) => {
+                    if let Some(index) = own.planned.iter().position(|planned| *planned == peer) {
+                        own.planned.remove(index);
+                        self.tear_down(around, host, now);
+                    }
+                }
+                Wish::End => {
+                    own.free_at = now + self.optics.release.as_nanos() as u64;
+                    if own.free_at > now {
+                        let at = own.free_at;
+                        self.set_alarm(around.queue, at, Alarm::Free(host));
+                    }
+                }
+            }
+        }
+        self.tear_down(around, host, now);
+        self.consider(around, host, now);
+    }
+
+    /// Tears down what a host's collectives do not need any more.
+    fn tear_down(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
+        if self.optics.keep {
+            return;
+        }
+        let over = |peer: &u32| {
+            let pair = pair(host, *peer);
+            let wanted = self.is_planned(pair);
+            let path = &self.paths[&pair];
+            path.state == State::Up && path.planned && !wanted && !around.either_is_busy(pair)
+        };
+        let over: Vec<u32> = self.hosts[host as usize].paths.iter().copied().filter(over).collect();
+        for peer in over {
+            if self.state(pair(host, peer)) != State::Up {
+                // It has given way to another one meanwhile.
+                continue;
+            }
+            self.stats.torn_down += 1;
+            self.end(pair(host, peer), now);
+            self.consider(around, peer, now);
+        }
+    }
+
+    /// A path is there no longer; its port and wavelength are free.
+    fn end(&mut self, pair: Pair, now: u64) {
+        for (host, peer) in [pair, (pair.1, pair.0)] {
+            self.hosts[host as usize].paths.remove(&peer);
+        }
+        self.total -= 1;
+        let path = self.path(pair, now);
+        (path.state, path.since, path.planned) = (State::Down, now, false);
+        if path.wanted == u64::MAX {
+            let watched = path.watched;
+            if !watched {
+                self.paths.remove(&pair);
+            }
+        }
+    }
+
+    /// Sets up what a host wants and can have.
+    fn consider(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
+        let own = &self.hosts[host as usize];
+        let mut peers: Vec<u32> = Vec::new();
+        for peer in own.planned.iter().chain(&own.held) {
+            if !own.paths.contains(peer) && !peers.contains(peer) {
+                peers.push(*peer);
+            }
+        }
+        for peer in peers {
+            self.try_pair(around, pair(host, peer), now);
+        }
+        while self.total < self.wavelengths
+            && let Some(dark) = self.dark.pop_front()
+        {
+            self.try_pair(around, dark, now);
+        }
+    }
+
+    /// Collectives at both ends want it now.
+    fn is_planned(&self, (one, other): Pair) -> bool {
+        self.hosts[one as usize].plans(other) && self.hosts[other as usize].plans(one)
+    }
+
+    fn want(&self, around: &Surroundings<'_>, pair: Pair, now: u64) -> Option<Want> {
+        let (one, other) = pair;
+        let planned = self.is_planned(pair);
+        let wanted = self.paths.get(&pair).map_or(u64::MAX, |path| path.wanted);
+        let later = |from: u32, to: u32| around.nodes[from as usize].core.will_connect(to);
+        let expected = later(one, other) || later(other, one);
+        // Who is in a plan has a turn; that plans do not go together is rare.
+        let patience = self.optics.patience() * if expected { PLANNED_PATIENCE } else { 1 };
+        if wanted.saturating_add(patience) <= now {
+            Some(Want::Starved)
+        } else if planned {
+            Some(Want::Planned)
+        } else {
+            (wanted < u64::MAX && !expected).then_some(Want::Demanded)
+        }
+    }
+
+    /// Sets up the path of a pair that wants one, if there are ports and a wavelength.
+    fn try_pair(&mut self, around: &mut Surroundings<'_>, pair: Pair, now: u64) {
+        let free = |host: u32| self.hosts[host as usize].free_at <= now;
+        if self.state(pair) != State::Down || !free(pair.0) || !free(pair.1) {
+            return;
+        }
+        let Some(want) = self.want(around, pair, now) else {
+            return;
+        };
+        let mut displaced: Vec<Pair> = Vec::new();
+        for host in [pair.0, pair.1] {
+            let own = &self.hosts[host as usize];
+            let ports = own.ports as usize;
+            let reserved = if want == Want::Demanded { own.reserved() } else { 0 };
+            if ports == 0 {
+                return;
+            }
+            if own.paths.len() + reserved >= ports {
+                let ends = own.paths.iter().map(|peer| self::pair(host, *peer));
+                let Some(idle) = self.idle(around, ends, want, now) else {
+                    return;
+                };
+                displaced.push(idle);
+            }
+        }
+        if self.total >= self.wavelengths && displaced.is_empty() {
+            let all = self.hosts.iter().zip(0..).flat_map(|(own, host)| {
+                own.paths
+                    .iter()
+                    .filter(move |peer| **peer > host)
+                    .map(move |peer| (host, *peer))
+            });
+            let Some(idle) = self.idle(around, all, want, now) else {
+                if !self.dark.contains(&pair) {
+                    self.dark.push_back(pair);
+                }
+                return;
+            };
+            displaced.push(idle);
+        }
+        displaced.dedup();
+        for idle in &displaced {
+            let needed = self.is_planned(*idle);
+            self.stats.displaced += u64::from(needed);
+            self.stats.torn_down += u64::from(!needed);
+            self.end(*idle, now);
+        }
+        self.set_up(around.queue, pair, now);
+        for (one, other) in displaced {
+            self.consider(around, one, now);
+            self.consider(around, other, now);
+        }
+    }
+
+    /// The path that has been idle for longest among those that may give way.
+    fn idle(&self, around: &Surroundings<'_>, pairs: impl Iterator<Item = Pair>, want: Want, now: u64) -> Option<Pair> {
+        let gives_way = |pair: &Pair| {
+            let path = &self.paths[pair];
+            let needed = self.is_planned(*pair);
+            let long = path.since + self.optics.patience() <= now;
+            path.state == State::Up && !around.either_is_busy(*pair) && (!needed || want == Want::Starved && long)
+        };
+        pairs.filter(gives_way).min_by_key(|pair| self.paths[pair].since)
+    }
+
+    fn set_up(&mut self, queue: &mut Queue, pair: Pair, now: u64) {
+        for (host, peer) in [pair, (pair.1, pair.0)] {
+            self.hosts[host as usize].paths.insert(peer);
+        }
+        let planned = self.is_planned(pair);
+        self.total += 1;
+        self.stats.set_up += 1;
+        self.stats.most = self.stats.most.max(self.total);
+        let ready = now + self.optics.setup.as_nanos() as u64;
+        let path = self.path(pair, now);
+        (path.state, path.since, path.planned) = (State::SettingUp(ready), now, planned);
+        self.set_alarm(queue, ready, Alarm::Ready(pair));
+    }
+
+    /// Something is due.
+    pub(super) fn handle(&mut self, around: &mut Surroundings<'_>, now: u64) {
+        while let Some(entry) = self.alarms.first_entry()
+            && entry.key().0 <= now
+        {
+            match entry.remove() {
+                Alarm::Ready(pair) => self.ready(around, pair, now),
+                Alarm::Patience(pair) => self.look(around, pair, now),
+                Alarm::Free(host) => self.consider(around, host, now),
+                Alarm::Change(index) => {
+                    let Change { to, .. } = self.optics.changes[index];
+                    self.change(around, to, now);
+                }
+            }
+        }
+    }
+
+    /// A set-up is over.
+    fn ready(&mut self, around: &mut Surroundings<'_>, pair: Pair, now: u64) {
+        if self.state(pair) != State::SettingUp(now) {
+            // It was cut.
+            return;
+        }
+        let fails = self.optics.failure > 0.0 && self.rng.chance(self.optics.failure);
+        if fails {
+            self.stats.failed += 1;
+            self.end(pair, now);
+        } else {
+            let path = self.path(pair, now);
+            (path.state, path.since, path.wanted, path.octets) = (State::Up, now, u64::MAX, 0);
+            for packet in std::mem::take(&mut path.held) {
+                let waiting = around.wires.get(packet);
+                let (from, to) = (waiting.source, waiting.destination);
+                around.wires.send(around.queue, now, packet, from, to);
+            }
+            self.hosts[pair.0 as usize].held.remove(&pair.1);
+            self.hosts[pair.1 as usize].held.remove(&pair.0);
+        }
+        for host in [pair.0, pair.1] {
+            self.tear_down(around, host, now);
+            self.consider(around, host, now);
+        }
+    }
+
+    /// Somebody has waited long enough.
+    fn look(&mut self, around: &mut Surroundings<'_>, pair: Pair, now: u64) {
+        let busy = around.either_is_busy(pair);
+        let path = self.path(pair, now);
+        path.watched = false;
+        if path.state == State::Down && !busy {
+            // Its sender has given up.
+            for packet in path.held.drain(..) {
+                around.wires.drop_packet(packet);
+            }
+            self.paths.remove(&pair);
+            self.hosts[pair.0 as usize].held.remove(&pair.1);
+            self.hosts[pair.1 as usize].held.remove(&pair.0);
+            return;
+        }
+        if path.wanted == u64::MAX {
+            return;
+        }
+        self.try_pair(around, pair, now);
+        self.watch(around.queue, pair, now);
+    }
+
+    fn change(&mut self, around: &mut Surroundings<'_>, to: Available, now: u64) {
+        let all = 0..self.hosts.len() as u32;
+        let changed = match to {
+            Available::Ports(Some(host), _) => host..host + 1,
+            Available::Ports(None, _) | Available::Wavelengths(_) => all,
+        };
+        for host in changed.clone() {
+            if let Available::Ports(_, ports) = to {
+                self.hosts[host as usize].ports = ports;
+                self.tell_ports(host as usize, &mut around.nodes[host as usize]);
+            }
+            while self.hosts[host as usize].paths.len() > self.hosts[host as usize].ports as usize {
+                let ends = self.hosts[host as usize].paths.iter().map(|peer| pair(host, *peer));
+                self.cut(ends.last(), now);
+            }
+        }
+        if let Available::Wavelengths(wavelengths) = to {
+            self.wavelengths = wavelengths;
+            while self.total > self.wavelengths {
+                let mut last = self.paths.iter().rev();
+                let cut = last.find(|(_, path)| path.state != State::Down);
+                self.cut(cut.map(|(pair, _)| *pair), now);
+            }
+        }
+        for host in changed {
+            self.consider(around, host, now);
+        }
+    }
+
+    fn cut(&mut self, pair: Option<Pair>, now: u64) {
+        if let Some(pair) = pair {
+            self.stats.cut += 1;
+            self.end(pair, now);
+        }
+    }
+}
