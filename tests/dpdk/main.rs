@@ -1,14 +1,18 @@
-//! DPDK's virtual devices between real processes: memory shared by two of them (memif), and packet sockets on a veth pair
-//! between two network namespaces, also with the kernel's UDP at the other end.
+//! DPDK's virtual devices between real processes: memory shared by two of them (memif; with hugepages also memif without
+//! copies and virtio), and packet or XDP sockets on a veth pair between two network namespaces, also with the kernel's
+//! UDP at the other end.
 //!
 //! Every part ends by looking whether all packet buffers are back in their pools.
 #![cfg(all(feature = "dpdk", feature = "udp", target_os = "linux"))]
 
-#[path = "support/exchange.rs"]
+#[path = "../support/exchange.rs"]
 mod exchange;
+mod huge;
+mod memif;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
-#[path = "support/netns.rs"]
+#[path = "../support/netns.rs"]
 mod netns;
+mod veth;
 
 use std::{
     env, fs,
@@ -24,7 +28,7 @@ use hikyaku::{
     backends::dpdk::{DpdkBackend, DpdkOptions, Pools},
     transport::{Event, Transport},
 };
-use netns::{INTERFACE, Namespace, Process, Veth};
+use netns::Process;
 
 const PART_LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(15);
@@ -154,12 +158,18 @@ fn part() {
 /// Without reserved pages, which not every machine has.
 const NO_HUGE: (&str, &str) = ("HIKYAKU_DPDK_MEMORY", "no-huge");
 const ADDRESSES: [&str; 2] = ["10.77.0.1:7001", "10.77.0.2:7002"];
+const ADDRESSES_IPV6: [&str; 2] = ["[fd77::1]:7001", "[fd77::2]:7002"];
 
-/// Variables of a part: `side` 0 asks, 1 answers.
+/// Variables of a part: `side` 0 asks, 1 answers. Over IPv6 if `more` has `NETNS_IPV6`.
 fn part_variables<'a>(side: usize, device: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let addresses = if more.iter().any(|(name, _)| *name == "NETNS_IPV6") {
+        ADDRESSES_IPV6
+    } else {
+        ADDRESSES
+    };
     let own = [
-        ("NETNS_AT", ADDRESSES[side]),
-        ("NETNS_TO", ADDRESSES[1 - side]),
+        ("NETNS_AT", addresses[side]),
+        ("NETNS_TO", addresses[1 - side]),
         ("NETNS_DEVICE", device),
         NO_HUGE,
     ];
@@ -194,7 +204,7 @@ fn finish_with_buffers(process: Process) -> String {
     output
 }
 
-/// A socket for memif, removed in the end.
+/// A socket in the file system, removed in the end.
 struct Socket(PathBuf);
 
 impl Socket {
@@ -202,70 +212,25 @@ impl Socket {
         Self(env::temp_dir().join(format!("hikyaku-{name}-{}", process::id())))
     }
 
-    fn device(&self, role: &str) -> String {
+    fn memif(&self, role: &str) -> String {
         format!("memif:socket={},role={role}", self.0.display())
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The server removes it too, unless it was killed.
+        // Who has made it removes it too, unless it was killed.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-fn memif(name: &str, more: &[(&str, &str)]) {
-    let socket = Socket::new(name);
-    let (server, client) = (socket.device("server"), socket.device("client"));
-    let mut answers = start_here("answers", &part_variables(1, &server, more));
+/// Two processes in this namespace; the one that answers starts first.
+fn pair(devices: [&str; 2], more: &[(&str, &str)]) {
+    let mut answers = start_here("answers", &part_variables(1, devices[1], more));
     answers.wait_for("answers", START_LIMIT);
-    let asks = start_here("exchange", &part_variables(0, &client, more));
+    let asks = start_here("exchange", &part_variables(0, devices[0], more));
     finish_with_buffers(asks);
     finish_with_buffers(answers);
-}
-
-#[test]
-fn memif_jumbo() {
-    memif("jumbo", &[]);
-}
-
-#[test]
-fn memif_with_ethernet_mtu_and_checksums() {
-    memif(
-        "checksums",
-        &[("HIKYAKU_DPDK_MTU", "1500"), ("HIKYAKU_DPDK_CHECKSUM", "on")],
-    );
-}
-
-/// Rings so short that they overflow all the time.
-#[test]
-fn memif_that_overflows() {
-    memif("overflows", &[("HIKYAKU_DPDK_DESCRIPTORS", "64")]);
-}
-
-#[test]
-fn memif_client_that_starts_first() {
-    let socket = Socket::new("first");
-    let (server, client) = (socket.device("server"), socket.device("client"));
-    let asks = start_here("exchange", &part_variables(0, &client, &[]));
-    let answers = start_here("answers", &part_variables(1, &server, &[]));
-    finish_with_buffers(asks);
-    finish_with_buffers(answers);
-}
-
-#[test]
-fn the_end_of_a_memif_dies() {
-    for (asking, answering) in [("client", "server"), ("server", "client")] {
-        let socket = Socket::new(asking);
-        let (asking, answering) = (socket.device(asking), socket.device(answering));
-        let mut answers = start_here("answers", &part_variables(1, &answering, &[]));
-        let mut asks = start_here("death", &part_variables(0, &asking, &[]));
-        answers.wait_for("answers", START_LIMIT);
-        asks.wait_for("talks", START_LIMIT);
-        answers.kill();
-        let output = finish_with_buffers(asks);
-        assert!(output.contains("dead: "), "{output}");
-    }
 }
 
 #[test]
@@ -274,100 +239,4 @@ fn arguments_that_dpdk_does_not_know() {
     let output = finish(start_here("failure", &part_variables(0, "ring", &wrong)));
     assert!(output.contains("error: DPDK's environment does not start"), "{output}");
     assert!(output.contains("--no-such-argument"), "{output}");
-}
-
-/// A pair of namespaces in which the interfaces of `dpdk` belong to DPDK: the kernel has no address there.
-fn veth(mtu: u32, dpdk: impl Fn(&Veth) -> Vec<&Namespace>) -> Option<Veth> {
-    let veth = Veth::new(mtu)?;
-    let limit = Duration::from_secs(10);
-    for end in dpdk(&veth) {
-        end.exec("ip", &["address", "flush", "dev", INTERFACE], limit);
-    }
-    for end in [&veth.a, &veth.b] {
-        // Packets between the two kernels need no checksums, and carry none; DPDK wants to see them.
-        end.exec("ethtool", &["-K", INTERFACE, "tx", "off"], limit);
-    }
-    Some(veth)
-}
-
-fn af_packet() -> String {
-    format!("af_packet:iface={INTERFACE}")
-}
-
-fn between(veth: &Veth, devices: [&str; 2], more: &[(&str, &str)]) {
-    let mut answers = veth
-        .b
-        .spawn_role("part", "answers", &part_variables(1, devices[1], more));
-    answers.wait_for("answers", START_LIMIT);
-    let asks = veth
-        .a
-        .spawn_role("part", "exchange", &part_variables(0, devices[0], more));
-    finish_with_buffers(asks);
-    finish_with_buffers(answers);
-}
-
-#[test]
-fn af_packet_over_veth() {
-    let Some(veth) = veth(1500, |veth| vec![&veth.a, &veth.b]) else {
-        return;
-    };
-    between(&veth, [&af_packet(), &af_packet()], &[]);
-}
-
-#[test]
-fn af_packet_over_veth_jumbo() {
-    let Some(veth) = veth(9000, |veth| vec![&veth.a, &veth.b]) else {
-        return;
-    };
-    between(&veth, [&af_packet(), &af_packet()], &[("HIKYAKU_DPDK_MTU", "9000")]);
-}
-
-#[test]
-fn af_packet_with_loss() {
-    let Some(veth) = veth(1500, |veth| vec![&veth.a, &veth.b]) else {
-        return;
-    };
-    for end in [&veth.a, &veth.b] {
-        lose(end, 2);
-    }
-    between(&veth, [&af_packet(), &af_packet()], &[]);
-}
-
-/// Of what DPDK hands to the interface, which no other filter sees.
-fn lose(end: &Namespace, percent: u32) {
-    let rules = [
-        "add table netdev hikyaku".to_owned(),
-        format!(
-            "add chain netdev hikyaku out {{ type filter hook egress device \"{INTERFACE}\" priority 0; policy accept; }}"
-        ),
-        format!("add rule netdev hikyaku out numgen random mod 100 < {percent} drop"),
-    ];
-    for rule in rules {
-        end.exec("nft", &[&rule], Duration::from_secs(10));
-    }
-}
-
-#[test]
-fn dpdk_and_the_kernel_talk_to_each_other() {
-    for kernel_asks in [false, true] {
-        let dpdk_end = |veth: &Veth| {
-            if kernel_asks {
-                veth.b.name.clone()
-            } else {
-                veth.a.name.clone()
-            }
-        };
-        let made = veth(1500, |veth| {
-            let name = dpdk_end(veth);
-            [&veth.a, &veth.b].into_iter().filter(|end| end.name == name).collect()
-        });
-        let Some(veth) = made else { return };
-        let device = af_packet();
-        let devices = if kernel_asks {
-            ["kernel", device.as_str()]
-        } else {
-            [device.as_str(), "kernel"]
-        };
-        between(&veth, devices, &[]);
-    }
 }
