@@ -17,6 +17,7 @@ mod veth;
 use std::{
     env, fs,
     net::SocketAddr,
+    os::unix::process::CommandExt,
     path::PathBuf,
     process::{self, Command},
     time::Duration,
@@ -67,10 +68,12 @@ fn open(processor: u32) -> (Transport, PeerId, Option<Pools>) {
     (transport, peer, pools)
 }
 
-/// The transport is gone.
+/// The transport is gone. A driver may keep as many buffers of each pool as `NETNS_KEPT` says.
 fn end(pools: Option<Pools>) {
+    let kept = env::var("NETNS_KEPT").map_or(0, |kept| kept.parse().unwrap());
     if let Some(pools) = pools {
-        assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+        let in_use = [pools.receive().in_use, pools.send().in_use];
+        assert!(in_use.iter().all(|count| *count <= kept), "{pools:?}");
     }
     println!("all buffers are back");
 }
@@ -107,7 +110,28 @@ fn play_exchange() {
         }
     }
     assert_eq!(transport.stats().peers_lost, 0);
+    if env::var("NETNS_LOSSY").is_ok() {
+        assert!(transport.stats().resends > 0, "nothing was lost");
+    }
     drop(transport);
+    end(pools);
+}
+
+/// The link goes and comes back, as often as it wants until the file `NETNS_UNTIL` is there.
+fn play_link() {
+    let (mut transport, peer, pools) = open(1);
+    exchange(&mut transport, peer, &[1, 100_000, 0], 0);
+    println!("talks");
+    let until = PathBuf::from(var("NETNS_UNTIL"));
+    while !until.exists() {
+        transport.send_blocking(peer, b"there?").unwrap();
+        while transport.receive(Some(Duration::from_millis(100))).is_err() {
+            println!("silent");
+        }
+    }
+    exchange(&mut transport, peer, &EVERY_SIZE, 3);
+    transport.send_blocking(peer, END).unwrap();
+    transport.close(LONG).unwrap();
     end(pools);
 }
 
@@ -148,6 +172,7 @@ fn part() {
         Some("answers") => play_answers(),
         Some("exchange") => play_exchange(),
         Some("death") => play_death(),
+        Some("link") => play_link(),
         Some("failure") => play_failure(),
         Some(other) => panic!("unknown part {other}"),
     }
@@ -176,8 +201,8 @@ fn part_variables<'a>(side: usize, device: &'a str, more: &[(&'a str, &'a str)])
     [&own, more].concat()
 }
 
-/// Starts a part in this namespace.
-fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
+/// Runs a part in this namespace.
+fn part_command(role: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command
         .args([
@@ -189,7 +214,11 @@ fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
         ])
         .envs(variables.iter().copied())
         .env(netns::ROLE, role);
-    Process::spawn(command)
+    command
+}
+
+fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
+    Process::spawn(part_command(role, variables))
 }
 
 fn finish(process: Process) -> String {
@@ -233,10 +262,66 @@ fn pair(devices: [&str; 2], more: &[(&str, &str)]) {
     finish_with_buffers(answers);
 }
 
+/// Tries to open a device, and gives what is said about it.
+fn failure(device: &str, more: &[(&str, &str)]) -> String {
+    let output = finish(start_here("failure", &part_variables(0, device, more)));
+    let (_, error) = output.split_once("error: ").expect("it has failed");
+    error.to_owned()
+}
+
 #[test]
 fn arguments_that_dpdk_does_not_know() {
-    let wrong = [("HIKYAKU_DPDK_EAL", "--no-such-argument")];
-    let output = finish(start_here("failure", &part_variables(0, "ring", &wrong)));
-    assert!(output.contains("error: DPDK's environment does not start"), "{output}");
-    assert!(output.contains("--no-such-argument"), "{output}");
+    let error = failure("ring", &[("HIKYAKU_DPDK_EAL", "--no-such-argument")]);
+    assert!(error.contains("DPDK's environment does not start"), "{error}");
+    assert!(error.contains("--no-such-argument"), "{error}");
+}
+
+#[test]
+fn hugepages_that_are_not_there() {
+    let nowhere = [
+        ("HIKYAKU_DPDK_MEMORY", "hugepages"),
+        ("HIKYAKU_DPDK_EAL", "--huge-dir=/no/such/folder"),
+    ];
+    let error = failure("ring", &nowhere);
+    assert!(error.contains("DPDK's environment does not start"), "{error}");
+    assert!(error.contains("HIKYAKU_DPDK_MEMORY=no-huge"), "{error}");
+}
+
+#[test]
+fn devices_that_are_not_there() {
+    let error = failure("af_packet:iface=no-such-iface", &[]);
+    assert!(
+        error.contains("no-such-iface") && error.contains("needs root"),
+        "{error}"
+    );
+    let error = failure("af_xdp:iface=no-such-iface", &[]);
+    assert!(error.contains("no-such-iface") && error.contains("CAP_BPF"), "{error}");
+    let error = failure("virtio-user:path=/no/such/socket", &[]);
+    assert!(error.contains("vhost device at its socket"), "{error}");
+    let error = failure("vhost:iface=/no/such/folder/socket", &[]);
+    assert!(error.contains("/no/such/folder"), "{error}");
+    let error = failure(
+        "port:0000:99:00.0",
+        &[("HIKYAKU_DPDK_PCI", "on"), ("HIKYAKU_DPDK_EAL", "-a 0000:99:00.0")],
+    );
+    assert!(error.contains("0000:99:00.0"), "{error}");
+}
+
+/// As somebody who may open no packet sockets.
+#[test]
+fn without_permission() {
+    let mut command = part_command("failure", &part_variables(0, "af_packet:iface=lo", &[]));
+    command.uid(65_534).gid(65_534);
+    match command.spawn() {
+        Ok(mut child) => {
+            let _ = (child.kill(), child.wait());
+        }
+        Err(error) => {
+            println!("skipped: to try it without permission needs root, and a folder that all may read: {error}");
+            return;
+        }
+    }
+    let output = finish(Process::spawn(command));
+    assert!(output.contains("error: the device net_af_packet"), "{output}");
+    assert!(output.contains("needs root"), "{output}");
 }
