@@ -71,8 +71,8 @@ pub(super) struct Shared {
 
 /// What others have found for a backend.
 pub(super) struct Mailbox {
-    items: Mutex<VecDeque<Item>>,
-    /// Datagrams and notices in `items`.
+    waits: Mutex<Waiting>,
+    /// Datagrams and notices in `waits`.
     waiting: AtomicUsize,
     /// Datagrams that others have put here.
     handed_over: AtomicU64,
@@ -80,6 +80,12 @@ pub(super) struct Mailbox {
     overflows: AtomicU64,
     /// Packet buffers that the backend has lent.
     pub(super) on_loan: AtomicU32,
+}
+
+#[derive(Default)]
+struct Waiting {
+    datagrams: VecDeque<Slot>,
+    notices: VecDeque<Notice>,
 }
 
 /// Something for a backend.
@@ -96,7 +102,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Mailbox {
     fn new() -> Self {
         Self {
-            items: Mutex::default(),
+            waits: Mutex::default(),
             waiting: AtomicUsize::new(0),
             handed_over: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
@@ -109,23 +115,39 @@ impl Mailbox {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Gives what has waited longest.
+    /// Gives what has waited longest, notices first.
     pub(super) fn pop(&self) -> Option<Item> {
-        let mut items = lock(&self.items);
-        let item = items.pop_front();
-        self.waiting.store(items.len(), Ordering::Release);
+        let mut waits = lock(&self.waits);
+        let notice = waits.notices.pop_front().map(Item::Notice);
+        let item = notice.or_else(|| waits.datagrams.pop_front().map(Item::Datagram));
+        self.count(&waits);
         item
     }
 
-    /// `false`: there are `limit` already.
-    fn push(&self, item: Item, limit: usize) -> bool {
-        let mut items = lock(&self.items);
-        let fits = items.len() < limit;
-        if fits {
-            items.push_back(item);
-            self.waiting.store(items.len(), Ordering::Release);
+    fn count(&self, waits: &Waiting) {
+        let count = waits.notices.len() + waits.datagrams.len();
+        self.waiting.store(count, Ordering::Release);
+    }
+
+    /// One more, if there are fewer than `limit`.
+    fn hand_over(&self, datagram: Slot, limit: usize) {
+        let mut waits = lock(&self.waits);
+        let counter = if waits.datagrams.len() < limit {
+            waits.datagrams.push_back(datagram);
+            &self.handed_over
+        } else {
+            &self.overflows
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.count(&waits);
+    }
+
+    fn tell(&self, notice: Notice) {
+        let mut waits = lock(&self.waits);
+        if waits.notices.len() < NOTICES {
+            waits.notices.push_back(notice);
         }
-        fits
+        self.count(&waits);
     }
 
     pub(super) fn handed_over(&self) -> u64 {
@@ -166,12 +188,7 @@ impl Shared {
         let Some(mailbox) = mailboxes.get(&to) else {
             return false;
         };
-        let counter = if mailbox.push(Item::Datagram(datagram), self.share()) {
-            &mailbox.handed_over
-        } else {
-            &mailbox.overflows
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        mailbox.hand_over(datagram, self.share());
         true
     }
 
@@ -179,7 +196,7 @@ impl Shared {
     pub(super) fn tell(&self, from: &Arc<Mailbox>, notice: &Notice) -> bool {
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in mailboxes.values().filter(|mailbox| !Arc::ptr_eq(mailbox, from)) {
-            mailbox.push(Item::Notice(*notice), self.share() + NOTICES);
+            mailbox.tell(*notice);
         }
         drop(mailboxes);
         notice.is_request && notice.sender != notice.target && self.is_here(notice.target)
@@ -194,12 +211,12 @@ impl Shared {
         for queue in queues.drain(..) {
             free[usize::from(queue.index() >= self.options.queues)].push(queue);
         }
-        free.iter_mut().for_each(sort);
+        free.iter_mut().for_each(|free| sort(free));
     }
 }
 
 /// So that the first is taken first.
-fn sort(queues: &mut Vec<SendQueue>) {
+fn sort(queues: &mut [SendQueue]) {
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.index()));
 }
 
@@ -259,7 +276,7 @@ impl DpdkPort {
         for queue in opened.send {
             free[usize::from(queue.index() >= options.queues.max(1))].push(queue);
         }
-        free.iter_mut().for_each(sort);
+        free.iter_mut().for_each(|free| sort(free));
         Ok(Self {
             shared: Arc::new(Shared {
                 mailboxes: RwLock::default(),
@@ -424,7 +441,7 @@ fn free_port(ip: IpAddr, taken: impl Fn(&SocketAddr) -> bool) -> SocketAddr {
     (0..range)
         .map(|i| SocketAddr::new(ip, FIRST_FREE_PORT + ((first + i) % range) as u16))
         .find(|addr| !taken(addr))
-        .unwrap_or(SocketAddr::new(ip, FIRST_FREE_PORT))
+        .unwrap_or_else(|| SocketAddr::new(ip, FIRST_FREE_PORT))
 }
 
 /// The side that starts second finds the other one there.

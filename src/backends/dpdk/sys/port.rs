@@ -41,10 +41,22 @@ pub(in crate::backends::dpdk) struct Setup<'a> {
     pub(in crate::backends::dpdk) send: Arc<Pool>,
 }
 
+impl Setup<'_> {
+    /// The device with its arguments, for people.
+    fn words(&self) -> String {
+        match self.arguments {
+            Some(arguments) => format!("{},{arguments}", self.device),
+            None => self.device.to_owned(),
+        }
+    }
+}
+
 /// A started port. It is stopped and closed when it and all of its queues are dropped.
 pub(in crate::backends::dpdk) struct Port {
     id: u16,
     device: String,
+    /// Its name with its arguments, for people.
+    words: String,
     /// Made here, so to be taken away.
     made: bool,
     /// It computes UDP checksums.
@@ -95,6 +107,7 @@ impl Port {
         let mut this = Self {
             id,
             device: setup.device.to_owned(),
+            words: setup.words(),
             made: setup.arguments.is_some(),
             offload: false,
             descriptors: 0,
@@ -141,7 +154,7 @@ impl Port {
 
     fn failed(&self, doing: &'static str, source: io::Error) -> DpdkError {
         DpdkError::Port {
-            device: self.device.clone(),
+            device: self.words.clone(),
             doing,
             source,
         }
@@ -161,7 +174,7 @@ impl Port {
         let most = info.max_rx_queues.min(info.max_tx_queues);
         if setup.queues > most {
             return Err(DpdkError::Queues {
-                device: self.device.clone(),
+                device: self.words.clone(),
                 wanted: setup.queues,
                 most,
             });
@@ -339,7 +352,7 @@ impl SendQueue {
 fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
     let device = c_string(setup.device);
     let failed = |source| DpdkError::Device {
-        device: format!("{},{}", setup.device, setup.arguments.unwrap_or_default()),
+        device: setup.words(),
         source,
     };
     if let Some(arguments) = setup.arguments {

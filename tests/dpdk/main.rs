@@ -1,18 +1,23 @@
-//! DPDK's virtual devices between real processes: memory shared by two of them (memif), and packet sockets on a veth pair
-//! between two network namespaces, also with the kernel's UDP at the other end.
+//! DPDK's virtual devices between real processes: memory shared by two of them (memif; with hugepages also memif without
+//! copies and virtio), and packet or XDP sockets on a veth pair between two network namespaces, also with the kernel's
+//! UDP at the other end.
 //!
 //! Every part ends by looking whether all packet buffers are back in their pools.
 #![cfg(all(feature = "dpdk", feature = "udp", target_os = "linux"))]
 
-#[path = "support/exchange.rs"]
+#[path = "../support/exchange.rs"]
 mod exchange;
+mod huge;
+mod memif;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
-#[path = "support/netns.rs"]
+#[path = "../support/netns.rs"]
 mod netns;
+mod veth;
 
 use std::{
     env, fs,
     net::SocketAddr,
+    os::unix::process::CommandExt,
     path::PathBuf,
     process::{self, Command},
     time::Duration,
@@ -24,7 +29,7 @@ use hikyaku::{
     backends::dpdk::{DpdkBackend, DpdkOptions, Pools},
     transport::{Event, Transport},
 };
-use netns::{INTERFACE, Namespace, Process, Veth};
+use netns::Process;
 
 const PART_LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(15);
@@ -63,10 +68,12 @@ fn open(processor: u32) -> (Transport, PeerId, Option<Pools>) {
     (transport, peer, pools)
 }
 
-/// The transport is gone.
+/// The transport is gone. A driver may keep as many buffers of each pool as `NETNS_KEPT` says.
 fn end(pools: Option<Pools>) {
+    let kept = env::var("NETNS_KEPT").map_or(0, |kept| kept.parse().unwrap());
     if let Some(pools) = pools {
-        assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+        let in_use = [pools.receive().in_use, pools.send().in_use];
+        assert!(in_use.iter().all(|count| *count <= kept), "{pools:?}");
     }
     println!("all buffers are back");
 }
@@ -103,7 +110,28 @@ fn play_exchange() {
         }
     }
     assert_eq!(transport.stats().peers_lost, 0);
+    if env::var("NETNS_LOSSY").is_ok() {
+        assert!(transport.stats().resends > 0, "nothing was lost");
+    }
     drop(transport);
+    end(pools);
+}
+
+/// The link goes and comes back, as often as it wants until the file `NETNS_UNTIL` is there.
+fn play_link() {
+    let (mut transport, peer, pools) = open(1);
+    exchange(&mut transport, peer, &[1, 100_000, 0], 0);
+    println!("talks");
+    let until = PathBuf::from(var("NETNS_UNTIL"));
+    while !until.exists() {
+        transport.send_blocking(peer, b"there?").unwrap();
+        while transport.receive(Some(Duration::from_millis(100))).is_err() {
+            println!("silent");
+        }
+    }
+    exchange(&mut transport, peer, &EVERY_SIZE, 3);
+    transport.send_blocking(peer, END).unwrap();
+    transport.close(LONG).unwrap();
     end(pools);
 }
 
@@ -144,6 +172,7 @@ fn part() {
         Some("answers") => play_answers(),
         Some("exchange") => play_exchange(),
         Some("death") => play_death(),
+        Some("link") => play_link(),
         Some("failure") => play_failure(),
         Some(other) => panic!("unknown part {other}"),
     }
@@ -154,20 +183,26 @@ fn part() {
 /// Without reserved pages, which not every machine has.
 const NO_HUGE: (&str, &str) = ("HIKYAKU_DPDK_MEMORY", "no-huge");
 const ADDRESSES: [&str; 2] = ["10.77.0.1:7001", "10.77.0.2:7002"];
+const ADDRESSES_IPV6: [&str; 2] = ["[fd77::1]:7001", "[fd77::2]:7002"];
 
-/// Variables of a part: `side` 0 asks, 1 answers.
+/// Variables of a part: `side` 0 asks, 1 answers. Over IPv6 if `more` has `NETNS_IPV6`.
 fn part_variables<'a>(side: usize, device: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let addresses = if more.iter().any(|(name, _)| *name == "NETNS_IPV6") {
+        ADDRESSES_IPV6
+    } else {
+        ADDRESSES
+    };
     let own = [
-        ("NETNS_AT", ADDRESSES[side]),
-        ("NETNS_TO", ADDRESSES[1 - side]),
+        ("NETNS_AT", addresses[side]),
+        ("NETNS_TO", addresses[1 - side]),
         ("NETNS_DEVICE", device),
         NO_HUGE,
     ];
     [&own, more].concat()
 }
 
-/// Starts a part in this namespace.
-fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
+/// Runs a part in this namespace.
+fn part_command(role: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command
         .args([
@@ -179,7 +214,11 @@ fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
         ])
         .envs(variables.iter().copied())
         .env(netns::ROLE, role);
-    Process::spawn(command)
+    command
+}
+
+fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
+    Process::spawn(part_command(role, variables))
 }
 
 fn finish(process: Process) -> String {
@@ -194,7 +233,7 @@ fn finish_with_buffers(process: Process) -> String {
     output
 }
 
-/// A socket for memif, removed in the end.
+/// A socket in the file system, removed in the end.
 struct Socket(PathBuf);
 
 impl Socket {
@@ -202,172 +241,87 @@ impl Socket {
         Self(env::temp_dir().join(format!("hikyaku-{name}-{}", process::id())))
     }
 
-    fn device(&self, role: &str) -> String {
+    fn memif(&self, role: &str) -> String {
         format!("memif:socket={},role={role}", self.0.display())
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The server removes it too, unless it was killed.
+        // Who has made it removes it too, unless it was killed.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-fn memif(name: &str, more: &[(&str, &str)]) {
-    let socket = Socket::new(name);
-    let (server, client) = (socket.device("server"), socket.device("client"));
-    let mut answers = start_here("answers", &part_variables(1, &server, more));
+/// Two processes in this namespace; the one that answers starts first.
+fn pair(devices: [&str; 2], more: &[(&str, &str)]) {
+    let mut answers = start_here("answers", &part_variables(1, devices[1], more));
     answers.wait_for("answers", START_LIMIT);
-    let asks = start_here("exchange", &part_variables(0, &client, more));
+    let asks = start_here("exchange", &part_variables(0, devices[0], more));
     finish_with_buffers(asks);
     finish_with_buffers(answers);
 }
 
-#[test]
-fn memif_jumbo() {
-    memif("jumbo", &[]);
-}
-
-#[test]
-fn memif_with_ethernet_mtu_and_checksums() {
-    memif(
-        "checksums",
-        &[("HIKYAKU_DPDK_MTU", "1500"), ("HIKYAKU_DPDK_CHECKSUM", "on")],
-    );
-}
-
-/// Rings so short that they overflow all the time.
-#[test]
-fn memif_that_overflows() {
-    memif("overflows", &[("HIKYAKU_DPDK_DESCRIPTORS", "64")]);
-}
-
-#[test]
-fn memif_client_that_starts_first() {
-    let socket = Socket::new("first");
-    let (server, client) = (socket.device("server"), socket.device("client"));
-    let asks = start_here("exchange", &part_variables(0, &client, &[]));
-    let answers = start_here("answers", &part_variables(1, &server, &[]));
-    finish_with_buffers(asks);
-    finish_with_buffers(answers);
-}
-
-#[test]
-fn the_end_of_a_memif_dies() {
-    for (asking, answering) in [("client", "server"), ("server", "client")] {
-        let socket = Socket::new(asking);
-        let (asking, answering) = (socket.device(asking), socket.device(answering));
-        let mut answers = start_here("answers", &part_variables(1, &answering, &[]));
-        let mut asks = start_here("death", &part_variables(0, &asking, &[]));
-        answers.wait_for("answers", START_LIMIT);
-        asks.wait_for("talks", START_LIMIT);
-        answers.kill();
-        let output = finish_with_buffers(asks);
-        assert!(output.contains("dead: "), "{output}");
-    }
+/// Tries to open a device, and gives what is said about it.
+fn failure(device: &str, more: &[(&str, &str)]) -> String {
+    let output = finish(start_here("failure", &part_variables(0, device, more)));
+    let (_, error) = output.split_once("error: ").expect("it has failed");
+    error.to_owned()
 }
 
 #[test]
 fn arguments_that_dpdk_does_not_know() {
-    let wrong = [("HIKYAKU_DPDK_EAL", "--no-such-argument")];
-    let output = finish(start_here("failure", &part_variables(0, "ring", &wrong)));
-    assert!(output.contains("error: DPDK's environment does not start"), "{output}");
-    assert!(output.contains("--no-such-argument"), "{output}");
-}
-
-/// A pair of namespaces in which the interfaces of `dpdk` belong to DPDK: the kernel has no address there.
-fn veth(mtu: u32, dpdk: impl Fn(&Veth) -> Vec<&Namespace>) -> Option<Veth> {
-    let veth = Veth::new(mtu)?;
-    let limit = Duration::from_secs(10);
-    for end in dpdk(&veth) {
-        end.exec("ip", &["address", "flush", "dev", INTERFACE], limit);
-    }
-    for end in [&veth.a, &veth.b] {
-        // Packets between the two kernels need no checksums, and carry none; DPDK wants to see them.
-        end.exec("ethtool", &["-K", INTERFACE, "tx", "off"], limit);
-    }
-    Some(veth)
-}
-
-fn af_packet() -> String {
-    format!("af_packet:iface={INTERFACE}")
-}
-
-fn between(veth: &Veth, devices: [&str; 2], more: &[(&str, &str)]) {
-    let mut answers = veth
-        .b
-        .spawn_role("part", "answers", &part_variables(1, devices[1], more));
-    answers.wait_for("answers", START_LIMIT);
-    let asks = veth
-        .a
-        .spawn_role("part", "exchange", &part_variables(0, devices[0], more));
-    finish_with_buffers(asks);
-    finish_with_buffers(answers);
+    let error = failure("ring", &[("HIKYAKU_DPDK_EAL", "--no-such-argument")]);
+    assert!(error.contains("DPDK's environment does not start"), "{error}");
+    assert!(error.contains("--no-such-argument"), "{error}");
 }
 
 #[test]
-fn af_packet_over_veth() {
-    let Some(veth) = veth(1500, |veth| vec![&veth.a, &veth.b]) else {
-        return;
-    };
-    between(&veth, [&af_packet(), &af_packet()], &[]);
-}
-
-#[test]
-fn af_packet_over_veth_jumbo() {
-    let Some(veth) = veth(9000, |veth| vec![&veth.a, &veth.b]) else {
-        return;
-    };
-    between(&veth, [&af_packet(), &af_packet()], &[("HIKYAKU_DPDK_MTU", "9000")]);
-}
-
-#[test]
-fn af_packet_with_loss() {
-    let Some(veth) = veth(1500, |veth| vec![&veth.a, &veth.b]) else {
-        return;
-    };
-    for end in [&veth.a, &veth.b] {
-        lose(end, 2);
-    }
-    between(&veth, [&af_packet(), &af_packet()], &[]);
-}
-
-/// Of what DPDK hands to the interface, which no other filter sees.
-fn lose(end: &Namespace, percent: u32) {
-    let rules = [
-        "add table netdev hikyaku".to_owned(),
-        format!(
-            "add chain netdev hikyaku out {{ type filter hook egress device \"{INTERFACE}\" priority 0; policy accept; }}"
-        ),
-        format!("add rule netdev hikyaku out numgen random mod 100 < {percent} drop"),
+fn hugepages_that_are_not_there() {
+    let nowhere = [
+        ("HIKYAKU_DPDK_MEMORY", "hugepages"),
+        ("HIKYAKU_DPDK_EAL", "--huge-dir=/no/such/folder"),
     ];
-    for rule in rules {
-        end.exec("nft", &[&rule], Duration::from_secs(10));
-    }
+    let error = failure("ring", &nowhere);
+    assert!(error.contains("DPDK's environment does not start"), "{error}");
+    assert!(error.contains("HIKYAKU_DPDK_MEMORY=no-huge"), "{error}");
 }
 
 #[test]
-fn dpdk_and_the_kernel_talk_to_each_other() {
-    for kernel_asks in [false, true] {
-        let dpdk_end = |veth: &Veth| {
-            if kernel_asks {
-                veth.b.name.clone()
-            } else {
-                veth.a.name.clone()
-            }
-        };
-        let made = veth(1500, |veth| {
-            let name = dpdk_end(veth);
-            [&veth.a, &veth.b].into_iter().filter(|end| end.name == name).collect()
-        });
-        let Some(veth) = made else { return };
-        let device = af_packet();
-        let devices = if kernel_asks {
-            ["kernel", device.as_str()]
-        } else {
-            [device.as_str(), "kernel"]
-        };
-        between(&veth, devices, &[]);
+fn devices_that_are_not_there() {
+    let error = failure("af_packet:iface=no-such-iface", &[]);
+    assert!(
+        error.contains("no-such-iface") && error.contains("needs root"),
+        "{error}"
+    );
+    let error = failure("af_xdp:iface=no-such-iface", &[]);
+    assert!(error.contains("no-such-iface") && error.contains("CAP_BPF"), "{error}");
+    let error = failure("virtio-user:path=/no/such/socket", &[]);
+    assert!(error.contains("vhost device at its socket"), "{error}");
+    let error = failure("vhost:iface=/no/such/folder/socket", &[]);
+    assert!(error.contains("/no/such/folder"), "{error}");
+    let error = failure(
+        "port:0000:99:00.0",
+        &[("HIKYAKU_DPDK_PCI", "on"), ("HIKYAKU_DPDK_EAL", "-a 0000:99:00.0")],
+    );
+    assert!(error.contains("0000:99:00.0"), "{error}");
+}
+
+/// As somebody who may open no packet sockets.
+#[test]
+fn without_permission() {
+    let mut command = part_command("failure", &part_variables(0, "af_packet:iface=lo", &[]));
+    command.uid(65_534).gid(65_534);
+    match command.spawn() {
+        Ok(mut child) => {
+            let _ = (child.kill(), child.wait());
+        }
+        Err(error) => {
+            println!("skipped: to try it without permission needs root, and a folder that all may read: {error}");
+            return;
+        }
     }
+    let output = finish(Process::spawn(command));
+    assert!(output.contains("error: the device net_af_packet"), "{output}");
+    assert!(output.contains("needs root"), "{output}");
 }

@@ -1,5 +1,7 @@
 //! The backend on a ring device, which gives back what it is given: whatever a wire could bring.
 
+mod sharing;
+
 use std::{io::IoSlice, net::Ipv4Addr};
 
 use super::{

@@ -1,0 +1,314 @@
+//! Several backends on one port: both ends of a memif in this process, and devices that only talk about queues.
+
+use std::{
+    env, process,
+    sync::atomic::{AtomicBool, AtomicU32},
+    thread,
+};
+
+use super::*;
+
+/// Both ends of a link, the client first: it can send before the other end has looked.
+fn link(queues: u16, own_queues: u16) -> [DpdkPort; 2] {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let socket = env::temp_dir().join(format!("hikyaku-sharing-{}-{number}", process::id()));
+    let [server, client] = ["server", "client"].map(|role| {
+        let device = format!("memif:socket={},role={role}", socket.display());
+        DpdkPort::open(&DpdkOptions {
+            queues,
+            own_queues,
+            patience: Duration::from_secs(5),
+            mtu: Some(1500),
+            ..options(&device)
+        })
+        .unwrap_or_else(|error| panic!("{error}"))
+    });
+    // The server hears of its client a little later.
+    while !(server.is_up() && client.is_up()) {
+        thread::yield_now();
+    }
+    [client, server]
+}
+
+fn at(end: u8, port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1 + end)), port)
+}
+
+/// A backend that knows the Ethernet address of the port at the other end.
+fn backend(ports: &[DpdkPort; 2], end: u8, port: u16, queues: u16) -> DpdkBackend {
+    let mut backend = ports[usize::from(end)].bind(at(end, port), queues).unwrap();
+    backend.add_neighbour(at(1 - end, 0).ip(), ports[usize::from(1 - end)].mac());
+    backend
+}
+
+fn all_back(ports: [DpdkPort; 2]) {
+    let pools = ports.each_ref().map(DpdkPort::pools);
+    drop(ports);
+    for pools in pools {
+        assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+    }
+}
+
+/// Receives everything that is there.
+fn drain(backend: &mut DpdkBackend) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut empty = 0;
+    while empty < 50 {
+        let count = backend.receive(Instant::ZERO, BURST).unwrap();
+        empty = if count > 0 { 0 } else { empty + 1 };
+        all.extend((0..count).map(|index| backend.received(index).data.to_vec()));
+    }
+    all
+}
+
+#[test]
+fn whoever_finds_a_datagram_hands_it_to_whom_it_is_for() {
+    let ports = link(2, 1);
+    let mut asks = [backend(&ports, 0, 1, 1), backend(&ports, 0, 2, 1)];
+    let mut answers = [backend(&ports, 1, 1, 1), backend(&ports, 1, 2, 1)];
+    assert_eq!(ports[0].free_queues(), [0, 1]);
+    assert_eq!(answers[0].steering(), Steering::Software);
+    // Crosswise, so that each lies in the queue of the other.
+    for (from, to) in [(0, 2_u16), (1, 1)] {
+        assert_eq!(transmit(&mut asks[from], at(1, to), 4, &[&[to as u8; 4]]), Sent::All);
+    }
+    assert_eq!(drain(&mut answers[0]), [[1; 4]]);
+    let found = answers[1].dpdk_stats().handed_over;
+    assert_eq!(drain(&mut answers[1]), [[2; 4]]);
+    assert_eq!(
+        answers[0].dpdk_stats().handed_over,
+        0,
+        "it looked into all queues itself"
+    );
+    assert_eq!(found, 1);
+    // Back to the port that the datagram came from, over a queue of its own.
+    assert!(asks.iter_mut().all(|asks| drain(asks).is_empty()));
+    let mut own = ports[1].bind_own(at(1, 9)).unwrap();
+    own.add_neighbour(at(0, 0).ip(), ports[0].mac());
+    assert_eq!(transmit(&mut own, at(0, 1), 4, &[b"back"]), Sent::All);
+    assert_eq!(drain(&mut asks[0]), [b"back"]);
+    assert_eq!(asks[0].dpdk_stats().not_ours, 0);
+    // To nobody.
+    assert_eq!(transmit(&mut own, at(0, 3), 4, &[b"lost"]), Sent::All);
+    assert!(drain(&mut asks[1]).is_empty());
+    assert_eq!(asks[1].dpdk_stats().not_ours, 1);
+    drop((own, asks, answers));
+    all_back(ports);
+}
+
+#[test]
+fn a_flood_to_one_takes_nothing_from_the_others() {
+    let ports = link(2, 0);
+    let mut sender = backend(&ports, 0, 1, 2);
+    let flooded = backend(&ports, 1, 1, 1);
+    let mut other = backend(&ports, 1, 2, 1);
+    let share = ports[1].shared.share();
+    let mut got = 0;
+    for number in 0..20 * share {
+        while transmit(&mut sender, at(1, 1), 100, &[&[0; 100]]) == Sent::Busy {
+            got += drain(&mut other).len();
+        }
+        if number % share == 0 {
+            while transmit(&mut sender, at(1, 2), 4, &[b"mine"]) == Sent::Busy {
+                got += drain(&mut other).len();
+            }
+        }
+        if number % 16 == 0 {
+            got += drain(&mut other).len();
+        }
+    }
+    got += drain(&mut other).len();
+    assert_eq!(got, 20, "each has arrived, although its queues were flooded");
+    let stats = flooded.dpdk_stats();
+    assert_eq!(stats.handed_over, share as u64);
+    assert_eq!(stats.overflows, (19 * share) as u64);
+    drop((sender, flooded, other));
+    all_back(ports);
+}
+
+#[test]
+fn who_keeps_everything_gets_copies() {
+    let ports = link(1, 0);
+    let mut sender = backend(&ports, 0, 1, 1);
+    let mut keeps = backend(&ports, 1, 1, 1);
+    let share = ports[1].shared.share();
+    let mut loans = Vec::new();
+    for number in 0..4 * share {
+        let payload = [number as u8; 10];
+        assert_eq!(transmit(&mut sender, at(1, 1), 10, &[&payload]), Sent::All);
+        while loans.len() <= number {
+            for index in 0..keeps.receive(Instant::ZERO, 1).unwrap() {
+                loans.push(keeps.take(index));
+            }
+        }
+    }
+    assert_eq!(keeps.dpdk_stats().copied, 3 * share as u64);
+    for (number, loan) in loans.iter().enumerate() {
+        assert_eq!(loan[..], [number as u8; 10]);
+    }
+    drop((sender, keeps));
+    assert!(ports[1].pools().receive().in_use >= share as u32);
+    drop(loans);
+    all_back(ports);
+}
+
+#[test]
+fn one_answers_for_all_and_all_hear_the_answer() {
+    let ports = link(2, 0);
+    let mut asks = ports[0].bind(at(0, 1), 2).unwrap();
+    let six: SocketAddr = "[fd77::2]:7".parse().unwrap();
+    // Neither of them looks, but for the third, which has another address.
+    let mut answers = [ports[1].bind(at(1, 1), 1).unwrap(), ports[1].bind(six, 1).unwrap()];
+    drain(&mut answers[1]);
+    drain(&mut asks);
+    assert_eq!(transmit(&mut asks, at(1, 1), 4, &[b"wait"]), Sent::All);
+    drain(&mut answers[1]);
+    assert_eq!(answers[1].dpdk_stats().neighbours_answered, 1);
+    // The answer lets go what has waited.
+    assert!(drain(&mut asks).is_empty());
+    drain(&mut answers[1]);
+    assert_eq!(answers[0].dpdk_stats().handed_over, 1);
+    assert_eq!(drain(&mut answers[0]), [b"wait"]);
+    // It knows who has asked only once it wants to.
+    assert_eq!(transmit(&mut answers[0], at(0, 1), 4, &[b"back"]), Sent::All);
+    assert!(drain(&mut asks).is_empty());
+    // The other one finds the answer.
+    drain(&mut answers[1]);
+    assert!(drain(&mut answers[0]).is_empty());
+    assert_eq!(drain(&mut asks), [b"back"]);
+    drop((asks, answers));
+    all_back(ports);
+}
+
+#[test]
+fn backends_of_one_port_on_threads_of_their_own() {
+    const COUNT: u32 = 5_000;
+    let ports = link(3, 0);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 1..=3_u16 {
+            let (ports, done) = (&ports, &done);
+            scope.spawn(move || {
+                let mut echo = backend(ports, 1, number, 1);
+                while !done.load(Ordering::Acquire) {
+                    for index in 0..echo.receive(Instant::ZERO, BURST).unwrap() {
+                        let (source, data) = (echo.received(index).source, echo.take(index));
+                        while transmit(&mut echo, source, data.len(), &[&data]) == Sent::Busy {}
+                    }
+                    thread::yield_now();
+                }
+            });
+        }
+        let asking: Vec<_> = (1..=3_u16)
+            .map(|number| {
+                let ports = &ports;
+                scope.spawn(move || {
+                    let mut asks = backend(ports, 0, number, 1);
+                    let mut next = 0_u32;
+                    while next < COUNT {
+                        let to = at(1, 1 + (number + next as u16) % 3);
+                        while transmit(&mut asks, to, 4, &[&next.to_be_bytes()]) == Sent::Busy {}
+                        // One at a time, so nothing overflows; who is not there yet is asked again.
+                        let mut looks = 0;
+                        while asks.receive(Instant::ZERO, 1).unwrap() == 0 && looks < 100_000 {
+                            looks += 1;
+                            thread::yield_now();
+                        }
+                        if looks < 100_000 {
+                            let data = asks.received(0).data.to_vec();
+                            assert!(data <= next.to_be_bytes().to_vec());
+                            next += u32::from(data == next.to_be_bytes());
+                        }
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = asking.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::Release);
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+    });
+    all_back(ports);
+}
+
+#[test]
+fn addresses_and_queues_are_given_out_once_and_come_back() {
+    let ports = link(2, 0);
+    let first = ports[0].bind(at(0, 1), 1).unwrap();
+    let error = ports[0].bind(at(0, 1), 1).unwrap_err();
+    assert!(matches!(error, DpdkError::AddressTaken { .. }), "{error}");
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::AddrInUse);
+    let error = ports[0].bind(at(0, 2), 2).unwrap_err();
+    assert!(
+        matches!(error, DpdkError::NoQueue { wanted: 2, left: 1, .. }),
+        "{error}"
+    );
+    assert!(matches!(
+        ports[0].bind_own(at(0, 2)),
+        Err(DpdkError::NoQueue { left: 0, .. })
+    ));
+    let error = ports[0].bind("0.0.0.0:0".parse().unwrap(), 1).unwrap_err();
+    assert!(matches!(error, DpdkError::Address { .. }), "{error}");
+    let [any, another] = [at(0, 0), at(0, 0)].map(|addr| ports[0].bind(addr, 1).map(|one| one.local_addr()));
+    assert!(any.unwrap().port() >= 49_152 && another.unwrap().port() >= 49_152);
+    drop(first);
+    assert_eq!(ports[0].free_queues(), [2, 0]);
+    let both = ports[0].bind(at(0, 1), 2).unwrap();
+    assert_eq!(both.capabilities().receive_buffer, 2 * 64 * (1500 - 28));
+    drop(both);
+    all_back(ports);
+    let more = DpdkOptions {
+        queues: 17,
+        ..options("ring")
+    };
+    let error = DpdkPort::open(&more).unwrap_err();
+    assert!(matches!(error, DpdkError::Queues { wanted: 17, .. }), "{error}");
+    assert!(error.to_string().contains("HIKYAKU_DPDK_QUEUES"), "{error}");
+}
+
+/// `net_null` says that it hashes, and keeps the table.
+#[test]
+fn hashes_choose_among_the_eager_queues() {
+    let null = |queues, own_queues| {
+        DpdkPort::open(&DpdkOptions {
+            queues,
+            own_queues,
+            mtu: Some(1500),
+            ..options("net_null,no-rx=1")
+        })
+        .unwrap()
+    };
+    let port = null(2, 2);
+    assert!(port.hashes());
+    assert_eq!((port.queues(), port.free_queues()), (4, [2, 2]));
+    let table = port.spread();
+    assert!(!table.is_empty() && table.iter().all(|queue| *queue < 2), "{table:?}");
+    assert!(table.contains(&0) && table.contains(&1), "{table:?}");
+    let pools = port.pools();
+    drop(port);
+    assert_eq!(pools.receive().in_use, 0);
+    let port = null(1, 0);
+    assert!(!port.hashes() && port.spread().is_empty());
+}
+
+/// A TAP device finds nothing wrong with a rule, but needs the kernel's help to make it.
+#[test]
+fn a_rule_that_the_port_can_not_make_is_done_without() {
+    let tap = DpdkOptions {
+        queues: 2,
+        mtu: Some(1500),
+        ..options("net_tap")
+    };
+    let port = match DpdkPort::open(&tap) {
+        Ok(port) => port,
+        Err(error) => {
+            println!("skipped: a TAP device needs root and /dev/net/tun: {error}");
+            return;
+        }
+    };
+    let backend = port.bind(at(0, 1), 1).unwrap();
+    assert_ne!(backend.steering(), Steering::Software, "TAP knows rules");
+    let pools = port.pools();
+    drop((backend, port));
+    assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0));
+}

@@ -1,0 +1,196 @@
+//! Interfaces of the kernel, on a veth pair between two network namespaces.
+
+use std::{env, fs, process::Command, time::Duration};
+
+use super::{
+    START_LIMIT, Socket, finish_with_buffers,
+    netns::{INTERFACE, Namespace, Process, Veth},
+    part_variables,
+};
+
+/// A pair of namespaces in which the interfaces of `dpdk` belong to DPDK: the kernel has no address there.
+fn veth(mtu: u32, dpdk: impl Fn(&Veth) -> Vec<&Namespace>) -> Option<Veth> {
+    let veth = Veth::new(mtu)?;
+    let limit = Duration::from_secs(10);
+    for end in dpdk(&veth) {
+        end.exec("ip", &["address", "flush", "dev", INTERFACE], limit);
+    }
+    for end in [&veth.a, &veth.b] {
+        // Packets between the two kernels need no checksums, and carry none; DPDK wants to see them.
+        end.exec("ethtool", &["-K", INTERFACE, "tx", "off"], limit);
+    }
+    Some(veth)
+}
+
+/// Both interfaces belong to DPDK.
+fn dpdk_only(mtu: u32) -> Option<Veth> {
+    veth(mtu, |veth| vec![&veth.a, &veth.b])
+}
+
+fn af_packet() -> String {
+    format!("af_packet:iface={INTERFACE}")
+}
+
+fn af_xdp() -> String {
+    format!("af_xdp:iface={INTERFACE}")
+}
+
+/// The driver forgets what it has given the kernel to write to.
+const AF_XDP_KEEPS: (&str, &str) = ("NETNS_KEPT", "2112");
+
+fn between(veth: &Veth, devices: [&str; 2], more: &[(&str, &str)]) {
+    between_roles(veth, "exchange", devices, more, |_| ());
+}
+
+/// `during`: done while the part `role` runs in `veth.a`.
+fn between_roles(
+    veth: &Veth,
+    role: &str,
+    devices: [&str; 2],
+    more: &[(&str, &str)],
+    during: impl FnOnce(&mut Process),
+) {
+    let mut answers = veth
+        .b
+        .spawn_role("part", "answers", &part_variables(1, devices[1], more));
+    answers.wait_for("answers", START_LIMIT);
+    let mut asks = veth.a.spawn_role("part", role, &part_variables(0, devices[0], more));
+    during(&mut asks);
+    finish_with_buffers(asks);
+    finish_with_buffers(answers);
+}
+
+#[test]
+fn af_packet_over_veth() {
+    let Some(veth) = dpdk_only(1500) else {
+        return;
+    };
+    between(&veth, [&af_packet(), &af_packet()], &[]);
+}
+
+#[test]
+fn af_packet_over_veth_jumbo() {
+    let Some(veth) = dpdk_only(9000) else {
+        return;
+    };
+    between(&veth, [&af_packet(), &af_packet()], &[("HIKYAKU_DPDK_MTU", "9000")]);
+}
+
+#[test]
+fn af_packet_with_several_queues() {
+    let Some(veth) = dpdk_only(1500) else { return };
+    between(&veth, [&af_packet(), &af_packet()], &[("HIKYAKU_DPDK_QUEUES", "2")]);
+}
+
+#[test]
+fn af_packet_with_loss() {
+    let Some(veth) = dpdk_only(1500) else { return };
+    for end in [&veth.a, &veth.b] {
+        lose(end, 2);
+    }
+    between(&veth, [&af_packet(), &af_packet()], &[("NETNS_LOSSY", "1")]);
+}
+
+#[test]
+fn a_link_that_goes_and_comes_back() {
+    let Some(veth) = dpdk_only(1500) else { return };
+    let flag = Socket::new("until");
+    let until = [("NETNS_UNTIL", flag.0.to_str().unwrap())];
+    between_roles(&veth, "link", [&af_packet(), &af_packet()], &until, |asks| {
+        asks.wait_for("talks", START_LIMIT);
+        veth.a.link(false);
+        asks.wait_for("silent", START_LIMIT);
+        veth.a.link(true);
+        fs::write(&flag.0, "").unwrap();
+    });
+}
+
+#[test]
+fn af_xdp_over_veth() {
+    // Frames that fill the driver's buffers, with MTU 3000.
+    for (mtu, text) in [(1500, "1500"), (3000, "3000")] {
+        let Some(veth) = dpdk_only(mtu) else { return };
+        between(
+            &veth,
+            [&af_xdp(), &af_xdp()],
+            &[("HIKYAKU_DPDK_MTU", text), AF_XDP_KEEPS],
+        );
+    }
+}
+
+/// The kernel's UDP at the other end knows nothing of it.
+#[test]
+fn af_xdp_and_the_kernel() {
+    let Some(veth) = veth(1500, |veth| vec![&veth.a]) else {
+        return;
+    };
+    between(&veth, [&af_xdp(), "kernel"], &[AF_XDP_KEEPS]);
+}
+
+/// A program in the kernel throws frames away before they reach the socket.
+#[test]
+fn af_xdp_with_loss() {
+    let Some(veth) = dpdk_only(1500) else { return };
+    let program = Socket::new("lossy.o");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dpdk/lossy.bpf.c");
+    let compiled = Command::new("clang")
+        .args(["-O2", "-g", "-target", "bpf", "-c", source, "-o"])
+        .arg(&program.0)
+        .arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH))
+        .output();
+    if !compiled.is_ok_and(|output| output.status.success()) {
+        println!("skipped: the program that loses frames needs clang and libbpf-dev (cargo xtask setup)");
+        return;
+    }
+    let device = format!("{},xdp_prog={}", af_xdp(), program.0.display());
+    between(&veth, [&device, &device], &[("NETNS_LOSSY", "1"), AF_XDP_KEEPS]);
+}
+
+/// Of what DPDK hands to the interface, which no other filter sees.
+fn lose(end: &Namespace, percent: u32) {
+    let rules = [
+        "add table netdev hikyaku".to_owned(),
+        format!(
+            "add chain netdev hikyaku out {{ type filter hook egress device \"{INTERFACE}\" priority 0; policy accept; }}"
+        ),
+        format!("add rule netdev hikyaku out numgen random mod 100 < {percent} drop"),
+    ];
+    for rule in rules {
+        end.exec("nft", &[&rule], Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn dpdk_and_the_kernel_talk_to_each_other() {
+    with_the_kernel(&[]);
+}
+
+/// The kernel asks by neighbour solicitation where we are, and tells where it is.
+#[test]
+fn dpdk_and_the_kernel_talk_to_each_other_over_ipv6() {
+    with_the_kernel(&[("NETNS_IPV6", "1")]);
+}
+
+fn with_the_kernel(more: &[(&str, &str)]) {
+    for kernel_asks in [false, true] {
+        let dpdk_end = |veth: &Veth| {
+            if kernel_asks {
+                veth.b.name.clone()
+            } else {
+                veth.a.name.clone()
+            }
+        };
+        let made = veth(1500, |veth| {
+            let name = dpdk_end(veth);
+            [&veth.a, &veth.b].into_iter().filter(|end| end.name == name).collect()
+        });
+        let Some(veth) = made else { return };
+        let device = af_packet();
+        let devices = if kernel_asks {
+            ["kernel", device.as_str()]
+        } else {
+            [device.as_str(), "kernel"]
+        };
+        between(&veth, devices, more);
+    }
+}
