@@ -364,6 +364,11 @@ impl Driver {
         self.collect_events();
     }
 
+    /// See [`Backend::introduce`].
+    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        self.backend.introduce(address, link);
+    }
+
     /// See [`Messenger::close`].
     pub fn close(&mut self, peer: PeerId) {
         let now = self.read_clock();

@@ -68,11 +68,11 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
 }
 
 /// (name, command): the bindings and the backend, over virtual devices. What needs root says so and passes.
-const DPDK: [(&str, &str); 6] = [
+const DPDK: [(&str, &str); 9] = [
     (
         "clippy",
-        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-cli --features hikyaku-dpdk-sys/bindings,hikyaku/dpdk,\
-         hikyaku-cli/dpdk --all-targets -- -D warnings",
+        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-cli --features \
+         hikyaku-dpdk-sys/bindings,hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-cli/dpdk --all-targets -- -D warnings",
     ),
     ("bindings", "cargo test -p hikyaku-dpdk-sys --features bindings"),
     ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
@@ -83,6 +83,15 @@ const DPDK: [(&str, &str); 6] = [
     (
         "tests between processes",
         "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1",
+    ),
+    (
+        "MPI's programs",
+        "cargo build -p hikyaku-mpi --features dpdk --examples",
+    ),
+    ("launcher", "cargo build -p hikyaku-cli --bins"),
+    (
+        "ranks of MPI",
+        "cargo test -p hikyaku-mpi --features dpdk --test dpdk -- --test-threads=1",
     ),
     (
         "benchmarks",

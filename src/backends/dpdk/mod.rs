@@ -19,6 +19,7 @@ mod error;
 mod frame;
 mod neighbours;
 mod options;
+mod place;
 mod port;
 mod sys;
 #[cfg(test)]
@@ -213,11 +214,16 @@ pub struct DpdkBackend {
 }
 
 impl DpdkBackend {
-    /// Opens a port for this backend alone, with all of its eager queues, at the address `addr`; port 0 takes one.
+    /// Opens a port for this backend alone, with all of its eager queues, at the address `addr`; port 0 takes one,
+    /// and the wildcard [`DpdkOptions::address`].
     ///
     /// # Errors
     /// [`DpdkError`] says what to do.
     pub fn bind(addr: SocketAddr, options: &DpdkOptions) -> Result<Self, DpdkError> {
+        let addr = match addr.ip().is_unspecified() {
+            true => SocketAddr::new(options.address, addr.port()),
+            false => addr,
+        };
         port::check_address(addr)?;
         DpdkPort::open(options)?.bind(addr, options.queues)
     }
@@ -709,6 +715,21 @@ impl Backend for DpdkBackend {
             mailbox: Arc::clone(&self.mailbox),
             _pool: Arc::clone(&self.port.shared.pools.receive),
         })
+    }
+
+    /// The port's Ethernet address.
+    fn link_address(&self) -> Vec<u8> {
+        self.host.mac.to_vec()
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        // A group is nobody's address.
+        if let Ok(mac) = <[u8; 6]>::try_from(link)
+            && mac[0] & 1 == 0
+            && address.ip() != self.host.addr.ip()
+        {
+            self.add_neighbour(address.ip(), mac);
+        }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
