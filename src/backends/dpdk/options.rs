@@ -18,7 +18,7 @@ use super::error::DpdkError;
 /// | `HIKYAKU_DPDK_CHECKSUM` | [`DpdkOptions::checksum`]: `auto`, `on`, `off` |
 /// | `HIKYAKU_DPDK_PCI` | [`DpdkOptions::pci`]: `on`, `off` |
 /// | `HIKYAKU_DPDK_EAL` | [`DpdkOptions::eal`]: further arguments, separated by spaces |
-pub const VARIABLES: [&str; 9] = [
+pub const VARIABLES: [&str; 10] = [
     "HIKYAKU_DPDK_DEVICE",
     "HIKYAKU_DPDK_ADDRESS",
     "HIKYAKU_DPDK_MEMORY",
@@ -540,7 +540,7 @@ mod tests {
             ..DpdkOptions::new(Device::parse("ring").unwrap())
         };
         assert_eq!(options, expected);
-        for name in &VARIABLES[..8] {
+        for name in &VARIABLES[..9] {
             let error = DpdkOptions::from_variables(None, |known| {
                 let value = if known == *name { Some("7 of 9") } else { None };
                 value

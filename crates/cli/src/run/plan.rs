@@ -194,7 +194,10 @@ mod tests {
         let own = device("-n 2 --backend dpdk --device memif prog").unwrap();
         assert!(own.starts_with("memif:socket=hikyaku-run-"), "{own}");
         let two = "af_packet:iface=a+af_packet:iface=b";
-        assert_eq!(device(&format!("--backend dpdk --device {two} prog")).as_deref(), Some(two));
+        assert_eq!(
+            device(&format!("--backend dpdk --device {two} prog")).as_deref(),
+            Some(two)
+        );
     }
 
     #[test]

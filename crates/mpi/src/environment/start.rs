@@ -251,7 +251,12 @@ mod tests {
             };
             assert_eq!(Said::parse(said.to_string().as_bytes()), Some(said));
         }
-        for wrong in ["", "10.0.0.1:7 1 true", "10.0.0.1:7 1 true 0x", "10.0.0.1:7 1 true 00 00"] {
+        for wrong in [
+            "",
+            "10.0.0.1:7 1 true",
+            "10.0.0.1:7 1 true 0x",
+            "10.0.0.1:7 1 true 00 00",
+        ] {
             assert_eq!(Said::parse(wrong.as_bytes()), None, "{wrong}");
         }
     }

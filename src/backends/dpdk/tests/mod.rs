@@ -291,7 +291,7 @@ fn wrong_devices_and_addresses_are_errors_that_help() {
     .err()
     .unwrap();
     assert!(matches!(error, DpdkError::Started { .. }), "{error}");
-    for addr in ["0.0.0.0:1", "224.0.0.1:1", "255.255.255.255:1", "[::]:1", "[fe80::1]:1"] {
+    for addr in ["224.0.0.1:1", "255.255.255.255:1", "[fe80::1]:1"] {
         let error = DpdkBackend::bind(addr.parse().unwrap(), &options("ring"))
             .err()
             .unwrap();
