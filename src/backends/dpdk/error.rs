@@ -174,7 +174,6 @@ impl Error for DpdkError {
             Self::Setting { .. }
             | Self::Job { .. }
             | Self::Address { .. }
-            | Self::Job { .. }
             | Self::AddressTaken { .. }
             | Self::Queues { .. }
             | Self::NoQueue { .. }

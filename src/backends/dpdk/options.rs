@@ -1,6 +1,10 @@
 //! Settings of the backend, by value and from the environment, and devices by name.
 
-use std::{fmt, net::{IpAddr, Ipv4Addr}, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use super::error::DpdkError;
 
@@ -134,7 +138,10 @@ impl DpdkOptions {
         })
     }
 
-    pub(super) fn from_variables(device: Option<&str>, get: impl Fn(&str) -> Option<String>) -> Result<Self, DpdkError> {
+    pub(super) fn from_variables(
+        device: Option<&str>,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, DpdkError> {
         let device = device.map(str::to_owned).or_else(|| get("HIKYAKU_DPDK_DEVICE"));
         let mut options = Self::new(Device::parse(&device.unwrap_or_default())?);
         let setting = |name: &str, expected, apply: &mut dyn FnMut(&str) -> Option<()>| {

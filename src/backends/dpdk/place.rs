@@ -21,11 +21,7 @@ impl DpdkOptions {
         })
     }
 
-    fn of_place(
-        device: Option<&str>,
-        place: Place,
-        get: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, DpdkError> {
+    fn of_place(device: Option<&str>, place: Place, get: impl Fn(&str) -> Option<String>) -> Result<Self, DpdkError> {
         let all = device.map(str::to_owned).or_else(|| get("HIKYAKU_DPDK_DEVICE"));
         let all = all.unwrap_or_default();
         let own = own(&all, place)?;

@@ -1,0 +1,308 @@
+//! The backend on a ring device, which gives back what it is given: whatever a wire could bring.
+
+use std::{io::IoSlice, net::Ipv4Addr};
+
+use super::{
+    frame::{IPV4, Mac, Template, UdpChecksum},
+    *,
+};
+
+/// Octets before the payload.
+const HEADERS: usize = ETHERNET + IPV4 + 8;
+
+const US: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), 4000);
+const OTHER: Host = Host {
+    mac: [2, 0, 0, 0, 0, 9],
+    addr: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9)), 5000),
+};
+
+fn options(device: &str) -> DpdkOptions {
+    DpdkOptions {
+        memory: Memory::NoHuge,
+        descriptors: 64,
+        patience: Duration::ZERO,
+        ..DpdkOptions::new(Device::parse(device).unwrap())
+    }
+}
+
+/// On a ring, from which what opening has sent is taken.
+fn ring() -> DpdkBackend {
+    let mut backend = DpdkBackend::bind(US, &options("ring")).unwrap();
+    assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 0);
+    backend
+}
+
+/// Gives `frame` to the ring as if it came from a wire.
+fn inject(backend: &mut DpdkBackend, frame: &[u8]) {
+    let mut one = Burst::new();
+    assert!(backend.port.shared.pools.send.take(1, frame.len(), &mut one));
+    one.for_each(|_, packet| packet.data_mut().copy_from_slice(frame));
+    assert_eq!(backend.queues[0].send(&mut one), 1);
+}
+
+/// A datagram of `OTHER` to `backend`.
+fn datagram(backend: &DpdkBackend, payload: &[u8], checksum: UdpChecksum) -> Vec<u8> {
+    let mut frame = vec![0; HEADERS];
+    frame.extend_from_slice(payload);
+    let template = Template::new(&OTHER, backend.mac(), backend.host.addr.ip());
+    template.write(&mut frame, [OTHER.addr.port(), backend.host.addr.port()], 1, checksum);
+    frame
+}
+
+fn transmit(backend: &mut DpdkBackend, to: SocketAddr, segment_size: usize, slices: &[&[u8]]) -> Sent {
+    let slices: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+    let transmit = Transmit {
+        destination: to,
+        segment_size,
+        len: slices.iter().map(|slice| slice.len()).sum(),
+        slices: &slices,
+        dont_fragment: true,
+        token: 0,
+    };
+    backend.transmit(Instant::ZERO, &transmit).unwrap()
+}
+
+/// `OTHER` tells `backend` where it is.
+fn reply_of_other(backend: &DpdkBackend) -> Vec<u8> {
+    let question = Notice {
+        is_request: true,
+        sender: backend.host.addr.ip(),
+        sender_mac: Some(backend.mac()),
+        target: OTHER.addr.ip(),
+    };
+    discovery::answer(OTHER.mac, OTHER.addr.ip(), &question, backend.mac()).unwrap()
+}
+
+/// Nobody has a buffer any more.
+fn end(backend: DpdkBackend) {
+    let pools = backend.pools();
+    drop(backend);
+    assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+}
+
+#[test]
+fn what_is_no_datagram_for_us_is_counted_and_its_buffer_comes_back() {
+    let mut backend = ring();
+    let good = datagram(&backend, b"payload", UdpChecksum::Software);
+    let changed = |at: usize, value: u8| {
+        let mut frame = good.clone();
+        frame[at] = value;
+        frame
+    };
+    let mut frames = vec![
+        good[..20].to_vec(),
+        changed(12, 0x81),
+        changed(12, 0x86),
+        changed(5, 0x77),
+    ];
+    // The checksum goes with the fields of the IPv4 header, so these are counted as damaged.
+    frames.extend([changed(HEADERS, b'P'), changed(ETHERNET + 6, 0x20)]);
+    frames.extend([good[..HEADERS + 3].to_vec(), vec![0; 60]]);
+    for frame in &frames {
+        inject(&mut backend, frame);
+    }
+    let empty = datagram(&backend, b"", UdpChecksum::Absent);
+    inject(&mut backend, &empty);
+    inject(&mut backend, &good);
+    assert_eq!(backend.receive(Instant::ZERO, 4).unwrap(), 1);
+    assert_eq!(backend.received(0).data, b"payload");
+    assert_eq!(backend.received(0).source, OTHER.addr);
+    assert_eq!(backend.receive(Instant::ZERO, 4).unwrap(), 0);
+    let stats = backend.dpdk_stats();
+    let counted = (
+        stats.malformed,
+        stats.vlan,
+        // The ring's own address is all zeros, and so is that of the last frame.
+        stats.other_protocol,
+        stats.not_ours,
+        stats.bad_checksum,
+    );
+    assert_eq!(counted, (2, 1, 2, 1, 2), "{stats:?}");
+    assert_eq!(backend.stats().datagrams_received, 1);
+    end(backend);
+}
+
+#[test]
+fn loans_outlive_the_backend() {
+    let mut backend = ring();
+    for number in 0..40_u8 {
+        let frame = datagram(&backend, &[number; 100], UdpChecksum::Absent);
+        inject(&mut backend, &frame);
+    }
+    let mut loans = Vec::new();
+    while loans.len() < 40 {
+        let count = backend.receive(Instant::ZERO, 7).unwrap();
+        assert!(count > 0);
+        loans.extend((0..count).map(|index| backend.take(index)));
+    }
+    let pools = backend.pools();
+    drop(backend);
+    let part = loans[39].slice(50..);
+    for (number, loan) in loans.into_iter().enumerate() {
+        assert_eq!(loan[..], [number as u8; 100]);
+    }
+    // The buffers belong to whichever pool the ring was given them from.
+    assert_eq!(pools.receive().in_use + pools.send().in_use, 1);
+    std::thread::spawn(move || assert_eq!(part[..], [39; 50]))
+        .join()
+        .unwrap();
+    assert_eq!(pools.receive().in_use + pools.send().in_use, 0);
+}
+
+#[test]
+fn datagrams_wait_for_the_address_and_go_when_it_is_told() {
+    let mut backend = ring();
+    let to = OTHER.addr;
+    // Slices and datagrams have different borders.
+    let slices: [&[u8]; 4] = [&[1; 150], &[], &[2; 40], &[3; 60]];
+    assert_eq!(transmit(&mut backend, to, 100, &slices), Sent::All);
+    assert_eq!(backend.dpdk_stats().neighbours_asked, 1);
+    let asked = one_frame(&mut backend);
+    assert_eq!(asked[12..14], [8, 6]);
+    // Too many to wait.
+    for _ in 0..PARKED {
+        assert_eq!(transmit(&mut backend, to, 10, &[&[4; 10]]), Sent::All);
+    }
+    assert_eq!(backend.dpdk_stats().unresolved, 3);
+    assert_eq!(backend.dpdk_stats().neighbours_asked, 1);
+    let reply = reply_of_other(&backend);
+    inject(&mut backend, &reply);
+    look_at_next(&mut backend);
+    for _ in 0..PARKED {
+        let frame = one_frame(&mut backend);
+        assert_eq!((frame[..6].to_vec(), frame.len()), (OTHER.mac.to_vec(), HEADERS + 10));
+    }
+    // Now it is known.
+    assert_eq!(transmit(&mut backend, to, 100, &slices), Sent::All);
+    let all: Vec<u8> = slices.concat();
+    for datagram in all.chunks(100) {
+        let frame = one_frame(&mut backend);
+        assert_eq!(&frame[HEADERS..], datagram);
+    }
+    end(backend);
+}
+
+/// Looks at the next frame as receiving does, but at no other: it would find what is sent in answer.
+fn look_at_next(backend: &mut DpdkBackend) {
+    if backend.staged.is_empty() {
+        backend.stage();
+    }
+    let packet = backend.staged.pop().expect("a frame");
+    backend.look(Instant::ZERO, packet);
+}
+
+/// The next frame on the ring.
+fn one_frame(backend: &mut DpdkBackend) -> Vec<u8> {
+    if backend.staged.is_empty() {
+        backend.stage();
+    }
+    backend.staged.pop().expect("a frame").data().to_vec()
+}
+
+/// The address of `OTHER` is known.
+fn introduce(backend: &mut DpdkBackend) {
+    let mac: Mac = OTHER.mac;
+    assert_eq!(transmit(backend, OTHER.addr, 1, &[b"?"]), Sent::All);
+    let reply = reply_of_other(backend);
+    inject(backend, &reply);
+    // The question, then the answer.
+    look_at_next(backend);
+    look_at_next(backend);
+    assert_eq!(one_frame(backend)[..6], mac);
+}
+
+#[test]
+fn a_full_port_is_busy_and_a_stuck_one_loses() {
+    let mut backend = ring();
+    introduce(&mut backend);
+    let to = OTHER.addr;
+    let mut results = Vec::new();
+    for _ in 0..100_000 {
+        results.push(transmit(&mut backend, to, 1000, &[&[7; 1000]]));
+        if results.last() == Some(&Sent::Busy) {
+            break;
+        }
+    }
+    let taken = results.len() - 1;
+    assert!(taken > 0 && results[..taken].iter().all(|sent| *sent == Sent::All));
+    let later = Instant::from_nanos(STUCK);
+    let slices = [IoSlice::new(b"more")];
+    let more = Transmit {
+        destination: to,
+        segment_size: 4,
+        len: 4,
+        slices: &slices,
+        dont_fragment: true,
+        token: 0,
+    };
+    // Either there is no buffer or no room; both end.
+    let sent = backend.transmit(later, &more).unwrap();
+    assert!(sent == Sent::Dropped || sent == Sent::Busy, "{sent:?}");
+    while backend.stage() {
+        backend.staged.clear();
+    }
+    assert_eq!(backend.transmit(later, &more).unwrap(), Sent::All);
+    // A ring keeps what nobody has taken, also when it is closed.
+    assert_eq!(one_frame(&mut backend).len(), HEADERS + 4);
+    end(backend);
+}
+
+#[test]
+fn what_can_not_be_sent_is_dropped() {
+    let mut backend = ring();
+    introduce(&mut backend);
+    let to = OTHER.addr;
+    let most = backend.capabilities().max_datagram;
+    assert_eq!(most, 9000 - OTHER.overhead());
+    let large = vec![1; most + 1];
+    assert_eq!(transmit(&mut backend, to, most + 1, &[&large]), Sent::Dropped);
+    assert_eq!(transmit(&mut backend, to, 1, &[&[0; BURST + 1]]), Sent::Dropped);
+    assert_eq!(
+        transmit(&mut backend, "[::1]:9".parse().unwrap(), 4, &[&[0; 4]]),
+        Sent::Dropped
+    );
+    assert_eq!(transmit(&mut backend, to, most, &[&large[1..]]), Sent::All);
+    assert_eq!(one_frame(&mut backend).len(), HEADERS + most);
+    assert_eq!((backend.stats().dropped, backend.stats().datagrams_sent), (3, 2));
+    end(backend);
+}
+
+#[test]
+fn wrong_devices_and_addresses_are_errors_that_help() {
+    let failure = |device: &str| DpdkBackend::bind(US, &options(device)).err().unwrap();
+    let error = failure("net_pigeon0");
+    assert!(matches!(error, DpdkError::Device { .. }), "{error}");
+    let error = failure("af_packet:iface=no-such-iface");
+    assert!(error.to_string().contains("root"), "{error}");
+    let error = failure("memif:socket=/tmp/hikyaku-no-such-socket,role=client");
+    assert!(matches!(error, DpdkError::Port { doing: "starting", .. }), "{error}");
+    assert!(error.to_string().contains("server"), "{error}");
+    let error = failure("port:0000:99:00.0");
+    assert!(error.to_string().contains("0000:99:00.0"), "{error}");
+    let error = DpdkBackend::bind(
+        US,
+        &DpdkOptions {
+            memory_mb: 64,
+            ..options("ring")
+        },
+    )
+    .err()
+    .unwrap();
+    assert!(matches!(error, DpdkError::Started { .. }), "{error}");
+    for addr in ["224.0.0.1:1", "255.255.255.255:1", "[fe80::1]:1"] {
+        let error = DpdkBackend::bind(addr.parse().unwrap(), &options("ring"))
+            .err()
+            .unwrap();
+        assert!(matches!(error, DpdkError::Address { .. }), "{error}");
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+    }
+    let huge = DpdkOptions {
+        descriptors: 16_384,
+        mtu: Some(16_000),
+        ..options("ring")
+    };
+    let error = DpdkBackend::bind(US, &huge).err().unwrap();
+    assert!(matches!(error, DpdkError::Pool { .. }), "{error}");
+    // None of that has left anything behind.
+    end(ring());
+}
