@@ -228,6 +228,8 @@ pub(crate) enum Opponent {
     Tcp,
     /// Bare UDP, which sends nothing again.
     Udp,
+    /// DPDK's memif by itself, from C: no protocol (with --backend dpdk --device memif).
+    Memif,
     /// KCP over UDP (needs the build feature `peers`).
     Kcp,
     /// QUIC over loopback (needs the build feature `peers`).

@@ -5,7 +5,7 @@ use std::{env, io};
 use ::hikyaku::backends::Backend;
 
 use crate::{
-    args::{Common, Level},
+    args::{Common, Opponent},
     failure::Failure,
 };
 
@@ -16,6 +16,7 @@ const VARIABLE: &str = "HIKYAKU_DPDK_DEVICE";
 pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
     if common.backend != "dpdk" {
         return match &common.device {
+            None if common.vs.contains(&Opponent::Memif) => Err(Failure::usage("--vs memif: with --backend dpdk")),
             None => Ok(()),
             Some(_) => Err(Failure::usage(format!(
                 "--device is for the backend dpdk; `{}` has no devices",
@@ -27,9 +28,6 @@ pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--backend dpdk: latency, bandwidth and rate have it, between two ends",
         ));
-    }
-    if common.level.contains(&Level::Mpi) {
-        return Err(Failure::usage("--level mpi: not over the backend dpdk yet"));
     }
     Ok(())
 }
@@ -57,6 +55,13 @@ pub(crate) fn of(common: &Common) -> Result<Option<[String; 2]>, Failure> {
         }
     };
     Ok(Some([complete(driver, "server"), complete(worker, "client")]))
+}
+
+/// What DPDK takes for the same end of another memif; `None`: the device is no memif of ours.
+#[cfg(feature = "dpdk")]
+pub(crate) fn memif_arguments(device: &str, suffix: &str) -> Option<String> {
+    let (socket, role) = device.strip_prefix("memif:socket=")?.split_once(",role=")?;
+    Some(format!("socket={socket}-{suffix},socket-abstract=no,id=0,role={role}"))
 }
 
 #[cfg(feature = "dpdk")]

@@ -8,7 +8,6 @@ use std::{
 };
 
 use ::hikyaku::{
-    backends::{BindOptions, bind},
     mpi::{
         datatype::{Datatype, Kind},
         engine::{Communicator, Engine, Mode, Options, Request, Unconnected},
@@ -36,9 +35,7 @@ fn failed(error: impl std::fmt::Display) -> io::Error {
 }
 
 fn open(backend: &str, settings: &Settings, local: IpAddr, process: u32) -> io::Result<Unconnected> {
-    let mut options = BindOptions::default();
-    options.max_datagram = settings.datagram_forced.then_some(settings.datagram);
-    let bound = bind(backend, SocketAddr::new(local, 0), &options).map_err(failed)?;
+    let bound = super::hikyaku::open_backend(backend, settings, local, process)?;
     Engine::on(Transport::builder(), bound, process).map_err(failed)
 }
 

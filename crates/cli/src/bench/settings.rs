@@ -89,6 +89,11 @@ pub(crate) enum Kind {
     TcpBatched,
     /// Bare UDP: fast, and nobody looks after what is lost.
     Udp,
+    /// DPDK's memif by itself, from C.
+    Memif {
+        /// Payload is copied from and to the application's memory; else nobody touches it.
+        copies: bool,
+    },
     /// The KCP protocol over UDP.
     Kcp,
     /// QUIC.
@@ -111,6 +116,8 @@ impl Kind {
             Self::Tcp => "tcp".into(),
             Self::TcpBatched => "tcp/batched".into(),
             Self::Udp => "udp".into(),
+            Self::Memif { copies: false } => "memif".into(),
+            Self::Memif { copies: true } => "memif/copied".into(),
             Self::Kcp => "kcp".into(),
             Self::Quinn => "quinn".into(),
         }

@@ -44,6 +44,7 @@ pub(crate) fn kinds(common: &Common, batched_tcp: bool) -> Vec<Kind> {
                 }
             }
             Opponent::Udp => kinds.push(Kind::Udp),
+            Opponent::Memif => kinds.extend([false, true].map(|copies| Kind::Memif { copies })),
             Opponent::Kcp => kinds.push(Kind::Kcp),
             Opponent::Quinn => kinds.push(Kind::Quinn),
         }
