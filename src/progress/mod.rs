@@ -520,9 +520,9 @@ impl Driver {
                 }
                 empty += 1;
                 if !empty.is_multiple_of(looks) {
-                    hint::spin_loop();
                     continue;
                 }
+                hint::spin_loop();
                 now = self.read_clock();
                 let begun = *since.get_or_insert(now);
                 if end.is_none() {
