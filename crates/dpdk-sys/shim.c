@@ -34,9 +34,15 @@ int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packe
     struct rte_mbuf *mbufs[BURST];
     if (count > BURST || len + RTE_PKTMBUF_HEADROOM > rte_pktmbuf_data_room_size(pool))
         return -EINVAL;
-    int failure = rte_pktmbuf_alloc_bulk(pool, mbufs, count);
-    if (failure != 0)
-        return failure;
+    if (count == 1) {
+        mbufs[0] = rte_pktmbuf_alloc(pool);
+        if (mbufs[0] == NULL)
+            return -ENOMEM;
+    } else {
+        int failure = rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+        if (failure != 0)
+            return failure;
+    }
     for (unsigned int i = 0; i < count; i++) {
         mbufs[i]->data_len = (uint16_t)len;
         mbufs[i]->pkt_len = len;

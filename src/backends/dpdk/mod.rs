@@ -36,7 +36,7 @@ use bytes::Bytes;
 
 use self::{
     discovery::Notice,
-    frame::{Datagram, ETHERNET, Frame, Host, Template, UdpChecksum, Useless},
+    frame::{Datagram, ETHERNET, Frame, Host, Template, UdpChecksum, Useless, Usual},
     neighbours::Neighbours,
     port::{Item, Mailbox, Seat},
     sys::{BURST, Burst, Packet, Pool, Rule, SendQueue},
@@ -197,6 +197,7 @@ pub struct DpdkBackend {
     steering: Steering,
     neighbours: Neighbours,
     host: Host,
+    usual: Option<Usual>,
     checksum: UdpChecksum,
     max_datagram: usize,
     identification: u16,
@@ -257,6 +258,7 @@ impl DpdkBackend {
             steering,
             neighbours: Neighbours::new(host),
             host,
+            usual: Usual::new(&host),
             checksum: shared.checksum(host.addr.is_ipv4()),
             max_datagram: usize::from(shared.options.packet_size()) - host.overhead(),
             identification: 0,
@@ -343,14 +345,14 @@ impl DpdkBackend {
     fn load(&mut self, transmit: &Transmit<'_>) -> bool {
         let headers = self.host.headers();
         let len = headers + transmit.segment_size.min(transmit.len);
-        let segments = transmit.segments();
+        let segments = segments(transmit);
         if !self.port.shared.pools.send.take(segments, len, &mut self.outgoing) {
             return false;
         }
         let mut gather = Gather::new(transmit.slices);
         let last = transmit.len - (segments - 1) * transmit.segment_size.min(transmit.len);
         self.outgoing.for_each(|index, packet| {
-            if index + 1 == segments {
+            if index + 1 == segments && headers + last != len {
                 packet.cut(headers + last);
             }
             gather.copy(&mut packet.data_mut()[headers..]);
@@ -366,7 +368,10 @@ impl DpdkBackend {
         for _ in 0..TRIES {
             self.stats.transmit_calls += 1;
             sent += self.queues[self.next_queue].send(&mut self.outgoing);
-            self.next_queue = (self.next_queue + 1) % self.queues.len();
+            self.next_queue += 1;
+            if self.next_queue == self.queues.len() {
+                self.next_queue = 0;
+            }
             if sent == all {
                 self.full_since = None;
                 return Sent::All;
@@ -454,6 +459,27 @@ impl DpdkBackend {
     /// Looks at a received packet, which becomes a slot if it is a datagram for us.
     #[inline]
     fn look(&mut self, now: Instant, packet: Packet) {
+        let checked = packet.udp_checksum();
+        if let Some(usual) = &self.usual
+            && let Some((source, end)) = usual.read(packet.data(), checked == Some(true))
+            && end > Usual::HEADERS
+            && packet.is_whole()
+            && checked != Some(false)
+        {
+            self.keep(Slot {
+                packet: Some(packet),
+                source,
+                start: Usual::HEADERS,
+                end,
+            });
+        } else {
+            self.look_closer(now, packet);
+        }
+    }
+
+    /// The same for all that is not as usual.
+    #[inline(never)]
+    fn look_closer(&mut self, now: Instant, packet: Packet) {
         if !packet.is_whole() {
             self.more.oversized += 1;
             return;
@@ -472,7 +498,6 @@ impl DpdkBackend {
         }
     }
 
-    #[inline]
     fn look_at_datagram(&mut self, packet: Packet, datagram: &Datagram) {
         let Datagram { source, start, end, .. } = *datagram;
         if packet.udp_checksum() != Some(true) && !datagram.is_intact(packet.data()) {
@@ -509,7 +534,10 @@ impl DpdkBackend {
     fn stage(&mut self) -> bool {
         for _ in 0..self.span {
             let queue = self.schedule[self.next_look];
-            self.next_look = (self.next_look + 1) % self.schedule.len();
+            self.next_look += 1;
+            if self.next_look == self.schedule.len() {
+                self.next_look = 0;
+            }
             self.stats.receive_calls += 1;
             if self.port.shared.receive(queue, &mut self.staged) {
                 return true;
@@ -540,6 +568,16 @@ impl Drop for DpdkBackend {
         self.port.shared.leave(self.host.addr, &mut self.queues);
         // Loans hold on to it, but nobody will look into it again.
         while self.mailbox.pop().is_some() {}
+    }
+}
+
+/// [`Transmit::segments`] without a division for a lone datagram.
+#[inline]
+fn segments(transmit: &Transmit<'_>) -> usize {
+    if transmit.len <= transmit.segment_size {
+        1
+    } else {
+        transmit.segments()
     }
 }
 
@@ -631,7 +669,7 @@ impl Backend for DpdkBackend {
         }
         // Nothing is fragmented here, so what does not fit can not go, whatever the caller allows.
         let datagram = transmit.segment_size.min(transmit.len);
-        if datagram > self.max_datagram || datagram == 0 || transmit.segments() > BURST {
+        if datagram > self.max_datagram || datagram == 0 || segments(transmit) > BURST {
             return Ok(self.dropped());
         }
         if !self.load(transmit) {
@@ -656,7 +694,7 @@ impl Backend for DpdkBackend {
         }
         match sent {
             Sent::All => {
-                self.stats.datagrams_sent += transmit.segments() as u64;
+                self.stats.datagrams_sent += segments(transmit) as u64;
                 self.stats.bytes_sent += transmit.len as u64;
             }
             Sent::Busy => self.stats.busy += 1,
@@ -666,7 +704,11 @@ impl Backend for DpdkBackend {
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        self.slots.clear();
+        if self.slots.len() > 1 {
+            Packet::free_all(self.slots.drain(..).filter_map(|slot| slot.packet));
+        } else {
+            self.slots.clear();
+        }
         let budget = budget.min(BURST);
         if !self.mailbox.is_empty() {
             self.open_mailbox(now, budget);

@@ -49,6 +49,16 @@ pub(super) struct Route<'a> {
 pub(super) struct Neighbours {
     host: Host,
     all: BTreeMap<IpAddr, Neighbour>,
+    /// To whom the last datagram went.
+    last: Option<Last>,
+}
+
+/// A neighbour whose answer is believed until some time.
+#[derive(Debug)]
+struct Last {
+    ip: IpAddr,
+    until: Instant,
+    template: Template,
 }
 
 impl Neighbours {
@@ -56,12 +66,24 @@ impl Neighbours {
         Self {
             host,
             all: BTreeMap::new(),
+            last: None,
         }
     }
 
     /// The way to `ip`, which is noted down if it is new.
     #[inline]
     pub(super) fn route(&mut self, now: Instant, ip: IpAddr) -> Route<'_> {
+        if self.last.as_ref().is_none_or(|last| last.ip != ip || now >= last.until) {
+            return self.find(now, ip);
+        }
+        Route {
+            template: self.last.as_ref().map(|last| &last.template),
+            ask: false,
+        }
+    }
+
+    #[inline(never)]
+    fn find(&mut self, now: Instant, ip: IpAddr) -> Route<'_> {
         if self.all.len() >= MOST && !self.all.contains_key(&ip) {
             self.all.retain(|_, neighbour| neighbour.known.is_some());
             if self.all.len() >= MOST {
@@ -83,6 +105,11 @@ impl Neighbours {
         if ask {
             neighbour.asked = Some(now);
         }
+        self.last = neighbour.known.as_ref().map(|known| Last {
+            ip,
+            until: known.heard.map_or(Instant::FAR_FUTURE, |at| at.plus_nanos(FRESH)),
+            template: known.template.clone(),
+        });
         Route {
             template: neighbour.known.as_ref().map(|known| &known.template),
             ask,
@@ -91,6 +118,7 @@ impl Neighbours {
 
     /// Takes what somebody says. Gives the sender if its address is known from now on, and was not before.
     pub(super) fn hear(&mut self, now: Instant, notice: &Notice) -> Option<IpAddr> {
+        self.last = None;
         // Nobody else has our address.
         let is_impostor = notice.sender == self.host.addr.ip();
         let neighbour = self.all.get_mut(&notice.sender).filter(|_| !is_impostor)?;
@@ -111,6 +139,7 @@ impl Neighbours {
 
     /// `ip` is at `mac` until it says something else itself.
     pub(super) fn learn(&mut self, ip: IpAddr, mac: Mac) {
+        self.last = None;
         self.all.entry(ip).or_default().known = Some(Known {
             template: Template::new(&self.host, mac, ip),
             mac,

@@ -335,14 +335,14 @@ impl SendQueue {
     /// Sends as many as the port takes, from the oldest; gives how many those are. The rest stays in `packets`.
     #[inline]
     pub(in crate::backends::dpdk) fn send(&mut self, packets: &mut Burst) -> usize {
-        let mut mbufs = [ptr::null_mut(); BURST];
+        let mut mbufs = [const { mem::MaybeUninit::uninit() }; BURST];
         let count = packets.len();
         for (mbuf, slot) in mbufs.iter_mut().zip(&packets.slots[packets.next..packets.end]) {
-            *mbuf = slot.mbuf;
+            mbuf.write(slot.mbuf);
         }
-        // SAFETY: the port is started, `self` is the only one with this queue; `count` of `mbufs` are packets that are
-        // ours. Those that are taken belong to the port from then on, and are forgotten here.
-        let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr(), count as u16) };
+        // SAFETY: the port is started, `self` is the only one with this queue; the first `count` of `mbufs` are packets
+        // that are ours. Those that are taken belong to the port from then on, and are forgotten here.
+        let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr().cast(), count as u16) };
         packets.next += usize::from(taken);
         usize::from(taken)
     }
