@@ -3,6 +3,7 @@
 //! A chore is a list of steps, each of which is a command that a person could type as well: what is printed for a
 //! failure is the command that repeats it. No dependencies, so that `cargo xtask` starts in a second.
 
+mod bench_dpdk;
 mod bench_mpi;
 mod callgrind;
 mod check;
@@ -34,6 +35,8 @@ cargo xtask <chore>
   bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
                             MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
                             --docs writes the tables into docs/benchmarks.md
+  bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]
+                            programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
   soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
   msrv                      compile everything with the oldest Rust that is promised
   miri                      unit tests of `unsafe` code and rings under miri
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),
         ("soak", [] | [_]) => soak::run(&args),
         ("veth-goodput", _) => goodput::run(&args),
+        ("bench-dpdk", _) => bench_dpdk::run(&args),
         ("bench-mpi", _) => bench_mpi::run(&args),
         ("msrv", []) => toolchains::msrv(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),

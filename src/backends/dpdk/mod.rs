@@ -39,7 +39,7 @@ use self::{
     frame::{Datagram, ETHERNET, Frame, Host, Template, UdpChecksum, Useless, Usual},
     neighbours::Neighbours,
     port::{Item, Mailbox, Seat},
-    sys::{BURST, Burst, Packet, Pool, Rule, SendQueue},
+    sys::{BURST, Burst, Packet, Pool, Returning, Rule, SendQueue},
 };
 pub use self::{
     error::DpdkError,
@@ -705,10 +705,11 @@ impl Backend for DpdkBackend {
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         if self.slots.len() > 1 {
-            Packet::free_all(self.slots.drain(..).filter_map(|slot| slot.packet));
-        } else {
-            self.slots.clear();
+            let mut returning = Returning::new();
+            let packets = self.slots.iter_mut().filter_map(|slot| slot.packet.take());
+            packets.for_each(|packet| returning.push(packet));
         }
+        self.slots.clear();
         let budget = budget.min(BURST);
         if !self.mailbox.is_empty() {
             self.open_mailbox(now, budget);

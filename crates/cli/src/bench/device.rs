@@ -4,6 +4,7 @@ use std::{env, io};
 
 use ::hikyaku::backends::Backend;
 
+use super::settings::Settings;
 use crate::{
     args::{Common, Opponent},
     failure::Failure,
@@ -70,7 +71,7 @@ mod there {
 
     use ::hikyaku::backends::dpdk::{DpdkBackend, DpdkOptions};
 
-    use super::{Backend, Failure, io};
+    use super::{Backend, Failure, Settings, io};
 
     /// Octets of headers between an IP packet and the datagram in it.
     const OVERHEAD: usize = 28;
@@ -87,12 +88,17 @@ mod there {
         Ok(sizes[0].min(sizes[1]))
     }
 
-    /// Opens the device of this processor (0: the hub's), for datagrams of so many octets.
-    pub(crate) fn open(devices: &[String; 2], datagram: usize, processor: u32) -> io::Result<Box<dyn Backend>> {
+    /// Opens the device of this processor (0: the hub's).
+    pub(crate) fn open(devices: &[String; 2], settings: &Settings, processor: u32) -> io::Result<Box<dyn Backend>> {
+        let Settings { datagram, link, .. } = *settings;
         let mut options = DpdkOptions::from_environment(Some(&devices[usize::from(processor > 0)]))?;
         options.mtu = u16::try_from(datagram + OVERHEAD).ok();
+        // Several at one socket.
+        if options.device.to_string().contains("memif") {
+            options.device = options.device.with("id", &link.to_string());
+        }
         // A network for benchmarks of devices (RFC 2544), which nobody else has.
-        let ip = Ipv4Addr::new(198, 18, 0, 1 + processor as u8);
+        let ip = Ipv4Addr::new(198, 18, link as u8, 1 + processor as u8);
         let backend = DpdkBackend::bind(SocketAddr::new(ip.into(), 0), &options)?;
         Ok(Box::new(backend.max_datagram(datagram)))
     }
@@ -103,7 +109,7 @@ pub(crate) use there::{mtu, open};
 
 #[cfg(not(feature = "dpdk"))]
 mod absent {
-    use super::{Backend, Failure, io};
+    use super::{Backend, Failure, Settings, io};
 
     const WHY: &str = "this build has no backend `dpdk` (build with `--features dpdk`)";
 
@@ -113,7 +119,7 @@ mod absent {
     }
 
     /// There is none: the other end has the backend, and this one has not.
-    pub(crate) fn open(_: &[String; 2], _: usize, _: u32) -> io::Result<Box<dyn Backend>> {
+    pub(crate) fn open(_: &[String; 2], _: &Settings, _: u32) -> io::Result<Box<dyn Backend>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, WHY))
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn open_backend(
     processor: u32,
 ) -> io::Result<Box<dyn Backend>> {
     if let Some(devices) = settings.devices.as_ref().filter(|_| backend == "dpdk") {
-        return device::open(devices, settings.datagram, processor);
+        return device::open(devices, settings, processor);
     }
     let mut options = BindOptions::default();
     options.max_datagram = settings.datagram_forced.then_some(settings.datagram);

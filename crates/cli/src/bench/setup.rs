@@ -65,7 +65,7 @@ fn ours(common: &Common, level: Level) -> Kind {
             backend,
             preset: common.config,
         },
-        Level::Mpi => Kind::Mpi { backend },
+        Level::Mpi => Kind::Mpi { backend, way: None },
     }
 }
 
@@ -168,6 +168,7 @@ impl Setup {
             wait,
             datagram: datagram_of(mtu, session.local()),
             datagram_forced: common.mtu.is_some(),
+            link: 0,
             spoke: 0,
             threads: ends == Ends::Threads,
             capture: common.capture.as_ref().map(|file| file.display().to_string()),

@@ -239,21 +239,6 @@ impl Packet {
         self.0.packet_len = len;
     }
 
-    /// Gives many back at once, which costs less than one by one.
-    pub(in crate::backends::dpdk) fn free_all(packets: impl Iterator<Item = Self>) {
-        let mut packets = packets.map(|packet| mem::ManuallyDrop::new(packet).0.mbuf).peekable();
-        while packets.peek().is_some() {
-            let mut mbufs = [const { mem::MaybeUninit::uninit() }; BURST];
-            let mut count = 0;
-            for (place, mbuf) in mbufs.iter_mut().zip(packets.by_ref().take(BURST)) {
-                place.write(mbuf);
-                count += 1;
-            }
-            // SAFETY: the first `count` are ours, and this is the end of them.
-            unsafe { sys::rte_pktmbuf_free_bulk(mbufs.as_mut_ptr().cast(), count) };
-        }
-    }
-
     /// Asks the port to compute the UDP checksum, behind headers of these sizes.
     #[inline]
     pub(in crate::backends::dpdk) fn ask_udp_checksum(&mut self, ethernet: usize, ipv4: usize) {
@@ -267,6 +252,46 @@ impl Drop for Packet {
     fn drop(&mut self) {
         // SAFETY: the mbuf is ours, and this is the end of it.
         unsafe { sys::dpdk_free(self.0.mbuf) };
+    }
+}
+
+/// Packets that are given back together, which costs less than one by one: when there are many, and when it is dropped.
+pub(in crate::backends::dpdk) struct Returning {
+    mbufs: [mem::MaybeUninit<*mut sys::rte_mbuf>; BURST],
+    /// So many of them are ours.
+    count: usize,
+}
+
+impl Returning {
+    #[inline]
+    pub(in crate::backends::dpdk) fn new() -> Self {
+        Self {
+            mbufs: [const { mem::MaybeUninit::uninit() }; BURST],
+            count: 0,
+        }
+    }
+
+    #[inline]
+    pub(in crate::backends::dpdk) fn push(&mut self, packet: Packet) {
+        if self.count == BURST {
+            self.flush();
+        }
+        let packet = mem::ManuallyDrop::new(packet);
+        self.mbufs[self.count].write(packet.0.mbuf);
+        self.count += 1;
+    }
+
+    fn flush(&mut self) {
+        // SAFETY: the first `count` are ours, and this is the end of them.
+        unsafe { sys::rte_pktmbuf_free_bulk(self.mbufs.as_mut_ptr().cast(), self.count as u32) };
+        self.count = 0;
+    }
+}
+
+impl Drop for Returning {
+    #[inline]
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
