@@ -472,13 +472,13 @@ mod tests {
     }
 
     /// What both ways of reading say of a frame for `MINE`.
-    fn both(frame: &[u8]) -> (Option<(SocketAddr, usize, usize)>, Option<(SocketAddr, usize, usize)>) {
+    fn both(frame: &[u8]) -> [Option<(SocketAddr, usize, usize)>; 2] {
         let usual = Usual::new(&MINE).unwrap().read(frame, false);
         let all = read(frame).ok().filter(|datagram| datagram.destination == MINE.addr);
-        (
+        [
             usual.map(|(source, end)| (source, Usual::HEADERS, end)),
             all.map(|datagram| (datagram.source, datagram.start, datagram.end)),
-        )
+        ]
     }
 
     proptest! {
@@ -489,7 +489,7 @@ mod tests {
             cut in 0..20_usize,
         ) {
             let whole = frame(&payload, UdpChecksum::Absent);
-            let (usual, all) = both(&whole);
+            let [usual, all] = both(&whole);
             prop_assert!(usual.is_some() && usual == all);
             let mut frame = whole;
             for (at, value) in changes {
@@ -499,7 +499,7 @@ mod tests {
             }
             frame.truncate(frame.len().saturating_sub(cut));
             // It may leave more to the other way, but says nothing else.
-            let (usual, all) = both(&frame);
+            let [usual, all] = both(&frame);
             prop_assert!(usual.is_none() || usual == all, "{usual:?} {all:?}");
         }
 

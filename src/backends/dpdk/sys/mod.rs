@@ -85,15 +85,48 @@ pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), Dpd
     // EAL keeps pointers to some of them.
     let words: &'static [CString] = Vec::leak(words);
     let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr().cast_mut()).collect();
+    let elsewhere = Elsewhere::new();
     // SAFETY: as many pointers to C strings as are said; EAL permutes the pointers and only reads the strings, which live
     // for ever. The lock keeps others from starting it at the same time.
     let result = unsafe { sys::rte_eal_init(pointers.len() as i32, pointers.as_mut_ptr()) };
+    drop(elsewhere);
     if result < 0 {
         let source = last_error();
         return Err(DpdkError::Start { arguments, source });
     }
     *running = Some(arguments);
     Ok(())
+}
+
+/// While it lives, this thread may run on all processors, so that EAL has some left for its own threads, which look after
+/// control connections: one that interrupts this thread within a look into a memif whose other end has just gone would take
+/// the memory away under it.
+struct Elsewhere(libc::cpu_set_t);
+
+const CPU_SET: usize = size_of::<libc::cpu_set_t>();
+
+impl Elsewhere {
+    /// `None`: the system does not say where the thread may run.
+    fn new() -> Option<Self> {
+        // SAFETY: plain data, of which all octets may be zero or one.
+        let (mut own, all) = unsafe {
+            (
+                mem::zeroed(),
+                mem::transmute::<[u8; CPU_SET], libc::cpu_set_t>([0xff; CPU_SET]),
+            )
+        };
+        // SAFETY: 0 is this thread; `own` may be written and has the size that is said.
+        let told = unsafe { libc::sched_getaffinity(0, CPU_SET, &mut own) } == 0;
+        // SAFETY: as above, and `all` is only read. A refusal changes nothing.
+        (told && unsafe { libc::sched_setaffinity(0, CPU_SET, &all) } == 0).then_some(Self(own))
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        // SAFETY: 0 is this thread; the set is only read, and has the size that is said. It was so before.
+        unsafe { libc::sched_setaffinity(0, CPU_SET, &self.0) };
+    }
 }
 
 /// DPDK's version, for instance `DPDK 22.11.11`.
