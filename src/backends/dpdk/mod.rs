@@ -706,10 +706,11 @@ impl Backend for DpdkBackend {
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         if self.slots.len() > 1 {
             let mut returning = Returning::new();
-            let packets = self.slots.iter_mut().filter_map(|slot| slot.packet.take());
+            let packets = self.slots.drain(..).filter_map(|slot| slot.packet);
             packets.for_each(|packet| returning.push(packet));
+        } else {
+            self.slots.clear();
         }
-        self.slots.clear();
         let budget = budget.min(BURST);
         if !self.mailbox.is_empty() {
             self.open_mailbox(now, budget);
