@@ -8,7 +8,7 @@ use super::{
     pin,
     rounds::{Entry, Progress, Series, interleave},
     session::{Ends, Session},
-    settings::{Job, Kind, Preset, Settings, Wait},
+    settings::{Job, Kind, Operation, Preset, Settings, Wait},
 };
 use crate::{
     args::{Common, Level, Opponent, Output},
@@ -186,6 +186,9 @@ impl Setup {
         if entries.is_empty() {
             return Err(Failure::usage("nothing to measure"));
         }
+        if settings.devices.is_some() {
+            touch(&mut session, &entries)?;
+        }
         let rounds = common.rounds.unwrap_or(ROUNDS) as usize;
         let sizes = (mtu, settings.datagram);
         let environment = environment(&session, &ends, sizes, wait.name(), rounds);
@@ -197,6 +200,26 @@ impl Setup {
             rounds,
         })
     }
+}
+
+/// Sends enough over devices that all of their memory is there: without hugepages the first message through each buffer
+/// pays for its pages.
+fn touch(session: &mut Session, entries: &[Entry]) -> Result<(), Failure> {
+    let job = Job {
+        operation: Operation::PingPong,
+        size: 1 << 20,
+        warmup: 0,
+        count: 40,
+        window: 1,
+        spokes: 1,
+    };
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.name.contains("dpdk") || entry.name.contains("memif"))
+    {
+        session.run(entry.link, &job)?;
+    }
+    Ok(())
 }
 
 /// The kinds of `bench dse`.
