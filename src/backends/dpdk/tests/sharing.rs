@@ -10,6 +10,10 @@ use super::*;
 
 /// Both ends of a link, the client first: it can send before the other end has looked.
 fn link(queues: u16, own_queues: u16) -> [DpdkPort; 2] {
+    link_of(1500, queues, own_queues)
+}
+
+fn link_of(mtu: u16, queues: u16, own_queues: u16) -> [DpdkPort; 2] {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let socket = env::temp_dir().join(format!("hikyaku-sharing-{}-{number}", process::id()));
@@ -19,7 +23,7 @@ fn link(queues: u16, own_queues: u16) -> [DpdkPort; 2] {
             queues,
             own_queues,
             patience: Duration::from_secs(5),
-            mtu: Some(1500),
+            mtu: Some(mtu),
             ..options(&device)
         })
         .unwrap_or_else(|error| panic!("{error}"))
@@ -151,6 +155,49 @@ fn who_keeps_everything_gets_copies() {
     assert!(ports[1].pools().receive().in_use >= share as u32);
     drop(loans);
     all_back(ports);
+}
+
+/// Pieces of all sizes, in bursts of all sizes, over a device that is done with them when they are sent.
+#[test]
+fn large_payload_is_sent_from_where_it_lies() {
+    let ports = link_of(9000, 1, 0);
+    let mut sender = backend(&ports, 0, 1, 1);
+    let mut receiver = backend(&ports, 1, 1, 1);
+    assert!(sender.attached.is_some());
+    let octets: Vec<u8> = (0..30_000_u32).map(|i| (i % 251) as u8).collect();
+    let in_use = ports[0].pools().send().in_use;
+    for segment in [1023, 1024, 1472, 4000, 8972] {
+        for (head, middle) in [(0, 0), (40, 0), (40, 2000), (3, 5), (29_000, 10), (1024, 1)] {
+            let (head, rest) = octets.split_at(head);
+            let (middle, rest) = rest.split_at(middle);
+            assert_eq!(
+                transmit(&mut sender, at(1, 1), segment, &[head, middle, &[], rest]),
+                Sent::All
+            );
+            let got = drain(&mut receiver);
+            let expected: Vec<&[u8]> = octets.chunks(segment).collect();
+            assert!(got == expected, "{segment} {} {}", head.len(), middle.len());
+            assert_eq!(ports[0].pools().send().in_use, in_use);
+        }
+    }
+    // To somebody who has not told its address, what waits is a copy.
+    let stranger = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 99)), 1);
+    assert_eq!(transmit(&mut sender, stranger, 8000, &[&octets[..8000]]), Sent::All);
+    // With the other end gone, what can not be sent is given back.
+    drop(receiver);
+    let pools = ports.each_ref().map(DpdkPort::pools);
+    let [client, server] = ports;
+    drop(server);
+    while client.is_up() {
+        thread::yield_now();
+    }
+    for _ in 0..1000 {
+        assert_ne!(transmit(&mut sender, at(1, 1), 8000, &[&octets]), Sent::All);
+    }
+    drop((sender, client));
+    for pools in pools {
+        assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+    }
 }
 
 #[test]
