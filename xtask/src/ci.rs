@@ -82,7 +82,7 @@ const DPDK: [(&str, &str); 6] = [
     ),
     (
         "tests between processes",
-        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1",
+        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1 --show-output",
     ),
     (
         "benchmarks",
