@@ -200,6 +200,42 @@ fn large_payload_is_sent_from_where_it_lies() {
     }
 }
 
+/// Prints what a datagram costs that is copied, and one that is sent from where it lies.
+#[test]
+#[ignore = "measures"]
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn what_sending_from_where_it_lies_saves() {
+    const ROUNDS: u32 = 2_000;
+    let ports = link_of(9000, 1, 0);
+    let mut sender = backend(&ports, 0, 1, 1);
+    let mut receiver = backend(&ports, 1, 1, 1);
+    let octets = vec![7; BURST * 8972];
+    let mut spent = |sender: &mut DpdkBackend, size: usize| {
+        let mut spent = Duration::ZERO;
+        for _ in 0..ROUNDS {
+            let begin = std::time::Instant::now();
+            assert_eq!(transmit(sender, at(1, 1), size, &[&octets[..size * BURST]]), Sent::All);
+            spent += begin.elapsed();
+            let mut got = 0;
+            while got < BURST {
+                got += receiver.receive(Instant::ZERO, BURST).unwrap();
+            }
+        }
+        spent.as_nanos() as f64 / f64::from(ROUNDS) / BURST as f64
+    };
+    println!("octets  copied  attached (ns a datagram, bursts of {BURST})");
+    for size in [1024, 1430, 2048, 4096, 8192, 8972] {
+        let mut best = [f64::MAX; 2];
+        for _ in 0..10 {
+            let attached = sender.attached.take();
+            best[0] = best[0].min(spent(&mut sender, size));
+            sender.attached = attached;
+            best[1] = best[1].min(spent(&mut sender, size));
+        }
+        println!("{size:6}  {:6.0}  {:8.0}", best[0], best[1]);
+    }
+}
+
 #[test]
 fn one_answers_for_all_and_all_hear_the_answer() {
     let ports = link(2, 0);
