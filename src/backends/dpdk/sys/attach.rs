@@ -1,4 +1,8 @@
 //! Payload that is sent from where it lies: packets refer to memory of the caller.
+#![expect(
+    unsafe_code,
+    reason = "foreign calls, and memory that they refer to for as long as a scope"
+)]
 
 use std::{cell::UnsafeCell, marker::PhantomData, mem};
 
