@@ -2,8 +2,10 @@
 
 use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
 
-/// Octets of a block.
+/// Octets of a block …
 const BLOCK: usize = 64 << 10;
+/// … but for the first one: most queues are short, and there are many.
+const FIRST_BLOCK: usize = SMALL;
 /// Empty blocks kept for later.
 const SPARE_BLOCKS: usize = 16;
 /// What is longer than this gets a buffer of its own.
@@ -38,15 +40,16 @@ impl Arena {
     pub(super) fn push(&mut self, data: &[u8]) -> usize {
         debug_assert!(data.len() <= SMALL);
         match self.blocks.back_mut() {
-            Some(block) if data.len() <= BLOCK - block.fill => block.push(data),
+            Some(block) if data.len() <= block.octets.len() - block.fill => block.push(data),
             _ => self.push_to_new_block(data),
         }
     }
 
     #[cold]
     fn push_to_new_block(&mut self, data: &[u8]) -> usize {
+        let size = if self.blocks.is_empty() { FIRST_BLOCK } else { BLOCK };
         let mut block = self.spare.pop().unwrap_or_else(|| Block {
-            octets: vec![0; BLOCK].into_boxed_slice(),
+            octets: vec![0; size].into_boxed_slice(),
             fill: 0,
             entries: 0,
         });
@@ -83,6 +86,7 @@ impl Arena {
     #[cold]
     fn drop_front(&mut self) {
         if let Some(block) = self.blocks.pop_front()
+            && block.octets.len() == BLOCK
             && self.spare.len() < SPARE_BLOCKS
         {
             self.spare.push(block);

@@ -294,6 +294,8 @@ pub(crate) struct Receiver {
     /// Latest timestamp received and when, ns; 0: none.
     pub(crate) stamp: u32,
     pub(crate) stamp_at: u64,
+    /// The last period in which octets for a landing have come ([`Placers`]); 0: none.
+    pub(crate) placed: u64,
 }
 
 impl Receiver {
@@ -301,6 +303,41 @@ impl Receiver {
     #[inline]
     pub(crate) fn has_gap(&self, expected: Seq) -> bool {
         self.end.after(expected)
+    }
+}
+
+/// How many flows octets for landings have come on of late. Who has asked for octets has chosen how many send them at a
+/// time, so these share the receive buffer among themselves, and not with all that have said something in the last second.
+#[derive(Debug, Default)]
+pub(crate) struct Placers {
+    period: u64,
+    now: u32,
+    before: u32,
+}
+
+impl Placers {
+    /// Periods are 2²⁰ ns, about a millisecond; they are numbered from 1 on.
+    fn advance(&mut self, now: u64) {
+        let period = (now >> 20) + 1;
+        if period != self.period {
+            self.before = if period == self.period + 1 { self.now } else { 0 };
+            (self.period, self.now) = (period, 0);
+        }
+    }
+
+    /// Octets for a landing have come on a flow that they came on `last`.
+    #[inline]
+    pub(crate) fn note(&mut self, last: &mut u64, now: u64) {
+        self.advance(now);
+        self.now += u32::from(*last != self.period);
+        *last = self.period;
+    }
+
+    /// How many there are, if this flow, on which they came `last`, is one of them.
+    #[inline]
+    pub(crate) fn count(&mut self, last: u64, now: u64) -> Option<u32> {
+        self.advance(now);
+        (last != 0 && last + 1 >= self.period).then(|| self.now.max(self.before))
     }
 }
 
@@ -319,4 +356,27 @@ pub(crate) struct Active {
     pub(crate) busy: bool,
     /// The search for the path MTU (channel 0).
     pub(crate) probe: super::mtu::Search,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Placers;
+
+    #[test]
+    fn those_that_place_of_late_are_counted() {
+        const MS: u64 = 1 << 20;
+        let (mut placers, mut last) = (Placers::default(), [0; 3]);
+        assert_eq!(placers.count(0, 5), None, "who never placed anything does not share");
+        for now in [0, 1, 7] {
+            placers.note(&mut last[0], now);
+        }
+        placers.note(&mut last[1], 9);
+        assert_eq!(placers.count(last[0], 10), Some(2));
+        placers.note(&mut last[2], MS);
+        assert_eq!(placers.count(last[2], MS), Some(2), "the period before counts");
+        assert_eq!(placers.count(last[2], 2 * MS), Some(1));
+        assert_eq!(placers.count(last[0], 2 * MS), None);
+        placers.note(&mut last[0], 9 * MS);
+        assert_eq!(placers.count(last[0], 9 * MS), Some(1));
+    }
 }

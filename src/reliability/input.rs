@@ -271,6 +271,10 @@ impl Endpoint {
                     self.reschedule(index);
                 }
             }
+            if marks.contains(Flags::PLACEMENT) {
+                self.placers
+                    .note(&mut self.actives[index as usize].receive.placed, self.now);
+            }
             if moved && self.flows[flow as usize].expected.after(base.sequence) {
                 self.move_peer(peer, arrival.source);
             }

@@ -204,10 +204,14 @@ fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, d
         send.tail_fill = 0;
     }
     if send.tail == NONE || send.tail_fill as usize + need > sources.bytes(send.tail).len() {
+        let mut outgrown = 0;
         if send.tail != NONE {
+            if send.copied_bytes > 0 {
+                outgrown = sources.bytes(send.tail).len();
+            }
             sources.release(send.tail);
         }
-        send.tail = sources.block(need, send.copied_bytes > 0, Whole::default());
+        send.tail = sources.block(need, outgrown, Whole::default());
         send.tail_fill = 0;
     }
     let at = send.tail_fill;
@@ -254,7 +258,7 @@ fn queue_copy(send: &mut Sender, sources: &mut Sources, flow: u32, message: &Out
     let source = if data.len() > Sources::MAX_BLOCK {
         sources.shared(Bytes::copy_from_slice(data), whole, None, flow)
     } else {
-        let source = sources.block(data.len(), false, whole);
+        let source = sources.block(data.len(), 0, whole);
         sources.block_mut(source)[..data.len()].copy_from_slice(data);
         source
     };

@@ -11,10 +11,9 @@ use crate::wire::Placement;
 pub(crate) type SourceId = u32;
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Small block: what a flow gets while it has little to send.
-const SMALL: usize = 4 << 10;
-/// Large block: what it gets when it sends in bursts.
-const LARGE: usize = 64 << 10;
+/// Sizes of blocks: a flow gets a small one while it has little to send (of many flows most have), and larger ones when
+/// it sends in bursts.
+const SIZES: [usize; 3] = [512, 4 << 10, 64 << 10];
 /// Free blocks of each size that are kept.
 const KEPT: usize = 64;
 
@@ -73,8 +72,8 @@ pub(crate) enum Freed {
 pub(crate) struct Sources {
     slots: Vec<Source>,
     free: Vec<SourceId>,
-    small: Vec<Box<[u8]>>,
-    large: Vec<Box<[u8]>>,
+    /// Blocks that nobody uses, by size.
+    pools: [Vec<Box<[u8]>>; SIZES.len()],
 }
 
 impl Sources {
@@ -106,21 +105,21 @@ impl Sources {
         (self.slots.len() - 1) as SourceId
     }
 
-    /// A block of at least `len` octets (at most [`Self::MAX_BLOCK`]) with one reference.
-    pub(crate) fn block(&mut self, len: usize, busy: bool, whole: Whole) -> SourceId {
-        let (pool, size) = if len > SMALL || busy {
-            (&mut self.large, LARGE)
-        } else {
-            (&mut self.small, SMALL)
-        };
-        let block = pool.pop().unwrap_or_else(|| vec![0; size].into_boxed_slice());
+    /// A block of at least `len` octets (at most [`Self::MAX_BLOCK`]), and more than `outgrown` if there are such, with one
+    /// reference.
+    pub(crate) fn block(&mut self, len: usize, outgrown: usize, whole: Whole) -> SourceId {
+        let fits = |size: &usize| *size >= len && *size > outgrown;
+        let class = SIZES.iter().position(fits).unwrap_or(SIZES.len() - 1);
+        let block = self.pools[class]
+            .pop()
+            .unwrap_or_else(|| vec![0; SIZES[class]].into_boxed_slice());
         self.insert(Data::Block(block), whole, None, NONE)
     }
 
     /// Octets that [`Self::block`] takes at least.
-    pub(crate) const MIN_BLOCK: usize = SMALL;
+    pub(crate) const MIN_BLOCK: usize = SIZES[0];
     /// Largest length for [`Self::block`].
-    pub(crate) const MAX_BLOCK: usize = LARGE;
+    pub(crate) const MAX_BLOCK: usize = SIZES[SIZES.len() - 1];
 
     /// Shared memory with one reference.
     #[inline(always)]
@@ -212,12 +211,10 @@ impl Sources {
     fn keep_block(&mut self, id: SourceId) -> Freed {
         let source = &mut self.slots[id as usize];
         if let Data::Block(block) = core::mem::replace(&mut source.data, Data::Free) {
-            let pool = if block.len() == SMALL {
-                &mut self.small
-            } else {
-                &mut self.large
-            };
-            if pool.len() < KEPT {
+            let class = SIZES.iter().position(|size| *size == block.len());
+            if let Some(pool) = class.map(|class| &mut self.pools[class])
+                && pool.len() < KEPT
+            {
                 pool.push(block);
             }
         }

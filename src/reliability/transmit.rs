@@ -193,8 +193,9 @@ impl Endpoint {
 
     /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
     fn write_ack(&mut self, index: u32, burst: &mut Burst) {
-        let inbound = self.actives.len() as u32 - self.free_count();
+        let all = self.actives.len() as u32 - self.free_count();
         let active = &mut self.actives[index as usize];
+        let inbound = self.placers.count(active.receive.placed, self.now).unwrap_or(all);
         let flow = &self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
         let base = Base {

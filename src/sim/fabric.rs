@@ -1,3 +1,4 @@
+#![expect(unsafe_code, reason = "whoever waits says for what by a pointer to its stack")]
 //! The fabric of a simulated process: waiting lets the others run.
 
 use std::{
@@ -6,6 +7,7 @@ use std::{
 };
 
 use super::{
+    condition::Condition,
     coroutine::suspend,
     world::{Doing, Node, World},
 };
@@ -62,36 +64,43 @@ impl Simulated {
         ))
     }
 
-    /// Waits until `done`, not beyond `end`. Gives whether it is done.
-    fn wait_until(&self, end: Option<u64>, mut done: impl FnMut(&mut Node) -> bool) -> Result<bool, FabricError> {
+    /// Waits until `done`, not beyond `end`. Gives whether it is done; what has been is not called again.
+    fn wait_until(&self, end: Option<u64>, done: &mut dyn FnMut(&mut Node) -> bool) -> Result<bool, FabricError> {
+        let mut world = self.shared.lock();
         loop {
-            let mut world = self.shared.lock();
             let failure = world.failure.clone();
             let node = self.node(&mut world);
             if failure.is_none() {
                 node.pump();
             }
+            // What is queued goes when the program waits, computes or ends, and no time passes before.
             if done(node) {
-                world.arm(self.index);
                 self.unlock(world);
                 return Ok(true);
             }
             if let Some(failure) = failure {
                 return Err(failure);
             }
-            world.transmit(self.index);
-            // That may have told something, or given memory back.
-            let node = self.node(&mut world);
-            node.pump();
-            if done(node) {
-                continue;
+            if world.push_out(self.index, done) {
+                self.unlock(world);
+                return Ok(true);
             }
-            if end.is_some_and(|end| end <= node.local) {
+            if end.is_some_and(|end| end <= self.node(&mut world).local) {
                 self.unlock(world);
                 return Ok(false);
             }
-            world.wait(self.index, end);
-            self.suspend(world)?;
+            // SAFETY: it is taken back below as soon as the program goes on, which does nothing before that.
+            let condition = unsafe { Condition::new(done) };
+            world.wait(self.index, end, condition);
+            let suspended = self.suspend(world);
+            world = self.shared.lock();
+            let condition = self.node(&mut world).condition.take();
+            suspended?;
+            if condition.is_none() {
+                // It was met, and may not be looked at again.
+                self.unlock(world);
+                return Ok(true);
+            }
         }
     }
 }
@@ -107,8 +116,6 @@ impl Fabric for Simulated {
             node.core.abandon(&node.messenger);
         } else if node.core.wants_transmit(&node.messenger) {
             world.transmit(self.index);
-        } else {
-            world.arm(self.index);
         }
         self.unlock(world);
     }
@@ -128,7 +135,7 @@ impl Fabric for Simulated {
     }
 
     fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
-        self.wait_until(None, |node| {
+        self.wait_until(None, &mut |node| {
             let now = node.now();
             done(&mut node.core, &mut node.messenger, now)
         })
@@ -159,7 +166,7 @@ impl Fabric for Simulated {
         let done = world.close(self.index);
         let end = self.node(&mut world).local.saturating_add(nanos(linger));
         drop(world);
-        self.wait_until(Some(end), |node| node.ended_sessions >= done)?;
+        self.wait_until(Some(end), &mut |node| node.ended_sessions >= done)?;
         Ok(())
     }
 }

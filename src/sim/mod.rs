@@ -32,7 +32,7 @@
 //!
 //! # Time
 //!
-//! Only packets and [`compute`] take time; a program's own instructions take none. Each host has one processor for
+//! Only packets and [`compute`] take time; a program's own instructions take none. Each process has one processor for
 //! protocol and program: packets are handled one after the other, and what the program sends follows. While the program
 //! computes the protocol goes on, as if by a helper thread on a processor of its own.
 //!
@@ -42,19 +42,24 @@
 //! still wait, that is a deadlock, and [`SimulationError::Deadlock`] says who waits for whom.
 
 pub mod circuits;
+mod condition;
 mod coroutine;
+mod ethernet;
 mod fabric;
 mod network;
 mod optics;
 mod paths;
+mod polling;
 mod queue;
 mod simulation;
+mod wires;
 mod world;
 
 pub use self::{
     coroutine::Rank,
-    network::{Network, NetworkStats, RangeError, Topology},
+    network::{Network, NetworkStats, RangeError, Relays, Topology},
     optics::{Available, Change, Handling, Optics, OpticsStats, Unconnected},
+    polling::{Polling, Queues},
     simulation::{Outcome, Simulation, SimulationError, Waiting, compute},
     world::Cpu,
 };

@@ -1,15 +1,11 @@
-//! Wires, switches, and the packets on them.
+//! What a network is: its parameters, and what it counts.
 
 use std::{fmt, time::Duration};
 
-use super::queue::{Event, Queue};
-use crate::{
-    prng::{Prng, mix},
-    wire::{self, Kind},
-};
-
 /// Octets that UDP and IPv4 put before a datagram.
-const UDP_IPV4: u32 = 28;
+pub(super) const UDP_IPV4: u32 = 28;
+/// Most wires of a network, so that numbers of wires are small.
+const MAX_WIRES: u64 = 1 << 28;
 
 /// How hosts are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +14,9 @@ pub enum Topology {
     Switch,
     /// A wire from each host, at the end of which is whoever a packet is for: nothing lies in between (light paths).
     Direct,
-    /// One medium for all, one packet at a time: 10BASE-T with a hub (S4.8). Whoever wants to send first is first; there
-    /// are no collisions, so it is as good as such a network can be. Each host has a queue of its own.
+    /// One medium for all, one packet at a time: 10BASE-T with a hub (S4.8). Hosts begin when they hear nobody, collide
+    /// when several begin within `delay` (or have waited for the same end), and try again after random times (CSMA/CD
+    /// with exponential back-off, IEEE 802.3 clause 4). Each host has a queue of its own.
     Shared,
     /// Leaf switches with `hosts` hosts each, every one connected to each of `spines` others. Which spine packets take
     /// follows from their source and destination (ECMP), so packets of a pair do not overtake each other.
@@ -29,6 +26,76 @@ pub enum Topology {
         /// Spine switches; at least 1. As many as `hosts` for full bisection bandwidth.
         spines: u32,
     },
+    /// Nodes at the points of a grid; those of each line along each dimension are on one switch (S2.6: 16×16×10). Packets go
+    /// along one dimension after the other, and nodes between pass them on. `rails` are those of each dimension. Hosts
+    /// are numbered with the last coordinate changing fastest; there may be fewer than nodes.
+    HyperCrossbar {
+        /// Nodes along each dimension, 1 where there is none; at least as many nodes as hosts.
+        sides: [u32; 3],
+    },
+}
+
+/// Over which other processes packets go, where not all may talk to all: the meshes of S4.8. Each of them receives the packet
+/// and sends it again, at its processor's cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relays {
+    /// Each with the next and the one before.
+    Chain,
+    /// A binary tree, numbered from left to right: process 0 is a leaf, and the tree is then between ring and chain by its
+    /// mean distance to process 0, as in the paper.
+    Tree,
+    /// A chain whose ends are neighbours, too; the shorter way.
+    Ring,
+    /// A grid that is as square as can be, each of whose lines is a ring; along the rows first.
+    Torus,
+}
+
+impl Relays {
+    /// The next process on the way from `at` to `to`, of `size`.
+    #[must_use]
+    pub fn next(self, at: u32, to: u32, size: u32) -> u32 {
+        let around = |at: u32, to: u32, size: u32| {
+            let ahead = (to + size - at) % size;
+            if 2 * ahead <= size {
+                (at + 1) % size
+            } else {
+                (at + size - 1) % size
+            }
+        };
+        match self {
+            _ if at == to => to,
+            Self::Chain if to > at => at + 1,
+            Self::Chain => at - 1,
+            Self::Ring => around(at, to, size),
+            Self::Tree => {
+                // In order of the numbers plus one, a node's place in the tree is its lowest bit.
+                let lowest = |node: u32| node & node.wrapping_neg();
+                let up = |node: u32| {
+                    let parents =
+                        std::iter::successors(Some(node), |node| Some((node ^ lowest(*node)) | lowest(*node) << 1));
+                    parents.skip(1).find(|parent| *parent <= size).unwrap_or(node)
+                };
+                let (here, mut below) = (at + 1, to + 1);
+                if below.abs_diff(here) >= lowest(here) {
+                    return up(here) - 1;
+                }
+                while up(below) != here {
+                    below = up(below);
+                }
+                below - 1
+            }
+            Self::Torus => {
+                let columns = (1..=size.isqrt()).rev().find(|side| size % side == 0).unwrap_or(1);
+                let rows = size / columns;
+                let ((row, column), (to_row, to_column)) = ((at / columns, at % columns), (to / columns, to % columns));
+                if column == to_column {
+                    around(row, to_row, rows) * columns + column
+                } else {
+                    row * columns + around(column, to_column, columns)
+                }
+            }
+        }
+    }
 }
 
 /// A network: [`Network::default`] is 10 Gb/s Ethernet with one switch.
@@ -51,8 +118,16 @@ pub struct Network {
     pub queue: u32,
     /// A packet that finds more octets than this waiting is counted as marked (ECN). Default 64 KiB.
     pub mark: u32,
-    /// Wires between a host and its switch; packets take them in turn (S2.6). 1 to 64; default 1.
+    /// Wires between a host and its switch, or each of its switches; packets take them in turn (S2.6). 1 to 64; default 1.
     pub rails: u32,
+    /// Processes on each host, one after the other; each has a processor of its own. At least 1; default 1.
+    pub per_host: u32,
+    /// From a process to another one on its host. Up to 1 s; default 500 ns.
+    pub local_delay: Duration,
+    /// What a node needs to pass a packet on from one switch of a hyper-crossbar to the next. Up to 1 s; default 2 µs.
+    pub forward: Duration,
+    /// Over which processes packets go. Default: straight to their destination.
+    pub relays: Option<Relays>,
     /// The part of all packets that is lost beside those, as drawn by the seed. 0 to 1; default 0.
     pub loss: f64,
 }
@@ -69,6 +144,10 @@ impl Default for Network {
             queue: 512 << 10,
             mark: 64 << 10,
             rails: 1,
+            per_host: 1,
+            local_delay: Duration::from_nanos(500),
+            forward: Duration::from_micros(2),
+            relays: None,
             loss: 0.0,
         }
     }
@@ -92,7 +171,7 @@ impl fmt::Display for RangeError {
 impl std::error::Error for RangeError {}
 
 impl Network {
-    /// 10BASE-T, one medium for all (S4.8).
+    /// 10BASE-T, one medium for all (S4.8): 1 µs between any two hosts, which are 200 m.
     #[must_use]
     pub fn ethernet_10() -> Self {
         Self {
@@ -140,11 +219,53 @@ impl Network {
                 "rails",
                 "1 where all share one medium",
             ),
+            (
+                self.topology != Topology::Shared || self.delay <= self.longest(),
+                "delay",
+                "at most half of 512 bits' time where all share one medium, so that collisions are heard",
+            ),
+            (self.per_host >= 1, "per_host", "at least 1"),
+            (self.local_delay <= Duration::from_secs(1), "local_delay", "at most 1 s"),
+            (self.forward <= Duration::from_secs(1), "forward", "at most 1 s"),
         ];
         match checks.iter().find(|(valid, ..)| !valid) {
             Some(&(_, name, range)) => Err(RangeError { name, range }),
             None => Ok(()),
         }
+    }
+
+    /// The same for a job of so many processes.
+    ///
+    /// # Errors
+    /// The grid has no place for all, or there are too many wires.
+    pub(super) fn validate_for(&self, processes: u32) -> Result<(), RangeError> {
+        self.validate()?;
+        let hosts = u64::from(processes.div_ceil(self.per_host));
+        let nodes = match self.topology {
+            Topology::HyperCrossbar { sides } => {
+                let nodes = sides
+                    .iter()
+                    .try_fold(1, |nodes: u64, side| nodes.checked_mul((*side).into()));
+                nodes.unwrap_or(u64::MAX)
+            }
+            Topology::LeafSpine { hosts: leaf, spines } => {
+                hosts.max(hosts.div_ceil(leaf.into()).saturating_mul(spines.into()))
+            }
+            Topology::Switch | Topology::Direct | Topology::Shared => hosts,
+        };
+        let fits = nodes >= hosts && nodes.saturating_mul(6 * u64::from(self.rails)) <= MAX_WIRES;
+        match fits {
+            true => Ok(()),
+            false => Err(RangeError {
+                name: "topology",
+                range: "of a node for each host at least, and 2^28 wires at most",
+            }),
+        }
+    }
+
+    /// How long a packet may be under way on a medium that is shared.
+    fn longest(&self) -> Duration {
+        Duration::from_secs_f64(256.0 / self.bandwidth)
     }
 
     /// Octets of the largest datagram.
@@ -153,7 +274,7 @@ impl Network {
     }
 
     /// Time of one octet on a wire, ps.
-    fn octet(&self) -> u64 {
+    pub(super) fn octet(&self) -> u64 {
         (8e12 / self.bandwidth).round().max(1.0) as u64
     }
 }
@@ -176,214 +297,40 @@ pub struct NetworkStats {
     pub lost: u64,
     /// Have found a long queue.
     pub marked: u64,
+    /// Times at which several hosts have begun to send on a shared medium.
+    pub collisions: u64,
+    /// Lost since they have collided 16 times.
+    pub given_up: u64,
+    /// Passed on by a process that they were not for.
+    pub relayed: u64,
 }
 
-/// Messages that begin in a datagram.
-fn messages(data: &[u8]) -> u64 {
-    let Ok(packet) = wire::Packet::new_checked(data) else {
-        return 0;
-    };
-    let continues = packet.fragment().is_some_and(|fragment| fragment.offset > 0)
-        || packet.placement().is_some_and(|placement| placement.offset > 0);
-    match packet.kind() {
-        _ if continues => 0,
-        Kind::Data => packet.records().count().max(1) as u64,
-        _ => 0,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// One datagram under way.
-#[derive(Debug, Default)]
-pub(super) struct Packet {
-    pub(super) data: Vec<u8>,
-    pub(super) source: u32,
-    pub(super) destination: u32,
-    wire: u32,
-}
-
-/// A network with packets on it.
-///
-/// A wire and the queue before it are one number: when the last octet that has been accepted will be sent. So a packet is
-/// one event per wire. Wires are numbered: from hosts (those of one host together), to hosts, between switches.
-#[derive(Debug)]
-pub(super) struct Wires {
-    network: Network,
-    hosts: u32,
-    /// Time of one octet, ps, and the wire's delay.
-    octet: u64,
-    delay: u64,
-    /// Time of each message, ps.
-    gap: u64,
-    /// When each wire is free, ps.
-    free_at: Vec<u64>,
-    /// Octets that wait at each host; only where the medium is shared.
-    waiting: Vec<u32>,
-    /// Next rail of each host; only where there are several.
-    turns: Vec<u8>,
-    packets: Vec<Packet>,
-    free: Vec<u32>,
-    rng: Prng,
-    pub(super) stats: NetworkStats,
-}
-
-impl Wires {
-    pub(super) fn new(network: Network, hosts: u32, seed: u64) -> Self {
-        let wires = match network.topology {
-            Topology::Shared => 1,
-            Topology::Direct => hosts * network.rails,
-            Topology::Switch => 2 * hosts * network.rails,
-            Topology::LeafSpine { hosts: leaf, spines } => {
-                2 * hosts * network.rails + 2 * hosts.div_ceil(leaf) * spines
-            }
-        };
-        let only = |wanted: bool| if wanted { hosts as usize } else { 0 };
-        Self {
-            network,
-            hosts,
-            octet: network.octet(),
-            delay: network.delay.as_nanos() as u64 * 1_000,
-            gap: network.gap.as_nanos() as u64 * 1_000,
-            free_at: vec![0; wires as usize],
-            waiting: vec![0; only(network.topology == Topology::Shared)],
-            turns: vec![0; only(network.rails > 1)],
-            packets: Vec::new(),
-            free: Vec::new(),
-            rng: Prng::new(seed),
-            stats: NetworkStats::default(),
+    /// Processes on the way.
+    fn hops(relays: Relays, from: u32, to: u32, size: u32) -> u32 {
+        let (mut at, mut hops) = (from, 0);
+        while at != to {
+            at = relays.next(at, to, size);
+            hops += 1;
+            assert!(at < size && hops <= size, "{relays:?} from {from} to {to} of {size}");
         }
+        hops
     }
 
-    /// An empty packet, to be filled and given to [`send`](Self::send).
-    pub(super) fn packet(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.packets.push(Packet::default());
-            self.packets.len() as u32 - 1
-        })
-    }
-
-    pub(super) fn get(&mut self, packet: u32) -> &mut Packet {
-        &mut self.packets[packet as usize]
-    }
-
-    /// The packet is over.
-    pub(super) fn drop_packet(&mut self, packet: u32) {
-        self.packets[packet as usize].data.clear();
-        self.free.push(packet);
-    }
-
-    /// Host `source` sends a packet at `now`, ns.
-    pub(super) fn send(&mut self, queue: &mut Queue, now: u64, packet: u32, source: u32, destination: u32) {
-        let wire = match self.network.topology {
-            Topology::Shared => 0,
-            Topology::Direct | Topology::Switch | Topology::LeafSpine { .. } => {
-                source * self.network.rails + self.rail(source)
-            }
-        };
-        let p = &mut self.packets[packet as usize];
-        (p.source, p.destination) = (source, destination);
-        self.stats.sent += 1;
-        self.stats.octets += p.data.len() as u64;
-        if self.gap > 0 {
-            let gap = self.gap * messages(&p.data);
-            let free_at = &mut self.free_at[wire as usize];
-            *free_at = (*free_at).max(now * 1_000) + gap;
-        }
-        self.enter(queue, now, packet, wire);
-    }
-
-    /// A packet has come to the end of its wire. Gives whether that is its host.
-    pub(super) fn arrive(&mut self, queue: &mut Queue, now: u64, packet: u32) -> bool {
-        let &mut Packet {
-            source,
-            destination,
-            wire,
-            ..
-        } = self.get(packet);
-        let ends = self.hosts * self.network.rails;
-        match self.network.topology {
-            Topology::Shared => {
-                let octets = self.size(packet);
-                self.waiting[source as usize] -= octets;
-                self.stats.delivered += 1;
-                true
-            }
-            Topology::Direct => {
-                self.stats.delivered += 1;
-                true
-            }
-            _ if (ends..2 * ends).contains(&wire) => {
-                self.stats.delivered += 1;
-                true
-            }
-            topology => {
-                let next = self.next(topology, source, destination, wire);
-                self.enter(queue, now, packet, next);
-                false
+    #[test]
+    fn relays_lead_everywhere() {
+        for size in 1..20 {
+            for relays in [Relays::Chain, Relays::Tree, Relays::Ring, Relays::Torus] {
+                for pair in 0..size * size {
+                    hops(relays, pair / size, pair % size, size);
+                }
             }
         }
-    }
-
-    /// The wire after one that does not end at a host.
-    fn next(&self, topology: Topology, source: u32, destination: u32, wire: u32) -> u32 {
-        let rails = self.network.rails;
-        let ends = self.hosts * rails;
-        let down = |rail: u32| ends + destination * rails + rail;
-        let Topology::LeafSpine { hosts, spines } = topology else {
-            return down(wire % rails);
-        };
-        let (from, to) = (source / hosts, destination / hosts);
-        let spine = (mix(u64::from(source) << 32 | u64::from(destination)) % u64::from(spines)) as u32;
-        let ups = self.hosts.div_ceil(hosts) * spines;
-        if from == to || wire >= 2 * ends + ups {
-            down(spine % rails)
-        } else if wire < ends {
-            2 * ends + from * spines + spine
-        } else {
-            2 * ends + ups + to * spines + spine
-        }
-    }
-
-    fn rail(&mut self, host: u32) -> u32 {
-        let Some(turn) = self.turns.get_mut(host as usize) else {
-            return 0;
-        };
-        let rail = u32::from(*turn);
-        *turn = ((rail + 1) % self.network.rails) as u8;
-        rail
-    }
-
-    /// Octets of a packet on a wire.
-    fn size(&self, packet: u32) -> u32 {
-        self.packets[packet as usize].data.len() as u32 + UDP_IPV4 + self.network.framing
-    }
-
-    /// Puts a packet into the queue before a wire.
-    fn enter(&mut self, queue: &mut Queue, now: u64, packet: u32, wire: u32) {
-        let octets = self.size(packet);
-        let now = now * 1_000;
-        let start = self.free_at[wire as usize].max(now);
-        let source = self.packets[packet as usize].source as usize;
-        let ahead = match self.waiting.get(source) {
-            Some(waiting) => u64::from(*waiting),
-            None => (start - now) / self.octet,
-        };
-        if ahead + u64::from(octets) > u64::from(self.network.queue) {
-            self.stats.overflowed += 1;
-            self.drop_packet(packet);
-            return;
-        }
-        self.stats.marked += u64::from(ahead > u64::from(self.network.mark));
-        let end = start + u64::from(octets) * self.octet;
-        self.free_at[wire as usize] = end;
-        if self.network.loss > 0.0 && self.rng.chance(self.network.loss) {
-            self.stats.lost += 1;
-            self.drop_packet(packet);
-            return;
-        }
-        if let Some(waiting) = self.waiting.get_mut(source) {
-            *waiting += octets;
-        }
-        self.packets[packet as usize].wire = wire;
-        queue.push((end + self.delay).div_ceil(1_000), Event::Arrive(packet));
+        let to_first = |relays| (1..8).map(|from| hops(relays, from, 0, 8)).sum::<u32>();
+        let sums = [Relays::Torus, Relays::Ring, Relays::Tree, Relays::Chain].map(to_first);
+        assert_eq!(sums, [12, 16, 19, 28]);
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    network::Wires,
     optics::{Available, Change, Optics, OpticsStats, Unconnected},
     queue::{Event, Queue},
+    wires::Wires,
     world::Node,
 };
 use crate::{

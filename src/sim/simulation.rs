@@ -12,15 +12,20 @@ use std::{
 use super::{
     coroutine::{Program, Rank},
     fabric::{Shared, Simulated},
-    network::{Network, NetworkStats, RangeError, Wires},
+    network::{Network, NetworkStats, RangeError},
     optics::{Optics, OpticsStats},
     paths::Paths,
-    world::{Cpu, Doing, Node, World, address_of},
+    polling::{Polling, Queues},
+    wires::Wires,
+    world::{Cpu, Doing, Next, Node, World, address_of},
 };
 use crate::{
     config::{Config, ConfigError},
     messaging::Messenger,
-    mpi::engine::{Core, Engine, Entry, Exit, FabricError, Options, Peers, Profiler},
+    mpi::{
+        self,
+        engine::{Core, Engine, Entry, Exit, FabricError, Options, Peers, Profiler},
+    },
     prng::Prng,
     reliability::{Endpoint, Limits},
     time::{Instant, nanos},
@@ -33,7 +38,7 @@ const MAX_PROCESSES: u32 = 1 << 20;
 /// program: a run can be repeated on any machine.
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    /// Processes, each on a host of its own. 1 to 1,048,576.
+    /// Processes; how many are on each host is a matter of the network. 1 to 1,048,576.
     pub processes: u32,
     /// Everything that is left to chance follows from this.
     pub seed: u64,
@@ -43,6 +48,10 @@ pub struct Simulation {
     pub optics: Option<Optics>,
     /// What packets cost the hosts.
     pub cpu: Cpu,
+    /// Who takes packets from a host's receive queues. Default: helpers.
+    pub polling: Polling,
+    /// The receive queues of processes and pollers; helpers have [`receive_buffer`](Self::receive_buffer) instead.
+    pub queues: Queues,
     /// Settings of the protocol. What concerns datagrams' sizes is set by the network.
     pub config: Config,
     /// Settings of MPI. How to wait, and the helper thread, have no meaning here: the protocol goes on while a program is
@@ -66,6 +75,8 @@ impl Simulation {
             network: Network::default(),
             optics: None,
             cpu: Cpu::default(),
+            polling: Polling::Helper,
+            queues: Queues::default(),
             config: Config {
                 path_mtu_discovery: false,
                 ..Config::default()
@@ -81,8 +92,9 @@ impl Simulation {
     }
 
     fn validate(&self) -> Result<(), RangeError> {
-        self.network.validate()?;
+        self.network.validate_for(self.processes)?;
         self.cpu.validate()?;
+        self.queues.validate()?;
         self.optics
             .iter()
             .try_for_each(|optics| optics.validate(self.processes))?;
@@ -265,12 +277,34 @@ impl std::error::Error for SimulationError {
 /// Remembers the call that a process is in, to tell in case it waits there for ever; and tells another one.
 #[derive(Debug)]
 struct Observer {
-    call: Mutex<Option<(Instant, Entry)>>,
+    call: Mutex<Option<Entered>>,
     other: Option<Arc<dyn Profiler>>,
 }
 
+/// What of a call is told: lists are long, and this is for one line of text.
+#[derive(Clone, Copy, Debug)]
+struct Entered {
+    since: Instant,
+    call: &'static str,
+    context: u32,
+    peer: Option<mpi::Rank>,
+    tag: Option<i32>,
+}
+
+impl Entered {
+    fn entry(&self) -> Entry {
+        Entry {
+            call: self.call,
+            context: self.context,
+            peer: self.peer,
+            tag: self.tag,
+            ..Entry::default()
+        }
+    }
+}
+
 impl Observer {
-    fn set(&self, call: Option<(Instant, Entry)>) {
+    fn set(&self, call: Option<Entered>) {
         *self.call.lock().unwrap_or_else(PoisonError::into_inner) = call;
     }
 }
@@ -283,15 +317,13 @@ impl Profiler for Observer {
     }
 
     fn enter(&self, now: Instant, entry: &Entry) {
-        // Lists are long, and this is for one line of text.
-        let short = Entry {
+        self.set(Some(Entered {
+            since: now,
             call: entry.call,
             context: entry.context,
             peer: entry.peer,
             tag: entry.tag,
-            ..Entry::default()
-        };
-        self.set(Some((now, short)));
+        }));
         if let Some(other) = &self.other {
             other.enter(now, entry);
         }
@@ -334,14 +366,15 @@ impl Job {
         config.max_datagram = config.max_datagram.min(datagram as u16);
         config.safe_datagram = config.max_datagram;
         let wires = Wires::new(simulation.network, size, rng.next_u64());
-        let mut world = World::new(wires, simulation.cpu, simulation.receive_buffer);
+        let polls = (simulation.polling, simulation.queues);
+        let mut world = World::new(wires, simulation.cpu, simulation.receive_buffer, polls);
         for process in 0..size {
             let endpoint = Endpoint::new(config.clone(), limits, rng.next_u64() | 1, rng.next_u64());
             let endpoint = endpoint.map_err(SimulationError::Config)?;
             let messenger = Messenger::new(endpoint, &[process]);
             let peers = Peers::met(process, size, address_of);
             let core = Core::new(&messenger, peers, simulation.options.eager_limit);
-            world.nodes.push(Node::new(messenger, core));
+            world.add(Node::new(messenger, core));
         }
         if let Some(optics) = &simulation.optics {
             let seed = rng.next_u64();
@@ -383,22 +416,22 @@ impl Job {
         let last = limit.map_or(u64::MAX, nanos);
         while left > 0 {
             let mut world = self.shared.lock();
-            let stepped = world.step();
+            let next = world.run(last);
             let (now, wakers) = (world.now, std::mem::take(&mut world.wakers));
             drop(world);
             for waker in wakers {
                 waker.wake();
             }
-            if now > last {
-                return Err(self.stop(|waiting| SimulationError::TimeLimit {
-                    limit: Duration::from_nanos(last),
-                    waiting,
-                }));
-            }
-            match stepped {
-                Some(Some(index)) => left -= usize::from(self.resume(programs, index as usize, &mut end)),
-                Some(None) => {}
-                None => {
+            match next {
+                Next::Resume(index) => left -= usize::from(self.resume(programs, index as usize, &mut end)),
+                Next::Tasks => {}
+                Next::Late => {
+                    return Err(self.stop(|waiting| SimulationError::TimeLimit {
+                        limit: Duration::from_nanos(last),
+                        waiting,
+                    }));
+                }
+                Next::Nothing => {
                     let time = Duration::from_nanos(now);
                     return Err(self.stop(|waiting| SimulationError::Deadlock { time, waiting }));
                 }
@@ -437,7 +470,7 @@ impl Job {
             if node.doing == Doing::Over {
                 continue;
             }
-            let call = observer.call.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let call = *observer.call.lock().unwrap_or_else(PoisonError::into_inner);
             let peers = node.core.awaited();
             let mut on: Vec<u32> = peers
                 .filter_map(|peer| node.messenger.endpoint().processor(peer))
@@ -446,8 +479,8 @@ impl Job {
             on.dedup();
             waiting.push(Waiting {
                 process,
-                since: Duration::from_nanos(call.as_ref().map_or(node.local, |(since, _)| since.as_nanos())),
-                call: call.map(|(_, entry)| entry),
+                since: Duration::from_nanos(call.map_or(node.local, |call| call.since.as_nanos())),
+                call: call.map(|call| call.entry()),
                 on,
             });
         }

@@ -8,9 +8,12 @@ use std::{
 };
 
 use super::{
-    network::{NetworkStats, RangeError, Wires},
+    condition::Condition,
+    network::{NetworkStats, RangeError},
     paths::{Paths, Surroundings},
+    polling::{Poller, Polling, Queues},
     queue::{Event, Queue},
+    wires::{Arrival, Wires},
 };
 use crate::{
     messaging::Messenger,
@@ -91,18 +94,32 @@ pub(super) enum Doing {
     Over,
 }
 
-/// A host with one process on it.
+/// Why [`World::run`] has returned.
+pub(super) enum Next {
+    /// The program of this node is to go on.
+    Resume(u32),
+    /// Tasks are to be woken.
+    Tasks,
+    /// The time is over.
+    Late,
+    /// Nothing will happen any more.
+    Nothing,
+}
+
+/// A process, with a processor for it.
 pub(super) struct Node {
     pub(super) messenger: Messenger,
     pub(super) core: Core,
     /// Until when its processor has been used, ns: what is done next is done then.
     pub(super) local: u64,
-    /// When its timer is in the queue; `u64::MAX`: it is not.
-    armed: u64,
     pub(super) doing: Doing,
+    /// What its program waits for, if it does.
+    pub(super) condition: Option<Condition>,
     /// What has come and was not taken at once: when it is, and how many octets it has.
     unread: VecDeque<(u64, u32)>,
     unread_octets: u32,
+    /// Packets that wait until the program has computed, where processes poll.
+    left: VecDeque<u32>,
     pub(super) ended_sessions: usize,
 }
 
@@ -112,10 +129,11 @@ impl Node {
             messenger,
             core,
             local: 0,
-            armed: u64::MAX,
             doing: Doing::Running,
+            condition: None,
             unread: VecDeque::new(),
             unread_octets: 0,
+            left: VecDeque::new(),
             ended_sessions: 0,
         }
     }
@@ -173,6 +191,11 @@ fn process_at(address: SocketAddr) -> Option<u32> {
     }
 }
 
+/// The packet has no token of the receiver, whose peer the sender may not be yet.
+fn opens(data: &[u8]) -> bool {
+    data.get(12..16).is_none_or(|token| token == [0; 4])
+}
+
 /// See the module's documentation.
 pub(super) struct World {
     /// When the event that is being handled happens, ns.
@@ -182,9 +205,15 @@ pub(super) struct World {
     /// Light paths, where packets need them.
     pub(super) paths: Option<Paths>,
     pub(super) nodes: Vec<Node>,
+    /// When the timer of each node is in the queue; `u64::MAX`: it is not.
+    armed: Vec<u64>,
     pub(super) cpu: Cpu,
     /// Octets that may wait at a host to be read.
     receive_buffer: u32,
+    polling: Polling,
+    queues: Queues,
+    /// Of each host, where there are any.
+    pollers: Vec<Poller>,
     burst: Burst,
     /// Follows from all that has happened.
     pub(super) digest: u64,
@@ -195,15 +224,23 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(wires: Wires, cpu: Cpu, receive_buffer: u32) -> Self {
+    pub(super) fn new(wires: Wires, cpu: Cpu, receive_buffer: u32, (polling, queues): (Polling, Queues)) -> Self {
+        let pollers = match polling {
+            Polling::Helper | Polling::Process => 0,
+            Polling::Dedicated | Polling::Combined => wires.hosts(),
+        };
         Self {
             now: 0,
             queue: Queue::default(),
             wires,
             paths: None,
             nodes: Vec::new(),
+            armed: Vec::new(),
             cpu,
             receive_buffer,
+            polling,
+            queues,
+            pollers: (0..pollers).map(|_| Poller::new(queues)).collect(),
             burst: Burst::default(),
             digest: 0,
             wakers: Vec::new(),
@@ -211,33 +248,58 @@ impl World {
         }
     }
 
+    pub(super) fn add(&mut self, node: Node) {
+        self.nodes.push(node);
+        self.armed.push(u64::MAX);
+    }
+
     pub(super) fn stats(&self) -> NetworkStats {
         self.wires.stats
     }
 
-    /// Handles the next event. `None`: there is none. Otherwise the node whose program is to go on, if one is.
-    pub(super) fn step(&mut self) -> Option<Option<u32>> {
-        let (time, event) = self.queue.pop()?;
-        self.now = time;
-        Some(match event {
-            Event::Arrive(packet) => self.arrive(packet),
-            Event::Timer(node) => self.timer(node),
-            Event::Optics => {
-                self.with_paths(|paths, around, now| paths.handle(around, now));
-                None
+    /// Handles events up to `last` until there is something to do for others.
+    pub(super) fn run(&mut self, last: u64) -> Next {
+        while let Some((time, event)) = self.queue.pop() {
+            self.now = time;
+            if time > last {
+                return Next::Late;
             }
-            Event::Wake(index) => {
-                let node = &mut self.nodes[index as usize];
-                let woken = match node.doing {
-                    Doing::Away(until) | Doing::WaitingUntil(until) => until == time,
-                    Doing::Running | Doing::Waiting | Doing::Over => false,
-                };
-                if woken {
-                    node.local = node.local.max(time);
+            let resumed = match event {
+                Event::Arrive(packet) => self.arrive(packet),
+                Event::Timer(node) => self.timer(node),
+                Event::Wake(node) => self.wake(node),
+                Event::Optics => {
+                    self.with_paths(|paths, around, now| paths.handle(around, now));
+                    None
                 }
-                woken.then(|| self.resume(index))
+                Event::Medium(who) => {
+                    self.wires.handle_medium(&mut self.queue, time, who);
+                    None
+                }
+            };
+            if let Some(index) = resumed {
+                return Next::Resume(index);
             }
-        })
+            if !self.wakers.is_empty() {
+                return Next::Tasks;
+            }
+        }
+        Next::Nothing
+    }
+
+    fn wake(&mut self, index: u32) -> Option<u32> {
+        let node = &mut self.nodes[index as usize];
+        match node.doing {
+            Doing::Away(until) | Doing::WaitingUntil(until) if until == self.now => {
+                node.local = node.local.max(until);
+                let index = self.resume(index);
+                while let Some(packet) = self.nodes[index as usize].left.pop_front() {
+                    self.take(packet, Polling::Process);
+                }
+                Some(index)
+            }
+            _ => None,
+        }
     }
 
     fn with_paths(&mut self, f: impl FnOnce(&mut Paths, &mut Surroundings<'_>, u64)) {
@@ -261,9 +323,70 @@ impl World {
     }
 
     fn arrive(&mut self, packet: u32) -> Option<u32> {
-        if !self.wires.arrive(&mut self.queue, self.now, packet) {
-            return None;
+        match self.wires.arrive(&mut self.queue, self.now, packet) {
+            Arrival::There => {}
+            Arrival::Between => return None,
+            Arrival::Relay(index) => {
+                self.pass_on(index, packet);
+                return None;
+            }
         }
+        let taker = self.taker(packet);
+        match taker {
+            Polling::Process if self.leave_it(packet) => None,
+            Polling::Dedicated if !self.poll(packet) => None,
+            _ => self.take(packet, taker),
+        }
+    }
+
+    /// Who takes a packet: never both.
+    fn taker(&mut self, packet: u32) -> Polling {
+        match self.polling {
+            // Octets of rendezvous have a channel of their own.
+            Polling::Combined if self.wires.get(packet).data.get(1) == Some(&0) => Polling::Dedicated,
+            Polling::Combined => Polling::Process,
+            other => other,
+        }
+    }
+
+    /// The poller of a host takes a packet; its process goes on with it when that is done. False: it is lost.
+    fn poll(&mut self, packet: u32) -> bool {
+        let (cpu, now) = (&self.cpu, self.now);
+        let p = self.wires.get(packet);
+        let (index, cost) = (p.destination, cpu.cost(cpu.receive, p.data.len()));
+        let host = self.wires.host(index) as usize;
+        let taken = self.pollers[host].take(now, cost, self.queues);
+        match taken {
+            Some(taken) => {
+                let node = &mut self.nodes[index as usize];
+                node.local = node.local.max(taken);
+            }
+            None => self.lose_unread(packet),
+        }
+        taken.is_some()
+    }
+
+    /// Leaves a packet where it is if its process computes. Gives whether it does.
+    fn leave_it(&mut self, packet: u32) -> bool {
+        let index = self.wires.get(packet).destination;
+        let node = &mut self.nodes[index as usize];
+        let Doing::Away(_) = node.doing else { return false };
+        if node.left.len() < (self.queues.count * self.queues.length) as usize {
+            node.left.push_back(packet);
+        } else {
+            self.lose_unread(packet);
+        }
+        true
+    }
+
+    fn lose_unread(&mut self, packet: u32) {
+        self.wires.stats.unread += 1;
+        self.wires.drop_packet(packet);
+    }
+
+    /// A packet is handed to the protocol.
+    fn take(&mut self, packet: u32, taker: Polling) -> Option<u32> {
+        let polled = taker == Polling::Dedicated;
         let Self {
             now,
             wires,
@@ -282,15 +405,17 @@ impl World {
             return None;
         }
         let node = &mut nodes[index as usize];
-        if !node.accept(*now, octets as u32, *receive_buffer) {
-            wires.stats.unread += 1;
-            wires.drop_packet(packet);
+        if !polled && !node.accept(*now, octets as u32, *receive_buffer) {
+            self.lose_unread(packet);
             return None;
         }
         *digest = mix(*digest ^ *now ^ u64::from(source) << 40 ^ u64::from(index) << 16 ^ octets as u64);
-        node.local = node.local.max(*now) + cpu.cost(cpu.receive, octets);
-        // Who is heard of is known from then on.
-        node.core.peers.meet(&mut node.messenger, source);
+        let cost = if polled { 0 } else { cpu.cost(cpu.receive, octets) };
+        node.local = node.local.max(*now) + cost;
+        if opens(&p.data) {
+            // Who is heard of is known from then on.
+            node.core.peers.meet(&mut node.messenger, source);
+        }
         let at = node.now();
         node.messenger
             .handle_datagrams(at, address_of(source), &mut p.data, octets);
@@ -298,13 +423,32 @@ impl World {
         self.settle(index)
     }
 
-    fn timer(&mut self, index: u32) -> Option<u32> {
+    /// A packet goes over a node that it is not for.
+    fn pass_on(&mut self, index: u32, packet: u32) {
+        let octets = self.wires.get(packet).data.len();
         let node = &mut self.nodes[index as usize];
-        if node.armed != self.now {
+        if !node.accept(self.now, octets as u32, self.receive_buffer) {
+            return self.lose_unread(packet);
+        }
+        let cpu = &self.cpu;
+        node.local = node.local.max(self.now) + cpu.cost(cpu.receive, octets) + cpu.cost(cpu.send, octets);
+        self.wires.pass_on(&mut self.queue, node.local, packet, index);
+    }
+
+    fn timer(&mut self, index: u32) -> Option<u32> {
+        let armed = &mut self.armed[index as usize];
+        if *armed != self.now {
             // Another one has taken its place.
             return None;
         }
-        node.armed = u64::MAX;
+        *armed = u64::MAX;
+        let node = &mut self.nodes[index as usize];
+        if let (Polling::Process, Doing::Away(until)) = (self.polling, node.doing) {
+            // Who computes does not look at the clock.
+            *armed = until;
+            self.queue.push(until, Event::Timer(index));
+            return None;
+        }
         node.local = node.local.max(self.now);
         let now = node.now();
         if node.messenger.poll_timeout().is_some_and(|at| at <= now) {
@@ -317,14 +461,29 @@ impl World {
     fn settle(&mut self, index: u32) -> Option<u32> {
         let node = &mut self.nodes[index as usize];
         node.pump();
-        if matches!(node.doing, Doing::Waiting | Doing::WaitingUntil(_)) {
-            // Its answer carries the acknowledgement.
-            return Some(self.resume(index));
+        if let Some(mut condition) = node.condition.take() {
+            // If it goes on, its answer carries the acknowledgement.
+            if condition.is_met(node) || self.push_out(index, &mut |node| condition.is_met(node)) {
+                return Some(self.resume(index));
+            }
+            let node = &mut self.nodes[index as usize];
+            node.condition = Some(condition);
+        } else {
+            self.transmit(index);
         }
+        let node = &mut self.nodes[index as usize];
         let woken = node.core.take_woken();
         self.wakers.extend(woken);
-        self.transmit(index);
         None
+    }
+
+    /// Sends all that can be sent for a program that waits. That may tell something, or give memory back: gives whether
+    /// it may go on then.
+    pub(super) fn push_out(&mut self, index: u32, done: &mut dyn FnMut(&mut Node) -> bool) -> bool {
+        self.transmit(index);
+        let node = &mut self.nodes[index as usize];
+        node.pump();
+        done(node)
     }
 
     /// Sends all that can be sent, and sees to it that the node is called when its next deadline is due.
@@ -365,14 +524,15 @@ impl World {
     }
 
     /// Sees to it that the node is called when its next deadline is due.
-    pub(super) fn arm(&mut self, index: u32) {
-        let node = &mut self.nodes[index as usize];
+    fn arm(&mut self, index: u32) {
+        let node = &self.nodes[index as usize];
         let Some(deadline) = node.messenger.poll_timeout() else {
             return;
         };
         let deadline = deadline.as_nanos().max(node.local);
-        if deadline < node.armed {
-            node.armed = deadline;
+        let armed = &mut self.armed[index as usize];
+        if deadline < *armed {
+            *armed = deadline;
             self.queue.push(deadline, Event::Timer(index));
         }
     }
@@ -385,8 +545,8 @@ impl World {
         self.queue.push(until, Event::Wake(index));
     }
 
-    /// The program of a node waits for something to happen, at most until `end`.
-    pub(super) fn wait(&mut self, index: u32, end: Option<u64>) {
+    /// The program of a node waits for `condition`, at most until `end`.
+    pub(super) fn wait(&mut self, index: u32, end: Option<u64>, condition: Condition) {
         let doing = match end {
             None => Doing::Waiting,
             Some(end) => {
@@ -394,7 +554,9 @@ impl World {
                 Doing::WaitingUntil(end)
             }
         };
-        self.nodes[index as usize].doing = doing;
+        let node = &mut self.nodes[index as usize];
+        node.doing = doing;
+        node.condition = Some(condition);
     }
 
     /// Nothing goes on any more: nobody refers to the memory of programs from here on.

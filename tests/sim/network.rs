@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use hikyaku::{
+    Config,
     mpi::engine::{Communicator, Engine, Mode},
-    sim::{Cpu, Network, Outcome, Simulation, Topology},
+    sim::{Cpu, Network, Outcome, Relays, Simulation, Topology},
 };
 
 use super::support::{byte, pattern};
@@ -73,15 +74,20 @@ fn bandwidth_is_reached_and_not_exceeded() {
         mtu: 9_000,
         ..Network::default()
     };
-    // On a slow wire that all share, time-outs made for a LAN send much again.
-    for (network, senders, most) in [
-        (Network::default(), 1, 1.15),
-        (Network::default(), 4, 1.2),
-        (jumbo, 2, 1.1),
-        (Network::ethernet_10(), 2, 1.5),
+    // Who shares a slow wire with others waits for them, and meets them; time-outs made for a LAN are of no use there.
+    for (network, config, senders, most) in [
+        (Network::default(), Config::default(), 1, 1.15),
+        (Network::default(), Config::default(), 4, 1.2),
+        (jumbo, Config::default(), 2, 1.1),
+        (Network::ethernet_10(), Config::dse(), 2, 1.6),
     ] {
         let octets = 1_000_000;
-        let outcome = converge(&on(senders + 1, network), octets);
+        let mut simulation = on(senders + 1, network);
+        simulation.config = Config {
+            path_mtu_discovery: false,
+            ..config
+        };
+        let outcome = converge(&simulation, octets);
         let least = wire_seconds(octets * senders as usize, network.bandwidth);
         let seconds = outcome.time.as_secs_f64();
         assert!(
@@ -143,4 +149,81 @@ fn leaves_and_spines_carry_everything() {
         30_000,
     );
     assert!(outcome.time > flat.time, "{:?} {:?}", outcome.time, flat.time);
+}
+
+#[test]
+fn hosts_that_share_a_medium_collide() {
+    let mut simulation = on(5, Network::ethernet_10());
+    simulation.config = Config {
+        path_mtu_discovery: false,
+        ..Config::dse()
+    };
+    let outcome = converge(&simulation, 20_000);
+    let stats = outcome.network;
+    assert!(stats.collisions > 10 && stats.given_up == 0, "{stats:?}");
+    let again = converge(&simulation, 20_000);
+    assert_eq!(again, outcome);
+    simulation.seed = 6;
+    assert_ne!(
+        converge(&simulation, 20_000).digest,
+        outcome.digest,
+        "times of retries are drawn"
+    );
+}
+
+#[test]
+fn processes_of_a_host_share_its_wires() {
+    let network = Network::default();
+    let spread = converge(&on(5, network), 1_000_000).time;
+    let receiver_alone = Network { per_host: 4, ..network };
+    // Three of four senders are on the receiver's host, and the other one has the wire for itself.
+    let packed = converge(&on(5, receiver_alone), 1_000_000).time;
+    let ratio = spread.as_secs_f64() / packed.as_secs_f64();
+    assert!((3.0..4.2).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn a_grid_of_crossbars_carries_everything() {
+    let network = Network {
+        topology: Topology::HyperCrossbar { sides: [4, 3, 2] },
+        rails: 2,
+        ..Network::default()
+    };
+    converge(&on(24, network), 30_000);
+    // One small message along one, two and three dimensions: each takes two wires, and nodes between pass it on.
+    let nanos = |processes: u32| {
+        let outcome = on(24, network).run(|engine| {
+            let world = Communicator::world(engine);
+            let mut octet = 7;
+            if world.rank() == 0 {
+                // SAFETY: it is borrowed until it has ended.
+                unsafe { world.send(Mode::Standard, &raw const octet, 1, &byte(), processes as i32, 0) }.unwrap();
+            } else if world.rank() == processes as i32 {
+                // SAFETY: as above.
+                unsafe { world.receive(&raw mut octet, 1, &byte(), 0, 0) }.unwrap();
+            }
+        });
+        outcome.unwrap().time.as_nanos()
+    };
+    let [one, two, three] = [1, 3, 23].map(nanos);
+    assert!((1_100..1_400).contains(&one), "{one}");
+    assert_eq!(two - one, three - two);
+    assert!((3_100..3_400).contains(&(two - one)), "{one} {two}");
+}
+
+#[test]
+fn relays_take_their_time() {
+    let sum = |relays| {
+        let network = Network {
+            relays,
+            ..Network::default()
+        };
+        let mut simulation = on(8, network);
+        simulation.cpu = Cpu::default();
+        let outcome = converge(&simulation, 100);
+        (outcome.time, outcome.network.relayed)
+    };
+    let ways = [None, Some(Relays::Torus), Some(Relays::Ring), Some(Relays::Chain)].map(sum);
+    assert_eq!(ways[0].1, 0);
+    assert!(ways.windows(2).all(|pair| pair[0] < pair[1]), "{ways:?}");
 }

@@ -13,7 +13,7 @@ use hikyaku::{
         engine::{ANY_SOURCE, Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
     },
-    sim::{self, Network, Rank, Simulation, SimulationError},
+    sim::{self, Network, Rank, Simulation, SimulationError, Topology},
 };
 
 use super::support::byte;
@@ -223,4 +223,9 @@ fn parameters_out_of_range_are_named() {
         ..Network::ethernet_10()
     };
     assert_eq!(refused(&|simulation| simulation.network = shared), "rails");
+    assert_eq!(refused(&|simulation| simulation.network.per_host = 0), "per_host");
+    let small = Topology::HyperCrossbar { sides: [1, 1, 1] };
+    assert_eq!(refused(&|simulation| simulation.network.topology = small), "topology");
+    let huge = Topology::HyperCrossbar { sides: [u32::MAX; 3] };
+    assert_eq!(refused(&|simulation| simulation.network.topology = huge), "topology");
 }

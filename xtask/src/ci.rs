@@ -82,7 +82,7 @@ const DPDK: [(&str, &str); 9] = [
     ),
     (
         "tests between processes",
-        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1",
+        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1 --show-output",
     ),
     (
         "MPI's programs",

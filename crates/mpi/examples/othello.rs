@@ -275,12 +275,14 @@ impl Work {
 }
 
 /// Rank 0: one search with the help of all others.
-fn hand_out(world: &SimpleCommunicator, work: &mut Work) -> Result<(), Error> {
+fn hand_out(world: &SimpleCommunicator, work: &mut Work, searched: &dyn Fn(u64)) -> Result<(), Error> {
     let mut busy = 0;
     let mut idle: Vec<Rank> = Vec::new();
     if world.size() == 1 {
         while let Some(task) = work.next() {
-            work.handle_done(task.run());
+            let done = task.run();
+            searched(done.seen);
+            work.handle_done(done);
         }
         return Ok(());
     }
@@ -314,7 +316,7 @@ fn hand_out(world: &SimpleCommunicator, work: &mut Work) -> Result<(), Error> {
 }
 
 /// The others: work until there is no more.
-fn help(world: &SimpleCommunicator) -> Result<(), Error> {
+fn help(world: &SimpleCommunicator, searched: &dyn Fn(u64)) -> Result<(), Error> {
     let server = world.process_at_rank(0);
     let mut done = Done {
         index: [NOTHING; 2],
@@ -328,23 +330,30 @@ fn help(world: &SimpleCommunicator) -> Result<(), Error> {
             return Ok(());
         }
         done = task.run();
+        searched(done.seen);
     }
 }
 
-fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|argument| {
-        argument
-            .parse::<u32>()
-            .unwrap_or_else(|_| panic!("usage: othello [DEPTH [MOVES]]"))
-    });
-    let (depth, moves) = (arguments.next().unwrap_or(6).max(2), arguments.next().unwrap_or(6));
-    let universe = mpi::initialize().unwrap();
-    let world = universe.world();
+/// What came of a game, at rank 0.
+#[derive(Default)]
+pub(crate) struct Game {
+    /// The moves.
+    pub(crate) moves: String,
+    /// The value of the last one.
+    pub(crate) value: i32,
+    /// Positions looked at by all ranks, and seconds that took.
+    pub(crate) seen: u64,
+    pub(crate) together: f64,
+    /// The same of one process.
+    pub(crate) seen_alone: u64,
+    pub(crate) alone: f64,
+}
 
+/// Plays `moves` moves, each after a search of `depth` half-moves. `searched` is told of each search at this rank: how many
+/// positions it has looked at.
+pub(crate) fn play(world: &SimpleCommunicator, depth: u32, moves: u32, searched: &dyn Fn(u64)) -> Result<Game, Error> {
     let mut position = Position::OPENING;
-    let mut game = String::new();
-    let (mut together, mut serial) = (0.0, 0.0);
-    let (mut seen, mut seen_alone, mut value) = (0, 0, 0);
+    let mut game = Game::default();
     for _ in 0..moves {
         if position.moves() == 0 {
             position = position.pass();
@@ -356,30 +365,47 @@ fn main() -> Result<(), Error> {
         if world.rank() == 0 {
             let start = mpi::time();
             let mut work = Work::new(position, depth);
-            hand_out(&world, &mut work)?;
+            hand_out(world, &mut work, searched)?;
             best = work.result();
-            seen += work.seen;
-            together += mpi::time() - start;
+            game.seen += work.seen;
+            game.together += mpi::time() - start;
 
             let start = mpi::time();
-            let expected = best_alone(position, depth, &mut seen_alone);
-            serial += mpi::time() - start;
-            assert_eq!(best, expected, "the best move and its value after{game}");
-            value = best.1;
-            game = format!("{game} {}", name(best.0));
+            let expected = best_alone(position, depth, &mut game.seen_alone);
+            game.alone += mpi::time() - start;
+            assert_eq!(best, expected, "the best move and its value after{}", game.moves);
+            game.value = best.1;
+            game.moves = format!("{} {}", game.moves, name(best.0));
         } else {
-            help(&world)?;
+            help(world, searched)?;
         }
         world.process_at_rank(0).broadcast_into(&mut best.0)?;
         position = position.play(best.0);
     }
+    Ok(game)
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).map(|argument| {
+        argument
+            .parse::<u32>()
+            .unwrap_or_else(|_| panic!("usage: othello [DEPTH [MOVES]]"))
+    });
+    let (depth, moves) = (arguments.next().unwrap_or(6).max(2), arguments.next().unwrap_or(6));
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    let game = play(&world, depth, moves, &|_| ())?;
     if world.rank() == 0 {
         println!(
-            "othello:{game}, {depth} half-moves deep, last value {value}: as in one process; {seen} positions by {} ranks in \
-             {:.1} ms (one process: {seen_alone} in {:.1} ms)",
+            "othello:{}, {depth} half-moves deep, last value {}: as in one process; {} positions by {} ranks in {:.1} ms \
+             (one process: {} in {:.1} ms)",
+            game.moves,
+            game.value,
+            game.seen,
             world.size(),
-            together * 1e3,
-            serial * 1e3
+            game.together * 1e3,
+            game.seen_alone,
+            game.alone * 1e3
         );
     }
     Ok(())

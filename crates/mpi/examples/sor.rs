@@ -18,7 +18,7 @@ use mpi::{
     Count, Error, Rank,
     collective::SystemOperation,
     datatype::{MutView, Partition, PartitionMut, UserDatatype},
-    topology::{CartesianCommunicator, dimensions},
+    topology::{CartesianCommunicator, SimpleCommunicator, dimensions},
     traits::*,
 };
 
@@ -175,16 +175,26 @@ fn collect(grid: &CartesianCommunicator, plate: &Plate, size: usize) -> Result<O
     Ok(Some(whole))
 }
 
-fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|argument| {
-        argument
-            .parse::<usize>()
-            .unwrap_or_else(|_| panic!("usage: sor [SIZE [ITERATIONS]]"))
-    });
-    let (size, iterations) = (arguments.next().unwrap_or(64), arguments.next().unwrap_or(10_000));
-    let universe = mpi::initialize().unwrap();
-    let world = universe.world();
-    let mut dims = [0, 0];
+/// What came of it, at rank 0.
+pub(crate) struct Solved {
+    pub(crate) dims: [Count; 2],
+    pub(crate) iterations: usize,
+    /// The value in the middle.
+    pub(crate) middle: f64,
+    /// Seconds by all ranks, and by one process.
+    pub(crate) together: f64,
+    pub(crate) alone: f64,
+}
+
+/// Relaxes a plate of `size` × `size` points in at most `iterations`. `swept` is told of each sweep at this rank: over how
+/// many points. `dims`: how ranks stand in the grid, 0 for what may be chosen.
+pub(crate) fn solve(
+    world: &SimpleCommunicator,
+    size: usize,
+    iterations: usize,
+    mut dims: [Count; 2],
+    swept: &dyn Fn(u64),
+) -> Result<Option<Solved>, Error> {
     dimensions(world.size(), &mut dims)?;
     assert!(dims[0] <= size as Count, "{size} rows for {} rows of ranks", dims[0]);
     let grid = world
@@ -200,32 +210,57 @@ fn main() -> Result<(), Error> {
         grid.all_reduce_into(&change, &mut most, SystemOperation::max())?;
         Ok(most)
     };
-    let took = relax(&mut plate, (size, iterations), |plate| plate.exchange(&grid), agree)?;
+    let exchange = |plate: &mut Plate| {
+        swept((plate.rows * plate.columns / 2) as u64);
+        plate.exchange(&grid)
+    };
+    let took = relax(&mut plate, (size, iterations), exchange, agree)?;
     let together = mpi::time() - start;
 
-    if let Some(whole) = collect(&grid, &plate, size)? {
-        let mut alone = Plate::new(0..size, 0..size);
-        let start = mpi::time();
-        let expected = relax(&mut alone, (size, iterations), |_| Ok(()), Ok)?;
-        let serial = mpi::time() - start;
-        assert_eq!(took, expected, "iterations");
-        for (index, (point, expected)) in whole.iter().zip(alone.inner()).enumerate() {
-            let same = point.to_bits() == expected.to_bits();
-            assert!(
-                same,
-                "row {}, column {}: {point} is not {expected}",
-                index / size,
-                index % size
-            );
-        }
+    let Some(whole) = collect(&grid, &plate, size)? else {
+        return Ok(None);
+    };
+    let mut alone = Plate::new(0..size, 0..size);
+    let start = mpi::time();
+    let expected = relax(&mut alone, (size, iterations), |_| Ok(()), Ok)?;
+    let serial = mpi::time() - start;
+    assert_eq!(took, expected, "iterations");
+    for (index, (point, expected)) in whole.iter().zip(alone.inner()).enumerate() {
+        let same = point.to_bits() == expected.to_bits();
+        assert!(
+            same,
+            "row {}, column {}: {point} is not {expected}",
+            index / size,
+            index % size
+        );
+    }
+    Ok(Some(Solved {
+        dims,
+        iterations: took,
+        middle: whole[size / 2 * size + size / 2],
+        together,
+        alone: serial,
+    }))
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).map(|argument| {
+        argument
+            .parse::<usize>()
+            .unwrap_or_else(|_| panic!("usage: sor [SIZE [ITERATIONS]]"))
+    });
+    let (size, iterations) = (arguments.next().unwrap_or(64), arguments.next().unwrap_or(10_000));
+    let universe = mpi::initialize().unwrap();
+    if let Some(solved) = solve(&universe.world(), size, iterations, [0, 0], &|_| ())? {
         println!(
-            "sor: {size} x {size} points on {} x {} ranks, {took} iterations, middle {:.6}: as in one process; {:.1} ms \
+            "sor: {size} x {size} points on {} x {} ranks, {} iterations, middle {:.6}: as in one process; {:.1} ms \
              (one process: {:.1} ms)",
-            dims[0],
-            dims[1],
-            whole[size / 2 * size + size / 2],
-            together * 1e3,
-            serial * 1e3
+            solved.dims[0],
+            solved.dims[1],
+            solved.iterations,
+            solved.middle,
+            solved.together * 1e3,
+            solved.alone * 1e3
         );
     }
     Ok(())

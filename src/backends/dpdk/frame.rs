@@ -122,14 +122,21 @@ impl Template {
         }
     }
 
-    /// Writes the headers before the payload, which is in `frame` behind them already. `ports`: from and to.
-    /// `identification` tells packets of one source apart for those who reassemble, which nobody does here.
+    /// Writes the headers before the payload, which is in `frame` behind them already; `beyond` more octets of it follow
+    /// elsewhere, which a checksum computed here does not cover. `ports`: from and to. `identification` tells packets of one source apart for those who reassemble, which nobody does here.
     ///
     /// # Panics
     /// If `frame` is shorter than its headers, or longer than an IP packet can be.
     #[inline]
-    pub(super) fn write(&self, frame: &mut [u8], ports: [u16; 2], identification: u16, checksum: UdpChecksum) {
-        let ip_len = u16::try_from(frame.len() - ETHERNET).expect("a packet has less than 64 KiB");
+    pub(super) fn write(
+        &self,
+        frame: &mut [u8],
+        beyond: usize,
+        ports: [u16; 2],
+        identification: u16,
+        checksum: UdpChecksum,
+    ) {
+        let ip_len = u16::try_from(frame.len() + beyond - ETHERNET).expect("a packet has less than 64 KiB");
         let (headers, payload) = frame.split_at_mut(self.len);
         let is_ipv4 = self.len == ETHERNET + IPV4 + UDP;
         // Of a known length, so without a call.
@@ -445,7 +452,7 @@ mod tests {
         let mut frame = vec![0xa5; from.headers()];
         frame.extend_from_slice(payload);
         let template = Template::new(from, to.mac, to.addr.ip());
-        template.write(&mut frame, [from.addr.port(), to.addr.port()], 77, checksum);
+        template.write(&mut frame, 0, [from.addr.port(), to.addr.port()], 77, checksum);
         frame
     }
 

@@ -360,6 +360,12 @@ impl Device {
         matches!(self.kind, Kind::Memif | Kind::Ring | Kind::Vhost | Kind::VirtioUser)
     }
 
+    /// What is sent has been copied, and is not referred to any more, when the call that sends it returns; and it may be in
+    /// several segments.
+    pub(super) fn copies_when_sent(&self) -> bool {
+        self.kind == Kind::Memif && self.argument("zero-copy").is_none_or(|zero_copy| zero_copy == "no")
+    }
+
     /// It starts only when the other end is there.
     pub(super) fn needs_other_end(&self) -> bool {
         self.kind == Kind::Memif && self.argument("role") == Some("client")

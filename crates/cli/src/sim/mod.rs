@@ -1,7 +1,10 @@
 //! `hikyaku sim`: experiments with thousands of simulated ranks. `docs/simulation.md` shows what comes out.
 
+mod dpdk_btl;
+mod dse;
 mod incast;
 mod optical;
+mod pacs_cs;
 mod scale;
 
 use clap::{Args, Subcommand};
@@ -38,6 +41,36 @@ Examples:
 ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the schedules of the real \
 collectives, run on circuits. docs/simulation.md has what the paper says.";
 
+const PACS_CS: &str = "\
+Examples:
+  hikyaku sim pacs-cs                                    1 to 6 rails, hyper-crossbars up to 16x16x10
+  hikyaku sim pacs-cs --grids 8x8x8 --copy 0.4
+  hikyaku sim pacs-cs --format json --plot rails.svg
+
+Each node swaps a message with six neighbours at once. `zero-copy`: messages lie where the program has them, as buffer \
+arrays do; `with copies`: the program packs all six before and unpacks them after, which takes --copy for each octet, \
+fitted so that six rails give the paper's 630 MB/s. docs/simulation.md has what the paper says.";
+
+const DSE: &str = "\
+Examples:
+  hikyaku sim dse                                        bursts, ping-pongs, Othello, SOR, losses
+  hikyaku sim dse --messages 10000 --burst-then-wait
+  hikyaku sim dse --format json --plot othello.svg
+
+All on 10BASE-T, with collisions. TCP is a model: this protocol with TCP's window, acknowledgements and timers, and \
+messages that share segments. Over a mesh, packets go from processor to processor, each of which receives them and \
+sends them on. docs/simulation.md has what the paper says.";
+
+const DPDK_BTL: &str = "\
+Examples:
+  hikyaku sim dpdk-btl                                   eager limits, polling, queues
+  hikyaku sim dpdk-btl --copy 0.1 --queue 512
+  hikyaku sim dpdk-btl --format json --plot eager.svg
+
+`process`: a rank takes packets from its queue only within MPI; `dedicated`: one poller for each host takes those of \
+all ranks; `combined`: the poller takes small messages, the rank the octets of rendezvous. docs/simulation.md has \
+what the paper argues.";
+
 /// The experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Experiment {
@@ -50,6 +83,15 @@ pub(crate) enum Experiment {
     /// Collectives on circuit-switched optics, connections opened per message or planned
     #[command(after_help = OPTICAL)]
     Optical(optical::Optical),
+    /// Eager limits, ways of polling and receive queues
+    #[command(after_help = DPDK_BTL)]
+    DpdkBtl(dpdk_btl::DpdkBtl),
+    /// The UDP protocol of DSE against TCP, on the network of its time
+    #[command(after_help = DSE)]
+    Dse(dse::Dse),
+    /// Exchange with six neighbours over many rails and hyper-crossbars
+    #[command(after_help = PACS_CS)]
+    PacsCs(pacs_cs::PacsCs),
 }
 
 /// Options of all experiments.
@@ -100,5 +142,8 @@ pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
         Experiment::Scale(scale) => scale::run(scale),
         Experiment::Incast(incast) => incast::run(incast),
         Experiment::Optical(optical) => optical::run(optical),
+        Experiment::DpdkBtl(dpdk_btl) => dpdk_btl::run(dpdk_btl),
+        Experiment::Dse(dse) => dse::run(dse),
+        Experiment::PacsCs(pacs_cs) => pacs_cs::run(pacs_cs),
     }
 }

@@ -9,6 +9,7 @@
     reason = "DPDK is C; what makes each call right is in the types of this module"
 )]
 
+mod attach;
 mod port;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
 
 use dpdk_sys as sys;
 
+pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
 pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
 
@@ -243,6 +245,12 @@ impl Packet {
     pub(in crate::backends::dpdk) fn data_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `data`, and `self` is borrowed for writing.
         unsafe { slice::from_raw_parts_mut(self.0.data, self.0.data_len as usize) }
+    }
+
+    /// Octets of the packet that are not in its first segment.
+    #[inline]
+    pub(in crate::backends::dpdk) fn beyond(&self) -> usize {
+        self.0.packet_len.saturating_sub(self.0.data_len) as usize
     }
 
     /// All of the packet is in its first segment.

@@ -37,6 +37,8 @@ pub(in crate::backends::dpdk) struct Setup<'a> {
     pub(in crate::backends::dpdk) spread: u16,
     /// Let the port compute UDP checksums if it can.
     pub(in crate::backends::dpdk) offload: bool,
+    /// Packets to send may have several segments.
+    pub(in crate::backends::dpdk) segments: bool,
     pub(in crate::backends::dpdk) receive: Arc<Pool>,
     pub(in crate::backends::dpdk) send: Arc<Pool>,
 }
@@ -183,6 +185,9 @@ impl Port {
         self.offload = setup.offload && info.tx_offload_capa & sys::DPDK_TX_OFFLOAD_UDP_CHECKSUM != 0;
         if self.offload {
             conf.txmode.offloads |= sys::DPDK_TX_OFFLOAD_UDP_CHECKSUM;
+        }
+        if setup.segments {
+            conf.txmode.offloads |= sys::DPDK_TX_OFFLOAD_MULTI_SEGS & info.tx_offload_capa;
         }
         conf.rxmode.offloads |= info.rx_offload_capa & sys::DPDK_RX_OFFLOAD_UDP_CHECKSUM;
         let hashes = [sys::DPDK_RSS_UDP, sys::DPDK_RSS_IP]

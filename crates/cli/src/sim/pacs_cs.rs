@@ -1,0 +1,371 @@
+//! `sim pacs-cs`: exchanges with six neighbours over many rails and hyper-crossbars (S2.6 to S2.8).
+
+use std::time::Duration;
+
+use clap::Args;
+use hikyaku::sim::{Network, Simulation, Topology, compute};
+use mpi::{collective::SystemOperation, topology::SimpleCommunicator, traits::*};
+use serde::Serialize;
+
+use super::failed;
+use crate::{
+    args::Output,
+    bench::{
+        output::emit,
+        plot::{Figure, Line},
+        rounds::Progress,
+        size,
+        table::{Group, Table, number},
+    },
+    failure::Failure,
+};
+
+/// Options. Defaults are those of PACS-CS where the paper says something.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PacsCs {
+    /// Nodes along each dimension of the hyper-crossbars, one row each; 16x16x10 is the whole of PACS-CS
+    #[arg(long, value_delimiter = ',', default_value = "4x4x4,8x8x8,16x16x10", value_name = "LIST", value_parser = sides)]
+    grids: Vec<[u32; 3]>,
+    /// Numbers of rails of a node on one switch, one row each
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=64))]
+    rails: Vec<u32>,
+    /// Octets for each neighbour, at most 16M
+    #[arg(long, default_value = "64K", value_parser = size::parse, value_name = "N")]
+    bytes: usize,
+    /// Octets of the vectors that are summed by all, one after the other; at most 16M
+    #[arg(long, value_delimiter = ',', default_value = "8K,64K,1K,32K", value_parser = size::parse, value_name = "LIST")]
+    vectors: Vec<usize>,
+    /// Nanoseconds to copy an octet between the program's memory and MPI's
+    #[arg(long, default_value_t = 0.87, value_name = "NS")]
+    copy: f64,
+    /// Bits per second of each wire
+    #[arg(long, default_value_t = 1e9, value_name = "BITS")]
+    bandwidth: f64,
+    /// Octets of an IP packet
+    #[arg(long, default_value_t = 9_000, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    mtu: u32,
+    /// Everything left to chance follows from this
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// What comes out.
+    #[command(flatten)]
+    output: Output,
+}
+
+/// `4x4x2`: nodes along each of three dimensions.
+fn sides(text: &str) -> Result<[u32; 3], String> {
+    let parts: Vec<Option<u32>> = text.split('x').map(|side| side.parse().ok()).collect();
+    match parts[..] {
+        [Some(a), Some(b), Some(c)] if [a, b, c].iter().all(|side| (3..=64).contains(side)) => Ok([a, b, c]),
+        _ => Err("three numbers of nodes from 3 to 64, as 16x16x10".into()),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    experiment: &'static str,
+    seed: u64,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    network: &'static str,
+    grid: String,
+    nodes: u32,
+    rails: u32,
+    /// Both directions of a node summed, without copies and with them.
+    mb_per_s: f64,
+    mb_per_s_with_copies: f64,
+    /// Time of each sum, in the order of `--vectors`; only of hyper-crossbars.
+    allreduce_us: Vec<f64>,
+}
+
+/// What a node does it with.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    grid: [u32; 3],
+    bytes: usize,
+    /// Of an octet, s.
+    copy: f64,
+    vectors: &'a [usize],
+}
+
+/// Rounds of exchanges that are measured.
+const ROUNDS: usize = 4;
+/// Octets of a node's receive buffers; switches have half of that before each wire.
+const BUFFER: u32 = 16 << 20;
+
+/// The rank that is next along a dimension, in both directions.
+fn neighbours(rank: u32, grid: [u32; 3]) -> [i32; 6] {
+    let strides = [grid[1] * grid[2], grid[2], 1];
+    let mut all = [0; 6];
+    for (dimension, (stride, side)) in strides.into_iter().zip(grid).enumerate() {
+        let at = rank / stride % side;
+        for (index, to) in [(at + side - 1) % side, (at + 1) % side].into_iter().enumerate() {
+            all[2 * dimension + index] = (rank - at * stride + to * stride) as i32;
+        }
+    }
+    all
+}
+
+/// One exchange with all neighbours, in both directions at once.
+fn exchange(world: &SimpleCommunicator, peers: &[i32; 6], out: &[Vec<u8>], into: &mut [Vec<u8>]) {
+    mpi::request::scope(|scope| {
+        let mut requests = Vec::with_capacity(6);
+        for (direction, (buffer, peer)) in into.iter_mut().zip(peers).enumerate() {
+            let peer = world.process_at_rank(*peer);
+            // What goes up comes from below.
+            requests.push(peer.immediate_receive_into_with_tag(scope, &mut buffer[..], (direction ^ 1) as i32));
+        }
+        let mut sends = Vec::with_capacity(6);
+        for (direction, (buffer, peer)) in out.iter().zip(peers).enumerate() {
+            let peer = world.process_at_rank(*peer);
+            sends.push(peer.immediate_send_with_tag(scope, &buffer[..], direction as i32));
+        }
+        for request in requests {
+            request.wait().expect("nobody is lost");
+        }
+        for request in sends {
+            request.wait().expect("nobody is lost");
+        }
+    });
+}
+
+/// When this rank began and ended the exchanges, and each of the sums, s.
+fn program(work: &Work<'_>) -> Vec<(f64, f64)> {
+    let universe = mpi::initialize().expect("a simulated rank begins");
+    let world = universe.world();
+    let rank = world.rank() as u32;
+    let peers = neighbours(rank, work.grid);
+    let out: Vec<Vec<u8>> = (0..6).map(|direction| vec![direction as u8 + 1; work.bytes]).collect();
+    let mut into = vec![vec![0; work.bytes]; 6];
+    let copying = Duration::from_secs_f64(6.0 * work.bytes as f64 * work.copy);
+    // Sessions open, and windows grow.
+    exchange(&world, &peers, &out, &mut into);
+    world.barrier().expect("nobody is lost");
+    let begun = mpi::time();
+    for _ in 0..ROUNDS {
+        compute(copying).expect("it goes on");
+        exchange(&world, &peers, &out, &mut into);
+        compute(copying).expect("it goes on");
+    }
+    let mut times = vec![(begun, mpi::time())];
+    for (direction, buffer) in into.iter().enumerate() {
+        assert!(
+            buffer.iter().all(|octet| *octet == (direction ^ 1) as u8 + 1),
+            "what was sent"
+        );
+    }
+    drop((out, into));
+    for octets in work.vectors {
+        let own = vec![f64::from(rank); octets.div_ceil(8)];
+        let mut sum = vec![0.0; own.len()];
+        world.barrier().expect("nobody is lost");
+        let begun = mpi::time();
+        world
+            .all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())
+            .expect("nobody is lost");
+        times.push((begun, mpi::time()));
+        let others = f64::from(world.size() - 1);
+        assert!(
+            sum.iter().all(|value| *value == others * (others + 1.0) / 2.0),
+            "the sum of all ranks"
+        );
+    }
+    times
+}
+
+/// Seconds from the first beginning to the last end, of each operation.
+fn simulate(network: Network, seed: u64, work: &Work<'_>) -> Result<Vec<f64>, Failure> {
+    let mut simulation = Simulation::new(work.grid.iter().product(), seed);
+    simulation.network = network;
+    // Rails reorder by more than a jumbo frame's time, and six neighbours send at once.
+    simulation.config.reordering_window = Duration::from_micros(500);
+    simulation.receive_buffer = BUFFER;
+    simulation.network.queue = BUFFER / 2;
+    let outcome = simulation.run(|_| program(work)).map_err(|error| failed(&error))?;
+    let span = |operation: usize| {
+        let times = || outcome.results.iter().map(|times| times[operation]);
+        let begun = times().map(|(begun, _)| begun).fold(f64::INFINITY, f64::min);
+        times().map(|(_, ended)| ended).fold(0.0, f64::max) - begun
+    };
+    Ok((0..=work.vectors.len()).map(span).collect())
+}
+
+fn measure(options: &PacsCs, grid: [u32; 3], crossbars: bool, rails: u32) -> Result<Row, Failure> {
+    let network = Network {
+        topology: if crossbars {
+            Topology::HyperCrossbar { sides: grid }
+        } else {
+            Topology::Switch
+        },
+        bandwidth: options.bandwidth,
+        mtu: options.mtu,
+        rails,
+        ..Network::default()
+    };
+    network.validate().map_err(|error| Failure::usage(error.to_string()))?;
+    let mut work = Work {
+        grid,
+        bytes: options.bytes,
+        copy: 0.0,
+        vectors: if crossbars { &options.vectors } else { &[] },
+    };
+    let rate = |seconds: f64| 12.0 * (ROUNDS * options.bytes) as f64 / seconds / 1e6;
+    let zero = simulate(network, options.seed, &work)?;
+    (work.copy, work.vectors) = (options.copy * 1e-9, &[]);
+    let copied = simulate(network, options.seed, &work)?;
+    Ok(Row {
+        network: if crossbars { "hyper-crossbar" } else { "switch" },
+        grid: grid.map(|side| side.to_string()).join("x"),
+        nodes: grid.iter().product(),
+        rails: if crossbars { 3 * rails } else { rails },
+        mb_per_s: rate(zero[0]),
+        mb_per_s_with_copies: rate(copied[0]),
+        allreduce_us: zero[1..].iter().map(|seconds| seconds * 1e6).collect(),
+    })
+}
+
+/// Runs and prints.
+pub(super) fn run(options: &PacsCs) -> Result<(), Failure> {
+    /// Nodes on one switch.
+    const SWITCHED: [u32; 3] = [4, 4, 4];
+    let within = |octets: &usize| (8..=16 << 20).contains(octets);
+    if !within(&options.bytes) || !options.vectors.iter().all(within) {
+        return Err(Failure::usage("--bytes and --vectors must be from 8 to 16M"));
+    }
+    if !(0.0..=1e3).contains(&options.copy) {
+        return Err(Failure::usage("--copy must be from 0 to 1000"));
+    }
+    let mut progress = Progress::new(options.output.progress, options.rails.len() + options.grids.len());
+    let mut rows = Vec::new();
+    for &rails in &options.rails {
+        rows.push(measure(options, SWITCHED, false, rails)?);
+        progress.step("rails", rails as usize);
+    }
+    for &grid in &options.grids {
+        rows.push(measure(options, grid, true, 2)?);
+        progress.step("hyper-crossbar", grid.iter().product::<u32>() as usize);
+    }
+    drop(progress);
+    let tables = tables(options, &rows);
+    let line = |name: &str, value: fn(&Row) -> f64| Line {
+        name: name.into(),
+        points: rows
+            .iter()
+            .filter(|row| row.network == "switch")
+            .map(|row| (row.rails as usize, value(row)))
+            .collect(),
+    };
+    let figure = Figure {
+        title: "Exchange with six neighbours".into(),
+        across: "rails".into(),
+        up: "MB/s of a node, both directions".into(),
+        lines: vec![
+            line("without copies", |row| row.mb_per_s),
+            line("with MPI's copies", |row| row.mb_per_s_with_copies),
+        ],
+    };
+    let document = Document {
+        experiment: "pacs-cs",
+        seed: options.seed,
+        rows,
+    };
+    emit(&options.output, &document, &tables, Some(&figure))
+}
+
+fn tables(options: &PacsCs, rows: &[Row]) -> Vec<Table> {
+    let comments = vec![
+        format!(
+            "hikyaku sim pacs-cs: exchange of {} with each of six neighbours, MB/s of a node, both directions summed",
+            size::text(options.bytes)
+        ),
+        format!(
+            "{} Mb/s a rail, MTU {}, copies of {} ns an octet, seed {}",
+            options.bandwidth / 1e6,
+            options.mtu,
+            options.copy,
+            options.seed
+        ),
+    ];
+    let groups = vec![
+        Group::new("", &["network", "nodes", "rails"]),
+        Group::new("MB/s", &["zero-copy", "with copies", "of wires"]),
+    ];
+    let mut rates = Table::new(comments, groups);
+    let vectors: Vec<String> = options.vectors.iter().map(|octets| size::text(*octets)).collect();
+    let columns: Vec<&str> = vectors.iter().map(String::as_str).collect();
+    let comments = vec!["allreduce of vectors whose size changes from call to call".to_owned()];
+    let mut sums = Table::new(
+        comments,
+        vec![Group::new("", &["network", "nodes"]), Group::new("us", &columns)],
+    );
+    for row in rows {
+        let wires = 2.0 * f64::from(row.rails) * options.bandwidth / 8e6;
+        let name = format!("{} {}", row.network, row.grid);
+        rates.row(vec![
+            name.clone(),
+            row.nodes.to_string(),
+            row.rails.to_string(),
+            number(Some(row.mb_per_s)),
+            number(Some(row.mb_per_s_with_copies)),
+            format!("{:.1} %", 100.0 * row.mb_per_s / wires),
+        ]);
+        if !row.allreduce_us.is_empty() {
+            let times = row.allreduce_us.iter().map(|time| number(Some(*time)));
+            sums.row([name, row.nodes.to_string()].into_iter().chain(times).collect());
+        }
+    }
+    vec![rates, sums]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_each_others() {
+        let grid = [4, 3, 5];
+        for rank in 0..60 {
+            for (direction, peer) in neighbours(rank, grid).into_iter().enumerate() {
+                assert_eq!(neighbours(peer as u32, grid)[direction ^ 1], rank as i32);
+            }
+        }
+    }
+
+    #[test]
+    fn grids_are_three_numbers() {
+        assert_eq!(sides("16x16x10"), Ok([16, 16, 10]));
+        for wrong in ["", "4x4", "4x4x4x4", "2x4x4", "4x4x65", "axbxc"] {
+            assert!(sides(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// The paper has 1403 MB/s at the level of PM, of 1500 on the wires, and about 630 through MPI (S2.8).
+    #[test]
+    fn copies_take_what_the_paper_says() {
+        let network = Network {
+            topology: Topology::HyperCrossbar { sides: [3, 3, 3] },
+            bandwidth: 1e9,
+            mtu: 9_000,
+            rails: 2,
+            ..Network::default()
+        };
+        let mut work = Work {
+            grid: [3, 3, 3],
+            bytes: 128 << 10,
+            copy: 0.0,
+            vectors: &[1_000],
+        };
+        let rate = |work: &Work<'_>| {
+            let times = simulate(network, 1, work).unwrap();
+            12.0 * (ROUNDS * work.bytes) as f64 / times[0] / 1e6
+        };
+        let zero = rate(&work);
+        work.copy = 0.87e-9;
+        let copied = rate(&work);
+        assert!((1_200.0..1_500.0).contains(&zero), "{zero}");
+        assert!((550.0..680.0).contains(&copied), "{copied}");
+    }
+}

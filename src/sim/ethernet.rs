@@ -1,0 +1,141 @@
+//! One medium for all hosts: carrier sense, collisions, exponential back-off (IEEE 802.3 clause 4).
+
+use std::collections::VecDeque;
+
+use super::{
+    network::{Network, NetworkStats},
+    queue::{Event, Queue},
+};
+use crate::prng::Prng;
+
+/// Who has sent that often without success gives up.
+const ATTEMPTS: u32 = 16;
+/// The range of random times does not grow any more after so many.
+const LIMIT: u32 = 10;
+/// The unit of random times, bits: longer than from one end to the other and back.
+const SLOT: u64 = 512;
+/// What of a packet that collides is sent in any case, bits: preamble and jam.
+const FRAGMENT: u64 = 96;
+
+/// What is to be done with [`Event::Medium`]: a host's number, or this, to see who has begun.
+const SETTLE: u32 = u32::MAX;
+
+#[derive(Debug, Default)]
+struct Station {
+    /// Packets and their octets on the medium.
+    waiting: VecDeque<(u32, u32)>,
+    octets: u32,
+    attempts: u32,
+}
+
+/// Times are in ps. A host with packets is about to try once, or is talking; never both.
+#[derive(Debug)]
+pub(super) struct Medium {
+    octet: u64,
+    delay: u64,
+    limit: u32,
+    stations: Vec<Station>,
+    idle_at: u64,
+    begun: u64,
+    talking: Vec<u32>,
+    rng: Prng,
+}
+
+impl Medium {
+    pub(super) fn new(network: &Network, hosts: u32, seed: u64) -> Self {
+        Self {
+            octet: network.octet(),
+            delay: network.delay.as_nanos() as u64 * 1_000,
+            limit: network.queue,
+            stations: (0..hosts).map(|_| Station::default()).collect(),
+            idle_at: 0,
+            begun: 0,
+            talking: Vec::new(),
+            rng: Prng::new(seed),
+        }
+    }
+
+    /// Octets that wait at a host.
+    pub(super) fn waiting(&self, host: u32) -> u32 {
+        self.stations[host as usize].octets
+    }
+
+    /// A host has a packet of so many octets. False: its queue is full.
+    pub(super) fn offer(&mut self, queue: &mut Queue, now: u64, host: u32, packet: u32, octets: u32) -> bool {
+        let station = &mut self.stations[host as usize];
+        if station.octets + octets > self.limit {
+            return false;
+        }
+        station.octets += octets;
+        station.waiting.push_back((packet, octets));
+        if station.waiting.len() == 1 {
+            queue.push(now, Event::Medium(host));
+        }
+        true
+    }
+
+    /// Gives a packet that is lost, if one is.
+    pub(super) fn handle(&mut self, queue: &mut Queue, now: u64, who: u32, stats: &mut NetworkStats) -> Option<u32> {
+        if who == SETTLE {
+            return self.settle(queue, stats);
+        }
+        let now = now * 1_000;
+        if !self.talking.is_empty() {
+            // They have begun, and are not heard here yet.
+            self.talking.push(who);
+        } else if now < self.idle_at {
+            queue.push(self.idle_at.div_ceil(1_000), Event::Medium(who));
+        } else {
+            self.begun = now;
+            self.talking.push(who);
+            queue.push((now + self.delay).div_ceil(1_000), Event::Medium(SETTLE));
+        }
+        None
+    }
+
+    /// Everybody hears by now that somebody has begun.
+    fn settle(&mut self, queue: &mut Queue, stats: &mut NetworkStats) -> Option<u32> {
+        let bit = self.octet / 8;
+        if let [host] = self.talking[..] {
+            self.talking.clear();
+            let (packet, octets) = self.next(host)?;
+            self.idle_at = self.begun + u64::from(octets) * self.octet;
+            queue.push((self.idle_at + self.delay).div_ceil(1_000), Event::Arrive(packet));
+            self.again(queue, host, self.idle_at);
+            return None;
+        }
+        stats.collisions += 1;
+        self.idle_at = self.begun + 2 * self.delay + FRAGMENT * bit;
+        let mut lost = None;
+        for host in std::mem::take(&mut self.talking) {
+            let station = &mut self.stations[host as usize];
+            station.attempts += 1;
+            let mut slots = 0;
+            if station.attempts == ATTEMPTS && lost.is_none() {
+                stats.given_up += 1;
+                lost = self.next(host).map(|(packet, _)| packet);
+            } else {
+                let range = 1 << station.attempts.min(LIMIT);
+                slots = self.rng.next_u64() % range;
+            }
+            self.again(queue, host, self.idle_at + slots * SLOT * bit);
+        }
+        lost
+    }
+
+    /// Takes a host's packet from its queue.
+    fn next(&mut self, host: u32) -> Option<(u32, u32)> {
+        let station = &mut self.stations[host as usize];
+        let next = station.waiting.pop_front()?;
+        station.octets -= next.1;
+        station.attempts = 0;
+        Some(next)
+    }
+
+    /// A host tries (again) at this time if it has something.
+    fn again(&self, queue: &mut Queue, host: u32, at: u64) {
+        if !self.stations[host as usize].waiting.is_empty() {
+            queue.push(at.div_ceil(1_000), Event::Medium(host));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Who takes packets from a host's receive queues, and how much fits there (S1.2, S1.4).
+
+use std::collections::VecDeque;
+
+use super::network::RangeError;
+
+/// Who takes packets from the queues of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// Each process has a helper beside it, which goes on while the program computes.
+    Helper,
+    /// The process itself, while it is within MPI: what comes while it computes waits in the queues, and timers wait.
+    Process,
+    /// One poller for each host, which does the receiving for all its processes, all the time.
+    Dedicated,
+    /// The poller takes what belongs to channel 0 (eager messages, requests and grants), the process itself the octets of
+    /// rendezvous (S1.2).
+    Combined,
+}
+
+/// Receive queues of fixed length: of each process that polls itself, and of each host's poller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// How many; packets take them in turn, as senders choose among the receiver's pool (S1.3). 1 to 1,024.
+    pub count: u32,
+    /// Packets in each. 1 to 65,536.
+    pub length: u32,
+}
+
+impl Default for Queues {
+    /// One of 512 packets.
+    fn default() -> Self {
+        Self { count: 1, length: 512 }
+    }
+}
+
+impl Queues {
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first that is out of its range.
+    pub fn validate(&self) -> Result<(), RangeError> {
+        let error = |name, range| Err(RangeError { name, range });
+        match self {
+            _ if !(1..=1_024).contains(&self.count) => error("queues.count", "from 1 to 1024"),
+            _ if !(1..=65_536).contains(&self.length) => error("queues.length", "from 1 to 65536 packets"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The poller of a host.
+#[derive(Debug, Default)]
+pub(super) struct Poller {
+    /// Until when it is busy.
+    busy_until: u64,
+    /// Of each queue: when its packets are taken.
+    queues: Vec<VecDeque<u64>>,
+    turn: usize,
+}
+
+impl Poller {
+    pub(super) fn new(queues: Queues) -> Self {
+        Self {
+            queues: vec![VecDeque::new(); queues.count as usize],
+            ..Self::default()
+        }
+    }
+
+    /// A packet comes at `now` and takes `cost`. Gives when it has been taken; `None`: its queue is full.
+    pub(super) fn take(&mut self, now: u64, cost: u64, queues: Queues) -> Option<u64> {
+        self.turn = (self.turn + 1) % self.queues.len();
+        let queue = &mut self.queues[self.turn];
+        while queue.front().is_some_and(|taken| *taken <= now) {
+            queue.pop_front();
+        }
+        if queue.len() >= queues.length as usize {
+            return None;
+        }
+        queue.push_back(self.busy_until.max(now));
+        self.busy_until = self.busy_until.max(now) + cost;
+        Some(self.busy_until)
+    }
+}

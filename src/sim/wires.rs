@@ -1,0 +1,338 @@
+//! Wires, switches, and the packets on them.
+
+use super::{
+    ethernet::Medium,
+    network::{Network, NetworkStats, Relays, Topology, UDP_IPV4},
+    queue::{Event, Queue},
+};
+use crate::{
+    prng::{Prng, mix},
+    wire::{self, Kind},
+};
+
+/// No wire: from a process to another one on its host.
+const LOCAL: u32 = u32::MAX;
+
+/// Messages that begin in a datagram.
+fn messages(data: &[u8]) -> u64 {
+    let Ok(packet) = wire::Packet::new_checked(data) else {
+        return 0;
+    };
+    let continues = packet.fragment().is_some_and(|fragment| fragment.offset > 0)
+        || packet.placement().is_some_and(|placement| placement.offset > 0);
+    match packet.kind() {
+        _ if continues => 0,
+        Kind::Data => packet.records().count().max(1) as u64,
+        _ => 0,
+    }
+}
+
+/// One datagram under way.
+#[derive(Debug, Default)]
+pub(super) struct Packet {
+    pub(super) data: Vec<u8>,
+    /// Processes.
+    pub(super) source: u32,
+    pub(super) destination: u32,
+    /// The process that it comes to next: the destination, unless others pass it on.
+    hop: u32,
+    /// The hosts between which it is under way.
+    from: u32,
+    to: u32,
+    wire: u32,
+}
+
+/// Where a packet has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// A switch; it goes on.
+    Between,
+    /// Its destination.
+    There,
+    /// A process that passes it on.
+    Relay(u32),
+}
+
+/// A network with packets on it.
+///
+/// A wire and the queue before it are one number: when the last octet that has been accepted will be sent. So a packet is
+/// one event per wire. Wires are numbered: from hosts (those of one host together), to hosts, between switches.
+#[derive(Debug)]
+pub(super) struct Wires {
+    network: Network,
+    processes: u32,
+    /// Hosts, or nodes of a grid.
+    hosts: u32,
+    /// Wires of each host.
+    ports: u32,
+    /// Time of one octet, ps, and the wire's delay.
+    octet: u64,
+    delay: u64,
+    /// Time of each message, ps.
+    gap: u64,
+    /// When each wire is free, ps.
+    free_at: Vec<u64>,
+    /// Next rail of each host; only where there are several.
+    turns: Vec<u8>,
+    /// Instead of wires, where all share one.
+    medium: Option<Medium>,
+    packets: Vec<Packet>,
+    free: Vec<u32>,
+    rng: Prng,
+    pub(super) stats: NetworkStats,
+}
+
+impl Wires {
+    pub(super) fn new(network: Network, processes: u32, seed: u64) -> Self {
+        let mut hosts = processes.div_ceil(network.per_host);
+        let (mut ports, mut between) = (network.rails, 0);
+        match network.topology {
+            Topology::Switch | Topology::Direct => {}
+            Topology::Shared => ports = 0,
+            Topology::LeafSpine { hosts: leaf, spines } => between = 2 * hosts.div_ceil(leaf) * spines,
+            Topology::HyperCrossbar { sides } => {
+                hosts = sides.iter().product();
+                ports = 3 * network.rails;
+            }
+        }
+        let turns = if network.rails > 1 { hosts } else { 0 };
+        Self {
+            network,
+            processes,
+            hosts,
+            ports,
+            octet: network.octet(),
+            delay: network.delay.as_nanos() as u64 * 1_000,
+            gap: network.gap.as_nanos() as u64 * 1_000,
+            free_at: vec![0; (2 * hosts * ports + between) as usize],
+            turns: vec![0; turns as usize],
+            medium: (network.topology == Topology::Shared).then(|| Medium::new(&network, hosts, mix(seed))),
+            packets: Vec::new(),
+            free: Vec::new(),
+            rng: Prng::new(seed),
+            stats: NetworkStats::default(),
+        }
+    }
+
+    /// Hosts that there are processes on.
+    pub(super) fn hosts(&self) -> u32 {
+        self.processes.div_ceil(self.network.per_host)
+    }
+
+    /// Where a process is.
+    pub(super) fn host(&self, process: u32) -> u32 {
+        process / self.network.per_host
+    }
+
+    /// An empty packet, to be filled and given to [`send`](Self::send).
+    pub(super) fn packet(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.packets.push(Packet::default());
+            self.packets.len() as u32 - 1
+        })
+    }
+
+    pub(super) fn get(&mut self, packet: u32) -> &mut Packet {
+        &mut self.packets[packet as usize]
+    }
+
+    /// The packet is over.
+    pub(super) fn drop_packet(&mut self, packet: u32) {
+        self.packets[packet as usize].data.clear();
+        self.free.push(packet);
+    }
+
+    /// Process `source` sends a packet at `now`, ns.
+    pub(super) fn send(&mut self, queue: &mut Queue, now: u64, packet: u32, source: u32, destination: u32) {
+        let p = &mut self.packets[packet as usize];
+        (p.source, p.destination) = (source, destination);
+        self.stats.sent += 1;
+        self.stats.octets += p.data.len() as u64;
+        self.leave(queue, now, packet, source);
+    }
+
+    /// A process passes on a packet that is not for it.
+    pub(super) fn pass_on(&mut self, queue: &mut Queue, now: u64, packet: u32, at: u32) {
+        self.stats.relayed += 1;
+        self.leave(queue, now, packet, at);
+    }
+
+    /// A packet leaves process `at`.
+    fn leave(&mut self, queue: &mut Queue, now: u64, packet: u32, at: u32) {
+        let next = |relays: Relays, to| relays.next(at, to, self.processes);
+        let p = &mut self.packets[packet as usize];
+        p.hop = self
+            .network
+            .relays
+            .map_or(p.destination, |relays| next(relays, p.destination));
+        let (from, to) = (at / self.network.per_host, p.hop / self.network.per_host);
+        (p.from, p.to) = (from, to);
+        if from == to {
+            p.wire = LOCAL;
+            let delay = self.network.local_delay.as_nanos() as u64;
+            queue.push(now + delay, Event::Arrive(packet));
+            return;
+        }
+        if self.medium.is_some() {
+            return self.offer(queue, now, packet);
+        }
+        let rail = self.rail(from);
+        let wire = match self.network.topology {
+            Topology::HyperCrossbar { .. } => self.along(from, to, rail),
+            _ => from * self.ports + rail,
+        };
+        if self.gap > 0 {
+            let gap = self.gap * messages(&self.packets[packet as usize].data);
+            let free_at = &mut self.free_at[wire as usize];
+            *free_at = (*free_at).max(now * 1_000) + gap;
+        }
+        self.enter(queue, now, packet, wire);
+    }
+
+    /// A packet has come to the end of its wire.
+    pub(super) fn arrive(&mut self, queue: &mut Queue, now: u64, packet: u32) -> Arrival {
+        let &mut Packet {
+            destination,
+            hop,
+            from,
+            to,
+            wire,
+            ..
+        } = self.get(packet);
+        let next = match self.network.topology {
+            _ if wire == LOCAL => None,
+            Topology::Shared | Topology::Direct => None,
+            Topology::Switch => {
+                (wire < self.hosts * self.ports).then(|| (self.hosts + to) * self.ports + wire % self.ports)
+            }
+            Topology::LeafSpine { hosts, spines } => self.climb((hosts, spines), (from, to), wire),
+            Topology::HyperCrossbar { .. } => self.cross(to, wire),
+        };
+        match next {
+            Some(next) => {
+                let up = next < self.hosts * self.ports;
+                let forward = if up { self.network.forward.as_nanos() as u64 } else { 0 };
+                self.enter(queue, now + forward, packet, next);
+                Arrival::Between
+            }
+            None if hop != destination => Arrival::Relay(hop),
+            None => {
+                self.stats.delivered += 1;
+                Arrival::There
+            }
+        }
+    }
+
+    /// The wire after one, between leaves and spines. `None`: it ends at a host.
+    fn climb(&self, (leaf, spines): (u32, u32), (from, to): (u32, u32), wire: u32) -> Option<u32> {
+        let ends = self.hosts * self.ports;
+        let down = |rail: u32| Some(ends + to * self.ports + rail);
+        let spine = (mix(u64::from(from) << 32 | u64::from(to)) % u64::from(spines)) as u32;
+        let ups = self.hosts.div_ceil(leaf) * spines;
+        if (ends..2 * ends).contains(&wire) {
+            None
+        } else if from / leaf == to / leaf || wire >= 2 * ends + ups {
+            down(spine % self.ports)
+        } else if wire < ends {
+            Some(2 * ends + from / leaf * spines + spine)
+        } else {
+            Some(2 * ends + ups + to / leaf * spines + spine)
+        }
+    }
+
+    /// Nodes of a grid with a coordinate less, along each dimension.
+    fn strides(&self) -> [(u32, u32); 3] {
+        let sides = match self.network.topology {
+            Topology::HyperCrossbar { sides } => sides,
+            _ => [1; 3],
+        };
+        [(sides[1] * sides[2], sides[0]), (sides[2], sides[1]), (1, sides[2])]
+    }
+
+    /// The wire from a node of a grid towards another one: along the first dimension in which they differ.
+    fn along(&self, from: u32, to: u32, rail: u32) -> u32 {
+        let differs = |&(stride, side): &(u32, u32)| from / stride % side != to / stride % side;
+        let dimension = self.strides().iter().position(differs).unwrap_or(0) as u32;
+        from * self.ports + dimension * self.network.rails + rail
+    }
+
+    /// The wire after one of a grid. `None`: it ends where the packet goes to.
+    fn cross(&self, to: u32, wire: u32) -> Option<u32> {
+        let ends = self.hosts * self.ports;
+        let (node, port) = (wire % ends / self.ports, wire % self.ports);
+        if wire < ends {
+            // A switch: to the node of this line that has the right coordinate.
+            let (stride, side) = self.strides()[(port / self.network.rails) as usize];
+            let (here, there) = (node / stride % side, to / stride % side);
+            return Some(ends + (node + there * stride - here * stride) * self.ports + port);
+        }
+        (node != to).then(|| self.along(node, to, port % self.network.rails))
+    }
+
+    fn rail(&mut self, host: u32) -> u32 {
+        let Some(turn) = self.turns.get_mut(host as usize) else {
+            return 0;
+        };
+        let rail = u32::from(*turn);
+        *turn = ((rail + 1) % self.network.rails) as u8;
+        rail
+    }
+
+    /// Octets of a packet on a wire.
+    fn size(&self, packet: u32) -> u32 {
+        self.packets[packet as usize].data.len() as u32 + UDP_IPV4 + self.network.framing
+    }
+
+    /// Puts a packet into the queue before a wire.
+    fn enter(&mut self, queue: &mut Queue, now: u64, packet: u32, wire: u32) {
+        let octets = self.size(packet);
+        let now = now * 1_000;
+        let start = self.free_at[wire as usize].max(now);
+        let ahead = (start - now) / self.octet;
+        if ahead + u64::from(octets) > u64::from(self.network.queue) {
+            self.stats.overflowed += 1;
+            self.drop_packet(packet);
+            return;
+        }
+        self.stats.marked += u64::from(ahead > u64::from(self.network.mark));
+        let end = start + u64::from(octets) * self.octet;
+        self.free_at[wire as usize] = end;
+        if self.is_lost() {
+            self.drop_packet(packet);
+            return;
+        }
+        self.packets[packet as usize].wire = wire;
+        queue.push((end + self.delay).div_ceil(1_000), Event::Arrive(packet));
+    }
+
+    fn is_lost(&mut self) -> bool {
+        let lost = self.network.loss > 0.0 && self.rng.chance(self.network.loss);
+        self.stats.lost += u64::from(lost);
+        lost
+    }
+
+    /// The same where all share one medium. (What is lost by chance does not come onto it.)
+    fn offer(&mut self, queue: &mut Queue, now: u64, packet: u32) {
+        // The shortest frame has 64 octets, of which 18 are framing.
+        let octets = self.size(packet).max(46 + self.network.framing);
+        if self.is_lost() {
+            return self.drop_packet(packet);
+        }
+        let Some(medium) = &mut self.medium else { return };
+        let p = &mut self.packets[packet as usize];
+        p.wire = 0;
+        self.stats.marked += u64::from(medium.waiting(p.from) > self.network.mark);
+        if !medium.offer(queue, now, p.from, packet, octets) {
+            self.stats.overflowed += 1;
+            self.drop_packet(packet);
+        }
+    }
+
+    /// Something is due on the medium that all share.
+    pub(super) fn handle_medium(&mut self, queue: &mut Queue, now: u64, who: u32) {
+        let Some(medium) = &mut self.medium else { return };
+        if let Some(lost) = medium.handle(queue, now, who, &mut self.stats) {
+            self.drop_packet(lost);
+        }
+    }
+}
