@@ -1,6 +1,10 @@
 //! What is going on at one process: requests, and what they wait for.
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
 use core::{task::Waker, time::Duration};
 
 use super::{
@@ -17,7 +21,7 @@ use crate::{
         LandingId, Messenger,
         tagged::{ActiveMessages, Completion, Envelope, Handle, Outcome, Posting, Selector, Tagged, TaggedStats},
     },
-    mpi::error::ErrorClass,
+    mpi::{error::ErrorClass, group::Group},
     reliability::{Event, PeerId},
     time::Instant,
 };
@@ -88,6 +92,16 @@ struct Slot {
     loans: Option<Loans>,
     /// The peer that it needs, if it names one.
     peer: Option<PeerId>,
+    /// Those of whom it needs one, if it does not.
+    any_of: Option<AnyOf>,
+}
+
+/// Whose messages are taken where no source is named.
+#[derive(Clone)]
+pub(crate) struct AnyOf {
+    pub(crate) group: Group,
+    /// Of the communicator.
+    pub(crate) context: u32,
 }
 
 /// Where a message goes.
@@ -109,6 +123,12 @@ pub(crate) struct Core {
     slots: Vec<Slot>,
     /// Peers for whose messages somebody waits without a request: probes.
     probed: Vec<PeerId>,
+    /// The same for those that name nobody.
+    probed_any: Vec<AnyOf>,
+    /// Processes that were lost and had not only finished; and those that the program has been told of, with the context
+    /// of the communicator.
+    failures: Vec<u32>,
+    told: BTreeSet<(u32, u32)>,
     free: Vec<u32>,
     pub(super) collectives: Vec<Option<Running>>,
     pub(super) scratch: Vec<u8>,
@@ -176,6 +196,9 @@ impl Core {
             peers,
             slots: Vec::new(),
             probed: Vec::new(),
+            probed_any: Vec::new(),
+            failures: Vec::new(),
+            told: BTreeSet::new(),
             free: Vec::new(),
             collectives: Vec::new(),
             scratch: Vec::new(),
@@ -215,6 +238,7 @@ impl Core {
             handle: None,
             loans: None,
             peer,
+            any_of: None,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -380,18 +404,90 @@ impl Core {
         id
     }
 
-    /// Posts a receive. Gives how it has ended if it has at once.
+    /// Posts a receive; `any_of` are those of whom it takes messages if it names no source. Gives how it has ended if it
+    /// has at once.
     pub(crate) fn receive(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
         selector: Selector,
         buffer: Buffer,
+        any_of: Option<AnyOf>,
     ) -> Result<Ended, RequestId> {
+        if let Some(any_of) = &any_of
+            && let Some(failed) = self.fail_any(any_of)
+            && self.tagged.probe(&selector).is_none()
+        {
+            return Ok(failed);
+        }
         let id = self.receive_for(messenger, now, selector, buffer, Owner::Caller);
         match self.take(id) {
             Some(ended) => Ok(ended),
-            None => Err(id),
+            None => {
+                if let Some(slot) = self.slot(id) {
+                    slot.any_of = any_of;
+                }
+                Err(id)
+            }
+        }
+    }
+
+    /// Why who waits for a message of any of these should not: one has failed, which has not been told on this
+    /// communicator, or nobody is left.
+    pub(crate) fn fail_any(&self, any_of: &AnyOf) -> Option<Ended> {
+        self.peers.all_lost().next()?;
+        let AnyOf { group, context } = any_of;
+        let untold = |process: &&u32| group.rank_of(**process).is_some() && !self.told.contains(&(*context, **process));
+        let failed = self.failures.iter().find(untold);
+        let failed = failed.copied().or_else(|| {
+            let mut others = group.processes().filter(|process| *process != self.process);
+            let first = others.next()?;
+            (self.lost(first).is_some() && others.all(|process| self.lost(process).is_some())).then_some(first)
+        })?;
+        Some(Ended::failed(failed, self.lost(failed)?))
+    }
+
+    /// The process for whose sake who looks for messages gives up, if `nothing` was found.
+    pub(crate) fn look_for_lost(
+        &self,
+        selector: &Selector,
+        any_of: Option<&AnyOf>,
+        nothing: bool,
+    ) -> Option<(u32, PeerError)> {
+        if !nothing {
+            return None;
+        }
+        let process = match selector.source {
+            Some(process) => process,
+            None => self.fail_any(any_of?)?.envelope.source,
+        };
+        Some((process, self.lost(process)?))
+    }
+
+    /// The program is told that a process is lost, on this communicator: it need not be told again when it waits for
+    /// anybody.
+    pub(crate) fn tell_lost(&mut self, context: u32, process: u32) {
+        if self.failures.contains(&process) {
+            self.told.insert((context, process));
+        }
+    }
+
+    /// Ends the receives that name no source and wait for what may never come.
+    fn fail_receives_from_any(&mut self) {
+        let mut failed = Vec::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let (State::Pending, Some(any_of)) = (&slot.state, &slot.any_of)
+                && let Some(ended) = self.fail_any(any_of)
+            {
+                let id = RequestId(u64::from(slot.generation) << 32 | index as u64);
+                failed.push((id, ended));
+            }
+        }
+        for (id, ended) in failed {
+            let handle = self.slot(id).and_then(|slot| slot.handle.take());
+            if handle.is_some_and(|handle| self.tagged.cancel(handle).is_some()) {
+                self.end(id, ended);
+            }
         }
     }
 
@@ -438,7 +534,9 @@ impl Core {
         claimed: crate::messaging::tagged::Claimed,
         buffer: Buffer,
     ) -> RequestId {
-        let (id, _) = self.request(Owner::Caller, None);
+        // Its octets may still have to come.
+        let peer = self.peers.meet(messenger, claimed.envelope().source);
+        let (id, _) = self.request(Owner::Caller, peer);
         let posting = self.tagged.receive_claimed(messenger, now, claimed, buffer, id.0);
         self.posted(id, posting);
         id
@@ -583,22 +681,23 @@ impl Core {
             }
             // Who should be there is not: as good as lost.
             Event::Returned { destination, .. } => self.lose(messenger, now, destination, PeerError::Refused),
-            Event::Up { .. } | Event::Writable { .. } => {}
+            // Who was lost and comes back is somebody else, and will not be answered: it shall know.
+            Event::Up { peer, .. } => {
+                let process = messenger.endpoint().processor(peer);
+                if let Some(process) = process.filter(|process| self.lost(*process).is_some()) {
+                    self.refuse(messenger, now, process, peer);
+                }
+            }
+            Event::Writable { .. } => {}
         }
         self.collect();
     }
 
-    /// A process is lost: ends the collectives that it takes part in, and tells the others, unless it has only finished.
+    /// A process is lost: ends what waits for it, and tells the others, unless it has only finished.
     fn lose(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) {
-        if !self.peers.lose(process, error) {
+        if !self.lose_quietly(messenger, now, process, error) || error == PeerError::Closed {
             return;
         }
-        self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
-        if error == PeerError::Closed {
-            return;
-        }
-        self.any_failed = true;
-        self.fail_collectives(process, error);
         for other in 0..self.peers.size() {
             if self.lost(other).is_none()
                 && let Some(peer) = self.peers.meet(messenger, other)
@@ -608,6 +707,34 @@ impl Core {
                 self.touch(peer);
             }
         }
+    }
+
+    /// The same, and nobody is told. False: it was lost before, or is none.
+    fn lose_quietly(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) -> bool {
+        if !self.peers.lose(process, error) {
+            return false;
+        }
+        self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
+        let failed = error != PeerError::Closed;
+        if failed {
+            self.failures.push(process);
+        }
+        self.fail_receives_from_any();
+        if failed {
+            self.any_failed = true;
+            self.fail_collectives(process, error);
+        }
+        true
+    }
+
+    /// To us a process is lost: if it is there after all, or again, it shall not wait for us.
+    fn refuse(&mut self, messenger: &mut Messenger, now: Instant, process: u32, peer: PeerId) {
+        if messenger.endpoint().is_up(peer) {
+            self.tagged
+                .send_active(messenger, now, peer, LOST, &process.to_be_bytes());
+        }
+        messenger.close(now, peer);
+        self.touch(peer);
     }
 
     /// Takes in what other engines have said, and we to ourselves.
@@ -636,9 +763,17 @@ impl Core {
         }
     }
 
-    /// Another engine has lost a process.
+    /// Another engine has lost a process: perhaps this one.
     fn handle_lost(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8]) {
-        if let Ok(process) = <[u8; 4]>::try_from(data).map(u32::from_be_bytes)
+        let Ok(process) = <[u8; 4]>::try_from(data).map(u32::from_be_bytes) else {
+            return;
+        };
+        if process == self.process {
+            self.tagged.handle_down(messenger, peer, PeerError::Reset);
+            if let Some(other) = messenger.endpoint().processor(peer) {
+                self.lose_quietly(messenger, now, other, PeerError::Reset);
+            }
+        } else if self.lost(process).is_none()
             && let Some(lost) = self.peers.meet(messenger, process)
             && lost != peer
         {
@@ -648,6 +783,7 @@ impl Core {
             };
             self.tagged.handle_down(messenger, lost, error);
             self.lose(messenger, now, process, error);
+            self.refuse(messenger, now, process, lost);
         }
     }
 
@@ -753,21 +889,42 @@ impl Core {
         self.collect();
     }
 
-    /// Somebody probes for messages of this process, or does no longer. (Of several, all say so each time they look.)
-    pub(crate) fn set_probed(&mut self, process: u32, on: bool) {
-        let Some(peer) = self.peers.get(process) else { return };
-        match self.probed.iter().position(|other| *other == peer) {
-            None if on => self.probed.push(peer),
-            Some(index) if !on => drop(self.probed.swap_remove(index)),
-            _ => {}
+    /// Somebody looks for such messages, or does no longer. (Of several, all say so each time they look.)
+    pub(crate) fn set_probed(
+        &mut self,
+        messenger: &mut Messenger,
+        selector: &Selector,
+        any_of: Option<&AnyOf>,
+        on: bool,
+    ) {
+        let Self { probed, probed_any, .. } = self;
+        match (selector.source, any_of) {
+            (Some(process), _) => {
+                let Some(peer) = self.peers.meet(messenger, process) else {
+                    return;
+                };
+                match probed.iter().position(|other| *other == peer) {
+                    None if on => probed.push(peer),
+                    Some(index) if !on => drop(probed.swap_remove(index)),
+                    _ => {}
+                }
+            }
+            (None, Some(any_of)) => match probed_any.iter().position(|other| other.context == any_of.context) {
+                None if on => probed_any.push(any_of.clone()),
+                Some(index) if !on => drop(probed_any.swap_remove(index)),
+                _ => {}
+            },
+            (None, None) => {}
         }
     }
 
-    /// Peers that pending requests and probes name: their silence must be noticed.
+    /// Peers that pending requests and probes need: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
         let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
-        let requested = pending.filter_map(|slot| slot.peer);
-        requested.chain(remote).chain(self.probed.iter().copied())
+        let requested = pending.clone().filter_map(|slot| slot.peer);
+        let any = pending.filter_map(|slot| slot.any_of.as_ref()).chain(&self.probed_any);
+        let any = any.flat_map(|any_of| any_of.group.processes().filter_map(|process| self.peers.get(process)));
+        requested.chain(remote).chain(self.probed.iter().copied()).chain(any)
     }
 }
