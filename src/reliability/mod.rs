@@ -197,4 +197,6 @@ pub struct Limits {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

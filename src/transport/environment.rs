@@ -30,6 +30,8 @@ const FOREIGN: [&str; 18] = [
     "HIKYAKU_FUZZ_CORPUS",
     "HIKYAKU_SEED",
     "HIKYAKU_SIM_RUNS",
+    "HIKYAKU_SIM_FROM",
+    "HIKYAKU_SIM_DIR",
     "HIKYAKU_SIM_TRACE",
 ];
 
