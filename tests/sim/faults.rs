@@ -89,9 +89,11 @@ fn class(result: &Result<(), Error>) -> Option<ErrorClass> {
     result.as_ref().err().map(Error::class)
 }
 
+type Program<'a> = &'a dyn Fn(&Communicator) -> Result<(), Error>;
+
 #[test]
 fn who_crashes_is_missed_by_whatever_the_others_do() {
-    let programs: [&dyn Fn(&Communicator) -> Result<(), Error>; 6] = [
+    let programs: [Program<'_>; 6] = [
         &|world| world.barrier(),
         &|world| receive(world, &mut [0; 8], 2),
         &|world| receive(world, &mut [0; 8], ANY_SOURCE),
