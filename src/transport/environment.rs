@@ -12,7 +12,7 @@ use crate::{
 const PREFIX: &str = "HIKYAKU_";
 
 /// Variables of launchers and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 18] = [
+const FOREIGN: [&str; 20] = [
     "HIKYAKU_APP",
     "HIKYAKU_BOOTSTRAP",
     "HIKYAKU_BOOTSTRAP_TIMEOUT",

@@ -23,6 +23,9 @@ pub(crate) const LONGEST_TROUBLE: u64 = 1_500_000_000;
 /// What may take longest after that: time-outs that have doubled, and slow networks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Which process, and how its program has ended.
+pub(crate) type Ended = (u32, Result<(), Error>);
+
 pub(crate) struct Job {
     pub(crate) simulation: Simulation,
     pub(crate) phases: Vec<Phase>,
@@ -153,7 +156,7 @@ impl Job {
     }
 
     /// Runs it. Gives how each rank has ended, and whatever else is known.
-    pub(crate) fn run(&self) -> Result<Outcome<(u32, Result<(), Error>)>, SimulationError> {
+    pub(crate) fn run(&self) -> Result<Outcome<Ended>, SimulationError> {
         let mut simulation = self.simulation.clone();
         if let Some(directory) = directory() {
             simulation.capture = Some(directory.join("packets.pcapng"));

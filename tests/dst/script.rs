@@ -35,8 +35,8 @@ pub(crate) enum Phase {
     /// Each rank computes for so many nanoseconds.
     Compute(Vec<u64>),
     /// Colour and key of each rank, and what those of a colour do then.
-    Split(Vec<(Option<i32>, i32)>, BTreeMap<i32, Vec<Phase>>),
-    Duplicate(Vec<Phase>),
+    Split(Vec<(Option<i32>, i32)>, BTreeMap<i32, Vec<Self>>),
+    Duplicate(Vec<Self>),
 }
 
 /// The phases of so many ranks.
