@@ -197,6 +197,6 @@ pub struct Limits {
 }
 
 #[cfg(test)]
-mod model;
+mod model_tests;
 #[cfg(test)]
 mod tests;

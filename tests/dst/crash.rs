@@ -7,6 +7,7 @@ use hikyaku::{mpi::error::ErrorClass, sim::Fault};
 use super::{
     job::Job,
     prng::Prng,
+    script::Wild,
     seeds::{note, scenario},
 };
 
@@ -17,7 +18,12 @@ const BOUND: Duration = Duration::from_secs(40);
 fn run(seed: u64, restart: bool) -> u64 {
     let mut rng = Prng::new(seed ^ 0xc4a54);
     let troubles = rng.chance(300);
-    let mut job = Job::draw(&mut rng, seed, troubles, true);
+    let mut job = Job::draw(
+        &mut rng,
+        seed,
+        troubles,
+        if restart { Wild::Restarts } else { Wild::Crashes },
+    );
     job.simulation.faults.watch = true;
     // When there is something to interrupt.
     let well = job

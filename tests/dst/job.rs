@@ -14,7 +14,7 @@ use hikyaku::{
 use super::{
     draw::draw_config,
     prng::Prng,
-    script::{self, Limits, Phase},
+    script::{self, Limits, Phase, Wild},
     seeds::{directory, note},
 };
 
@@ -99,7 +99,7 @@ fn draw_troubles(rng: &mut Prng, ranks: u32, corrupt: bool, end: u64) -> Vec<(Du
 
 impl Job {
     /// Everything that follows from the seed. `Troubles` that heal are in it; crashes are not.
-    pub(crate) fn draw(rng: &mut Prng, seed: u64, troubles: bool, crashes: bool) -> Self {
+    pub(crate) fn draw(rng: &mut Prng, seed: u64, troubles: bool, wild: Wild) -> Self {
         let ranks = if rng.chance(150) {
             rng.between(7, 13)
         } else {
@@ -133,7 +133,7 @@ impl Job {
             letters: 60,
             octets: if slow { 20_000 } else { 300_000 },
             total: if slow { 60_000 } else { 1_000_000 },
-            anybody_in_parts: !crashes,
+            wild,
         };
         if troubles {
             let end = (20_000 << rng.below(17)).min(LONGEST_TROUBLE);

@@ -10,9 +10,32 @@ use hikyaku::{
 use super::{
     memory::{Memory, use_memory},
     prng::Prng,
-    talk::{Talk, talk},
+    talk::{Style, Talk, talk},
     together::{Together, come_together},
 };
+
+/// What receives may leave open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wild {
+    All,
+    /// Processes crash: in a part of the job, nobody waits for anybody. (Who gives up because of another part says goodbye,
+    /// and then only who names him knows that nothing will come.)
+    Crashes,
+    /// And start again: tags are named. (To who had nothing to do with the old incarnation the new one is that process, though
+    /// they are at different places of the program.)
+    Restarts,
+}
+
+impl Wild {
+    fn styles(self, depth: u32) -> &'static [Style] {
+        match (self, depth) {
+            (Self::All, _) | (Self::Crashes, 0) => &[Style::Exact, Style::BySource, Style::ByTag, Style::Any],
+            (Self::Crashes, _) => &[Style::Exact, Style::BySource],
+            (Self::Restarts, 0) => &[Style::Exact, Style::ByTag],
+            (Self::Restarts, _) => &[Style::Exact],
+        }
+    }
+}
 
 /// How much there may be of everything, so that runs are short.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +45,8 @@ pub(crate) struct Limits {
     pub(crate) octets: u64,
     /// Of all letters of a phase.
     pub(crate) total: u64,
-    /// Ranks of a part of the job may wait for anybody, too. (Who gives up because of another part says goodbye, and then
-    /// only who names him knows that nothing will come.)
-    pub(crate) anybody_in_parts: bool,
+    /// What receives may leave open.
+    pub(crate) wild: Wild,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +66,7 @@ pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits, depth: u32) -> 
     let most = if depth == 0 { 6 } else { 2 };
     (0..rng.between(1, most))
         .map(|_| match rng.below(if depth < 2 { 12 } else { 10 }) {
-            0..=3 => Phase::Talk(Talk::draw(rng, ranks, limits, depth == 0 || limits.anybody_in_parts)),
+            0..=3 => Phase::Talk(Talk::draw(rng, ranks, limits, limits.wild.styles(depth))),
             4..=6 => Phase::Together(Together::draw(rng, ranks, limits)),
             7 | 8 => Phase::Memory(Memory::draw(rng, ranks, limits)),
             9 => {

@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hikyaku::sim::{Fault, SimulationError};
 
-use super::{job::Job, prng::Prng, seeds::scenario};
+use super::{job::Job, prng::Prng, script::Wild, seeds::scenario};
 
 fn run(seed: u64) -> u64 {
     let mut rng = Prng::new(seed ^ 0xd57);
-    let job = Job::draw(&mut rng, seed, true, false);
+    let job = Job::draw(&mut rng, seed, true, Wild::All);
     job.note();
     let outcome = job.run().unwrap_or_else(|error| panic!("{error}"));
     for (rank, result) in &outcome.results {
@@ -32,7 +32,7 @@ fn swarm() {
 #[test]
 fn what_is_spoilt_and_not_checked_is_found() {
     let found = (1..=20).find(|&seed| {
-        let mut job = Job::draw(&mut Prng::new(seed), seed, false, false);
+        let mut job = Job::draw(&mut Prng::new(seed), seed, false, Wild::All);
         job.simulation.config.checksum = false;
         job.simulation.faults.impairment.corrupt = 0.05;
         job.simulation.limit = Some(std::time::Duration::from_secs(20));
@@ -44,7 +44,7 @@ fn what_is_spoilt_and_not_checked_is_found() {
 /// Liveness can fail: who stays cut off makes others wait for ever, and it is said for whom.
 #[test]
 fn who_is_never_heard_again_is_found() {
-    let mut job = Job::draw(&mut Prng::new(3), 3, false, false);
+    let mut job = Job::draw(&mut Prng::new(3), 3, false, Wild::All);
     let all = (0..job.simulation.processes).collect::<Vec<_>>();
     job.simulation.faults.plan = all
         .iter()

@@ -44,7 +44,7 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits, anybody: bool) -> Self {
+    pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits, styles: &[Style]) -> Self {
         let count = rng.skewed(limits.letters);
         let max_len = rng.pick(&[16, 2_000, limits.octets]).min(limits.octets);
         let mut budget = limits.total;
@@ -77,8 +77,6 @@ impl Talk {
                 synchronous: rng.chance(synchronous),
             });
         }
-        let styles = [Style::Exact, Style::BySource, Style::ByTag, Style::Any];
-        let styles = if anybody { &styles[..] } else { &styles[..2] };
         Self {
             letters,
             styles: (0..ranks).map(|_| rng.pick(styles)).collect(),
