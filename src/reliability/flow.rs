@@ -15,6 +15,7 @@ use crate::wire::Seq;
 
 /// The resident part.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Flow {
     pub(crate) peer: u32,
     /// The peer's next flow.
@@ -139,6 +140,7 @@ impl Queued {
 
 /// The sending half.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Sender {
     /// Oldest unacknowledged.
     pub(crate) una: Seq,
@@ -273,6 +275,7 @@ impl Sender {
 
 /// The receiving half.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Receiver {
     /// Arrived beyond what is expected.
     pub(crate) arrived: Bits,
@@ -343,6 +346,7 @@ impl Placers {
 
 /// The part of a flow that exists while something is going on.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Active {
     pub(crate) flow: u32,
     pub(crate) send: Sender,

@@ -15,7 +15,7 @@ const PREFIX: &str = "HIKYAKU_";
 const DPDK_PREFIX: &str = "HIKYAKU_DPDK_";
 
 /// Variables of launchers and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 18] = [
+const FOREIGN: [&str; 20] = [
     "HIKYAKU_APP",
     "HIKYAKU_BOOTSTRAP",
     "HIKYAKU_BOOTSTRAP_TIMEOUT",
@@ -33,6 +33,8 @@ const FOREIGN: [&str; 18] = [
     "HIKYAKU_FUZZ_CORPUS",
     "HIKYAKU_SEED",
     "HIKYAKU_SIM_RUNS",
+    "HIKYAKU_SIM_FROM",
+    "HIKYAKU_SIM_DIR",
     "HIKYAKU_SIM_TRACE",
 ];
 

@@ -37,7 +37,10 @@ cargo xtask <chore>
                             --docs writes the tables into docs/benchmarks.md
   bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]
                             programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
-  soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
+  soak [--minutes N] [--seed S]
+                            whole simulated jobs, and the protocol alone, with fresh seeds (from S on) until one
+                            fails or N minutes (10) are over
+  model                     every state of two endpoints within larger bounds than `cargo test` has (10 minutes)
   msrv                      compile everything with the oldest Rust that is promised
   miri                      unit tests of `unsafe` code and rings under miri
   no-std                    prove that the core builds without std
@@ -60,7 +63,8 @@ fn main() -> ExitCode {
         ("fuzz", [] | [_] | [_, _]) => fuzz::run(&mut steps, &args),
         ("callgrind", []) => callgrind::run(&mut steps, false),
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),
-        ("soak", [] | [_]) => soak::run(&args),
+        ("soak", _) => soak::run(&args),
+        ("model", []) => ci::model(&mut steps),
         ("veth-goodput", _) => goodput::run(&args),
         ("bench-dpdk", _) => bench_dpdk::run(&args),
         ("bench-mpi", _) => bench_mpi::run(&args),
