@@ -311,6 +311,7 @@ impl Receiver {
 
 /// How many flows octets for landings have come on of late. Who has asked for octets has chosen how many send them at a
 /// time, so these share the receive buffer among themselves, and not with all that have said something in the last second.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Debug, Default)]
 pub(crate) struct Placers {
     period: u64,

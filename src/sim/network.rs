@@ -85,7 +85,10 @@ impl Relays {
                 below - 1
             }
             Self::Torus => {
-                let columns = (1..=size.isqrt()).rev().find(|side| size % side == 0).unwrap_or(1);
+                let columns = (1..=size.isqrt())
+                    .rev()
+                    .find(|side| size.is_multiple_of(*side))
+                    .unwrap_or(1);
                 let rows = size / columns;
                 let ((row, column), (to_row, to_column)) = ((at / columns, at % columns), (to / columns, to % columns));
                 if column == to_column {
