@@ -1,0 +1,217 @@
+//! `sim replay`: a recorded job once more, on another network.
+
+mod play;
+mod program;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use hikyaku::{
+    mpi::collectives::{self, Algorithm},
+    sim::{Handling, Network, OpticsStats, Simulation},
+};
+use serde::Serialize;
+
+pub(super) use self::program::{Collective, Lengths, ReplayError, Step, programs};
+use super::{Common, failed};
+use crate::{
+    bench::{
+        output::emit,
+        table::{Group, Table},
+    },
+    failure::Failure,
+    trace::file,
+};
+
+/// Options.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Replay {
+    /// Traces of all ranks of one job, or directories with them
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Computing between calls takes so many times as long as recorded, from 0 to 1000
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    compute: f64,
+    /// Nanoseconds from one end of a wire to the other
+    #[arg(long, default_value_t = 500, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    delay: u64,
+    /// The algorithm of a collective, as in alltoall=recursive-doubling; may be given again
+    #[arg(long, value_name = "COLLECTIVE=NAME", value_parser = algorithm)]
+    algorithm: Vec<(collectives::Collective, Algorithm)>,
+    /// Optical circuits instead of switches: so many ports a host
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    ports: Option<u32>,
+    /// How collectives open circuits
+    #[arg(long, value_enum, default_value = "planned", value_name = "HOW", requires = "ports")]
+    circuits: Circuits,
+    /// Milliseconds to set up a circuit and tear it down
+    #[arg(long, default_value_t = 10.0, value_name = "MS", requires = "ports")]
+    setup: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How collectives open circuits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Circuits {
+    /// One for each exchange, when it is due
+    Naive,
+    /// Ahead, as many as there are ports
+    Planned,
+    /// When a message is there to be sent
+    Unplanned,
+}
+
+impl From<Circuits> for Handling {
+    fn from(circuits: Circuits) -> Self {
+        match circuits {
+            Circuits::Naive => Self::Naive,
+            Circuits::Planned => Self::Planned,
+            Circuits::Unplanned => Self::Unplanned,
+        }
+    }
+}
+
+fn algorithm(text: &str) -> Result<(collectives::Collective, Algorithm), String> {
+    let (collective, name) = text.split_once('=').ok_or("COLLECTIVE=NAME was expected")?;
+    let all = || {
+        collectives::Collective::ALL
+            .iter()
+            .map(|collective| collective.name())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let found = collectives::Collective::ALL
+        .iter()
+        .find(|known| known.name() == collective);
+    let found = *found.ok_or_else(|| format!("no collective is called {collective}; there are {}", all()))?;
+    let algorithm = found.algorithm(name);
+    let algorithm = algorithm.ok_or_else(|| format!("{collective} has no algorithm {name}: {}", found.choices()))?;
+    Ok((found, algorithm))
+}
+
+/// What came out of a replay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Played {
+    /// When the last rank was over, s.
+    pub(super) seconds: f64,
+    pub(super) packets: u64,
+    pub(super) octets: u64,
+    pub(super) optics: OpticsStats,
+}
+
+/// Runs the program of each rank; `compute` scales what they compute.
+pub(super) fn replay(programs: &[Vec<Step>], simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
+    let outcome = simulation.run(|engine| play::play(engine, &programs[engine.process() as usize], compute));
+    let outcome = outcome.map_err(|error| failed(&error))?;
+    let mut last = 0;
+    for (rank, result) in outcome.results.iter().enumerate() {
+        match result {
+            Ok(end) => last = last.max(*end),
+            Err(problem) => return Err(Failure::run(format!("rank {rank}: {problem}"))),
+        }
+    }
+    Ok(Played {
+        seconds: last as f64 * 1e-9,
+        packets: outcome.network.sent,
+        octets: outcome.network.octets,
+        optics: outcome.optics,
+    })
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    experiment: &'static str,
+    seed: u64,
+    ranks: usize,
+    calls: usize,
+    compute_s: f64,
+    recorded_s: f64,
+    simulated_s: f64,
+    packets: u64,
+    octets: u64,
+    set_ups: u64,
+}
+
+/// Seconds that the busiest rank computes.
+pub(super) fn computing(programs: &[Vec<Step>]) -> f64 {
+    let of = |steps: &Vec<Step>| -> u64 {
+        let nanos = steps.iter().map(|step| match step {
+            Step::Compute(nanos) => *nanos,
+            _ => 0,
+        });
+        nanos.sum()
+    };
+    programs.iter().map(of).max().unwrap_or(0) as f64 * 1e-9
+}
+
+fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
+    let mut simulation = Simulation::new(ranks, options.common.seed);
+    simulation.network = Network {
+        delay: std::time::Duration::from_nanos(options.delay),
+        ..options.common.network()?
+    };
+    for (collective, algorithm) in &options.algorithm {
+        simulation.options.policy.force(*collective, *algorithm);
+    }
+    if let Some(ports) = options.ports {
+        let setup = std::time::Duration::try_from_secs_f64(options.setup * 1e-3);
+        let setup = setup.map_err(|error| Failure::usage(format!("--setup: {error}")))?;
+        super::optical::circuits(&mut simulation, ports, setup, options.circuits.into());
+    }
+    Ok(simulation)
+}
+
+/// Runs and prints.
+pub(super) fn run(options: &Replay) -> Result<(), Failure> {
+    if !(0.0..=1_000.0).contains(&options.compute) {
+        return Err(Failure::usage("--compute must be from 0 to 1000"));
+    }
+    let (traces, warnings) = file::read(&options.paths).map_err(|error| Failure::run(error.to_string()))?;
+    if let Some(warning) = warnings.first() {
+        return Err(Failure::run(format!("{warning}: a replay needs whole traces")));
+    }
+    let programs = programs(&traces).map_err(|error: ReplayError| Failure::run(error.to_string()))?;
+    let played = replay(&programs, &simulation(options, programs.len() as u32)?, options.compute)?;
+    let recorded = traces.iter().map(file::Trace::run_time).max().unwrap_or(0);
+    let calls = programs
+        .iter()
+        .flatten()
+        .filter(|step| !matches!(step, Step::Compute(_)))
+        .count();
+    let document = Document {
+        experiment: "replay",
+        seed: options.common.seed,
+        ranks: programs.len(),
+        calls,
+        compute_s: computing(&programs) * options.compute,
+        recorded_s: recorded as f64 * 1e-9,
+        simulated_s: played.seconds,
+        packets: played.packets,
+        octets: played.octets,
+        set_ups: played.optics.set_up,
+    };
+    let columns = [
+        "ranks",
+        "calls",
+        "computing s",
+        "recorded s",
+        "simulated s",
+        "packets",
+        "octets",
+        "set-ups",
+    ];
+    let comment = "computing: of the busiest rank; recorded: from MPI's beginning to its end".to_owned();
+    let mut table = Table::new(vec![comment], vec![Group::new("", &columns)]);
+    table.row(vec![
+        document.ranks.to_string(),
+        document.calls.to_string(),
+        format!("{:.4}", document.compute_s),
+        format!("{:.4}", document.recorded_s),
+        format!("{:.4}", document.simulated_s),
+        document.packets.to_string(),
+        document.octets.to_string(),
+        document.set_ups.to_string(),
+    ]);
+    emit(&options.common.output, &document, &[table], None)
+}
