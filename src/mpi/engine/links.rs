@@ -3,6 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{
+    Options,
     collective::{Collective, Planned},
     core::Core,
 };
@@ -23,6 +24,17 @@ pub(crate) enum Links {
     /// The fabric is told whom to connect, as many at a time as it says.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "no other fabric has connections"))]
     Planned(Planning, VecDeque<Wish>),
+}
+
+impl Links {
+    /// As is wanted where peers need no connection.
+    pub(crate) fn of(options: &Options) -> Self {
+        if options.connect_ahead {
+            Self::Sessions
+        } else {
+            Self::None
+        }
+    }
 }
 
 /// What a fabric is told on which processes must be connected before they are used.

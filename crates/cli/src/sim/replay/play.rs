@@ -71,6 +71,11 @@ impl Player<'_> {
                 };
                 let data = memory(*octets as usize);
                 let comm = self.communicator(*context)?;
+                if request.is_none() {
+                    // SAFETY: it is borrowed until it has ended.
+                    let sent = unsafe { comm.send(mode, data.as_ptr().cast(), *octets, &self.byte, *to, *tag) };
+                    return sent.map_err(|error| error.to_string());
+                }
                 // SAFETY: `data` is kept until it has ended.
                 let begun = unsafe { comm.isend(mode, data.as_ptr().cast(), *octets, &self.byte, *to, *tag) };
                 self.begun(begun, [data, Octets::new()], *request)
@@ -84,6 +89,11 @@ impl Player<'_> {
             } => {
                 let mut data = memory(if *from == PROC_NULL { 0 } else { *room as usize });
                 let comm = self.communicator(*context)?;
+                if request.is_none() {
+                    // SAFETY: as above.
+                    let got = unsafe { comm.receive(data.as_mut_ptr().cast(), *room, &self.byte, *from, *tag) };
+                    return got.map(|_| ()).map_err(|error| error.to_string());
+                }
                 // SAFETY: as above.
                 let begun = unsafe { comm.ireceive(data.as_mut_ptr().cast(), *room, &self.byte, *from, *tag) };
                 self.begun(begun, [data, Octets::new()], *request)
