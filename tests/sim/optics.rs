@@ -9,9 +9,7 @@ use hikyaku::{
         engine::{Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
     },
-    sim::{
-        Available, Change, Cpu, Handling, Network, Optics, Simulation, SimulationError, Topology, Unconnected,
-    },
+    sim::{Available, Change, Cpu, Handling, Network, Optics, Simulation, SimulationError, Topology, Unconnected},
 };
 
 use super::support::{byte, pattern};

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((ahead.phases.len(), ahead.phases[0].messages), (1, 14));
         for planning in [Planning::Naive, Planning::Ahead(1)] {
             let one = plan(&allgather(), Algorithm::Ring, (4, 8), planning);
-            assert_eq!(peers(&one), vec![[5], [3]].repeat(7), "even ranks turn right first");
+            assert_eq!(peers(&one), [[5], [3]].repeat(7), "even ranks turn right first");
             let odd = plan(&allgather(), Algorithm::Ring, (5, 8), planning);
             assert_eq!(peers(&odd)[..2], [[4], [6]]);
         }

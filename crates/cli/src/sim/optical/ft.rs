@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use hikyaku::{
-    mpi::collectives::{Algorithm, Collective},
+    mpi::collectives::{self, Algorithm},
     sim::Simulation,
 };
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::{
         table::{Group, Table, number},
     },
     failure::Failure,
-    sim::replay::{Step, programs, replay},
+    sim::replay::{Collective, Lengths, Step, programs, replay},
     trace::file,
 };
 
@@ -41,8 +41,8 @@ pub(super) struct Row {
     set_ups: u64,
 }
 
-/// The program of each rank.
-pub(super) fn recorded() -> Result<Vec<Vec<Step>>, Failure> {
+/// The program of each rank, with blocks of alltoall divided by `scale`.
+pub(super) fn recorded(scale: u32) -> Result<Vec<Vec<Step>>, Failure> {
     let mut traces = Vec::new();
     let starts = RECORDED.match_indices("{\"trace\"").map(|(start, _)| start);
     let ends = starts.clone().skip(1).chain([RECORDED.len()]);
@@ -53,6 +53,19 @@ pub(super) fn recorded() -> Result<Vec<Vec<Step>>, Failure> {
     }
     let mut programs = programs(&traces).map_err(|error| Failure::run(error.to_string()))?;
     balance(&mut programs);
+    for step in programs.iter_mut().flatten() {
+        if let Step::Collective {
+            what:
+                Collective::Alltoall {
+                    sent: Lengths::Even(sent),
+                    received: Lengths::Even(received),
+                },
+            ..
+        } = step
+        {
+            (*sent, *received) = (*sent / scale as usize, *received / scale as usize);
+        }
+    }
     Ok(programs)
 }
 
@@ -77,10 +90,10 @@ fn balance(programs: &mut [Vec<Step>]) {
 fn on(ranks: u32, mode: &Mode, parameters: &Parameters, (release, keep): (bool, bool)) -> Simulation {
     let mut simulation = simulation(ranks, mode, parameters);
     let policy = &mut simulation.options.policy;
-    policy.force(Collective::Alltoall, Algorithm::RecursiveDoubling);
-    policy.force(Collective::Barrier, Algorithm::RecursiveDoubling);
-    policy.force(Collective::Bcast, Algorithm::BINOMIAL);
-    policy.force(Collective::Reduce, Algorithm::BINOMIAL);
+    policy.force(collectives::Collective::Alltoall, Algorithm::RecursiveDoubling);
+    policy.force(collectives::Collective::Barrier, Algorithm::RecursiveDoubling);
+    policy.force(collectives::Collective::Bcast, Algorithm::BINOMIAL);
+    policy.force(collectives::Collective::Reduce, Algorithm::BINOMIAL);
     if let Some(optics) = &mut simulation.optics {
         optics.keep = keep;
         if release {
@@ -92,11 +105,14 @@ fn on(ranks: u32, mode: &Mode, parameters: &Parameters, (release, keep): (bool, 
 
 /// All modes, with the processor time that makes the ideal network take what the paper says: without and with one release
 /// of connections after each collective, and (ours) with connections that stay.
-pub(super) fn rows(
-    programs: &[Vec<Step>],
-    parameters: &Parameters,
-    progress: &mut Progress,
-) -> Result<Vec<Row>, Failure> {
+///
+/// Blocks and bandwidth are divided by `scale`, which leaves all times of the model as they are.
+pub(super) fn rows(parameters: &Parameters, scale: u32, progress: &mut Progress) -> Result<Vec<Row>, Failure> {
+    let programs = &recorded(scale)?[..];
+    let parameters = &Parameters {
+        beta: parameters.beta * f64::from(scale),
+        ..*parameters
+    };
     let ranks = programs.len() as u32;
     let ideal_at = |compute: f64| {
         let simulation = on(ranks, &Mode::IDEAL, parameters, (false, false));
@@ -182,35 +198,35 @@ pub(super) fn table(rows: &[Row]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::replay::{Collective, Lengths};
 
-    /// Blocks and bandwidth of a 64th: the same times, with less to do.
+    #[test]
+    fn the_recorded_run_is_that_of_the_paper() {
+        for program in recorded(1).unwrap() {
+            let calls = program.iter().filter_map(|step| match step {
+                Step::Collective { what, .. } => Some(what),
+                _ => None,
+            });
+            let blocks: Vec<&Collective> = calls.collect();
+            assert_eq!(blocks.len(), 17);
+            let alltoall = Collective::Alltoall {
+                sent: Lengths::Even(1 << 19),
+                received: Lengths::Even(1 << 19),
+            };
+            assert_eq!(blocks.iter().filter(|what| ***what == alltoall).count(), 8);
+        }
+    }
+
     #[test]
     fn ft_is_as_far_above_the_ideal_as_the_paper_says() {
-        let mut programs = recorded().unwrap();
-        let mut collectives = 0;
-        for step in programs.iter_mut().flatten() {
-            let Step::Collective { what, .. } = step else { continue };
-            collectives += 1;
-            if let Collective::Alltoall {
-                sent: Lengths::Even(sent),
-                received: Lengths::Even(received),
-            } = what
-            {
-                assert_eq!((*sent, *received), (1 << 19, 1 << 19));
-                (*sent, *received) = (1 << 13, 1 << 13);
-            }
-        }
-        assert_eq!(collectives, 16 * 17);
         let parameters = Parameters {
             alpha: 0.1e-3,
-            beta: 64.0 * 8e-9,
+            beta: 8e-9,
             gamma: 10e-3,
             wavelengths: None,
             failure: 0.0,
             seed: 1,
         };
-        for row in rows(&programs, &parameters, &mut Progress::new(false, STEPS)).unwrap() {
+        for row in rows(&parameters, 64, &mut Progress::new(false, STEPS)).unwrap() {
             if row.keep {
                 // Four peers, four ports: they are connected once.
                 assert!(row.ports != Some(4) || row.above_ideal_s < 0.03, "{row:?}");
