@@ -319,7 +319,7 @@ mod tests {
     /// What was sent and called, without times, and receives by the message that they got.
     fn messages(trace: &file::Trace) -> Vec<String> {
         let mut messages = Vec::new();
-        for step in programs(&[trace.clone()])
+        for step in programs(std::slice::from_ref(trace))
             .map(|mut all| all.remove(0))
             .unwrap_or_default()
         {
