@@ -1,8 +1,9 @@
 //! Messages between processors: numbered per ordered pair, admitted in that order, put together where they land.
 //!
-//! A [`Messenger`] is an [`Endpoint`] together with the order of messages, which the endpoint knows nothing of: it
-//! delivers packets exactly once but in any order. Like the endpoint it does no IO and reads no clock; it is driven in
-//! the same way ([`crate`] shows the loop), and has one more thing to give: [`Messenger::receive`].
+//! A [`Messenger`] is an [`Endpoint`](crate::reliability::Endpoint), here or elsewhere ([`Carrier`]), together with the
+//! order of messages, which the endpoint knows nothing of: it delivers packets exactly once but in any order. Like the
+//! endpoint it does no IO and reads no clock; it is driven in the same way ([`crate`] shows the loop), and has one more
+//! thing to give: [`Messenger::receive`].
 //!
 //! # Order
 //!
@@ -42,7 +43,7 @@ pub use self::{
 };
 use crate::{
     error::{AddPeerError, SendError},
-    reliability::{Burst, Endpoint, Event, Limits, Outgoing, Payload, PeerId, SendToken, Target},
+    reliability::{Burst, Event, Limits, Outgoing, Payload, PeerId, SendToken, Target, delegated::Carrier},
     time::Instant,
 };
 
@@ -65,9 +66,9 @@ pub struct SendOptions {
     pub more: bool,
 }
 
-/// An endpoint that keeps messages in order. See the module's documentation.
+/// An endpoint, here or in another process, that keeps messages in order. See the module's documentation.
 pub struct Messenger {
-    endpoint: Endpoint,
+    endpoint: Carrier,
     inbox: Inbox,
     numbers: Numbers,
 }
@@ -83,10 +84,11 @@ impl fmt::Debug for Messenger {
 
 /// Getters.
 impl Messenger {
-    /// Messages for `processors` over `endpoint`. The first is who sends unless another is named; if there is none,
+    /// Messages for `processors` over `endpoint`, an [`Endpoint`](crate::reliability::Endpoint) or a stand-in for one. The first is who sends unless another is named; if there is none,
     /// that is processor 0.
     #[must_use]
-    pub fn new(mut endpoint: Endpoint, processors: &[u32]) -> Self {
+    pub fn new(endpoint: impl Into<Carrier>, processors: &[u32]) -> Self {
+        let mut endpoint = endpoint.into();
         let inbox = Inbox::new(endpoint.config(), processors);
         endpoint.set_processor(inbox.processor());
         Self {
@@ -99,7 +101,7 @@ impl Messenger {
     /// The layer below: its getters.
     #[must_use]
     #[inline]
-    pub fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &Carrier {
         &self.endpoint
     }
 

@@ -87,6 +87,8 @@ pub struct Endpoint {
     pub(super) next_token: u64,
     pub(super) busy: usize,
     pub(super) resets_in_second: (u64, u32),
+    /// Peers whose credit has changed, if somebody wants to know.
+    pub(super) credit_news: Option<Vec<u32>>,
     pub(super) stats: Stats,
 }
 
@@ -136,6 +138,7 @@ impl Endpoint {
             next_token: 0,
             busy: 0,
             resets_in_second: (0, 0),
+            credit_news: None,
             stats: Stats::default(),
         })
     }
@@ -486,6 +489,49 @@ impl Endpoint {
         if p.blocked {
             p.blocked = false;
             self.events.push_back(Event::Writable { peer: PeerId(peer) });
+        }
+    }
+
+    /// Notes from now on whose credit changes: [`poll_credit`](Self::poll_credit).
+    pub(super) fn note_credit(&mut self) {
+        self.credit_news = Some(Vec::new());
+    }
+
+    /// A peer that has been given credit since it was last told of: session, and how far may be sent in it.
+    pub(super) fn poll_credit(&mut self) -> Option<(PeerId, u32, u64)> {
+        loop {
+            let peer = self.credit_news.as_mut()?.pop()?;
+            let p = &self.peers[peer as usize];
+            if p.remote_token != 0 {
+                return Some((PeerId(peer), p.session, p.cost_limit));
+            }
+        }
+    }
+
+    /// No more than half of what may be queued in copies to this peer is.
+    pub(super) fn has_room(&self, peer: PeerId) -> bool {
+        self.flows_of(peer.0).all(|flow| {
+            self.actives
+                .get(self.flows[flow as usize].active as usize)
+                .is_none_or(|active| active.send.copied_bytes <= self.config.send_queue_bytes / 2)
+        })
+    }
+
+    /// [`Event::Writable`] tells when there is room for copies to this peer; at once, if there is.
+    pub(super) fn tell_when_writable(&mut self, peer: PeerId) {
+        let room = self.has_room(peer);
+        if let Some(p) = self.peers.get_mut(peer.index()) {
+            p.blocked = true;
+            if room {
+                self.tell_writable(peer.0);
+            }
+        }
+    }
+
+    /// The peer has sent what a correct peer can not send.
+    pub(super) fn expel(&mut self, peer: PeerId) {
+        if peer.index() < self.peers.len() {
+            self.end_session(peer.0, PeerError::Misbehaved);
         }
     }
 

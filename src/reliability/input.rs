@@ -123,6 +123,9 @@ impl Endpoint {
         let more = credit.limit.wrapping_sub(p.cost_limit as u32);
         if more != 0 && (more as i32) > 0 {
             p.cost_limit += u64::from(more);
+            if let Some(news) = &mut self.credit_news {
+                news.push(peer);
+            }
         }
         self.wake_flows(peer);
     }

@@ -9,6 +9,7 @@ mod bits;
 mod burst;
 pub mod congestion;
 mod control;
+pub mod delegated;
 mod endpoint;
 mod flow;
 mod input;

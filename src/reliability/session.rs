@@ -84,6 +84,9 @@ impl Endpoint {
             p.phase = Phase::New;
         }
         p.bind(open);
+        if let Some(news) = &mut self.credit_news {
+            news.push(peer);
+        }
         self.stats.sessions_opened += 1;
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get_mut(flow as usize) {

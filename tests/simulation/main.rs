@@ -8,6 +8,7 @@ mod agreement;
 mod attack;
 mod credit;
 mod death;
+mod delegated;
 mod discipline;
 mod dse;
 mod exactly_once;

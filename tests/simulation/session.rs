@@ -11,9 +11,11 @@ use crate::{
 
 const MS: Duration = Duration::from_millis(1);
 
-fn options(bare: bool) -> NodeOptions {
+fn options(rng: &mut Prng) -> NodeOptions {
+    let kind = rng.below(3);
     NodeOptions {
-        bare,
+        bare: kind == 0,
+        delegated: kind == 1,
         ..NodeOptions::default()
     }
 }
@@ -22,7 +24,7 @@ fn options(bare: bool) -> NodeOptions {
 fn simultaneous_open() {
     scenario("session::simultaneous_open", 10, |seed| {
         let mut rng = Prng::new(seed);
-        let mut world = World::pair(seed, &options(rng.chance(500)));
+        let mut world = World::pair(seed, &options(&mut rng));
         world.min_len = 8;
         world.network.usual.jitter = rng.below(100_000);
         world.network.usual.loss = rng.pick(&[0, 0, 300]);
@@ -68,7 +70,7 @@ fn open_with_any_one_datagram_lost() {
 fn goodbye() {
     scenario("session::goodbye", 8, |seed| {
         let mut rng = Prng::new(seed);
-        let mut world = World::pair(seed, &options(rng.chance(500)));
+        let mut world = World::pair(seed, &options(&mut rng));
         world.min_len = 8;
         world.network.usual.loss = rng.pick(&[0, 200]);
         traffic(&mut world, &mut rng, 50, 20_000);
@@ -129,7 +131,7 @@ fn last_acknowledgement_lost() {
 fn receiver_restarts() {
     scenario("session::receiver_restarts", 8, |seed| {
         let mut rng = Prng::new(seed);
-        let mut world = World::pair(seed, &options(rng.chance(500)));
+        let mut world = World::pair(seed, &options(&mut rng));
         world.min_len = 8;
         world.network.usual.jitter = rng.below(200_000);
         traffic(&mut world, &mut rng, 50, 20_000);
@@ -154,7 +156,7 @@ fn receiver_restarts() {
 fn sender_restarts() {
     scenario("session::sender_restarts", 8, |seed| {
         let mut rng = Prng::new(seed);
-        let mut world = World::pair(seed, &options(rng.chance(500)));
+        let mut world = World::pair(seed, &options(&mut rng));
         world.min_len = 8;
         world.network.usual.jitter = rng.below(200_000);
         traffic(&mut world, &mut rng, 50, 20_000);
@@ -180,7 +182,7 @@ fn sender_restarts() {
 fn restarts_again_and_again() {
     scenario("session::restarts_again_and_again", 8, |seed| {
         let mut rng = Prng::new(seed);
-        let mut world = World::pair(seed, &options(rng.chance(500)));
+        let mut world = World::pair(seed, &options(&mut rng));
         world.min_len = 8;
         world.network.usual.loss = rng.pick(&[0, 100]);
         world.network.usual.jitter = rng.below(500_000);
@@ -211,7 +213,7 @@ fn restarts_again_and_again() {
 fn old_session_replayed_after_restart() {
     scenario("session::old_session_replayed_after_restart", 8, |seed| {
         let mut rng = Prng::new(seed);
-        let mut world = World::pair(seed, &options(rng.chance(500)));
+        let mut world = World::pair(seed, &options(&mut rng));
         world.min_len = 8;
         world.tap = Some(Vec::new());
         traffic(&mut world, &mut rng, 60, 20_000);
@@ -246,7 +248,7 @@ fn old_session_replayed_after_restart() {
 fn session_replayed_in_itself() {
     scenario("session::session_replayed_in_itself", 8, |seed| {
         let mut rng = Prng::new(seed);
-        let mut world = World::pair(seed, &options(rng.chance(500)));
+        let mut world = World::pair(seed, &options(&mut rng));
         world.min_len = 8;
         world.tap = Some(Vec::new());
         traffic(&mut world, &mut rng, 60, 20_000);

@@ -78,7 +78,7 @@ fn draw_topology(rng: &mut Prng, nodes: usize) -> Vec<(usize, usize)> {
     }
 }
 
-fn build(rng: &mut Prng, seed: u64) -> (World, Vec<(usize, usize)>) {
+fn build(rng: &mut Prng, seed: u64, delegated: bool) -> (World, Vec<(usize, usize)>) {
     let nodes = rng.between(2, 6) as usize;
     let corrupt = rng.chance(200);
     let processors = if rng.chance(300) { rng.between(2, 4) as usize } else { 1 };
@@ -91,6 +91,11 @@ fn build(rng: &mut Prng, seed: u64) -> (World, Vec<(usize, usize)>) {
         } else {
             // One of two is enough.
             draw_options(rng, corrupt && node > 0, processors)
+        };
+        let options = NodeOptions {
+            bare: options.bare && !delegated,
+            delegated: delegated && rng.chance(700),
+            ..options
         };
         note(format!("{options:?}"));
         world.add(options);
@@ -137,9 +142,9 @@ pub(crate) fn disturb(rng: &mut Prng, world: &mut World, pairs: &[(usize, usize)
     }
 }
 
-fn run(seed: u64) -> Transcript {
+fn run(seed: u64, delegated: bool) -> Transcript {
     let mut rng = Prng::new(seed ^ 0x5a5a);
-    let (mut world, pairs) = build(&mut rng, seed);
+    let (mut world, pairs) = build(&mut rng, seed, delegated);
     let channels = rng.pick(&[1, 1, 2, 5]);
     let max_len = rng.pick(&[64, 1_000, 10_000, 100_000]);
     let messages = rng.between(20, 300);
@@ -191,9 +196,17 @@ fn run(seed: u64) -> Transcript {
 #[test]
 fn swarm() {
     scenario("swarm", 60, |seed| {
-        let first = run(seed);
+        let first = run(seed, false);
         if seed % 4 == 0 {
-            assert_eq!(run(seed), first, "I7: the same seed gave another transcript");
+            assert_eq!(run(seed, false), first, "I7: the same seed gave another transcript");
         }
+    });
+}
+
+/// The same with endpoints elsewhere.
+#[test]
+fn delegated() {
+    scenario("swarm::delegated", 40, |seed| {
+        run(seed, true);
     });
 }

@@ -14,6 +14,7 @@ use hikyaku::{
 };
 
 use super::{
+    delegated::Delegated,
     memory::{Block, Memory},
     model::{Arrived, Job, Model},
     prng::Prng,
@@ -45,6 +46,8 @@ pub(crate) struct NodeOptions {
     pub(crate) processors: usize,
     /// An endpoint without a messenger.
     pub(crate) bare: bool,
+    /// A messenger whose endpoint is elsewhere.
+    pub(crate) delegated: bool,
     /// With queues of posted receives and unexpected messages, and this eager limit.
     pub(crate) eager_limit: Option<u32>,
     pub(crate) app: App,
@@ -72,6 +75,7 @@ impl Default for NodeOptions {
             },
             processors: 1,
             bare: false,
+            delegated: false,
             eager_limit: None,
             app: App::Take,
             hold: 0,
@@ -170,6 +174,14 @@ impl Node {
     /// Starts a new incarnation without peers.
     pub(crate) fn start(&mut self, rng: &mut Prng) {
         let (config, limits) = (self.options.config.clone(), self.options.limits);
+        if self.options.delegated {
+            self.incarnation += 1;
+            self.peers.clear();
+            self.peer_of.clear();
+            let delegated = Delegated::new(config, limits, rng.next() | 1, rng.next(), &self.processors);
+            self.stack = Some(Box::new(delegated));
+            return;
+        }
         let endpoint = match Endpoint::new(config, limits, rng.next() | 1, rng.next()) {
             Ok(endpoint) => endpoint,
             Err(error) => panic!("the scenario's configuration is wrong: {error}"),

@@ -1,0 +1,35 @@
+//! An endpoint in another process: who has the messages and who has the network talk to each other in *records*.
+//!
+//! A node-wide poller (S1.2) runs the protocol for several processes: it acknowledges, sends again and keeps sessions
+//! alive while they compute. Between it and each of them is a link that loses nothing and keeps the order. A [`Remote`]
+//! stands where an [`Endpoint`](super::Endpoint) would (a [`Carrier`] is either) and turns commands into records; a
+//! [`Host`] has the endpoint, executes them, and reports what happens. Packets are handed over as they came, behind a
+//! short header, so they can be lent; matching and order stay with whoever has the messages.
+//!
+//! Both are sans-IO, like the rest: a `Remote` is driven like an endpoint, where a "datagram" is one record.
+//!
+//! # Trust
+//!
+//! Whoever has the host checks all that a process tells it: [`Host::handle_command`] gives an error for what a correct
+//! process can not say, and nothing of it touches others. What a process may have queued there is bounded by its own
+//! settings, which its host enforces.
+//!
+//! # Two sides, one order
+//!
+//! - Commands name peers by the process's numbers, reports by the host's; a report tells each new one's address.
+//! - A command for a session that has ended is dropped: the report of that end is on its way, and says that something is
+//!   lost if the host had not seen all that was sent.
+//! - A host takes copies until half of [`Config::send_queue_bytes`](crate::Config::send_queue_bytes) is used; then it is
+//!   asked, and answers when there is room.
+
+mod carrier;
+mod host;
+mod record;
+mod remote;
+
+pub use self::{
+    carrier::Carrier,
+    host::{Broken, Host},
+    record::{DELIVERY, REPORT},
+    remote::Remote,
+};

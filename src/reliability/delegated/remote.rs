@@ -1,0 +1,763 @@
+//! The side that has the messages.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+
+use super::{
+    REPORT,
+    record::{self, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, Record, TOLD},
+};
+use crate::{
+    config::{Config, ConfigError},
+    error::{AddPeerError, PeerError, SendError},
+    id::{PeerId, SendToken},
+    reliability::{
+        Burst, Event, Limits, MESSAGE_COST, Origin, Outgoing, Payload, Sink, Target, Verdict, peer::INITIAL_CREDIT,
+        source::Sources,
+    },
+    stats::{PeerStats, Stats},
+    time::Instant,
+    wire::{Packet, Seq},
+};
+
+/// Messages up to this size are copied where they go, larger ones are referred to until all is acknowledged.
+pub(super) const COPIED: usize = 2_048;
+/// Most octets of copies that may be queued to one peer.
+pub(super) const MOST_COPIES: u32 = 64 << 20;
+/// What a copy takes of them beside its octets, and what one takes that can not share a block with others.
+const COPY_COST: u32 = 64;
+const ALONE: u32 = Sources::MIN_BLOCK as u32;
+/// Octets of a placement that go in one record.
+const PLACED: usize = 256 << 10;
+/// Octets of small messages that wait in one piece.
+const BLOCK: usize = 64 << 10;
+/// Credit is given back when this part of it is free. Its owner tells of quarters of it, so more than two thirds can
+/// always be used.
+const RELEASE: u32 = 16;
+
+/// A record on its way.
+#[derive(Debug)]
+struct Piece {
+    head: [u8; REPORT],
+    payload: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    None,
+    /// In the block.
+    Copied {
+        at: u32,
+        len: u32,
+    },
+    Shared(Bytes),
+}
+
+/// What is known here of a peer.
+#[derive(Debug)]
+struct Peer {
+    address: SocketAddr,
+    processor: u32,
+    session: u32,
+    up: bool,
+    closing: bool,
+    /// Given up in this session.
+    broken: bool,
+    /// Refused a send for want of room: tell when there is some.
+    blocked: bool,
+    cost_queued: u64,
+    cost_limit: u64,
+    /// Credit that has been taken from the peer, and what of it is free and not given back yet.
+    taken: u32,
+    owed: u32,
+    /// Octets of copies sent since the host has last had room, and how many of them it has been asked about.
+    copies: u32,
+    asked: Option<u32>,
+    /// Messages by reference, and the octets of those that nobody else waits for.
+    shared: u32,
+    large: u32,
+    /// Number of the last command that sends something.
+    last: u64,
+}
+
+/// A message by reference.
+#[derive(Debug)]
+struct Outstanding {
+    peer: u32,
+    /// Records that have not been told of.
+    parts: u32,
+    /// Somebody waits for [`Event::Sent`], and may wait for the memory.
+    told: Option<Bytes>,
+    /// Octets of a copy.
+    copy: u32,
+}
+
+/// Stands for an endpoint that runs in another process.
+///
+/// It is driven like an [`Endpoint`](crate::reliability::Endpoint): every burst that it wants transmitted is one record
+/// for the host, and what it is handed as a datagram is one record of the host's.
+#[derive(Debug)]
+pub struct Remote {
+    config: Config,
+    processor: u32,
+    /// Most octets of a record's payload.
+    most: usize,
+    now: Instant,
+    peers: Vec<Peer>,
+    addresses: BTreeMap<SocketAddr, u32>,
+    /// Our numbers of the peers, by the host's.
+    ours: Vec<u32>,
+    down: BTreeMap<u32, PeerError>,
+    queue: VecDeque<Piece>,
+    /// Octets of small messages; used again when the queue is empty.
+    block: Vec<u8>,
+    /// What the burst refers to.
+    current: Bytes,
+    outstanding: BTreeMap<u64, Outstanding>,
+    events: VecDeque<Event>,
+    next_token: u64,
+    /// Commands given.
+    commands: u64,
+    /// So many of them were executed, and all was acknowledged.
+    idle: u64,
+    stats: Stats,
+}
+
+/// Getters.
+impl Remote {
+    /// A stand-in for an endpoint with these settings, whose packets are for `processors` (the first is who sends).
+    /// `limits` are those of the link: [`Limits::max_batch`] is the longest record.
+    ///
+    /// # Errors
+    /// A setting out of its range.
+    pub fn new(config: Config, limits: Limits, processors: &[u32]) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let config = Config {
+            send_queue_bytes: config.send_queue_bytes.min(MOST_COPIES),
+            ..config
+        };
+        let processors = if processors.is_empty() { &[0] } else { processors };
+        let payload = record::start_payload(&config, processors);
+        let mut this = Self {
+            config,
+            processor: processors[0],
+            most: limits.max_batch.saturating_sub(REPORT),
+            now: Instant::ZERO,
+            peers: Vec::new(),
+            addresses: BTreeMap::new(),
+            ours: Vec::new(),
+            down: BTreeMap::new(),
+            queue: VecDeque::new(),
+            block: Vec::new(),
+            current: Bytes::new(),
+            outstanding: BTreeMap::new(),
+            events: VecDeque::new(),
+            next_token: 0,
+            commands: 0,
+            idle: 0,
+            stats: Stats::default(),
+        };
+        this.push(&Record::new(Kind::Start, 0), Body::Shared(payload.into()));
+        Ok(this)
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    #[inline]
+    pub(super) fn is_up(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.index()).is_some_and(|p| p.up)
+    }
+
+    pub(super) fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+        let p = self.peers.get(peer.index())?;
+        Some(PeerStats {
+            unexpected: p.taken.into(),
+            ..PeerStats::default()
+        })
+    }
+
+    pub(super) fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.peers.get(peer.index()).map(|p| p.address)
+    }
+
+    #[inline]
+    pub(super) fn processor(&self, peer: PeerId) -> Option<u32> {
+        self.peers.get(peer.index()).map(|p| p.processor)
+    }
+
+    pub(super) fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    #[inline]
+    pub(super) fn session(&self, peer: PeerId) -> u32 {
+        self.peers.get(peer.index()).map_or(0, |p| p.session)
+    }
+
+    pub(super) fn down(&self, peer: PeerId) -> Option<PeerError> {
+        self.down.get(&peer.0).copied()
+    }
+
+    pub(super) fn is_idle(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.index()).is_none_or(|p| p.last <= self.idle)
+    }
+
+    pub(super) fn all_idle(&self) -> bool {
+        self.queue.is_empty() && self.peers.iter().all(|p| p.last <= self.idle)
+    }
+
+    pub(super) fn should_transmit(&self, _: PeerId, _: u8) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// What waits for company waits there.
+    #[inline]
+    pub(super) fn is_quiet(&self, _: PeerId, _: u8) -> bool {
+        true
+    }
+
+    pub(super) fn has_batch(&self, _: PeerId, _: u8) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn credit(&self, peer: PeerId) -> u64 {
+        let p = self.peers.get(peer.index());
+        p.map_or(0, |p| p.cost_limit.saturating_sub(p.cost_queued))
+    }
+
+    #[inline]
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        (!self.queue.is_empty() || !self.events.is_empty()).then_some(self.now)
+    }
+}
+
+/// Commands.
+impl Remote {
+    #[inline]
+    fn push(&mut self, record: &Record, payload: Body) {
+        self.commands += 1;
+        self.queue.push_back(Piece {
+            head: record.octets(),
+            payload,
+        });
+    }
+
+    /// A command about a peer in its session, without payload.
+    fn order(&mut self, kind: Kind, peer: PeerId, value: u32) {
+        let record = Record {
+            session: self.session(peer),
+            value,
+            ..Record::new(kind, peer.0)
+        };
+        self.push(&record, Body::None);
+    }
+
+    pub(super) fn set_processor(&mut self, processor: u32) {
+        self.processor = processor;
+    }
+
+    pub(super) fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        if let Some(&peer) = self.addresses.get(&address) {
+            return Err(AddPeerError::Exists(PeerId(peer)));
+        }
+        self.new_peer(address, processor, NEW)
+            .ok_or(AddPeerError::TooMany(self.config.max_peers))
+    }
+
+    fn new_peer(&mut self, address: SocketAddr, processor: u32, theirs: u32) -> Option<PeerId> {
+        let peer = self.peers.len() as u32;
+        if peer >= self.config.max_peers {
+            return None;
+        }
+        self.peers.push(Peer {
+            address,
+            processor,
+            session: 1,
+            up: false,
+            closing: false,
+            broken: false,
+            blocked: false,
+            cost_queued: 0,
+            cost_limit: INITIAL_CREDIT.into(),
+            taken: 0,
+            owed: 0,
+            copies: 0,
+            asked: None,
+            shared: 0,
+            large: 0,
+            last: 0,
+        });
+        self.addresses.insert(address, peer);
+        let mut record = Record {
+            value: theirs,
+            destination: processor,
+            ..Record::new(Kind::AddPeer, peer)
+        };
+        record.set_address(address);
+        self.push(&record, Body::None);
+        Some(PeerId(peer))
+    }
+
+    /// Why nothing can be sent to a peer.
+    #[cold]
+    fn why_not(&self, peer: PeerId) -> SendError {
+        match (self.peers.get(peer.index()), self.down(peer)) {
+            (None, _) => SendError::UnknownPeer(peer),
+            (_, Some(error)) => SendError::Peer(peer, error),
+            (Some(_), None) => SendError::Closed(peer),
+        }
+    }
+
+    #[inline]
+    fn check(&self, peer: PeerId) -> Result<(), SendError> {
+        match self.peers.get(peer.index()) {
+            Some(p) if !p.closing && (self.down.is_empty() || !self.down.contains_key(&peer.0)) => Ok(()),
+            _ => Err(self.why_not(peer)),
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        message: &Outgoing,
+        payload: Payload<'_>,
+    ) -> Result<Option<SendToken>, SendError> {
+        self.now = self.now.max(now);
+        self.check(peer)?;
+        let len = payload.len();
+        if len > self.most {
+            return Err(SendError::MessageTooLarge {
+                len: len as u64,
+                max: self.most as u64,
+            });
+        }
+        let most = self.config.send_queue_bytes;
+        let cost = COPY_COST + len as u32 + if message.immediate.is_some() { ALONE } else { 0 };
+        let p = &mut self.peers[peer.index()];
+        let full = match &payload {
+            Payload::Copy(_) => {
+                let queued = u64::from(p.copies) + u64::from(p.large);
+                queued > 0 && queued + u64::from(cost) > u64::from(most)
+                    || len > COPIED && p.shared >= self.config.send_queue_messages
+            }
+            Payload::Shared(_) => p.shared >= self.config.send_queue_messages,
+        };
+        if full {
+            p.blocked = true;
+            self.ask_for_room(peer);
+            return Err(SendError::WouldBlock(peer));
+        }
+        p.cost_queued += len as u64 + u64::from(MESSAGE_COST);
+        let mut record = Record {
+            channel,
+            session: p.session,
+            value: message.message.0,
+            source: message.source,
+            destination: message.destination,
+            a: message.match_bits.unwrap_or(0),
+            b: message.immediate.unwrap_or(0),
+            ..Record::new(Kind::Send, peer.0)
+        };
+        record.flags |= if message.match_bits.is_some() { MATCHED } else { 0 };
+        record.flags |= if message.immediate.is_some() { IMMEDIATE } else { 0 };
+        let token = match payload {
+            Payload::Copy(data) if len <= COPIED => {
+                p.copies += cost;
+                let ask = p.asked.is_none() && p.copies > most / 2;
+                let body = self.copy(data);
+                self.push(&record, body);
+                if ask {
+                    self.ask_for_room(peer);
+                }
+                None
+            }
+            Payload::Copy(data) => {
+                let data = Bytes::copy_from_slice(data);
+                p.large += len as u32;
+                self.share(&mut record, data, false);
+                None
+            }
+            Payload::Shared(data) => Some(self.share(&mut record, data, true)),
+        };
+        self.peers[peer.index()].last = self.commands;
+        Ok(token)
+    }
+
+    /// Puts a small message where the queue has its octets.
+    #[inline]
+    fn copy(&mut self, data: &[u8]) -> Body {
+        if self.queue.is_empty() {
+            self.block.clear();
+        }
+        if self.block.len() + data.len() > BLOCK {
+            return Body::Shared(Bytes::copy_from_slice(data));
+        }
+        let at = self.block.len() as u32;
+        self.block.extend_from_slice(data);
+        Body::Copied {
+            at,
+            len: data.len() as u32,
+        }
+    }
+
+    fn share(&mut self, record: &mut Record, data: Bytes, told: bool) -> SendToken {
+        self.next_token += 1;
+        record.flags |= TOLD;
+        record.c = self.next_token;
+        self.peers[record.peer as usize].shared += 1;
+        let outstanding = Outstanding {
+            peer: record.peer,
+            parts: 1,
+            copy: if told { 0 } else { data.len() as u32 },
+            told: told.then(|| data.clone()),
+        };
+        self.outstanding.insert(self.next_token, outstanding);
+        self.push(record, Body::Shared(data));
+        SendToken(self.next_token)
+    }
+
+    pub(super) fn place(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        target: &Target,
+        data: Bytes,
+    ) -> Result<SendToken, SendError> {
+        self.now = self.now.max(now);
+        self.check(peer)?;
+        if data.len() as u64 > u64::from(u32::MAX) {
+            return Err(SendError::MessageTooLarge {
+                len: data.len() as u64,
+                max: u32::MAX.into(),
+            });
+        }
+        let size = PLACED.min(self.most);
+        let parts = data.len().div_ceil(size).max(1);
+        let p = &mut self.peers[peer.index()];
+        if p.shared > 0 && p.shared as usize + parts > self.config.send_queue_messages as usize {
+            p.blocked = true;
+            return Err(SendError::WouldBlock(peer));
+        }
+        p.shared += parts as u32;
+        self.next_token += 1;
+        let record = Record {
+            channel,
+            flags: TOLD,
+            session: p.session,
+            value: target.key,
+            source: target.source,
+            destination: target.destination,
+            b: target.landing.into(),
+            c: self.next_token,
+            ..Record::new(Kind::Place, peer.0)
+        };
+        for part in 0..parts {
+            let at = part * size;
+            let record = Record {
+                a: target.offset.wrapping_add(at as u64),
+                ..record
+            };
+            let piece = data.slice(at..data.len().min(at + size));
+            self.push(&record, Body::Shared(piece));
+        }
+        self.peers[peer.index()].last = self.commands;
+        let outstanding = Outstanding {
+            peer: peer.0,
+            parts: parts as u32,
+            copy: 0,
+            told: Some(data),
+        };
+        self.outstanding.insert(self.next_token, outstanding);
+        Ok(SendToken(self.next_token))
+    }
+
+    fn ask_for_room(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.index()];
+        if p.asked.is_none() && p.copies > 0 {
+            p.asked = Some(p.copies);
+            self.order(Kind::AskRoom, peer, 0);
+        }
+    }
+
+    #[inline]
+    pub(super) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+        let Some(p) = self.peers.get_mut(peer.index()).filter(|p| p.session == session) else {
+            return;
+        };
+        p.taken = p.taken.saturating_sub(cost);
+        p.owed += cost;
+        if p.owed >= self.config.unexpected_bytes / RELEASE {
+            let owed = core::mem::take(&mut p.owed);
+            self.order(Kind::Release, peer, owed);
+        }
+    }
+
+    pub(super) fn request_acks(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.push(&Record::new(Kind::RequestAcks, 0), Body::None);
+    }
+
+    pub(super) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
+        self.now = self.now.max(now);
+        if peer.index() < self.peers.len() {
+            self.order(Kind::Watch, peer, on.into());
+        }
+    }
+
+    pub(super) fn close(&mut self, now: Instant, peer: PeerId) {
+        self.now = self.now.max(now);
+        if self.check(peer).is_ok() {
+            self.peers[peer.index()].closing = true;
+            self.order(Kind::Close, peer, 0);
+        }
+    }
+
+    pub(super) fn reconnect(&mut self, peer: PeerId) {
+        if self.down.remove(&peer.0).is_some() {
+            self.order(Kind::Reconnect, peer, 0);
+        }
+    }
+
+    /// The host's backend is its own business.
+    pub(super) fn set_limits(&mut self, _: Limits) {}
+
+    /// Nothing here depends on time.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    pub(super) fn handle_unreachable(&mut self, _: Instant, _: SocketAddr) {}
+
+    /// Nobody refers to a record once it has been taken.
+    pub(super) fn handle_released(&mut self, _: u64) {}
+}
+
+/// What goes out.
+impl Remote {
+    #[inline]
+    pub(super) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        self.now = self.now.max(now);
+        let Some(piece) = self.queue.pop_front() else {
+            // Somebody may wait for this memory.
+            self.current = Bytes::new();
+            return false;
+        };
+        burst.begin(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+        burst.header()[..REPORT].copy_from_slice(&piece.head);
+        match piece.payload {
+            Body::None => burst.push_inline(REPORT, &[]),
+            Body::Copied { at, len } => {
+                let (at, len) = (at as usize, len as usize);
+                burst.push_inline(REPORT, &self.block[at..at + len]);
+            }
+            Body::Shared(data) => {
+                burst.push_reference(REPORT, 0, 0, data.len() as u32);
+                self.current = data;
+            }
+        }
+        self.stats.packets_sent += 1;
+        self.stats.payload_sent += (burst.len() - REPORT) as u64;
+        true
+    }
+
+    #[inline]
+    pub(super) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
+        burst.each(|_| &self.current, each);
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+/// What comes in.
+impl Remote {
+    /// Takes in a record of the host's.
+    #[inline]
+    pub(super) fn handle_record<S: Sink>(&mut self, now: Instant, octets: &[u8], sink: &mut S) {
+        self.now = self.now.max(now);
+        self.stats.packets_received += 1;
+        let Some(record) = Record::report(octets) else {
+            return;
+        };
+        if record.kind == Kind::Peer {
+            return self.learn(&record);
+        }
+        if record.kind == Kind::Idle {
+            self.idle = record.a;
+            return;
+        }
+        let Some(&peer) = self.ours.get(record.peer as usize) else {
+            return;
+        };
+        let peer = PeerId(peer);
+        match record.kind {
+            Kind::Deliver => self.deliver(peer, &record, &octets[DELIVERY..], sink),
+            Kind::Up => {
+                self.follow(peer, record.session);
+                self.events.push_back(Event::Up {
+                    peer,
+                    session: record.session,
+                });
+            }
+            Kind::Down => self.end(peer, &record),
+            Kind::Sent => self.handle_sent(peer, record.c),
+            Kind::Returned => self.events.push_back(Event::Returned {
+                peer,
+                source: record.source,
+                destination: record.destination,
+                message: Seq(record.value),
+                messages: record.a,
+            }),
+            Kind::Room => {
+                let p = &mut self.peers[peer.index()];
+                if p.session == record.session {
+                    p.copies -= p.asked.take().unwrap_or(0).min(p.copies);
+                }
+                self.unblock(peer);
+            }
+            Kind::Credit => {
+                self.follow(peer, record.session);
+                let p = &mut self.peers[peer.index()];
+                if p.session == record.session {
+                    p.cost_limit = record.a;
+                    p.up = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn deliver<S: Sink>(&mut self, peer: PeerId, record: &Record, packet: &[u8], sink: &mut S) {
+        let Ok(packet) = Packet::new_checked(packet) else {
+            return;
+        };
+        self.follow(peer, record.session);
+        self.stats.packets_delivered += 1;
+        self.stats.payload_received += packet.payload().len() as u64;
+        let p = &mut self.peers[peer.index()];
+        p.taken = p.taken.saturating_add(record.value);
+        let origin = Origin {
+            peer,
+            channel: record.channel,
+            session: record.session,
+            cost: record.value,
+        };
+        // It has been acknowledged: it can not be put off any more. No correct peer comes to that.
+        if sink.deliver(origin, packet) != Verdict::Taken && !p.broken && p.session == record.session {
+            p.broken = true;
+            self.order(Kind::GiveUp, peer, 0);
+        }
+    }
+
+    /// The host has a peer.
+    #[cold]
+    fn learn(&mut self, record: &Record) {
+        if record.peer as usize != self.ours.len() {
+            return;
+        }
+        let address = record.address();
+        let ours = match self.addresses.get(&address) {
+            Some(&peer) => peer,
+            None => match self.new_peer(address, record.destination, record.peer) {
+                Some(peer) => peer.0,
+                // The host has no more than we allow.
+                None => NEW,
+            },
+        };
+        self.ours.push(ours);
+    }
+
+    /// Something of this session has come: what came before is over.
+    #[inline]
+    fn follow(&mut self, peer: PeerId, session: u32) {
+        let Some(p) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        if p.session != session && session.wrapping_sub(p.session) < 1 << 31 {
+            p.begin(session);
+        }
+        if p.session == session && !self.down.is_empty() {
+            self.down.remove(&peer.0);
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, peer: PeerId, record: &Record) {
+        let p = &mut self.peers[peer.index()];
+        let (session, error) = (record.session, record.error());
+        let lost = record.flags & LOST != 0 || p.last > record.c;
+        if p.session == session {
+            p.begin(session.wrapping_add(1));
+            self.down.insert(peer.0, error);
+        }
+        p.shared = 0;
+        p.large = 0;
+        self.outstanding.retain(|_, outstanding| outstanding.peer != peer.0);
+        self.events.push_back(Event::Down {
+            peer,
+            session,
+            error,
+            lost,
+        });
+        self.unblock(peer);
+    }
+
+    fn unblock(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.index()];
+        if p.blocked {
+            p.blocked = false;
+            self.events.push_back(Event::Writable { peer });
+        }
+    }
+
+    fn handle_sent(&mut self, peer: PeerId, token: u64) {
+        let Some(outstanding) = self.outstanding.get_mut(&token) else {
+            return;
+        };
+        let p = &mut self.peers[peer.index()];
+        p.shared = p.shared.saturating_sub(1);
+        p.large = p.large.saturating_sub(outstanding.copy);
+        outstanding.parts -= 1;
+        if outstanding.parts == 0 {
+            if outstanding.told.is_some() {
+                let token = SendToken(token);
+                self.events.push_back(Event::Sent { peer, token });
+            }
+            self.outstanding.remove(&token);
+        }
+        self.unblock(peer);
+    }
+}
+
+impl Peer {
+    /// Everything of the session before is over.
+    fn begin(&mut self, session: u32) {
+        self.session = session;
+        self.up = false;
+        self.closing = false;
+        self.broken = false;
+        self.cost_queued = 0;
+        self.cost_limit = INITIAL_CREDIT.into();
+        self.taken = 0;
+        self.owed = 0;
+        self.copies = 0;
+        self.asked = None;
+    }
+}
