@@ -23,6 +23,9 @@ use crate::{
 const MOST_MESSAGES: u32 = 1 << 20;
 const MOST_PARTS: u32 = 1 << 14;
 
+/// Octets that one copy takes at most: one more than fits may always be queued.
+const ONE_COPY: u32 = 8 << 10;
+
 /// A process has said what a correct one can not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -128,7 +131,7 @@ impl Host {
     ) -> Result<Endpoint, ConfigError> {
         // Half of it is what it was: then there is room again. What may come before it is told that there is none is
         // less than the other half.
-        config.send_queue_bytes = 2 * config.send_queue_bytes.min(MOST_COPIES);
+        config.send_queue_bytes = 2 * (config.send_queue_bytes.min(MOST_COPIES) + ONE_COPY);
         // A placement is one there and may be many here.
         config.send_queue_messages = MOST_MESSAGES.min(config.send_queue_messages + MOST_PARTS);
         config.max_peers = config.max_peers.min(most_peers);
