@@ -107,6 +107,8 @@
 //! | `std` | yes | clocks, threads, [`progress`], [`transport`] |
 //! | `loopback` | yes | the in-process backend |
 //! | `udp` | yes | the UDP socket backend (Linux) |
+//! | `poller` | no | the way to a node-wide poller process (Linux) |
+//! | `dpdk` | no | the DPDK backend, and that process: `poller` (Linux) |
 //! | `mpi` | yes | jobs of many processes: [`bootstrap`], [`mpi`] |
 //! | `sim` | no | thousands of such processes in one thread and virtual time: `sim` |
 //!
@@ -134,6 +136,8 @@ mod id;
 pub mod messaging;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(all(feature = "dpdk", target_os = "linux"))]
+pub mod poller;
 pub mod prng;
 #[cfg(feature = "std")]
 pub mod progress;

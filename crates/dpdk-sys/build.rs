@@ -53,7 +53,7 @@ mod bindings {
     /// What those need of the system.
     const STATIC_SYSTEM: [&str; 5] = ["numa", "dl", "m", "pthread", "bsd"];
 
-    const FUNCTIONS: [&str; 37] = [
+    const FUNCTIONS: [&str; 40] = [
         "rte_eal_init",
         "rte_eal_cleanup",
         "rte_eal_hotplug_add",
@@ -78,12 +78,15 @@ mod bindings {
         "rte_eth_rx_queue_setup",
         "rte_eth_stats_get",
         "rte_eth_tx_queue_setup",
+        "rte_extmem_register",
+        "rte_extmem_unregister",
         "rte_log_set_global_level",
         "rte_mempool_avail_count",
         "rte_mempool_free",
         "rte_mempool_in_use_count",
         "rte_pktmbuf_free_bulk",
         "rte_pktmbuf_pool_create",
+        "rte_pktmbuf_pool_create_extbuf",
         "rte_strerror",
         "rte_thread_register",
         "rte_thread_unregister",
@@ -100,6 +103,7 @@ mod bindings {
         "rte_ether_addr",
         "rte_mbuf_ext_shared_info",
         "dpdk_packet",
+        "rte_pktmbuf_extmem",
     ];
     const CONSTANTS: [&str; 3] = ["DPDK_.*", "RTE_PKTMBUF_HEADROOM", "RTE_ETHER_.*_LEN"];
     /// Only ever seen behind a pointer; the shim knows their insides, which differ between releases.

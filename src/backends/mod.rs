@@ -12,6 +12,8 @@ pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod pcapng;
+#[cfg(all(feature = "poller", target_os = "linux"))]
+pub mod poller;
 #[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
 mod pool;
 mod registry;
@@ -153,6 +155,11 @@ pub trait Backend: Send {
     /// What it can do now.
     fn capabilities(&self) -> Capabilities;
 
+    /// It carries no datagrams but records between us and a process that has an endpoint for us.
+    fn is_link(&self) -> bool {
+        false
+    }
+
     /// The address at which others reach it.
     fn local_addr(&self) -> SocketAddr;
 
@@ -232,6 +239,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities()
+    }
+
+    fn is_link(&self) -> bool {
+        (**self).is_link()
     }
 
     fn local_addr(&self) -> SocketAddr {

@@ -110,8 +110,8 @@ struct Known {
     open: Option<Open>,
 }
 
-/// Every backend there is. The features `dpdk` and `udp` have one on Linux only.
-const KNOWN: [Known; 3] = [
+/// Every backend there is. The features `dpdk`, `poller` and `udp` have one on Linux only.
+const KNOWN: [Known; 4] = [
     Known {
         name: "dpdk",
         feature: "dpdk",
@@ -145,6 +145,17 @@ const KNOWN: [Known; 3] = [
             )?))
         }),
         #[cfg(not(feature = "loopback"))]
+        open: None,
+    },
+    Known {
+        name: "poller",
+        feature: "poller",
+        #[cfg(all(feature = "poller", target_os = "linux"))]
+        open: Some(|addr, _| {
+            use super::poller::PollerBackend;
+            Ok(Box::new(PollerBackend::from_environment(addr.port())?))
+        }),
+        #[cfg(not(all(feature = "poller", target_os = "linux")))]
         open: None,
     },
     Known {
@@ -223,9 +234,10 @@ mod tests {
                     assert!(error.to_string().contains(known.feature), "{error}");
                     assert!(available().all(|name| name != known.name));
                 }
-                // It has no device of its own.
+                // They have no device, and no poller, of their own.
                 Err(error) => assert!(
-                    known.name == "dpdk" && error.to_string().contains("DPDK device"),
+                    known.name == "dpdk" && error.to_string().contains("DPDK device")
+                        || known.name == "poller" && error.to_string().contains("HIKYAKU_POLLER"),
                     "{error}"
                 ),
             }

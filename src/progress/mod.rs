@@ -14,6 +14,7 @@
 //!
 //! Between passes a driver that waits spins (or yields), sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
+mod chance;
 mod clock;
 mod events;
 #[cfg(all(test, feature = "loopback"))]
@@ -21,8 +22,8 @@ mod tests;
 
 use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Duration};
 
-pub(crate) use self::clock::Clock;
 use self::events::{Events, MAX_SENT};
+pub(crate) use self::{chance::random, clock::Clock};
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},

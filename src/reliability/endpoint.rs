@@ -528,6 +528,17 @@ impl Endpoint {
         }
     }
 
+    /// A goodbye has not been answered yet.
+    pub(super) fn is_parting(&self) -> bool {
+        let mut phases = self.peers.iter().map(|p| p.phase);
+        phases.any(|phase| matches!(phase, Phase::Closing | Phase::Goodbye))
+    }
+
+    /// A session with somebody who has answered has not ended.
+    pub(super) fn has_sessions(&self) -> bool {
+        self.peers.iter().any(|p| p.phase == Phase::Open)
+    }
+
     /// The peer has sent what a correct peer can not send.
     pub(super) fn expel(&mut self, peer: PeerId) {
         if peer.index() < self.peers.len() {

@@ -1,11 +1,8 @@
 //! Building a transport.
 
 use std::{
-    collections::hash_map::RandomState,
     fmt::Debug,
-    hash::{BuildHasher, Hasher},
     net::{SocketAddr, ToSocketAddrs},
-    process,
 };
 
 use super::{
@@ -17,8 +14,8 @@ use crate::{
     backends::{self, Backend, BindOptions},
     config::Config,
     messaging::Messenger,
-    progress::{Driver, WaitPolicy, limits_of},
-    reliability::Endpoint,
+    progress::{Driver, WaitPolicy, limits_of, random},
+    reliability::{Endpoint, delegated::Remote},
 };
 
 /// Settings of a [`Transport`] to be.
@@ -149,16 +146,11 @@ pub(super) fn messenger(
     processors: &[u32],
 ) -> Result<Messenger, crate::config::ConfigError> {
     let limits = limits_of(&backend.capabilities());
+    if backend.is_link() {
+        return Ok(Messenger::new(Remote::new(config, limits, processors)?, processors));
+    }
     let endpoint = Endpoint::new(config, limits, random(), random())?;
     Ok(Messenger::new(endpoint, processors))
-}
-
-/// A random number, not 0: from the system, by way of the keys that the standard library draws for its hash maps.
-/// They are drawn once a thread, so the process is mixed in, for those who fork.
-fn random() -> u64 {
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u32(process::id());
-    hasher.finish().max(1)
 }
 
 /// The first address that `name` stands for and that `fits`.

@@ -15,7 +15,7 @@ const PREFIX: &str = "HIKYAKU_";
 const DPDK_PREFIX: &str = "HIKYAKU_DPDK_";
 
 /// Variables of launchers and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 20] = [
+const FOREIGN: [&str; 21] = [
     "HIKYAKU_APP",
     "HIKYAKU_BOOTSTRAP",
     "HIKYAKU_BOOTSTRAP_TIMEOUT",
@@ -24,6 +24,7 @@ const FOREIGN: [&str; 20] = [
     "HIKYAKU_JOB_KEY",
     "HIKYAKU_LOCAL_RANK",
     "HIKYAKU_LOCAL_SIZE",
+    "HIKYAKU_POLLER",
     "HIKYAKU_PORT_BASE",
     "HIKYAKU_RANK",
     "HIKYAKU_RENDEZVOUS",

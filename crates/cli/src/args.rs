@@ -11,6 +11,7 @@ use crate::{
     },
     doctor::{self, DoctorArgs},
     hello::HelloArgs,
+    poller::{self, PollerArgs},
     run::{RunArgs, args::EXAMPLES},
     trace::{self, TraceArgs},
 };
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// Be a process of a job: say which one, and where the others are. Tries out a launcher
     #[command(after_help = HELLO)]
     Hello(HelloArgs),
+    /// Own a port of DPDK and run the protocol for the processes of this host
+    #[command(after_help = poller::EXAMPLES)]
+    Poller(PollerArgs),
     /// Simulate thousands of ranks in virtual time
     #[cfg(feature = "sim")]
     #[command(subcommand)]

@@ -7,6 +7,7 @@ mod clock;
 mod doctor;
 mod failure;
 mod hello;
+mod poller;
 mod run;
 #[cfg(feature = "sim")]
 mod sim;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
         args::Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         args::Command::Hello(args) => hello::run(&args).map(|()| 0),
+        args::Command::Poller(args) => poller::run(&args).map(|()| 0),
         args::Command::Run(args) => run::run(&args),
         #[cfg(feature = "sim")]
         args::Command::Sim(experiment) => sim::run(&experiment).map(|()| 0),

@@ -5,7 +5,8 @@
 //! | environment (EAL) | `rte_eal_init`, `rte_eal_cleanup`, `rte_eal_hotplug_add`, `rte_eal_hotplug_remove`, `rte_vdev_init`, `rte_vdev_uninit` |
 //! | ports | `rte_eth_dev_*`, `rte_eth_rx_queue_setup`, `rte_eth_tx_queue_setup`, link, statistics |
 //! | packets | `dpdk_rx_burst`, `dpdk_tx_burst`, `dpdk_alloc`, `dpdk_free`, [`dpdk_packet`](https://docs.rs/hikyaku-dpdk-sys) |
-//! | pools | `rte_pktmbuf_pool_create`, `rte_mempool_avail_count`, `rte_mempool_free` |
+//! | pools | `rte_pktmbuf_pool_create`, `rte_pktmbuf_pool_create_extbuf`, `rte_mempool_avail_count`, `rte_mempool_free` |
+//! | memory of one's own | `rte_extmem_register`, `rte_extmem_unregister` |
 //!
 //! Names that begin with `rte_` are DPDK's own and [documented there](https://doc.dpdk.org/api-22.11/); names that begin
 //! with `dpdk_` are this crate's: DPDK's inline functions and macros as functions, described in `shim.h`. A call through

@@ -25,6 +25,7 @@ mod port;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::{
     fmt, io,
@@ -35,6 +36,7 @@ use std::{
 
 use bytes::Bytes;
 
+pub(crate) use self::whole::{Lending, Lent, lending_size};
 use self::{
     discovery::Notice,
     frame::{Datagram, ETHERNET, Frame, Host, Template, UdpChecksum, Useless, Usual},
@@ -153,12 +155,16 @@ struct Slot {
     /// `None` once taken.
     packet: Option<Packet>,
     source: SocketAddr,
+    /// UDP port that it is for.
+    port: u16,
     start: usize,
     end: usize,
 }
 
 /// A datagram that waits for its neighbour's address.
 struct Parked {
+    /// UDP port.
+    from: u16,
     to: SocketAddr,
     packet: Packet,
 }
@@ -203,6 +209,10 @@ pub struct DpdkBackend {
     attached: Option<Attached>,
     host: Host,
     usual: Option<Usual>,
+    /// The address that the port knows it by.
+    seat: SocketAddr,
+    /// Takes what is for any UDP port.
+    whole: bool,
     checksum: UdpChecksum,
     max_datagram: usize,
     identification: u16,
@@ -270,6 +280,8 @@ impl DpdkBackend {
             host,
             usual: Usual::new(&host),
             checksum,
+            seat: host.addr,
+            whole: false,
             max_datagram: usize::from(shared.options.packet_size()) - host.overhead(),
             identification: 0,
             next_queue: 0,
@@ -452,7 +464,8 @@ impl DpdkBackend {
                 self.parked.remove(0);
                 self.more.unresolved += 1;
             }
-            self.parked.push(Parked { to, packet });
+            let from = self.host.addr.port();
+            self.parked.push(Parked { from, to, packet });
         }
     }
 
@@ -465,12 +478,11 @@ impl DpdkBackend {
             .into_iter()
             .partition(|parked| parked.to.ip() == ip);
         self.parked = waiting;
-        for Parked { to, packet } in ready {
+        for Parked { from, to, packet } in ready {
             if self.outgoing.push(packet).is_err() {
                 continue;
             }
-            let ports = [self.host.addr.port(), to.port()];
-            self.address(&template, ports);
+            self.address(&template, [from, to.port()]);
             let _ = self.push_out(now);
         }
     }
@@ -565,10 +577,11 @@ impl DpdkBackend {
         let slot = Slot {
             packet: Some(packet),
             source,
+            port: datagram.destination.port(),
             start,
             end,
         };
-        if datagram.destination == self.host.addr {
+        if datagram.destination == self.host.addr || (self.whole && datagram.destination.ip() == self.host.addr.ip()) {
             self.keep(slot);
         } else if !self.port.shared.hand_over(datagram.destination, slot) {
             self.count(Useless::NotOurs);
@@ -619,7 +632,7 @@ impl DpdkBackend {
 
 impl Drop for DpdkBackend {
     fn drop(&mut self) {
-        self.port.shared.leave(self.host.addr, &mut self.queues);
+        self.port.shared.leave(self.seat, &mut self.queues);
         // Loans hold on to it, but nobody will look into it again.
         while self.mailbox.pop().is_some() {}
     }

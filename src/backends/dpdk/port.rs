@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    DpdkBackend, DpdkError, DpdkOptions, Pools, Slot,
+    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, Slot,
     discovery::Notice,
     eal,
     frame::{Host, UdpChecksum},
@@ -237,6 +237,11 @@ impl DpdkPort {
     /// # Errors
     /// [`DpdkError`] says what to do.
     pub fn open(options: &DpdkOptions) -> Result<Self, DpdkError> {
+        Self::open_with(options, None)
+    }
+
+    /// The same, with what is received in this memory, if there is any.
+    pub(crate) fn open_with(options: &DpdkOptions, lending: Option<Lending>) -> Result<Self, DpdkError> {
         sys::start(eal::arguments(options))?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
@@ -247,7 +252,10 @@ impl DpdkPort {
         let count = u32::from(queues) * (u32::from(options.descriptors) * parts + 8 * BURST as u32);
         let send = u32::from(queues) * (u32::from(options.descriptors) * 2 + 8 * BURST as u32);
         let pools = Pools {
-            receive: Pool::new(count.next_power_of_two() - 1, room)?,
+            receive: match lending {
+                Some(Lending { memory, buffers }) => Pool::outside(buffers, room, memory)?,
+                None => Pool::new(count.next_power_of_two() - 1, room)?,
+            },
             send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
         let (device, made) = options.device.words(sys::unique(), mtu, options.descriptors, queues);

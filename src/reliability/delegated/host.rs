@@ -413,6 +413,18 @@ impl Host {
         self.endpoint.set_limits(limits);
     }
 
+    /// It has said goodbye to peers who have not answered yet.
+    #[must_use]
+    pub fn is_parting(&self) -> bool {
+        self.endpoint.is_parting()
+    }
+
+    /// There are peers who do not know yet that it goes.
+    #[must_use]
+    pub fn has_sessions(&self) -> bool {
+        self.endpoint.has_sessions()
+    }
+
     /// The endpoint: its getters. It has its own numbers of peers.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {

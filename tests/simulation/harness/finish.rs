@@ -25,7 +25,9 @@ impl World {
                 assert!(endpoint.is_idle(*peer), "node {number}: {peer} is not idle");
                 let unexpected = if node.options.delegated {
                     // A sixteenth may still be there, where the messages are.
-                    stats.unexpected.saturating_sub((node.options.config.unexpected_bytes / 16).into())
+                    stats
+                        .unexpected
+                        .saturating_sub((node.options.config.unexpected_bytes / 16).into())
                 } else {
                     stats.unexpected
                 };

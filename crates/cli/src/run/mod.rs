@@ -12,7 +12,7 @@ mod output;
 mod pipes;
 mod plan;
 mod remote;
-mod signals;
+pub(crate) mod signals;
 mod spawn;
 
 pub(crate) use args::RunArgs;

@@ -11,11 +11,11 @@ use nix::sys::{
 };
 
 /// Signals that no longer interrupt, but are read.
-pub(super) struct Signals(SignalFd);
+pub(crate) struct Signals(SignalFd);
 
 impl Signals {
     /// Blocks `signals` for this process and reads them from now on.
-    pub(super) fn take(signals: &[Signal]) -> io::Result<Self> {
+    pub(crate) fn take(signals: &[Signal]) -> io::Result<Self> {
         let set: SigSet = signals.iter().copied().collect();
         set.thread_block()?;
         Ok(Self(SignalFd::with_flags(
@@ -25,7 +25,7 @@ impl Signals {
     }
 
     /// The next one that has come.
-    pub(super) fn next(&self) -> Option<Signal> {
+    pub(crate) fn next(&self) -> Option<Signal> {
         let info = self.0.read_signal().ok().flatten()?;
         Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
     }

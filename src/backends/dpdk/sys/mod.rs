@@ -14,7 +14,7 @@ mod port;
 
 use std::{
     ffi::{CStr, CString},
-    fmt, io, mem, slice,
+    fmt, io, mem, ptr, slice,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -26,6 +26,7 @@ use dpdk_sys as sys;
 pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
 pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
+use crate::backends::poller::memory::Memory;
 
 /// Most packets of one call.
 pub(in crate::backends::dpdk) const BURST: usize = 32;
@@ -144,6 +145,8 @@ pub(in crate::backends::dpdk) struct Pool {
     raw: *mut sys::rte_mempool,
     count: u32,
     room: u16,
+    /// Where the packets are, if not in DPDK's own memory.
+    memory: Option<Arc<Memory>>,
 }
 
 // SAFETY: a mempool may be used by any thread at the same time (it is a ring for many producers and consumers; its
@@ -168,7 +171,58 @@ impl Pool {
                 source: last_error(),
             });
         }
-        Ok(Arc::new(Self { raw, count, room }))
+        Ok(Arc::new(Self {
+            raw,
+            count,
+            room,
+            memory: None,
+        }))
+    }
+
+    /// Octets that each buffer for packets of up to `room` octets takes in memory of one's own.
+    pub(in crate::backends::dpdk) fn element(room: u16) -> usize {
+        (usize::from(room) + sys::RTE_PKTMBUF_HEADROOM as usize).next_multiple_of(64)
+    }
+
+    /// `count` buffers whose packets lie in `memory`, whole pages, at multiples of [`element`](Self::element). What DPDK
+    /// notes down of each is elsewhere, so that others may see this memory.
+    pub(in crate::backends::dpdk) fn outside(
+        count: u32,
+        room: u16,
+        memory: Arc<Memory>,
+    ) -> Result<Arc<Self>, DpdkError> {
+        const PAGE: usize = 4_096;
+        let element = Self::element(room);
+        assert!(count as usize * element <= memory.len(), "the memory is too small");
+        let (base, len) = (memory.base().cast(), memory.len());
+        let failed = |source| DpdkError::Pool { octets: len, source };
+        // SAFETY: a mapping of whole pages that stays until it is unregistered in `drop`; null: its bus addresses are
+        // what DPDK finds out (or the same, with --iova-mode=va).
+        check(unsafe { sys::rte_extmem_register(base, len, ptr::null_mut(), 0, PAGE) })
+            .map_err(|_| failed(last_error()))?;
+        let name = c_string(&format!("hikyaku{}", unique()));
+        let extent = sys::rte_pktmbuf_extmem {
+            buf_ptr: base,
+            buf_iova: base as u64,
+            buf_len: len,
+            elt_size: element as u16,
+        };
+        // SAFETY: EAL has been started, the name is a C string, and `extent` describes the mapping. No cache: loans are
+        // counted exactly.
+        let raw =
+            unsafe { sys::rte_pktmbuf_pool_create_extbuf(name.as_ptr(), count, 0, 0, element as u16, -1, &extent, 1) };
+        if raw.is_null() {
+            let source = last_error();
+            // SAFETY: registered above, and in use by nobody.
+            unsafe { sys::rte_extmem_unregister(base, len) };
+            return Err(failed(source));
+        }
+        Ok(Arc::new(Self {
+            raw,
+            count,
+            room,
+            memory: Some(memory),
+        }))
     }
 
     /// Octets of a packet.
@@ -211,6 +265,12 @@ impl Drop for Pool {
         if self.in_use() == 0 {
             // SAFETY: all mbufs are back, and this is the only owner.
             unsafe { sys::rte_mempool_free(self.raw) };
+            if let Some(memory) = &self.memory {
+                // SAFETY: registered with these numbers; no buffer in it is in use.
+                unsafe { sys::rte_extmem_unregister(memory.base().cast(), memory.len()) };
+            }
+        } else if let Some(memory) = self.memory.take() {
+            mem::forget(memory);
         }
     }
 }

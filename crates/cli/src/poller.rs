@@ -1,0 +1,154 @@
+//! `hikyaku poller`: the node-wide poller process.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use crate::failure::Failure;
+
+/// How to use it.
+pub(crate) const EXAMPLES: &str = "\
+A process that owns a port of DPDK and runs the protocol for the processes of this host: nothing is lost while they \
+compute, and they need neither root nor DPDK.
+
+Examples:
+  hikyaku poller --device af_packet:iface=eth1 --address 10.0.0.7 --socket /tmp/p &
+  HIKYAKU_POLLER=/tmp/p my-program                      with the backend `poller`
+  HIKYAKU_BACKEND=poller HIKYAKU_POLLER=/tmp/p my-mpi-program
+  hikyaku poller --device memif:socket=/tmp/m,role=server --address 10.0.0.1 --socket /tmp/a &
+  hikyaku poller --device memif:socket=/tmp/m,role=client --address 10.0.0.2 --socket /tmp/b &
+                                                        two of them on one host, to try it out
+
+The address is the port's own: no interface of the kernel may have it. It ends by Ctrl-C or SIGTERM, with a table of what \
+it has done; its processes then fail with an error that says so. Give it a processor of its own (taskset -c 1 hikyaku \
+poller …) and --wait spin; with fewer processors than that --wait nap. HIKYAKU_DPDK_* are described by `hikyaku doctor` \
+and in docs/dpdk.md.";
+
+/// What a poller does while there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Wait {
+    /// Looks again and again.
+    Spin,
+    /// Looks for a millisecond, then sleeps for moments.
+    Adaptive,
+    /// Sleeps for moments.
+    Nap,
+}
+
+/// Options of `poller`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PollerArgs {
+    /// The port: memif:socket=PATH,role=server, af_packet:iface=NAME, port:0000:03:00.0, … [default: what
+    /// HIKYAKU_DPDK_DEVICE says]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// IP address of the port
+    #[arg(long, value_name = "IP")]
+    address: IpAddr,
+    /// Where processes come
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "HIKYAKU_POLLER",
+        default_value = "/tmp/hikyaku-poller"
+    )]
+    socket: PathBuf,
+    /// Queues of the port in each direction
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    queues: u16,
+    /// Buffers for received packets
+    #[arg(long, value_name = "N", default_value_t = 8_192)]
+    buffers: u32,
+    /// What to do while there is nothing to do
+    #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
+    wait: Wait,
+}
+
+#[cfg(not(feature = "dpdk"))]
+pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
+    let _ = (
+        &args.device,
+        args.address,
+        &args.socket,
+        args.queues,
+        args.buffers,
+        spin(args.wait),
+    );
+    Err(Failure::usage(
+        "this build has no poller: it takes `cargo build --release -p hikyaku-cli --features dpdk` (and dpdk-dev)",
+    ))
+}
+
+#[cfg(feature = "dpdk")]
+pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
+    use hikyaku::{
+        backends::dpdk::DpdkOptions,
+        poller::{Poller, PollerOptions},
+    };
+    use nix::sys::signal::Signal;
+
+    use crate::{failure::While, run::signals::Signals};
+
+    // Before DPDK's threads, so that none of them takes them.
+    let signals = Signals::take(&[Signal::SIGINT, Signal::SIGTERM]).or_fail("taking signals")?;
+    let mut dpdk =
+        DpdkOptions::from_environment(args.device.as_deref()).map_err(|error| Failure::usage(error.to_string()))?;
+    dpdk.queues = args.queues;
+    // Received packets are not in DPDK's memory, those to be sent are.
+    let mut options = PollerOptions::new(dpdk, args.address, args.socket.clone());
+    options.buffers = args.buffers;
+    options.spin = spin(args.wait);
+    let device = options.dpdk.device.to_string();
+    let fail = |error: &dyn std::fmt::Display| Failure::run(format!("the poller does not start: {error}"));
+    let mut poller = Poller::start(options).map_err(|error| fail(&error))?;
+    let [a, b, c, d, e, f] = poller.mac();
+    println!(
+        "{} ({a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}) on {device}: HIKYAKU_POLLER={}",
+        poller.address(),
+        args.socket.display()
+    );
+    let ended = poller.run(|| signals.next().is_some());
+    print!("{}", table(&poller));
+    ended.or_fail("the port has failed")
+}
+
+/// How long to look before sleeping.
+fn spin(wait: Wait) -> Option<Duration> {
+    match wait {
+        Wait::Spin => None,
+        Wait::Adaptive => Some(Duration::from_millis(1)),
+        Wait::Nap => Some(Duration::ZERO),
+    }
+}
+
+/// What it has done.
+#[cfg(feature = "dpdk")]
+fn table(poller: &hikyaku::poller::Poller) -> String {
+    let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());
+    let rows: [(&str, u64); 18] = [
+        ("processes: came", stats.came),
+        ("  left with a goodbye", stats.left),
+        ("  ended without one", stats.died),
+        ("  thrown out", stats.thrown_out),
+        ("  refused, or no processes of ours", stats.refused + stats.strangers),
+        ("  still here", stats.processes as u64),
+        ("datagrams: received", stats.datagrams_received),
+        ("  sent", stats.datagrams_sent),
+        ("  lent to processes", stats.lent),
+        ("  copied to them", stats.copied),
+        ("  put off: no room at a process", stats.put_off),
+        ("  for UDP ports that nobody has", stats.for_nobody),
+        ("  unresolved neighbours", port.unresolved),
+        ("frames: malformed", port.malformed + port.bad_checksum + port.oversized),
+        (
+            "  for others, or something else",
+            port.not_ours + port.other_protocol + port.vlan + port.fragments,
+        ),
+        ("  missed by the port", port.port_missed + port.port_no_buffer),
+        ("buffers on loan", stats.on_loan.into()),
+        ("buffers in use", pools.receive().in_use.into()),
+    ];
+    rows.iter()
+        .map(|(name, count)| format!("{name:<36}{count:>14}\n"))
+        .collect()
+}

@@ -1,0 +1,81 @@
+//! What can go wrong with a poller.
+
+use std::{error::Error, fmt, io, path::PathBuf};
+
+/// Why there is no poller, or none any more.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PollerError {
+    /// No socket is named.
+    Unnamed,
+    /// Nobody can be reached at the socket.
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The poller does not want this process.
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// What it says.
+        why: String,
+    },
+    /// It is not a poller that answers there, or its memory can not be used.
+    Strange {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The poller has ended, or has thrown this process out.
+    Gone,
+    /// What the poller has written into the shared memory is impossible.
+    Broken,
+}
+
+impl fmt::Display for PollerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unnamed => f.write_str("no poller is named: HIKYAKU_POLLER is the path of its socket"),
+            Self::Unreachable { path, source } => write!(
+                f,
+                "no poller can be reached at {}: {source}. `hikyaku poller --socket {}` starts one, before its processes",
+                path.display(),
+                path.display()
+            ),
+            Self::Refused { path, why } => write!(f, "the poller at {} refuses this process: {why}", path.display()),
+            Self::Strange { path, source } => {
+                write!(f, "who answers at {} is no poller of this release: {source}", path.display())
+            }
+            Self::Gone => f.write_str(
+                "the poller is gone, and with it everything under way: it has ended, or has thrown this process out (its \
+                 output says so)",
+            ),
+            Self::Broken => f.write_str("the memory shared with the poller is damaged"),
+        }
+    }
+}
+
+impl Error for PollerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Unreachable { source, .. } | Self::Strange { source, .. } => Some(source),
+            Self::Unnamed | Self::Refused { .. } | Self::Gone | Self::Broken => None,
+        }
+    }
+}
+
+impl From<PollerError> for io::Error {
+    fn from(error: PollerError) -> Self {
+        let kind = match &error {
+            PollerError::Unnamed => io::ErrorKind::InvalidInput,
+            PollerError::Unreachable { source, .. } | PollerError::Strange { source, .. } => source.kind(),
+            PollerError::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            PollerError::Gone => io::ErrorKind::ConnectionAborted,
+            PollerError::Broken => io::ErrorKind::InvalidData,
+        };
+        Self::new(kind, error)
+    }
+}

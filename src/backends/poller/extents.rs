@@ -1,0 +1,96 @@
+//! Which parts of a stretch of memory are taken.
+
+use std::collections::BTreeMap;
+
+/// Parts begin at multiples of this.
+const GRAIN: usize = 64;
+
+/// Gives out parts of a stretch, the lowest place first, so that what is used often stays small.
+#[derive(Debug)]
+pub(super) struct Extents {
+    /// Length of each free part, by where it begins; no two touch.
+    free: BTreeMap<usize, usize>,
+    taken: BTreeMap<usize, usize>,
+}
+
+impl Extents {
+    pub(super) fn new(start: usize, len: usize) -> Self {
+        Self {
+            free: BTreeMap::from([(start, len)]),
+            taken: BTreeMap::new(),
+        }
+    }
+
+    /// A part of `len` octets; `None`: so much is not free in one place.
+    pub(super) fn take(&mut self, len: usize) -> Option<usize> {
+        let len = len.next_multiple_of(GRAIN).max(GRAIN);
+        let (&at, &have) = self.free.iter().find(|(_, have)| **have >= len)?;
+        self.free.remove(&at);
+        if have > len {
+            self.free.insert(at + len, have - len);
+        }
+        self.taken.insert(at, len);
+        Some(at)
+    }
+
+    /// Takes a part back. What was not given out is nothing.
+    pub(super) fn give(&mut self, at: usize) {
+        let Some(mut len) = self.taken.remove(&at) else { return };
+        let mut start = at;
+        if let Some(next) = self.free.remove(&(at + len)) {
+            len += next;
+        }
+        if let Some((&before, &have)) = self.free.range(..at).next_back()
+            && before + have == at
+        {
+            start = before;
+            len += have;
+        }
+        self.free.insert(start, len);
+    }
+
+    /// Parts that are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap_and_all_come_back() {
+        let mut extents = Extents::new(4096, 1 << 20);
+        let mut parts: Vec<(usize, usize)> = Vec::new();
+        let mut x = 1_u64;
+        for _ in 0..20_000 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            if x & 1 == 0 && !parts.is_empty() {
+                let (at, _) = parts.swap_remove(x as usize / 2 % parts.len());
+                extents.give(at);
+                continue;
+            }
+            let len = (x >> 8) as usize % 30_000;
+            if let Some(at) = extents.take(len) {
+                assert!(at >= 4096 && at + len <= 4096 + (1 << 20));
+                assert!(
+                    parts
+                        .iter()
+                        .all(|&(other, size)| other + size <= at || at + len <= other)
+                );
+                parts.push((at, len));
+            }
+        }
+        assert!(parts.len() > 10);
+        for (at, _) in parts {
+            extents.give(at);
+            extents.give(at);
+        }
+        assert_eq!(extents.free, BTreeMap::from([(4096, 1 << 20)]));
+        assert_eq!(extents.taken(), 0);
+        assert_eq!(extents.take((1 << 20) + 1), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! How a process and a poller meet: a Unix socket, over which the poller hands over memory and bells.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+
+use super::ring::{self, Place};
+
+const MAGIC: [u8; 8] = *b"hikyaku\0";
+/// Octets of both messages.
+pub(crate) const LEN: usize = 256;
+/// What the two sides must agree on. One that is greater than this crate's release: the layout has changed.
+const LAYOUT: u32 = 1;
+
+/// Octets of rings, of the memory of a process, and where things are in it.
+pub(crate) const REPORTS: usize = 4 << 20;
+const COMMANDS: usize = 1 << 20;
+const PAGE: usize = 4_096;
+/// Ring to the process.
+pub(crate) const UP: Place = Place {
+    control: 0,
+    data: PAGE,
+    size: REPORTS,
+};
+/// Ring to the poller.
+pub(crate) const DOWN: Place = Place {
+    control: ring::CONTROL,
+    data: PAGE + REPORTS,
+    size: COMMANDS,
+};
+/// Where large records of the process lie, and how much of them: taken as it is used.
+pub(crate) const AREA: usize = PAGE + REPORTS + COMMANDS;
+pub(crate) const AREA_LEN: usize = 512 << 20;
+/// All of it.
+pub(crate) const MEMORY: usize = AREA + AREA_LEN;
+
+/// What a process asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    /// 0: any.
+    pub(crate) port: u16,
+    pub(crate) layout: u32,
+    pub(crate) release: String,
+}
+
+impl Hello {
+    pub(crate) fn new(port: u16) -> Self {
+        Self {
+            port,
+            layout: LAYOUT,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    pub(crate) fn octets(&self) -> [u8; LEN] {
+        let mut octets = [0; LEN];
+        octets[..8].copy_from_slice(&MAGIC);
+        octets[8..12].copy_from_slice(&self.layout.to_le_bytes());
+        octets[12..14].copy_from_slice(&self.port.to_le_bytes());
+        put_text(&mut octets, 16, &self.release);
+        octets
+    }
+
+    /// `None`: somebody else's.
+    pub(crate) fn read(octets: &[u8; LEN]) -> Option<Self> {
+        (octets[..8] == MAGIC).then(|| Self {
+            layout: u32::from_le_bytes([octets[8], octets[9], octets[10], octets[11]]),
+            port: u16::from_le_bytes([octets[12], octets[13]]),
+            release: text(octets, 16),
+        })
+    }
+
+    /// The same release as ours, or one whose memory looks the same.
+    pub(crate) fn fits(&self) -> bool {
+        self.layout == LAYOUT && self.release == env!("CARGO_PKG_VERSION")
+    }
+}
+
+/// What a poller answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Welcome {
+        addr: SocketAddr,
+        max_datagram: u32,
+        /// Octets of the memory with packets.
+        packets: u64,
+    },
+    Refused(String),
+}
+
+impl Answer {
+    pub(crate) fn octets(&self) -> [u8; LEN] {
+        let mut octets = [0; LEN];
+        octets[..8].copy_from_slice(&MAGIC);
+        match self {
+            Self::Welcome {
+                addr,
+                max_datagram,
+                packets,
+            } => {
+                octets[8] = 1;
+                let (v6, ip) = match addr.ip() {
+                    IpAddr::V4(ip) => (0, ip.to_ipv6_mapped()),
+                    IpAddr::V6(ip) => (1, ip),
+                };
+                octets[9] = v6;
+                octets[10..12].copy_from_slice(&addr.port().to_le_bytes());
+                octets[12..16].copy_from_slice(&max_datagram.to_le_bytes());
+                octets[16..24].copy_from_slice(&packets.to_le_bytes());
+                octets[24..40].copy_from_slice(&ip.octets());
+            }
+            Self::Refused(why) => {
+                octets[8] = 2;
+                put_text(&mut octets, 16, why);
+            }
+        }
+        octets
+    }
+
+    pub(crate) fn read(octets: &[u8; LEN]) -> Option<Self> {
+        if octets[..8] != MAGIC {
+            return None;
+        }
+        let number = |at: usize, len: usize| octets[at..at + len].iter().rev().fold(0, |n, o| n << 8 | u64::from(*o));
+        match octets[8] {
+            1 => {
+                let mut ip = [0; 16];
+                ip.copy_from_slice(&octets[24..40]);
+                let ip = Ipv6Addr::from(ip);
+                let mapped = ip.to_ipv4_mapped().filter(|_| octets[9] == 0);
+                Some(Self::Welcome {
+                    addr: SocketAddr::new(mapped.map_or(IpAddr::V6(ip), IpAddr::V4), number(10, 2) as u16),
+                    max_datagram: number(12, 4) as u32,
+                    packets: number(16, 8),
+                })
+            }
+            2 => Some(Self::Refused(text(octets, 16))),
+            _ => None,
+        }
+    }
+}
+
+fn put_text(octets: &mut [u8; LEN], at: usize, text: &str) {
+    let mut len = text.len().min(LEN - at - 1);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    octets[at] = len as u8;
+    octets[at + 1..at + 1 + len].copy_from_slice(&text.as_bytes()[..len]);
+}
+
+fn text(octets: &[u8; LEN], at: usize) -> String {
+    let end = (at + 1 + usize::from(octets[at])).min(LEN);
+    String::from_utf8_lossy(&octets[at + 1..end]).into_owned()
+}
+
+/// Descriptors that come with a welcome: packets, memory, the process's bell, the poller's bell.
+pub(crate) const DESCRIPTORS: usize = 4;
+
+/// Sends an answer with descriptors. The socket's buffer takes it at once.
+pub(crate) fn send(socket: &UnixStream, octets: &[u8; LEN], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let sent = sendmsg(
+        socket.as_fd(),
+        &[IoSlice::new(octets)],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )?;
+    if sent == LEN {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Receives a message of this length with descriptors, if there are any.
+pub(crate) fn receive(socket: &UnixStream) -> io::Result<([u8; LEN], Vec<OwnedFd>)> {
+    let mut octets = [0; LEN];
+    let mut descriptors = Vec::new();
+    let mut done = 0;
+    while done < LEN {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let slice = &mut [IoSliceMut::new(&mut octets[done..])];
+        let got = recvmsg(socket.as_fd(), slice, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(more) = message {
+                descriptors.extend(more);
+            }
+        }
+        if got.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        done += got.bytes;
+    }
+    Ok((octets, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_messages_come_through() {
+        let hello = Hello::new(4711);
+        assert!(hello.fits());
+        assert_eq!(Hello::read(&hello.octets()), Some(hello));
+        assert_eq!(Hello::read(&[0; LEN]), None);
+        for addr in ["10.0.0.7:4000", "[fd77::1]:1"] {
+            let welcome = Answer::Welcome {
+                addr: addr.parse().unwrap(),
+                max_datagram: 8_972,
+                packets: 1 << 33,
+            };
+            assert_eq!(Answer::read(&welcome.octets()), Some(welcome));
+        }
+        let long = "é".repeat(300);
+        let Some(Answer::Refused(why)) = Answer::read(&Answer::Refused(long).octets()) else {
+            panic!("no refusal");
+        };
+        assert!(why.len() > 200 && why.chars().all(|c| c == 'é'));
+    }
+
+    #[test]
+    fn descriptors_come_with_a_message() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let octets = Hello::new(1).octets();
+        send(&here, &octets, &[here.as_fd(), there.as_fd()]).unwrap();
+        let (read, descriptors) = receive(&there).unwrap();
+        assert_eq!((read, descriptors.len()), (octets, 2));
+        drop(here);
+        drop(descriptors);
+        assert_eq!(receive(&there).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

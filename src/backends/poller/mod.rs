@@ -1,0 +1,367 @@
+//! The way to a node-wide poller (S1.2): a process of this machine that owns the network and runs the protocol for us.
+//!
+//! What goes through this backend are no datagrams but the records of
+//! [`reliability::delegated`](crate::reliability::delegated) ([`Backend::is_link`]): commands, reports, and packets as
+//! they were received. Two rings in shared memory carry them. A packet of more than a few octets stays where the port has
+//! put it, in memory of the poller's that is only read here; reading on gives it back. Large records of ours lie in a
+//! stretch of the memory that we share, until the poller says that all is acknowledged.
+//!
+//! - **Waiting**: looking is free of system calls; who sleeps is woken up by an eventfd.
+//! - **The end**: the poller's socket hangs up when it is gone; that is [`PollerError::Gone`], at the latest some
+//!   thousand looks later.
+//!
+//! Nothing of DPDK is needed here.
+
+mod error;
+mod extents;
+#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
+pub(crate) mod hello;
+#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
+pub(crate) mod memory;
+#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
+pub(crate) mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    env, fmt,
+    io::{self, IoSlice},
+    net::SocketAddr,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{RecvFlags, recv},
+};
+
+pub use self::error::PollerError;
+use self::{
+    extents::Extents,
+    hello::{Answer, Hello},
+    memory::{Memory, Others},
+    ring::{Consumer, Corrupt, Found, Producer, kind},
+};
+use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
+use crate::time::Instant;
+
+/// Names the poller's socket.
+pub const VARIABLE: &str = "HIKYAKU_POLLER";
+
+/// Records up to this size lie in the ring.
+const INLINE: usize = 4 << 10;
+/// Longest record. The stretch for them holds two.
+const LONGEST: usize = hello::AREA_LEN / 2;
+/// Looks that find nothing, between two at whether the poller lives.
+const LOOKS: u32 = 4_096;
+/// How long a poller may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a record lies.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    lent: bool,
+    at: usize,
+    len: usize,
+}
+
+/// A [`Backend`] whose network is a poller's.
+pub struct PollerBackend {
+    slots: Vec<Slot>,
+    up: Consumer,
+    down: Producer,
+    memory: Arc<Memory>,
+    packets: Memory,
+    extents: Extents,
+    socket: UnixStream,
+    /// Rung for us, and by us.
+    bells: [OwnedFd; 2],
+    addr: SocketAddr,
+    max_datagram: usize,
+    empty: u32,
+    stats: BackendStats,
+}
+
+impl PollerBackend {
+    /// The poller that [`VARIABLE`] names. `port`: the UDP port to have, 0 for any.
+    ///
+    /// # Errors
+    /// [`PollerError`].
+    pub fn from_environment(port: u16) -> Result<Self, PollerError> {
+        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty());
+        Self::connect(&PathBuf::from(path.ok_or(PollerError::Unnamed)?), port)
+    }
+
+    /// The poller whose socket is at `path`. `port`: the UDP port to have, 0 for any.
+    ///
+    /// # Errors
+    /// [`PollerError`].
+    pub fn connect(path: &Path, port: u16) -> Result<Self, PollerError> {
+        let unreachable = |source| PollerError::Unreachable {
+            path: path.to_owned(),
+            source,
+        };
+        let strange = |source| PollerError::Strange {
+            path: path.to_owned(),
+            source,
+        };
+        let socket = UnixStream::connect(path).map_err(unreachable)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
+        hello::send(&socket, &Hello::new(port).octets(), &[]).map_err(unreachable)?;
+        let (octets, descriptors) = hello::receive(&socket).map_err(strange)?;
+        let invalid = || strange(io::ErrorKind::InvalidData.into());
+        let (addr, max_datagram, len) = match Answer::read(&octets).ok_or_else(invalid)? {
+            Answer::Refused(why) => {
+                let path = path.to_owned();
+                return Err(PollerError::Refused { path, why });
+            }
+            Answer::Welcome {
+                addr,
+                max_datagram,
+                packets,
+            } => (addr, max_datagram as usize, packets as usize),
+        };
+        let [packets, memory, ours, theirs] =
+            <[OwnedFd; hello::DESCRIPTORS]>::try_from(descriptors).map_err(|_| invalid())?;
+        let packets = Memory::map(packets.as_fd(), len, Others::Read).map_err(strange)?;
+        let memory = Arc::new(Memory::map(memory.as_fd(), hello::MEMORY, Others::Write).map_err(strange)?);
+        Ok(Self {
+            slots: Vec::with_capacity(64),
+            up: Consumer::new(Arc::clone(&memory), hello::UP),
+            down: Producer::new(Arc::clone(&memory), hello::DOWN),
+            memory,
+            packets,
+            extents: Extents::new(hello::AREA, hello::AREA_LEN),
+            socket,
+            bells: [ours, theirs],
+            addr,
+            max_datagram,
+            empty: 0,
+            stats: BackendStats::default(),
+        })
+    }
+
+    /// Large records that the poller still needs.
+    #[must_use]
+    pub fn lent(&self) -> usize {
+        self.extents.taken()
+    }
+
+    /// Fails if the poller is gone.
+    #[cold]
+    fn look_for_life(&mut self) -> io::Result<()> {
+        self.empty = 0;
+        match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
+            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => Ok(()),
+            // It never says anything more.
+            _ => Err(PollerError::Gone.into()),
+        }
+    }
+
+    #[inline]
+    fn ring(&mut self, wake: bool) {
+        if wake {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self) {
+        self.stats.transmit_calls += 1;
+        // It can only fail when it has rung already.
+        let _ = rustix::io::write(&self.bells[1], &1_u64.to_ne_bytes());
+    }
+
+    /// Takes in a record of the link.
+    #[inline]
+    fn note(&mut self, found: Found) -> Result<(), Corrupt> {
+        let Found { kind, at, len } = found;
+        if kind == kind::WHOLE {
+            self.slots.push(Slot { lent: false, at, len });
+            return Ok(());
+        }
+        let [first, second] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
+        match kind {
+            kind::AWAY if first.checked_add(second).is_some_and(|end| end <= self.packets.len()) => {
+                self.slots.push(Slot {
+                    lent: true,
+                    at: first,
+                    len: second,
+                });
+                Ok(())
+            }
+            kind::FREED => {
+                self.extents.give(first);
+                Ok(())
+            }
+            _ => Err(Corrupt),
+        }
+    }
+}
+
+/// The two numbers that a record of the link holds.
+#[inline]
+pub(crate) fn numbers(memory: &Memory, at: usize, len: usize) -> Option<[usize; 2]> {
+    let octets = memory.octets(at, len)?.first_chunk::<16>()?;
+    let (first, second) = octets.split_at(8);
+    let number = |octets: &[u8]| octets.try_into().map_or(0, u64::from_le_bytes) as usize;
+    Some([number(first), number(second)])
+}
+
+/// The octets of two numbers.
+#[inline]
+pub(crate) fn numbered(first: usize, second: usize) -> [u8; 16] {
+    let mut octets = [0; 16];
+    octets[..8].copy_from_slice(&(first as u64).to_le_bytes());
+    octets[8..].copy_from_slice(&(second as u64).to_le_bytes());
+    octets
+}
+
+fn broken(Corrupt: Corrupt) -> io::Error {
+    PollerError::Broken.into()
+}
+
+impl Backend for PollerBackend {
+    fn name(&self) -> &'static str {
+        "poller"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_datagram: self.max_datagram,
+            max_segments: 1,
+            max_batch: LONGEST,
+            receive_buffer: hello::REPORTS,
+            checksummed: true,
+            holds_references: false,
+            receive_port: 0,
+        }
+    }
+
+    fn is_link(&self) -> bool {
+        true
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    fn transmit(&mut self, _: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        let len = transmit.len;
+        let room = self.down.has_room(len.min(INLINE)).map_err(broken)?;
+        let extent = if len <= INLINE || !room {
+            None
+        } else {
+            self.extents.take(len)
+        };
+        if !room || (len > INLINE && extent.is_none()) {
+            self.stats.busy += 1;
+            self.look_for_life()?;
+            // What is needed no more is told among what is to be received.
+            return Ok(Sent::Busy);
+        }
+        if let Some(at) = extent {
+            let mut to = at;
+            for slice in transmit.slices {
+                self.memory.write(to, slice);
+                to += slice.len();
+            }
+            self.down.push(kind::AWAY, &[IoSlice::new(&numbered(at, len))]);
+        } else {
+            self.down.push(kind::WHOLE, transmit.slices);
+        }
+        let wake = self.down.publish();
+        self.ring(wake);
+        self.stats.datagrams_sent += 1;
+        self.stats.bytes_sent += len as u64;
+        Ok(Sent::All)
+    }
+
+    fn receive(&mut self, _: Instant, budget: usize) -> io::Result<usize> {
+        self.slots.clear();
+        // What was handed up before is free.
+        self.up.release();
+        while self.slots.len() < budget {
+            let Some(found) = self.up.next().map_err(broken)? else {
+                break;
+            };
+            self.note(found).map_err(broken)?;
+        }
+        if self.slots.is_empty() {
+            self.up.release();
+            self.empty += 1;
+            if self.empty >= LOOKS {
+                self.look_for_life()?;
+            }
+            return Ok(0);
+        }
+        self.stats.datagrams_received += self.slots.len() as u64;
+        Ok(self.slots.len())
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        let Slot { lent, at, len } = self.slots[index];
+        let memory = if lent { &self.packets } else { &*self.memory };
+        let data = memory.received(at, len).unwrap_or_default();
+        self.stats.bytes_received += data.len() as u64;
+        Received {
+            source: self.addr,
+            stride: data.len(),
+            data,
+        }
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        // Reading on gives it back: there is no keeping.
+        Bytes::copy_from_slice(self.received(index).data)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.slots.clear();
+        self.up.release();
+        if !self.up.arm().map_err(broken)? {
+            return Ok(Wake::Readable);
+        }
+        self.stats.receive_calls += 1;
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = [
+            PollFd::new(&self.bells[0], PollFlags::IN),
+            PollFd::new(&self.socket, PollFlags::IN),
+        ];
+        let polled = poll(&mut fds, timeout.as_ref());
+        let (rung, spoken) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        self.up.disarm();
+        match polled {
+            Err(rustix::io::Errno::INTR) => return Ok(Wake::TimedOut),
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        if rung {
+            let _ = rustix::io::read(&self.bells[0], &mut [0_u8; 8]);
+            return Ok(Wake::Readable);
+        }
+        if spoken {
+            self.look_for_life()?;
+        }
+        Ok(Wake::TimedOut)
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.stats
+    }
+}
+
+impl fmt::Debug for PollerBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PollerBackend")
+            .field("addr", &self.addr)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+//! Rings between two threads, and what a broken side may write into them.
+
+use std::{io::IoSlice, sync::Arc, thread};
+
+use super::{
+    memory::{Memory, Others},
+    ring::{CONTROL, Consumer, Corrupt, Place, Producer, kind},
+};
+
+const RING: Place = Place {
+    control: 0,
+    data: 4096,
+    size: 4096,
+};
+
+fn memory() -> Arc<Memory> {
+    Arc::new(Memory::create("test", 8192, Others::Write).unwrap().0)
+}
+
+#[test]
+fn records_come_in_order_and_whole() {
+    let memory = memory();
+    let mut producer = Producer::new(Arc::clone(&memory), RING);
+    let mut consumer = Consumer::new(Arc::clone(&memory), RING);
+    const RECORDS: u32 = if cfg!(miri) { 200 } else { 100_000 };
+    let writer = thread::spawn(move || {
+        for number in 0..RECORDS {
+            let len = (number * 37 % 700) as usize;
+            while !producer.has_room(len + 4).unwrap() {
+                thread::yield_now();
+            }
+            let octets = vec![number as u8; len];
+            producer.push(
+                kind::WHOLE,
+                &[IoSlice::new(&number.to_le_bytes()), IoSlice::new(&octets)],
+            );
+            producer.publish();
+        }
+    });
+    for number in 0..RECORDS {
+        let found = loop {
+            match consumer.next().unwrap() {
+                Some(found) => break found,
+                None => thread::yield_now(),
+            }
+        };
+        let octets = memory.octets(found.at, found.len).unwrap();
+        assert_eq!((found.kind, &octets[..4]), (kind::WHOLE, &number.to_le_bytes()[..]));
+        assert_eq!(octets.len(), 4 + (number * 37 % 700) as usize);
+        assert!(octets[4..].iter().all(|octet| *octet == number as u8));
+        consumer.release();
+    }
+    writer.join().unwrap();
+    assert!(consumer.next().unwrap().is_none());
+}
+
+#[test]
+fn nobody_sleeps_while_there_is_something() {
+    let memory = memory();
+    let mut producer = Producer::new(Arc::clone(&memory), RING);
+    let mut consumer = Consumer::new(Arc::clone(&memory), RING);
+    assert!(consumer.arm().unwrap());
+    assert!(!producer.publish(), "there was nothing to show");
+    producer.push(kind::WHOLE, &[]);
+    assert!(producer.publish(), "it sleeps");
+    producer.push(kind::WHOLE, &[]);
+    assert!(!producer.publish(), "it has been woken up");
+    assert!(!consumer.arm().unwrap());
+    producer.push(kind::WHOLE, &[]);
+    assert!(!producer.publish());
+}
+
+#[test]
+fn what_can_not_be_is_found() {
+    use std::sync::atomic::Ordering::Relaxed;
+    for head in [16 + 4096, u64::MAX, 1 << 40, 8] {
+        let memory = memory();
+        let mut consumer = Consumer::new(Arc::clone(&memory), RING);
+        memory.atomic(0).store(head, Relaxed);
+        assert_eq!(consumer.next().err(), Some(Corrupt), "head {head}");
+    }
+    for header in [u64::MAX, 4096, 1 << 32 | 4089, 2 << 32 | 9] {
+        let memory = memory();
+        let mut consumer = Consumer::new(Arc::clone(&memory), RING);
+        memory.atomic(4096).store(header, Relaxed);
+        memory.atomic(0).store(16, Relaxed);
+        assert_eq!(consumer.next().err(), Some(Corrupt), "header {header:x}");
+    }
+    for tail in [32, u64::MAX] {
+        let memory = memory();
+        let mut producer = Producer::new(Arc::clone(&memory), RING);
+        producer.push(kind::WHOLE, &[]);
+        producer.publish();
+        memory.atomic(64).store(tail, Relaxed);
+        assert_eq!(producer.refresh(), Err(Corrupt), "tail {tail}");
+    }
+    // Never back.
+    let memory = memory();
+    let mut producer = Producer::new(Arc::clone(&memory), RING);
+    producer.push(kind::WHOLE, &[]);
+    producer.publish();
+    memory.atomic(64).store(16, Relaxed);
+    assert_eq!(producer.refresh(), Ok(16));
+    memory.atomic(64).store(0, Relaxed);
+    assert_eq!(producer.refresh(), Err(Corrupt));
+    const { assert!(CONTROL >= 136) };
+}
+
+#[test]
+fn memory_for_reading_can_not_be_written() {
+    use std::os::fd::AsFd;
+    let (ours, fd) = Memory::create("test", 4096, Others::Read).unwrap();
+    assert!(Memory::map(fd.as_fd(), 4096, Others::Write).is_err());
+    let theirs = Memory::map(fd.as_fd(), 4096, Others::Read).unwrap();
+    ours.write(7, b"seen");
+    assert_eq!(theirs.octets(7, 4), Some(&b"seen"[..]));
+    assert_eq!(theirs.octets(4093, 4), None);
+    assert_eq!(theirs.octets(usize::MAX, 2), None);
+    assert!(Memory::map(fd.as_fd(), 8192, Others::Read).is_err());
+}

@@ -1,0 +1,551 @@
+//! The node-wide poller (S1.2): a process that owns a DPDK port and runs the protocol for the processes of its machine.
+//!
+//! It looks at the network all the time, so nothing is lost while a process computes: packets are acknowledged and kept
+//! for it. A process comes by a Unix socket ([`backends::poller`](crate::backends::poller)) and gets a UDP port of the
+//! poller's address; the poller runs an endpoint for it ([`reliability::delegated`](crate::reliability::delegated)).
+//!
+//! - **In**: what the port receives lies in one memory, which every process may read. A packet is lent to the process
+//!   that it is for: the poller keeps it in a table, and takes it back when the process has read on. Small packets are
+//!   copied into the process's ring instead.
+//! - **Out**: large messages are transmitted from the memory that the process shares, which gets its place back when all
+//!   is acknowledged.
+//! - **Room**: what is lent to one process is bounded, and so is its ring; beyond, packets are put off, and their senders
+//!   send them again. Buffers that the port needs are not lent at all.
+//!
+//! # Death
+//!
+//! The socket of a process that ends hangs up, however it ends. What was lent to it comes back, its endpoint goes, and
+//! whoever still sends to its UDP port is told so (as a restarted process tells it). If it has said goodbye to its peers,
+//! its endpoint stays a moment to see them off. A process that says what a correct one can not say is thrown out in the
+//! same way.
+//!
+//! Who can use the socket can read what others of this poller receive. So it is made for its owner only.
+
+mod error;
+mod rank;
+mod table;
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    net::{IpAddr, SocketAddr},
+    os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::PermissionsExt,
+            net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
+        },
+    },
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+pub use self::{
+    error::StartError,
+    table::{PollerStats, Reason},
+};
+use self::{
+    rank::{Net, Rank, Thrown},
+    table::Table,
+};
+use crate::{
+    backends::{
+        Backend,
+        dpdk::{DpdkOptions, DpdkPort, DpdkStats, Lending, Pools, lending_size},
+        poller::{
+            hello::{self, Answer, Hello},
+            memory::{Memory, Others},
+        },
+    },
+    config::Config,
+    progress::{Clock, limits_of, random},
+    reliability::{Burst, Endpoint, Origin, Sink, Verdict},
+    time::Instant,
+    wire::Packet,
+};
+
+/// Between two looks at who comes and who has gone, ns.
+const LOOK: u64 = 1_000_000;
+/// A sleep while nothing happens: the port can not wake anybody up.
+const NAP: Duration = Duration::from_micros(50);
+/// Bursts that are received before processes are served.
+const BURSTS: usize = 4;
+/// Datagrams of a burst.
+const BUDGET: usize = 32;
+/// A process has so long to say what it wants, and one that has gone to see its peers off.
+const PATIENCE: u64 = 2_000_000_000;
+/// First of the UDP ports that are given out.
+const FIRST_PORT: u16 = 49_152;
+/// Nobody has this port.
+const NOBODY: u16 = u16::MAX;
+/// Most processes.
+const MOST: usize = 4_096;
+
+/// Settings of a [`Poller`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PollerOptions {
+    /// The port.
+    pub dpdk: DpdkOptions,
+    /// Its address, which no interface of the kernel has.
+    pub address: IpAddr,
+    /// Where processes come.
+    pub socket: PathBuf,
+    /// Buffers for received packets: 512 to 1,048,576, and four times the descriptors of all queues at least. Default
+    /// 8,192.
+    pub buffers: u32,
+    /// How long to look again and again while nothing happens, before sleeping for moments. `None`: for ever. Default
+    /// 1 ms.
+    pub spin: Option<Duration>,
+    /// Most peers of one process: 1 to 1,048,575, default 65,536.
+    pub most_peers: u32,
+}
+
+impl PollerOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new(dpdk: DpdkOptions, address: IpAddr, socket: PathBuf) -> Self {
+        Self {
+            dpdk,
+            address,
+            socket,
+            buffers: 8_192,
+            spin: Some(Duration::from_millis(1)),
+            most_peers: 1 << 16,
+        }
+    }
+}
+
+/// A process that has come and has not said yet what it wants.
+struct Visitor {
+    socket: UnixStream,
+    since: Instant,
+}
+
+/// Nothing is for nobody.
+struct Refuse;
+
+impl Sink for Refuse {
+    fn deliver(&mut self, _: Origin, _: Packet<&[u8]>) -> Verdict {
+        Verdict::NoRoom
+    }
+}
+
+/// A node-wide poller. See the module's documentation.
+pub struct Poller {
+    ranks: Vec<Option<Rank>>,
+    /// Which of `ranks` has a UDP port.
+    ports: Box<[u16]>,
+    /// Answers for ports that nobody has: sessions there are not known.
+    nobody: Endpoint,
+    burst: Burst,
+    visitors: Vec<Visitor>,
+    net: Net,
+    memory: Arc<Memory>,
+    packets: OwnedFd,
+    listener: UnixListener,
+    /// Rung for us.
+    bell: OwnedFd,
+    options: PollerOptions,
+    clock: Clock,
+    looked: Instant,
+    next_port: u16,
+    table: Table,
+    /// Keeps others from the device.
+    _device: UnixListener,
+    /// Keeps others from the socket.
+    _lock: fs::File,
+}
+
+impl Poller {
+    /// Opens the port and the socket.
+    ///
+    /// # Errors
+    /// [`StartError`] says what to do.
+    pub fn start(options: PollerOptions) -> Result<Self, StartError> {
+        let least = 4 * u32::from(options.dpdk.queues.max(1)) * u32::from(options.dpdk.descriptors);
+        if options.buffers < least.max(512) || options.buffers > 1 << 20 {
+            return Err(StartError::Buffers {
+                buffers: options.buffers,
+                least: least.max(512),
+            });
+        }
+        let lock = lock_socket(&options)?;
+        let device = lock_device(&options)?;
+        let system = |doing| move |source| StartError::System { doing, source };
+        let len = lending_size(&options.dpdk, options.buffers);
+        let (memory, packets) =
+            Memory::create("hikyaku-packets", len, Others::Read).map_err(system("making memory for packets"))?;
+        let memory = Arc::new(memory);
+        let lending = Lending {
+            memory: Arc::clone(&memory),
+            buffers: options.buffers,
+        };
+        let port = DpdkPort::open_with(&options.dpdk, Some(lending)).map_err(StartError::Port)?;
+        let backend = port.bind_whole(options.address).map_err(StartError::Port)?;
+        let limits = limits_of(&backend.capabilities());
+        let clock = Clock::new();
+        let nobody = Endpoint::new(Config::default(), limits, random(), random()).map_err(StartError::Config)?;
+        let listener = listen(&options)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| system("making a bell")(error.into()))?;
+        let queues = u32::from(port.queues()) * u32::from(options.dpdk.descriptors);
+        Ok(Self {
+            ranks: Vec::new(),
+            ports: vec![NOBODY; 1 << 16].into_boxed_slice(),
+            nobody,
+            burst: Burst::default(),
+            visitors: Vec::new(),
+            net: Net::new(backend, limits, options.buffers - 2 * queues),
+            memory,
+            packets,
+            listener,
+            bell,
+            clock,
+            looked: clock.now(),
+            next_port: FIRST_PORT,
+            table: Table::default(),
+            options,
+            _device: device,
+            _lock: lock,
+        })
+    }
+
+    /// Its address, for all UDP ports.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.options.address
+    }
+
+    /// The port's Ethernet address.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.net.backend.mac()
+    }
+
+    /// A look at the packet buffers.
+    #[must_use]
+    pub fn pools(&self) -> Pools {
+        self.net.backend.pools()
+    }
+
+    /// What the port and frames have come to.
+    #[must_use]
+    pub fn dpdk_stats(&self) -> DpdkStats {
+        self.net.backend.dpdk_stats()
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub fn stats(&self) -> PollerStats {
+        let backend = self.net.backend.stats();
+        PollerStats {
+            processes: self.ranks.iter().flatten().filter(|rank| !rank.has_gone()).count(),
+            on_loan: self.net.on_loan,
+            datagrams_received: backend.datagrams_received,
+            datagrams_sent: backend.datagrams_sent,
+            lent: self.net.lent,
+            copied: self.net.copied,
+            put_off: self.net.put_off,
+            ..self.table.stats
+        }
+    }
+
+    /// Serves until `stop` says so, which is asked about every millisecond.
+    ///
+    /// # Errors
+    /// The port has failed.
+    pub fn run(&mut self, mut stop: impl FnMut() -> bool) -> io::Result<()> {
+        let spin = self.options.spin.map(|spin| spin.as_nanos() as u64);
+        let mut idle_since = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            if now.nanos_since(self.looked) >= LOOK {
+                self.looked = now;
+                if stop() {
+                    return Ok(());
+                }
+                self.look_around(now);
+            }
+            if self.pass(now)? {
+                idle_since = now;
+            } else if spin.is_some_and(|spin| now.nanos_since(idle_since) >= spin) {
+                self.nap();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Receives, serves everybody, transmits. Gives whether there was anything to do.
+    ///
+    /// # Errors
+    /// The port has failed.
+    fn pass(&mut self, now: Instant) -> io::Result<bool> {
+        let mut any = false;
+        for _ in 0..BURSTS {
+            let count = self.net.backend.receive(now, BUDGET)?;
+            if count == 0 {
+                break;
+            }
+            any = true;
+            for index in 0..count {
+                self.hand_over(now, index)?;
+            }
+        }
+        for index in 0..self.ranks.len() {
+            let Some(rank) = &mut self.ranks[index] else { continue };
+            match rank.serve(now, &mut self.net) {
+                Ok(busy) => any |= busy,
+                Err(thrown) => self.throw_out(index, thrown)?,
+            }
+        }
+        Ok(any)
+    }
+
+    /// Brings a datagram to whom it is for.
+    #[inline]
+    fn hand_over(&mut self, now: Instant, index: usize) -> io::Result<()> {
+        let port = self.net.backend.received_port(index);
+        let owner = usize::from(self.ports[usize::from(port)]);
+        if let Some(Some(rank)) = self.ranks.get_mut(owner) {
+            if let Err(thrown) = rank.receive(now, &mut self.net, &self.memory, index) {
+                self.throw_out(owner, thrown)?;
+            }
+            return Ok(());
+        }
+        self.table.stats.for_nobody += 1;
+        let (source, data) = self.net.backend.received_with(index, 0);
+        let stride = data.len();
+        self.nobody.handle_datagrams(now, source, data, stride, &mut Refuse);
+        self.net.backend.send_from(port);
+        while self.nobody.poll_transmit(now, &mut self.burst) {
+            let nobody = &self.nobody;
+            self.net
+                .transmit(now, &self.burst, |each| nobody.gather(&self.burst, each))?;
+        }
+        while self.nobody.poll_event().is_some() {}
+        Ok(())
+    }
+
+    #[cold]
+    fn throw_out(&mut self, index: usize, thrown: Thrown) -> io::Result<()> {
+        match thrown {
+            Thrown::Net(error) => return Err(error),
+            Thrown::Broken(why) => self.remove(index, Reason::Broken(why)),
+        }
+        Ok(())
+    }
+
+    /// A process is over.
+    fn remove(&mut self, index: usize, reason: Reason) {
+        let Some(rank) = self.ranks.get_mut(index).and_then(Option::take) else {
+            return;
+        };
+        self.ports[usize::from(rank.port())] = NOBODY;
+        self.net.on_loan -= rank.on_loan();
+        self.table.note_end(&rank.person(), reason);
+    }
+
+    /// Looks who comes, and who has gone.
+    fn look_around(&mut self, now: Instant) {
+        while let Ok((socket, _)) = self.listener.accept() {
+            let ready = socket.set_nonblocking(true).is_ok();
+            if ready && self.visitors.len() < MOST {
+                self.visitors.push(Visitor { socket, since: now });
+            }
+        }
+        for visitor in std::mem::take(&mut self.visitors) {
+            match hello::receive(&visitor.socket) {
+                Ok((octets, _)) => self.welcome(visitor.socket, Hello::read(&octets)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && now.nanos_since(visitor.since) < PATIENCE => {
+                    self.visitors.push(visitor);
+                }
+                Err(_) => self.table.stats.strangers += 1,
+            }
+        }
+        for index in 0..self.ranks.len() {
+            let Some(rank) = &mut self.ranks[index] else { continue };
+            if let Some(reason) = rank.look_for_life(now, &mut self.net) {
+                self.remove(index, reason);
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: UnixStream, hello: Option<Hello>) {
+        let Some(hello) = hello else {
+            self.table.stats.strangers += 1;
+            return;
+        };
+        let refusal = match self.admit(&socket, &hello) {
+            Ok(()) => return,
+            Err(refusal) => refusal,
+        };
+        self.table.stats.refused += 1;
+        // If it has gone already it need not hear it.
+        let _ = hello::send(&socket, &Answer::Refused(refusal).octets(), &[]);
+    }
+
+    /// Makes a rank of a process, or says why not.
+    fn admit(&mut self, socket: &UnixStream, hello: &Hello) -> Result<(), String> {
+        if !hello.fits() {
+            let ours = env!("CARGO_PKG_VERSION");
+            return Err(format!("it is of release {} and the poller of {ours}", hello.release));
+        }
+        if self.ranks.iter().flatten().count() >= MOST {
+            return Err(format!("it has {MOST} processes, which is the most"));
+        }
+        let port = self.choose_port(hello.port)?;
+        let failed = |error: io::Error| format!("it has no memory for another process: {error}");
+        let socket = socket.try_clone().map_err(failed)?;
+        let (rank, descriptors) = Rank::new(socket, port, self.options.most_peers).map_err(failed)?;
+        let welcome = Answer::Welcome {
+            addr: SocketAddr::new(self.options.address, port),
+            max_datagram: self.net.limits.max_datagram as u32,
+            packets: self.memory.len() as u64,
+        };
+        let [memory, theirs] = &descriptors;
+        let all = [self.packets.as_fd(), memory.as_fd(), theirs.as_fd(), self.bell.as_fd()];
+        hello::send(rank.socket(), &welcome.octets(), &all).map_err(failed)?;
+        let index = match self.ranks.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.ranks.push(None);
+                self.ranks.len() - 1
+            }
+        };
+        self.ports[usize::from(port)] = index as u16;
+        self.table.note_begin(&rank.person());
+        self.ranks[index] = Some(rank);
+        Ok(())
+    }
+
+    fn choose_port(&mut self, wanted: u16) -> Result<u16, String> {
+        let owner = self.ports[usize::from(wanted)];
+        if wanted != 0 {
+            // Who only sees peers off makes place for who comes.
+            if self
+                .ranks
+                .get(usize::from(owner))
+                .and_then(Option::as_ref)
+                .is_some_and(Rank::has_gone)
+            {
+                self.remove(owner.into(), Reason::Left);
+            } else if owner != NOBODY {
+                return Err(format!("another process has UDP port {wanted}"));
+            }
+            return Ok(wanted);
+        }
+        // The one that has been free for longest, so that what is late for somebody reaches nobody else.
+        for _ in FIRST_PORT..u16::MAX {
+            let port = self.next_port;
+            self.next_port = if port == u16::MAX { FIRST_PORT } else { port + 1 };
+            if self.ports[usize::from(port)] == NOBODY {
+                return Ok(port);
+            }
+        }
+        Err("all UDP ports are taken".to_owned())
+    }
+
+    /// Sleeps until a process rings or for a moment.
+    #[cold]
+    fn nap(&mut self) {
+        let mut armed = true;
+        for rank in self.ranks.iter_mut().flatten() {
+            armed &= rank.arm();
+        }
+        if armed {
+            let mut fds = [
+                PollFd::new(&self.bell, PollFlags::IN),
+                PollFd::new(&self.listener, PollFlags::IN),
+            ];
+            let nap = Timespec::try_from(NAP).ok();
+            // A signal only makes it look again.
+            if poll(&mut fds, nap.as_ref()).is_ok_and(|ready| ready > 0) {
+                let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
+                if !fds[1].revents().is_empty() {
+                    self.looked = Instant::ZERO;
+                }
+            }
+        }
+        self.ranks.iter().flatten().for_each(Rank::disarm);
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        // Before the lock goes.
+        let _ = fs::remove_file(&self.options.socket);
+    }
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller")
+            .field("address", &self.options.address)
+            .field("socket", &self.options.socket)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One poller has a socket: the lock goes with the process, however it ends.
+fn lock_socket(options: &PollerOptions) -> Result<fs::File, StartError> {
+    let mut path = options.socket.clone().into_os_string();
+    path.push(".lock");
+    let failed = |source| StartError::Socket {
+        path: options.socket.clone(),
+        source,
+    };
+    let file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(failed)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StartError::Running {
+            path: options.socket.clone(),
+        }),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// One poller of a network namespace has a device: a name that goes with the process.
+fn lock_device(options: &PollerOptions) -> Result<UnixListener, StartError> {
+    let name = format!("hikyaku-poller {}", options.dpdk.device);
+    let taken = |source: io::Error| match source.kind() {
+        ErrorKind::AddrInUse => StartError::DeviceTaken {
+            device: options.dpdk.device.to_string(),
+        },
+        _ => StartError::System {
+            doing: "locking the device",
+            source,
+        },
+    };
+    // Names have 107 octets.
+    let end = name.len().min(107);
+    let address = UnixAddr::from_abstract_name(&name.as_bytes()[name.len() - end..]).map_err(taken)?;
+    UnixListener::bind_addr(&address).map_err(taken)
+}
+
+/// The socket, for the owner only. One that a killed poller has left behind is removed.
+fn listen(options: &PollerOptions) -> Result<UnixListener, StartError> {
+    let path = &options.socket;
+    let failed = |source| StartError::Socket {
+        path: path.clone(),
+        source,
+    };
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}

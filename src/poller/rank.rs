@@ -1,0 +1,426 @@
+//! A process that is served: its rings, its endpoint, and what is lent to it.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    ops::Range,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    net::{RecvFlags, recv, sockopt::socket_peercred},
+};
+
+use super::{
+    PATIENCE,
+    table::{Person, Reason},
+};
+use crate::{
+    backends::{
+        Backend, Sent, Transmit,
+        dpdk::{DpdkBackend, Lent},
+        poller::{
+            hello,
+            memory::{Memory, Others},
+            numbered, numbers,
+            ring::{Consumer, Corrupt, Found, Producer, kind},
+        },
+    },
+    progress::random,
+    reliability::{
+        Burst, Limits,
+        delegated::{Broken, DELIVERY, Host, REPORT},
+    },
+    time::Instant,
+};
+
+/// Packets up to this size are copied: it costs less than lending.
+const SMALL: usize = 256;
+/// What is left of a process's ring for what must be told, octets.
+const RESERVE: usize = 64 << 10;
+/// Commands and bursts of a process in one pass.
+const COMMANDS: usize = 64;
+const BURSTS: usize = 4;
+/// Slices of most bursts, and of all.
+const FEW_SLICES: usize = 8;
+
+/// A process is not served any more, or the network is gone.
+pub(super) enum Thrown {
+    /// It has broken the rules: of records, or (`None`) of the rings.
+    Broken(Option<Broken>),
+    Net(io::Error),
+}
+
+impl From<Corrupt> for Thrown {
+    fn from(_: Corrupt) -> Self {
+        Self::Broken(None)
+    }
+}
+
+impl From<Broken> for Thrown {
+    fn from(why: Broken) -> Self {
+        Self::Broken(Some(why))
+    }
+}
+
+/// The port, and what all processes have of it.
+pub(super) struct Net {
+    pub(super) backend: DpdkBackend,
+    pub(super) limits: Limits,
+    /// Buffers that processes have, and may have together.
+    pub(super) on_loan: u32,
+    most: u32,
+    pub(super) lent: u64,
+    pub(super) copied: u64,
+    pub(super) put_off: u64,
+}
+
+impl Net {
+    pub(super) fn new(backend: DpdkBackend, limits: Limits, most: u32) -> Self {
+        Self {
+            backend,
+            limits,
+            on_loan: 0,
+            most,
+            lent: 0,
+            copied: 0,
+            put_off: 0,
+        }
+    }
+
+    /// Sends a burst whose octets `gather` shows. `false`: the port is busy.
+    #[inline]
+    pub(super) fn transmit<'a>(
+        &mut self,
+        now: Instant,
+        burst: &Burst,
+        gather: impl Fn(&mut dyn FnMut(&'a [u8])),
+    ) -> io::Result<bool> {
+        let mut few = [IoSlice::new(&[]); FEW_SLICES];
+        let mut many = Vec::new();
+        let mut count = 0;
+        gather(&mut |octets| {
+            if let Some(slice) = few.get_mut(count) {
+                *slice = IoSlice::new(octets);
+            }
+            count += 1;
+        });
+        if count > FEW_SLICES {
+            many.reserve(count);
+            gather(&mut |octets| many.push(IoSlice::new(octets)));
+        }
+        let slices = few.get(..count).unwrap_or(&many);
+        let transmit = Transmit {
+            destination: burst.destination(),
+            segment_size: burst.segment_size(),
+            len: burst.len(),
+            slices,
+            dont_fragment: burst.dont_fragment(),
+            token: burst.token(),
+        };
+        Ok(self.backend.transmit(now, &transmit)? != Sent::Busy)
+    }
+}
+
+/// Extents of a process's memory that are free again.
+type Freed = Arc<Mutex<Vec<usize>>>;
+
+/// A record that lies in the process's memory, until all of it is acknowledged.
+struct Extent {
+    memory: Arc<Memory>,
+    at: usize,
+    octets: Range<usize>,
+    freed: Freed,
+}
+
+impl AsRef<[u8]> for Extent {
+    fn as_ref(&self) -> &[u8] {
+        let Range { start, end } = self.octets;
+        self.memory.octets(start, end - start).unwrap_or_default()
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(self.at);
+    }
+}
+
+pub(super) struct Rank {
+    socket: UnixStream,
+    process: Option<u32>,
+    port: u16,
+    up: Producer,
+    down: Consumer,
+    memory: Arc<Memory>,
+    /// Rung for it.
+    bell: OwnedFd,
+    /// `None` until it has said how to begin.
+    host: Option<Host>,
+    most_peers: u32,
+    /// What is lent to it, with the place in its ring after which it has read it.
+    loans: VecDeque<(u64, Lent)>,
+    freed: Freed,
+    burst: Burst,
+    /// The burst has not been sent yet.
+    held: bool,
+    /// Since when it has been gone, with peers to be seen off.
+    gone: Option<Instant>,
+}
+
+impl Rank {
+    /// Gives the process's memory and its bell, too, to be handed to it.
+    pub(super) fn new(socket: UnixStream, port: u16, most_peers: u32) -> io::Result<(Self, [OwnedFd; 2])> {
+        let (memory, fd) = Memory::create("hikyaku-rank", hello::MEMORY, Others::Write)?;
+        let memory = Arc::new(memory);
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let theirs = bell.try_clone()?;
+        let process = socket_peercred(&socket).ok();
+        let this = Self {
+            process: process.map(|credentials| credentials.pid.as_raw_nonzero().get() as u32),
+            socket,
+            port,
+            up: Producer::new(Arc::clone(&memory), hello::UP),
+            down: Consumer::new(Arc::clone(&memory), hello::DOWN),
+            memory,
+            bell,
+            host: None,
+            most_peers,
+            loans: VecDeque::new(),
+            freed: Freed::default(),
+            burst: Burst::default(),
+            held: false,
+            gone: None,
+        };
+        Ok((this, [fd, theirs]))
+    }
+
+    pub(super) fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn has_gone(&self) -> bool {
+        self.gone.is_some()
+    }
+
+    pub(super) fn on_loan(&self) -> u32 {
+        self.loans.len() as u32
+    }
+
+    pub(super) fn person(&self) -> Person {
+        Person {
+            process: self.process,
+            port: self.port,
+        }
+    }
+
+    /// A datagram has come for it.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        net: &mut Net,
+        packets: &Memory,
+        index: usize,
+    ) -> Result<(), Thrown> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let (source, data) = net.backend.received_with(index, 0);
+        let len = DELIVERY + data.len();
+        let share = net.most / 2;
+        let lend = len > SMALL && net.on_loan < net.most && (self.loans.len() as u32) < share;
+        let need = if lend { 16 } else { len };
+        let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
+        let Some(header) = host.handle_datagram(now, source, data, room) else {
+            net.put_off += u64::from(!room);
+            return Ok(());
+        };
+        // What happens is told before: that there is such a peer, for one.
+        Self::tell(host, &mut self.up, need + 64)?;
+        if !lend {
+            net.copied += 1;
+            self.up.push(kind::WHOLE, &[IoSlice::new(&header), IoSlice::new(data)]);
+            return Ok(());
+        }
+        let (_, record) = net.backend.received_with(index, DELIVERY);
+        record[..DELIVERY].copy_from_slice(&header);
+        // The port receives nowhere else.
+        let Some(at) = packets.offset_of(record) else {
+            return Ok(());
+        };
+        let lent = net.backend.lend(index);
+        self.up.push(kind::AWAY, &[IoSlice::new(&numbered(at, len))]);
+        self.loans.push_back((self.up.position(), lent));
+        net.on_loan += 1;
+        net.lent += 1;
+        Ok(())
+    }
+
+    /// Reports what has happened, as far as there is room, leaving some for a record of `keep` octets.
+    #[inline]
+    fn tell(host: &mut Host, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
+        while up.has_room(REPORT + keep)? {
+            let Some(report) = host.poll_report() else { break };
+            up.push(kind::WHOLE, &[IoSlice::new(&report)]);
+        }
+        Ok(())
+    }
+
+    /// Does what it has asked for, and what time has brought. Gives whether there was anything.
+    pub(super) fn serve(&mut self, now: Instant, net: &mut Net) -> Result<bool, Thrown> {
+        let mut any = false;
+        if self.gone.is_none() {
+            any = self.obey(now, net)?;
+        }
+        let Some(host) = &mut self.host else { return Ok(any) };
+        if host.poll_timeout().is_some_and(|at| at <= now) {
+            host.handle_timeout(now);
+        }
+        net.backend.send_from(self.port);
+        for _ in 0..BURSTS {
+            if !self.held && !host.poll_transmit(now, &mut self.burst) {
+                break;
+            }
+            let burst = &self.burst;
+            let shown: &Host = host;
+            let sent = net.transmit(now, burst, |each| shown.gather(burst, each));
+            self.held = !sent.map_err(Thrown::Net)?;
+            if self.held {
+                break;
+            }
+            any = true;
+        }
+        if self.gone.is_some() {
+            while host.poll_report().is_some() {}
+            return Ok(any);
+        }
+        Self::tell(host, &mut self.up, 0)?;
+        self.give_back(net)?;
+        if self.up.publish() {
+            any = true;
+            // It can only fail when it has rung already.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+        Ok(any)
+    }
+
+    /// Executes some of its commands.
+    #[inline]
+    fn obey(&mut self, now: Instant, net: &Net) -> Result<bool, Thrown> {
+        let mut count = 0;
+        while count < COMMANDS {
+            let Some(found) = self.down.next()? else { break };
+            count += 1;
+            self.command(now, net, found)?;
+        }
+        self.down.release();
+        Ok(count > 0)
+    }
+
+    fn command(&mut self, now: Instant, net: &Net, found: Found) -> Result<(), Thrown> {
+        let Found { kind, at, len } = found;
+        let memory = Arc::clone(&self.memory);
+        let (octets, extent) = match kind {
+            kind::WHOLE => (memory.octets(at, len), None),
+            kind::AWAY => {
+                let [start, len] = numbers(&memory, at, len).ok_or(Corrupt)?;
+                let inside = start >= hello::AREA;
+                (memory.octets(start, len).filter(|_| inside), Some(start))
+            }
+            _ => return Err(Corrupt.into()),
+        };
+        let octets = octets.ok_or(Corrupt)?;
+        let Some(host) = &mut self.host else {
+            let (epoch, seed) = (random(), random());
+            self.host = Some(Host::new(octets, net.limits, epoch, seed, self.most_peers)?);
+            self.free(extent);
+            return Ok(());
+        };
+        let Some(start) = extent else {
+            return Ok(host.handle_command(now, octets, |from| Bytes::copy_from_slice(&octets[from..]))?);
+        };
+        // Freed when the last reference is gone, which may be at once.
+        let whole = Extent {
+            memory: Arc::clone(&memory),
+            at: start,
+            octets: start..start + octets.len(),
+            freed: Arc::clone(&self.freed),
+        };
+        let mut whole = Some(whole);
+        host.handle_command(now, octets, |from| match whole.take() {
+            Some(whole) => Bytes::from_owner(whole).slice(from..),
+            None => Bytes::new(),
+        })?;
+        Ok(())
+    }
+
+    fn free(&mut self, extent: Option<usize>) {
+        if let Some(at) = extent {
+            self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(at);
+        }
+    }
+
+    /// Takes back what it has read, and tells it what it may use again.
+    #[inline]
+    fn give_back(&mut self, net: &mut Net) -> Result<(), Thrown> {
+        if !self.loans.is_empty() {
+            let read = self.up.refresh()?;
+            while self.loans.front().is_some_and(|(end, _)| *end <= read) {
+                self.loans.pop_front();
+                net.on_loan -= 1;
+            }
+        }
+        let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+        while !freed.is_empty() && self.up.has_room(16)? {
+            let Some(at) = freed.pop() else { break };
+            self.up.push(kind::FREED, &[IoSlice::new(&numbered(at, 0))]);
+        }
+        Ok(())
+    }
+
+    /// Gives why it is over, if it is.
+    pub(super) fn look_for_life(&mut self, now: Instant, net: &mut Net) -> Option<Reason> {
+        if let Some(gone) = self.gone {
+            let seen_off = self.host.as_ref().is_none_or(|host| !host.is_parting());
+            return (seen_off || now.nanos_since(gone) >= PATIENCE).then_some(Reason::Left);
+        }
+        match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
+            // Nobody has anything more to say.
+            Ok((_, 1..)) => return Some(Reason::Broken(Some(Broken::Order))),
+            _ => {}
+        }
+        // What it has said before it went still counts.
+        for _ in 0..hello::MEMORY {
+            match self.obey(now, net) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => return Some(Reason::Died),
+            }
+        }
+        net.on_loan -= self.loans.len() as u32;
+        self.loans.clear();
+        self.gone = Some(now);
+        match &self.host {
+            Some(host) if host.is_parting() => None,
+            Some(host) if host.has_sessions() => Some(Reason::Died),
+            _ => Some(Reason::Left),
+        }
+    }
+
+    /// Asks to be woken up by it; `false`: there is something to do.
+    pub(super) fn arm(&mut self) -> bool {
+        // What is wrong is found by the next pass.
+        self.gone.is_some() || self.held || self.down.arm().unwrap_or(false)
+    }
+
+    pub(super) fn disarm(&self) {
+        self.down.disarm();
+    }
+}

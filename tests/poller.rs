@@ -1,0 +1,257 @@
+//! Node-wide pollers between real processes: two of them joined by shared memory (memif), with ranks behind each.
+//!
+//! Whatever happens to ranks, the pollers end with all packet buffers back in their pools.
+#![cfg(all(feature = "dpdk", feature = "udp", target_os = "linux"))]
+
+#[path = "support/exchange.rs"]
+mod exchange;
+#[expect(dead_code, reason = "what these tests do not need, others do")]
+#[path = "support/netns.rs"]
+mod netns;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{self, Command},
+    time::Duration,
+};
+
+use exchange::{LONG, exchange};
+use hikyaku::{
+    Config, PeerId,
+    backends::{dpdk::DpdkOptions, poller::PollerBackend},
+    poller::{Poller, PollerOptions},
+    transport::{Event, Transport},
+};
+use netns::Process;
+
+const PART_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// Of a peer that says nothing.
+const DEATH: Duration = Duration::from_secs(3);
+/// Says goodbye to who answers.
+const END: &[u8] = b"this is the end";
+const EVERY_SIZE: [usize; 14] = [
+    0,
+    1,
+    8,
+    0,
+    250,
+    1_400,
+    1_472,
+    2_049,
+    4_097,
+    8_972,
+    65_508,
+    1 << 20,
+    3,
+    4 << 20,
+];
+const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+
+// ---- parts
+
+fn var(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))
+}
+
+fn number(name: &str) -> u64 {
+    var(name).parse().unwrap()
+}
+
+/// Until a file says that it is to end.
+fn play_poller() {
+    let dpdk = DpdkOptions::from_environment(None).unwrap();
+    let socket = PathBuf::from(var("HIKYAKU_POLLER"));
+    let stop = stop_file(&socket);
+    let mut options = PollerOptions::new(dpdk, var("PART_AT").parse().unwrap(), socket);
+    options.buffers = number("PART_BUFFERS") as u32;
+    let mut poller = match Poller::start(options) {
+        Ok(poller) => poller,
+        Err(error) => {
+            println!("error: {error}");
+            return;
+        }
+    };
+    let pools = poller.pools();
+    println!("serves");
+    poller.run(|| stop.exists()).unwrap();
+    println!("{:?}", poller.dpdk_stats());
+    println!("{:?}", poller.stats());
+    drop(poller);
+    assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+    println!("all buffers are back");
+}
+
+fn stop_file(socket: &Path) -> PathBuf {
+    socket.with_extension("stop")
+}
+
+/// A rank with UDP port `PART_PORT` that knows the one at `PART_TO`.
+fn open(processor: u32) -> (Transport, PeerId) {
+    let config = Config {
+        death_timeout: DEATH,
+        ..Config::default()
+    };
+    let builder = Transport::builder().processor(processor).config(config);
+    let at = ("0.0.0.0", number("PART_PORT") as u16);
+    let mut transport = builder.bind("poller", at).unwrap_or_else(|error| panic!("{error}"));
+    println!("is at {}", transport.local_addr());
+    let to = var("PART_TO").parse().unwrap();
+    let peer = transport.add_peer(3 - processor, to).unwrap();
+    (transport, peer)
+}
+
+/// Sends every message back until [`END`].
+fn play_answers() {
+    let (mut transport, peer) = open(2);
+    println!("answers");
+    loop {
+        let data = transport.receive(Some(PART_LIMIT)).unwrap().into_vec();
+        if data == END {
+            break;
+        }
+        transport.send_blocking(peer, &data).unwrap();
+    }
+    transport.close(LONG).unwrap();
+}
+
+fn play_exchange() {
+    let (mut transport, peer) = open(1);
+    let mut lens = EVERY_SIZE.to_vec();
+    lens.extend((0..200).map(|i| i * 7 % 300));
+    lens.extend((0..20).map(|i| i * 7_919 % 200_000));
+    exchange(&mut transport, peer, &lens, 3);
+    transport.flush(LONG).unwrap();
+    transport.send(peer, END).unwrap();
+    loop {
+        match transport.wait_event(Some(LONG)).unwrap() {
+            Some(Event::PeerClosed { .. }) => break,
+            Some(Event::PeerDown { error, .. }) => panic!("{error}"),
+            Some(_) => {}
+            None => panic!("the peer does not close"),
+        }
+    }
+    println!("done");
+}
+
+/// Not a test: what the processes run.
+#[test]
+#[ignore = "a part that the other tests start"]
+fn part() {
+    match netns::role().as_deref() {
+        None => {}
+        Some("poller") => play_poller(),
+        Some("answers") => play_answers(),
+        Some("exchange") => play_exchange(),
+        Some(other) => panic!("unknown part {other}"),
+    }
+}
+
+// ---- tests
+
+fn start(role: &str, variables: &[(&str, &str)]) -> Process {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args([
+            "--exact",
+            "part",
+            "--include-ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .envs(variables.iter().copied())
+        .env(netns::ROLE, role);
+    Process::spawn(command)
+}
+
+fn finish(process: Process) -> String {
+    let (status, output) = process.finish(PART_LIMIT);
+    assert!(status.success(), "{output}");
+    output
+}
+
+/// Two pollers, joined.
+struct Nodes {
+    folder: PathBuf,
+    pollers: [Option<Process>; 2],
+}
+
+impl Nodes {
+    fn new(name: &str, buffers: u32) -> Self {
+        let folder = env::temp_dir().join(format!("hikyaku-{name}-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut this = Self {
+            folder,
+            pollers: [None, None],
+        };
+        for node in 0..2 {
+            let mut poller = this.start_poller(node, &this.device(node), buffers);
+            poller.wait_for("serves", START_LIMIT);
+            this.pollers[node] = Some(poller);
+        }
+        this
+    }
+
+    fn device(&self, node: usize) -> String {
+        let role = ["server", "client"][node];
+        format!("memif:socket={},role={role}", self.folder.join("memif").display())
+    }
+
+    fn start_poller(&self, node: usize, device: &str, buffers: u32) -> Process {
+        start(
+            "poller",
+            &[
+                ("HIKYAKU_DPDK_MEMORY", "no-huge"),
+                ("HIKYAKU_DPDK_DEVICE", device),
+                ("HIKYAKU_POLLER", &self.socket(node)),
+                ("PART_AT", ADDRESSES[node]),
+                ("PART_BUFFERS", &buffers.to_string()),
+            ],
+        )
+    }
+
+    fn socket(&self, node: usize) -> String {
+        self.folder.join(node.to_string()).to_str().unwrap().to_owned()
+    }
+
+    /// Starts a rank at a port of a node; it knows the one at that port of the other node.
+    fn rank(&self, node: usize, port: u16, role: &str, more: &[(&str, &str)]) -> Process {
+        let to = format!("{}:{port}", ADDRESSES[1 - node]);
+        let (socket, port) = (self.socket(node), port.to_string());
+        let own = [("HIKYAKU_POLLER", &*socket), ("PART_PORT", &port), ("PART_TO", &to)];
+        start(role, &[&own[..], more].concat())
+    }
+
+    /// Ends the pollers, which have no ranks any more; gives what they say.
+    fn finish(mut self) -> [String; 2] {
+        [0, 1].map(|node| {
+            fs::write(stop_file(Path::new(&self.socket(node))), "").unwrap();
+            let poller = self.pollers[node].take().expect("it has not been ended");
+            let output = finish(poller);
+            assert!(output.contains("all buffers are back"), "{output}");
+            assert!(output.contains("processes: 0"), "{output}");
+            output
+        })
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.pollers = [None, None];
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn messages_of_every_size() {
+    let nodes = Nodes::new("sizes", 8_192);
+    let mut answers = nodes.rank(1, 7_001, "answers", &[]);
+    answers.wait_for("answers", START_LIMIT);
+    let asks = nodes.rank(0, 7_001, "exchange", &[]);
+    finish(asks);
+    finish(answers);
+    for output in nodes.finish() {
+        assert!(output.contains("came: 1, left: 1, died: 0, thrown_out: 0"), "{output}");
+    }
+}
