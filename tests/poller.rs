@@ -19,7 +19,7 @@ use std::{
 use exchange::{LONG, exchange};
 use hikyaku::{
     Config, PeerId,
-    backends::{dpdk::DpdkOptions, poller::PollerBackend},
+    backends::dpdk::DpdkOptions,
     poller::{Poller, PollerOptions},
     transport::{Event, Transport},
 };
@@ -76,6 +76,17 @@ fn play_poller() {
     let pools = poller.pools();
     println!("serves");
     poller.run(|| stop.exists()).unwrap();
+    // What has gone is noticed a moment later.
+    let deadline = netns::now() + LONG;
+    while poller.stats().processes > 0 && netns::now() < deadline {
+        let mut looks = 0;
+        poller
+            .run(|| {
+                looks += 1;
+                looks > 2
+            })
+            .unwrap();
+    }
     println!("{:?}", poller.dpdk_stats());
     println!("{:?}", poller.stats());
     drop(poller);
@@ -93,7 +104,7 @@ fn open(processor: u32) -> (Transport, PeerId) {
         death_timeout: DEATH,
         ..Config::default()
     };
-    let builder = Transport::builder().processor(processor).config(config);
+    let builder = Transport::builder().processor(processor).config(config).environment();
     let at = ("0.0.0.0", number("PART_PORT") as u16);
     let mut transport = builder.bind("poller", at).unwrap_or_else(|error| panic!("{error}"));
     println!("is at {}", transport.local_addr());
@@ -135,6 +146,86 @@ fn play_exchange() {
     println!("done");
 }
 
+/// Sends to its twin, and takes from it, as fast as it can, until that is gone.
+fn play_flood() {
+    let (mut transport, peer) = open(number("PART_PROCESSOR") as u32);
+    let data = bytes::Bytes::from(exchange::content(1, 200_000));
+    let mut received = 0_u64;
+    let deadline = netns::now() + PART_LIMIT;
+    let error = loop {
+        assert!(netns::now() < deadline, "nobody has died");
+        for len in [8, 2_000, 9_000, 200_000] {
+            let _ = transport.send_bytes(peer, data.slice(..len));
+        }
+        while let Some(message) = transport.try_receive().unwrap() {
+            assert!(message.data() == &data[..message.len()], "message {received}");
+            received += 1;
+            if received.is_power_of_two() || received.is_multiple_of(1_000) {
+                println!("has received {received}");
+            }
+        }
+        match transport.next_event() {
+            Some(Event::PeerDown { error, .. }) => break error,
+            Some(_) => continue,
+            None => transport.progress().unwrap(),
+        };
+    };
+    println!("dead: {error}");
+}
+
+/// Messages back and forth until a file says that it is to end.
+fn play_steady() {
+    let (mut transport, peer) = open(1);
+    let stop = stop_file(Path::new(&var("HIKYAKU_POLLER"))).with_extension("steady");
+    let mut rounds = 0;
+    while !stop.exists() {
+        exchange(&mut transport, peer, &[1, 100, 3_000, 20_000, 0, 100_000], 0);
+        rounds += 1;
+        if rounds == 1 {
+            println!("steady");
+        }
+    }
+    transport.flush(LONG).unwrap();
+    transport.send(peer, END).unwrap();
+    while !matches!(
+        transport.wait_event(Some(LONG)).unwrap(),
+        Some(Event::PeerClosed { .. })
+    ) {}
+    assert_eq!(transport.stats().peers_lost, 0);
+    println!("{rounds} rounds");
+}
+
+/// Waits in one of the ways there are until its poller is gone.
+fn play_orphan() {
+    let (mut transport, peer) = open(1);
+    let how = var("PART_HOW");
+    let data = exchange::content(1, 1 << 20);
+    transport.send(peer, b"are you there?").unwrap();
+    transport.receive(Some(LONG)).unwrap();
+    println!("waits");
+    let error: Box<dyn std::error::Error> = match how.as_str() {
+        "receive" => Box::new(transport.receive(Some(PART_LIMIT)).unwrap_err()),
+        "send" => loop {
+            if let Err(error) = transport.send_blocking(peer, &data) {
+                break Box::new(error);
+            }
+        },
+        _ => loop {
+            let _ = transport.send(peer, b"again");
+            if let Err(error) = transport.flush(PART_LIMIT) {
+                break Box::new(error);
+            }
+        },
+    };
+    let mut chain = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        chain.push(cause.to_string());
+        next = cause.source();
+    }
+    println!("error: {}", chain.join(": "));
+}
+
 /// Not a test: what the processes run.
 #[test]
 #[ignore = "a part that the other tests start"]
@@ -144,6 +235,9 @@ fn part() {
         Some("poller") => play_poller(),
         Some("answers") => play_answers(),
         Some("exchange") => play_exchange(),
+        Some("flood") => play_flood(),
+        Some("orphan") => play_orphan(),
+        Some("steady") => play_steady(),
         Some(other) => panic!("unknown part {other}"),
     }
 }
@@ -254,4 +348,77 @@ fn messages_of_every_size() {
     for output in nodes.finish() {
         assert!(output.contains("came: 1, left: 1, died: 0, thrown_out: 0"), "{output}");
     }
+}
+
+/// At any instant: while it sends, receives, has packets on loan and messages that nobody has acknowledged.
+#[test]
+fn ranks_that_are_killed_cost_the_others_nothing() {
+    let nodes = Nodes::new("killed", 8_192);
+    let mut answers = nodes.rank(1, 7_001, "answers", &[]);
+    answers.wait_for("answers", START_LIMIT);
+    let mut steady = nodes.rank(0, 7_001, "steady", &[]);
+    steady.wait_for("steady", START_LIMIT);
+    const ROUNDS: usize = 12;
+    let mut told = 0;
+    for round in 0..ROUNDS {
+        let [one, two] = [0, 1].map(|node| {
+            let processor = (node + 1).to_string();
+            nodes.rank(node, 7_002, "flood", &[("PART_PROCESSOR", &processor)])
+        });
+        let (mut victim, survivor) = if round % 2 == 0 { (one, two) } else { (two, one) };
+        // It has come so far, and a bit further by the time it dies.
+        let far = [1, 2, 16, 128, 1_024, 2_000][round / 2];
+        victim.wait_for(&format!("has received {far}"), START_LIMIT);
+        victim.kill();
+        let output = finish(survivor);
+        assert!(output.contains("dead: "), "{output}");
+        // Not after the time of silence: it is told.
+        told += usize::from(output.contains("does not know our session"));
+    }
+    assert_eq!(told, ROUNDS, "some had to wait");
+    fs::write(stop_file(Path::new(&nodes.socket(0))).with_extension("steady"), "").unwrap();
+    finish(steady);
+    finish(answers);
+    let outputs = nodes.finish();
+    for output in outputs {
+        assert!(output.contains("died: 6, thrown_out: 0"), "{output}");
+    }
+}
+
+#[test]
+fn ranks_hear_of_the_death_of_their_poller() {
+    for how in ["receive", "send", "flush"] {
+        for wait in ["spin", "block"] {
+            let mut nodes = Nodes::new(&format!("orphan-{how}-{wait}"), 8_192);
+            let mut answers = nodes.rank(1, 7_001, "answers", &[]);
+            answers.wait_for("answers", START_LIMIT);
+            let mut orphan = nodes.rank(0, 7_001, "orphan", &[("PART_HOW", how), ("HIKYAKU_WAIT", wait)]);
+            orphan.wait_for("waits", START_LIMIT);
+            nodes.pollers[0].take().expect("it runs").kill();
+            let output = finish(orphan);
+            assert!(
+                output.contains("error: ") && output.contains("the poller is gone"),
+                "{output}"
+            );
+            // A new one takes the place of the dead one.
+            let mut again = nodes.start_poller(0, "net_null0", 8_192);
+            again.wait_for("serves", START_LIMIT);
+            answers.kill();
+        }
+    }
+}
+
+#[test]
+fn a_second_poller_is_refused() {
+    let nodes = Nodes::new("second", 8_192);
+    let output = finish(nodes.start_poller(0, "net_null0", 8_192));
+    assert!(output.contains("error: another poller serves"), "{output}");
+    let other = Nodes {
+        folder: nodes.folder.join("other"),
+        pollers: [None, None],
+    };
+    fs::create_dir_all(&other.folder).unwrap();
+    let output = finish(other.start_poller(0, &nodes.device(0), 8_192));
+    assert!(output.contains("error: another poller has the device"), "{output}");
+    nodes.finish();
 }

@@ -24,6 +24,8 @@
 mod error;
 mod rank;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs,
@@ -49,7 +51,7 @@ pub use self::{
     table::{PollerStats, Reason},
 };
 use self::{
-    rank::{Net, Rank, Thrown},
+    rank::{Local, Net, Rank, Thrown},
     table::Table,
 };
 use crate::{
@@ -244,7 +246,7 @@ impl Poller {
     pub fn stats(&self) -> PollerStats {
         let backend = self.net.backend.stats();
         PollerStats {
-            processes: self.ranks.iter().flatten().filter(|rank| !rank.has_gone()).count(),
+            processes: self.ranks.iter().flatten().count(),
             on_loan: self.net.on_loan,
             datagrams_received: backend.datagrams_received,
             datagrams_sent: backend.datagrams_sent,
@@ -297,6 +299,10 @@ impl Poller {
                 self.hand_over(now, index)?;
             }
         }
+        while let Some(local) = self.net.next_local() {
+            any = true;
+            self.hand_over_local(now, local)?;
+        }
         for index in 0..self.ranks.len() {
             let Some(rank) = &mut self.ranks[index] else { continue };
             match rank.serve(now, &mut self.net) {
@@ -318,11 +324,35 @@ impl Poller {
             }
             return Ok(());
         }
-        self.table.stats.for_nobody += 1;
         let (source, data) = self.net.backend.received_with(index, 0);
         let stride = data.len();
         self.nobody.handle_datagrams(now, source, data, stride, &mut Refuse);
-        self.net.backend.send_from(port);
+        self.answer_for_nobody(now, port)
+    }
+
+    /// Brings a datagram of somebody here to whom it is for.
+    fn hand_over_local(&mut self, now: Instant, mut local: Local) -> io::Result<()> {
+        let source = SocketAddr::new(self.options.address, local.from);
+        let owner = usize::from(self.ports[usize::from(local.to)]);
+        if let Some(Some(rank)) = self.ranks.get_mut(owner) {
+            if let Err(thrown) = rank.receive_local(now, &mut self.net, source, &mut local.octets) {
+                self.throw_out(owner, thrown)?;
+            }
+        } else {
+            let stride = local.octets.len();
+            self.nobody
+                .handle_datagrams(now, source, &mut local.octets, stride, &mut Refuse);
+            self.answer_for_nobody(now, local.to)?;
+        }
+        self.net.done(local);
+        Ok(())
+    }
+
+    /// Whoever has sent to a UDP port that nobody has is told that its session is not known.
+    #[cold]
+    fn answer_for_nobody(&mut self, now: Instant, port: u16) -> io::Result<()> {
+        self.table.stats.for_nobody += 1;
+        self.net.send_from(port);
         while self.nobody.poll_transmit(now, &mut self.burst) {
             let nobody = &self.nobody;
             self.net
@@ -361,7 +391,7 @@ impl Poller {
         }
         for visitor in std::mem::take(&mut self.visitors) {
             match hello::receive(&visitor.socket) {
-                Ok((octets, _)) => self.welcome(visitor.socket, Hello::read(&octets)),
+                Ok((octets, _)) => self.welcome(now, visitor.socket, Hello::read(&octets)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && now.nanos_since(visitor.since) < PATIENCE => {
                     self.visitors.push(visitor);
                 }
@@ -369,19 +399,25 @@ impl Poller {
             }
         }
         for index in 0..self.ranks.len() {
-            let Some(rank) = &mut self.ranks[index] else { continue };
-            if let Some(reason) = rank.look_for_life(now, &mut self.net) {
-                self.remove(index, reason);
-            }
+            self.look_at(now, index);
         }
     }
 
-    fn welcome(&mut self, socket: UnixStream, hello: Option<Hello>) {
+    /// Removes a process that is over.
+    fn look_at(&mut self, now: Instant, index: usize) {
+        if let Some(Some(rank)) = self.ranks.get_mut(index)
+            && let Some(reason) = rank.look_for_life(now, &mut self.net)
+        {
+            self.remove(index, reason);
+        }
+    }
+
+    fn welcome(&mut self, now: Instant, socket: UnixStream, hello: Option<Hello>) {
         let Some(hello) = hello else {
             self.table.stats.strangers += 1;
             return;
         };
-        let refusal = match self.admit(&socket, &hello) {
+        let refusal = match self.admit(now, &socket, &hello) {
             Ok(()) => return,
             Err(refusal) => refusal,
         };
@@ -391,7 +427,7 @@ impl Poller {
     }
 
     /// Makes a rank of a process, or says why not.
-    fn admit(&mut self, socket: &UnixStream, hello: &Hello) -> Result<(), String> {
+    fn admit(&mut self, now: Instant, socket: &UnixStream, hello: &Hello) -> Result<(), String> {
         if !hello.fits() {
             let ours = env!("CARGO_PKG_VERSION");
             return Err(format!("it is of release {} and the poller of {ours}", hello.release));
@@ -399,7 +435,7 @@ impl Poller {
         if self.ranks.iter().flatten().count() >= MOST {
             return Err(format!("it has {MOST} processes, which is the most"));
         }
-        let port = self.choose_port(hello.port)?;
+        let port = self.choose_port(now, hello.port)?;
         let failed = |error: io::Error| format!("it has no memory for another process: {error}");
         let socket = socket.try_clone().map_err(failed)?;
         let (rank, descriptors) = Rank::new(socket, port, self.options.most_peers).map_err(failed)?;
@@ -424,19 +460,16 @@ impl Poller {
         Ok(())
     }
 
-    fn choose_port(&mut self, wanted: u16) -> Result<u16, String> {
-        let owner = self.ports[usize::from(wanted)];
+    fn choose_port(&mut self, now: Instant, wanted: u16) -> Result<u16, String> {
         if wanted != 0 {
-            // Who only sees peers off makes place for who comes.
-            if self
-                .ranks
-                .get(usize::from(owner))
-                .and_then(Option::as_ref)
-                .is_some_and(Rank::has_gone)
-            {
-                self.remove(owner.into(), Reason::Left);
-            } else if owner != NOBODY {
-                return Err(format!("another process has UDP port {wanted}"));
+            let owner = usize::from(self.ports[usize::from(wanted)]);
+            // It may have gone just now.
+            self.look_at(now, owner);
+            match self.ranks.get(owner).and_then(Option::as_ref) {
+                None => {}
+                // Who only sees peers off makes place for who comes.
+                Some(rank) if rank.has_gone() => self.remove(owner, Reason::Left),
+                Some(_) => return Err(format!("another process has UDP port {wanted}")),
             }
             return Ok(wanted);
         }

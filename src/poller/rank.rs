@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
+    net::SocketAddr,
     ops::Range,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, Mutex, PoisonError},
@@ -44,8 +45,10 @@ const RESERVE: usize = 64 << 10;
 /// Commands and bursts of a process in one pass.
 const COMMANDS: usize = 64;
 const BURSTS: usize = 4;
-/// Slices of most bursts, and of all.
+/// Slices of most bursts.
 const FEW_SLICES: usize = 8;
+/// Buffers kept for datagrams that stay here.
+const SPARE: usize = 256;
 
 /// A process is not served any more, or the network is gone.
 pub(super) enum Thrown {
@@ -76,11 +79,27 @@ pub(super) struct Net {
     pub(super) lent: u64,
     pub(super) copied: u64,
     pub(super) put_off: u64,
+    /// Datagrams from one process here to another, which no port would bring.
+    local: VecDeque<Local>,
+    /// Their buffers, to use again.
+    spare: Vec<Vec<u8>>,
+    /// UDP port of who sends.
+    from: u16,
+}
+
+/// A datagram that stays here.
+pub(super) struct Local {
+    pub(super) from: u16,
+    pub(super) to: u16,
+    pub(super) octets: Vec<u8>,
 }
 
 impl Net {
     pub(super) fn new(backend: DpdkBackend, limits: Limits, most: u32) -> Self {
         Self {
+            local: VecDeque::new(),
+            spare: Vec::new(),
+            from: 0,
             backend,
             limits,
             on_loan: 0,
@@ -88,6 +107,53 @@ impl Net {
             lent: 0,
             copied: 0,
             put_off: 0,
+        }
+    }
+
+    /// What is sent from now on comes from this UDP port.
+    #[inline]
+    pub(super) fn send_from(&mut self, port: u16) {
+        self.from = port;
+        self.backend.send_from(port);
+    }
+
+    /// Keeps the datagrams of a burst that is for somebody here.
+    #[cold]
+    fn keep(&mut self, transmit: &Transmit<'_>) {
+        let mut slices = transmit.slices.iter();
+        let mut rest: &[u8] = &[];
+        let mut left = transmit.len;
+        while left > 0 {
+            let mut octets = self.spare.pop().unwrap_or_default();
+            octets.clear();
+            let len = left.min(transmit.segment_size);
+            while octets.len() < len {
+                if rest.is_empty() {
+                    let Some(slice) = slices.next() else { return };
+                    rest = slice;
+                }
+                let (now, later) = rest.split_at(rest.len().min(len - octets.len()));
+                octets.extend_from_slice(now);
+                rest = later;
+            }
+            left -= len;
+            self.local.push_back(Local {
+                from: self.from,
+                to: transmit.destination.port(),
+                octets,
+            });
+        }
+    }
+
+    /// The next datagram that stays here.
+    #[inline]
+    pub(super) fn next_local(&mut self) -> Option<Local> {
+        self.local.pop_front()
+    }
+
+    pub(super) fn done(&mut self, local: Local) {
+        if self.spare.len() < SPARE {
+            self.spare.push(local.octets);
         }
     }
 
@@ -121,6 +187,10 @@ impl Net {
             dont_fragment: burst.dont_fragment(),
             token: burst.token(),
         };
+        if transmit.destination.ip() == self.backend.local_addr().ip() {
+            self.keep(&transmit);
+            return Ok(true);
+        }
         Ok(self.backend.transmit(now, &transmit)? != Sent::Busy)
     }
 }
@@ -262,6 +332,27 @@ impl Rank {
         Ok(())
     }
 
+    /// A datagram of somebody here has come for it.
+    pub(super) fn receive_local(
+        &mut self,
+        now: Instant,
+        net: &mut Net,
+        source: SocketAddr,
+        data: &mut [u8],
+    ) -> Result<(), Thrown> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let need = DELIVERY + data.len();
+        let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
+        let Some(header) = host.handle_datagram(now, source, data, room) else {
+            net.put_off += u64::from(!room);
+            return Ok(());
+        };
+        Self::tell(host, &mut self.up, need + 64)?;
+        net.copied += 1;
+        self.up.push(kind::WHOLE, &[IoSlice::new(&header), IoSlice::new(data)]);
+        Ok(())
+    }
+
     /// Reports what has happened, as far as there is room, leaving some for a record of `keep` octets.
     #[inline]
     fn tell(host: &mut Host, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
@@ -282,7 +373,7 @@ impl Rank {
         if host.poll_timeout().is_some_and(|at| at <= now) {
             host.handle_timeout(now);
         }
-        net.backend.send_from(self.port);
+        net.send_from(self.port);
         for _ in 0..BURSTS {
             if !self.held && !host.poll_transmit(now, &mut self.burst) {
                 break;
@@ -391,7 +482,9 @@ impl Rank {
             return (seen_off || now.nanos_since(gone) >= PATIENCE).then_some(Reason::Left);
         }
         match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                return self.up.refresh().is_err().then_some(Reason::Broken(None));
+            }
             // Nobody has anything more to say.
             Ok((_, 1..)) => return Some(Reason::Broken(Some(Broken::Order))),
             _ => {}

@@ -31,7 +31,7 @@ impl fmt::Display for Reason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PollerStats {
-    /// Processes that are served.
+    /// Processes that are served, or have gone and whose peers are being seen off.
     pub processes: usize,
     /// Processes that have come.
     pub came: u64,

@@ -86,6 +86,8 @@ pub struct PollerBackend {
     addr: SocketAddr,
     max_datagram: usize,
     empty: u32,
+    /// The poller is not there any more.
+    gone: bool,
     stats: BackendStats,
 }
 
@@ -144,6 +146,7 @@ impl PollerBackend {
             addr,
             max_datagram,
             empty: 0,
+            gone: false,
             stats: BackendStats::default(),
         })
     }
@@ -154,14 +157,26 @@ impl PollerBackend {
         self.extents.taken()
     }
 
+    /// What it shares with the poller.
+    #[cfg(all(test, feature = "dpdk"))]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// Fails if the poller is gone.
     #[cold]
     fn look_for_life(&mut self) -> io::Result<()> {
         self.empty = 0;
+        if self.gone {
+            return Err(PollerError::Gone.into());
+        }
         match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
             Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => Ok(()),
             // It never says anything more.
-            _ => Err(PollerError::Gone.into()),
+            _ => {
+                self.gone = true;
+                Err(PollerError::Gone.into())
+            }
         }
     }
 
@@ -254,6 +269,9 @@ impl Backend for PollerBackend {
     }
 
     fn transmit(&mut self, _: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        if self.gone {
+            return Err(PollerError::Gone.into());
+        }
         let len = transmit.len;
         let room = self.down.has_room(len.min(INLINE)).map_err(broken)?;
         let extent = if len <= INLINE || !room {
@@ -297,7 +315,7 @@ impl Backend for PollerBackend {
         if self.slots.is_empty() {
             self.up.release();
             self.empty += 1;
-            if self.empty >= LOOKS {
+            if self.empty >= LOOKS || self.gone {
                 self.look_for_life()?;
             }
             return Ok(0);

@@ -29,8 +29,10 @@ use crate::{
 pub(super) const COPIED: usize = 2_048;
 /// Most octets of copies that may be queued to one peer.
 pub(super) const MOST_COPIES: u32 = 64 << 20;
-/// What a copy takes of them beside its octets, and what one takes that can not share a block with others.
+/// What a copy takes of them beside its octets.
 const COPY_COST: u32 = 64;
+/// A copy that may not fit a bundle, which those up to this size do at any MTU, takes a block of its own.
+const BUNDLED: usize = 400;
 const ALONE: u32 = Sources::MIN_BLOCK as u32;
 /// Octets of a placement that go in one record.
 const PLACED: usize = 256 << 10;
@@ -346,7 +348,8 @@ impl Remote {
             });
         }
         let most = self.config.send_queue_bytes;
-        let cost = COPY_COST + len as u32 + if message.immediate.is_some() { ALONE } else { 0 };
+        let alone = message.immediate.is_some() || len > BUNDLED.min(self.config.max_payload.into());
+        let cost = COPY_COST + if alone { ALONE.max(len as u32) } else { len as u32 };
         let p = &mut self.peers[peer.index()];
         let full = match &payload {
             Payload::Copy(_) => {
