@@ -251,7 +251,7 @@ impl Messenger {
         self.endpoint.request_acks(now);
     }
 
-    /// See [`Endpoint::connect`].
+    /// See [`Endpoint::connect`](crate::reliability::Endpoint::connect).
     pub fn connect(&mut self, now: Instant, peer: PeerId) {
         self.endpoint.connect(now, peer);
     }

@@ -294,6 +294,14 @@ impl Carrier {
     }
 
     #[inline]
+    pub(crate) fn connect(&mut self, now: Instant, peer: PeerId) {
+        match self {
+            Self::Here(endpoint) => endpoint.connect(now, peer),
+            Self::There(remote) => remote.connect(now, peer),
+        }
+    }
+
+    #[inline]
     pub(crate) fn close(&mut self, now: Instant, peer: PeerId) {
         match self {
             Self::Here(endpoint) => endpoint.close(now, peer),

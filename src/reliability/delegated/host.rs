@@ -179,6 +179,7 @@ impl Host {
             Kind::Release => self.endpoint.release(peer, record.session, record.value),
             Kind::Close => self.endpoint.close(now, peer),
             Kind::GiveUp => self.endpoint.expel(peer),
+            Kind::Connect => self.endpoint.connect(now, peer),
             _ => return Err(Broken::Malformed),
         }
         Ok(())

@@ -44,6 +44,7 @@ pub(super) enum Kind {
     Reconnect,
     /// The peer has sent what a correct peer can not send.
     GiveUp,
+    Connect,
     /// A packet; `value`: what it costs.
     Deliver = 65,
     /// A peer of the host's.
@@ -62,7 +63,7 @@ pub(super) enum Kind {
     Idle,
 }
 
-const COMMANDS: [Kind; 11] = [
+const COMMANDS: [Kind; 12] = [
     Kind::Start,
     Kind::AddPeer,
     Kind::Send,
@@ -74,6 +75,7 @@ const COMMANDS: [Kind; 11] = [
     Kind::Close,
     Kind::Reconnect,
     Kind::GiveUp,
+    Kind::Connect,
 ];
 const REPORTS: [Kind; 9] = [
     Kind::Deliver,

@@ -522,6 +522,13 @@ impl Remote {
         }
     }
 
+    pub(super) fn connect(&mut self, now: Instant, peer: PeerId) {
+        self.now = self.now.max(now);
+        if self.check(peer).is_ok() && !self.is_up(peer) {
+            self.order(Kind::Connect, peer, 0);
+        }
+    }
+
     pub(super) fn close(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
         if self.check(peer).is_ok() {
