@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
     bench::{
+        overflow::OverflowArgs,
         settings::{Preset, Wait},
         size,
     },
@@ -132,6 +133,16 @@ As the OSU micro-benchmarks: before each operation there is a barrier (but for `
 avg is the mean over ranks and iterations, max that of the slowest rank; p50 and p99 are over iterations, of the mean over \
 ranks. All are medians over rounds, p99 is over all rounds. Sizes are octets of the vector; alltoall: of each block.";
 
+const OVERFLOW: &str = "\
+Examples:
+  hikyaku bench overflow                                50 ms of computing between two looks
+  hikyaku bench overflow --compute 10 --descriptors 1024
+  hikyaku bench overflow --queues 1,2,8 --format json
+
+Processes joined by memif (shared memory) in the place of a card; it takes neither root nor hugepages. What finds no room \
+in the queue is lost, and sent again: that is what is counted. With fewer processors than processes (three, or five with \
+the flood), times say more about the system's turns than about the poller.";
+
 const TUNE: &str = "\
 Examples:
   hikyaku tune                                          about half a minute
@@ -206,6 +217,9 @@ pub(crate) enum Bench {
     /// Many senders, one receiver
     #[command(after_help = INCAST)]
     Incast(Incast),
+    /// What is lost while a process computes, with and without a poller (feature dpdk)
+    #[command(after_help = OVERFLOW)]
+    Overflow(OverflowArgs),
     /// The protocol alone: two endpoints in one thread
     #[command(after_help = CORE)]
     Core(Common),

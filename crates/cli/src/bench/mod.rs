@@ -21,6 +21,7 @@ mod link;
 mod listen;
 mod mpi;
 pub(crate) mod output;
+pub(crate) mod overflow;
 mod pair;
 mod peers;
 pub(crate) mod pin;
@@ -71,6 +72,7 @@ pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
         Bench::Incast(incast) => incast::run(incast),
         Bench::Dse(common) => dse::run(common),
         Bench::Core(common) => core::run(common),
+        Bench::Overflow(overflow) => overflow::run(overflow),
         Bench::Peers(peers) => peers::run(peers),
         Bench::Bibw(world) => pair::run(world, pair::Pair::Bibw),
         Bench::Put(world) => pair::run(world, pair::Pair::Put),

@@ -2,12 +2,24 @@
 //!
 //! Whatever happens to ranks, the pollers end with all packet buffers back in their pools.
 #![cfg(all(feature = "dpdk", feature = "udp", target_os = "linux"))]
+#![expect(unsafe_code, reason = "the engine takes pointers")]
 
-#[path = "support/exchange.rs"]
+mod support;
+
+// The tests of MPI's engine, with processes of one poller.
+#[path = "../mpi/arrays.rs"]
+mod arrays;
+#[path = "../support/exchange.rs"]
 mod exchange;
+#[path = "../mpi/messages.rs"]
+mod messages;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
-#[path = "support/netns.rs"]
+#[path = "../support/netns.rs"]
 mod netns;
+#[path = "../mpi/persistent.rs"]
+mod persistent;
+#[path = "../mpi/windows.rs"]
+mod windows;
 
 use std::{
     env, fs,
