@@ -76,6 +76,21 @@ const ROOMS: &[(&str, &[&str])] = &[
             "error",
         ],
     ),
+    // Drives protocol and a port for other processes; nothing depends on it.
+    (
+        "poller",
+        &[
+            "progress",
+            "reliability",
+            "wire",
+            "backends",
+            "time",
+            "id",
+            "config",
+            "error",
+            "stats",
+        ],
+    ),
     // Drives protocol and backends in virtual time; nothing depends on it.
     (
         "sim",

@@ -237,6 +237,8 @@ pub(super) struct Rank {
     burst: Burst,
     /// The burst has not been sent yet.
     held: bool,
+    /// Its octets meanwhile: what they were gathered from may be acknowledged and gone before it is tried again.
+    kept: Vec<u8>,
     /// Since when it has been gone, with peers to be seen off.
     gone: Option<Instant>,
 }
@@ -263,6 +265,7 @@ impl Rank {
             freed: Freed::default(),
             burst: Burst::default(),
             held: false,
+            kept: Vec::new(),
             gone: None,
         };
         Ok((this, [fd, theirs]))
@@ -375,16 +378,24 @@ impl Rank {
         }
         net.send_from(self.port);
         for _ in 0..BURSTS {
-            if !self.held && !host.poll_transmit(now, &mut self.burst) {
+            let (burst, kept) = (&mut self.burst, &mut self.kept);
+            let sent = if self.held {
+                net.transmit(now, burst, |each| each(kept))
+            } else if host.poll_transmit(now, burst) {
+                let shown: &Host = host;
+                net.transmit(now, burst, |each| shown.gather(burst, each))
+            } else {
+                break;
+            };
+            if !sent.map_err(Thrown::Net)? {
+                if !self.held {
+                    kept.clear();
+                    host.gather(burst, |octets| kept.extend_from_slice(octets));
+                    self.held = true;
+                }
                 break;
             }
-            let burst = &self.burst;
-            let shown: &Host = host;
-            let sent = net.transmit(now, burst, |each| shown.gather(burst, each));
-            self.held = !sent.map_err(Thrown::Net)?;
-            if self.held {
-                break;
-            }
+            self.held = false;
             any = true;
         }
         if self.gone.is_some() {

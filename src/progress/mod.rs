@@ -117,6 +117,8 @@ pub struct Driver {
     burst: Burst,
     /// The burst could not be transmitted yet.
     held: bool,
+    /// Its octets meanwhile: what they were gathered from may be acknowledged and gone before it is tried again.
+    kept: Vec<u8>,
     /// There may be more to receive.
     backlog: bool,
     /// Passes in a row that had something to receive while a deadline was due.
@@ -170,6 +172,7 @@ impl Driver {
             now: clock.now(),
             burst: Burst::default(),
             held: false,
+            kept: Vec::new(),
             backlog: false,
             overdue: 0,
             passes: 0,
@@ -640,12 +643,15 @@ impl Driver {
     /// Transmits the next burst; `false`: there is none, or the backend is busy.
     #[inline]
     fn transmit_next(&mut self, now: Instant) -> io::Result<bool> {
-        if !self.held && !self.messenger.poll_transmit(now, &mut self.burst) {
+        let sent = if self.held {
+            self.transmit_held(now)?
+        } else if self.messenger.poll_transmit(now, &mut self.burst) {
+            self.transmit_burst(now)?
+        } else {
             return Ok(false);
-        }
-        self.held = true;
-        let sent = self.transmit_burst(now)?;
+        };
         if sent == Sent::Busy {
+            self.hold();
             return Ok(false);
         }
         self.held = false;
@@ -653,6 +659,28 @@ impl Driver {
             self.dropped();
         }
         Ok(true)
+    }
+
+    /// Keeps the burst for later.
+    #[cold]
+    fn hold(&mut self) {
+        // (A backend that holds references keeps them alive itself.)
+        if !self.held && !self.capabilities.holds_references {
+            self.kept.clear();
+            let kept = &mut self.kept;
+            self.messenger
+                .gather(&self.burst, |octets| kept.extend_from_slice(octets));
+        }
+        self.held = true;
+    }
+
+    #[cold]
+    fn transmit_held(&mut self, now: Instant) -> io::Result<Sent> {
+        if self.capabilities.holds_references {
+            return self.transmit_burst(now);
+        }
+        let slices = [IoSlice::new(&self.kept)];
+        self.backend.transmit(now, &transmit_of(&self.burst, &slices))
     }
 
     #[inline]

@@ -7,8 +7,9 @@ use crate::{
 };
 
 /// Feature sets of the library that must be free of warnings by themselves; the default is linted with everything
-/// else. With two backends this is every set that differs; `mpi` stands beside them.
-const FEATURES: [&str; 7] = ["", "std", "loopback", "udp", "loopback,udp", "mpi", "sim"];
+/// else. With two backends this is every set that differs; `poller` and `mpi` stand
+/// beside them.
+const FEATURES: [&str; 8] = ["", "std", "loopback", "udp", "loopback,udp", "poller", "mpi", "sim"];
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     steps.run("format", &Cmd::parse("cargo fmt --all --check"))?;

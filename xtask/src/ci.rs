@@ -91,7 +91,7 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
 }
 
 /// (name, command): the bindings and the backend, over virtual devices. What needs root says so and passes.
-const DPDK: [(&str, &str); 9] = [
+const DPDK: [(&str, &str); 10] = [
     (
         "clippy",
         "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-cli --features \
@@ -101,7 +101,7 @@ const DPDK: [(&str, &str); 9] = [
     ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
     (
         "unit tests",
-        "cargo test -p hikyaku --features dpdk --lib backends::dpdk",
+        "cargo test -p hikyaku --features dpdk --lib -- backends::dpdk poller",
     ),
     (
         "tests between processes",
@@ -115,6 +115,10 @@ const DPDK: [(&str, &str); 9] = [
     (
         "ranks of MPI",
         "cargo test -p hikyaku-mpi --features dpdk --test dpdk -- --test-threads=1",
+    ),
+    (
+        "pollers and their processes",
+        "cargo test -p hikyaku --features dpdk --test poller",
     ),
     (
         "benchmarks",

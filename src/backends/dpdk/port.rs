@@ -400,6 +400,12 @@ impl DpdkPort {
         self.shared.port.is_up()
     }
 
+    /// Packets that the driver says it has sent since the port was opened.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.shared.port.counters().sent
+    }
+
     /// Speed of the link, 10^6 bit/s, as far as the port knows.
     #[must_use]
     pub fn speed(&self) -> u32 {

@@ -56,7 +56,9 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     resends: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    resent_percent: Option<f64>,
+    lost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_percent: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mb_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +87,7 @@ fn print(args: &OverflowArgs, rows: Vec<Row>) -> Result<(), Failure> {
         )),
         vec![
             Group::new("", &["who looks"]),
-            Group::new("", &["messages", "resends", "resent %", "MB/s"]),
+            Group::new("", &["messages", "lost", "lost %", "resends", "MB/s"]),
         ],
     );
     let mut flood = Table::new(
@@ -103,8 +105,9 @@ fn print(args: &OverflowArgs, rows: Vec<Row>) -> Result<(), Failure> {
             loss.row(vec![
                 row.transport.clone(),
                 count(row.messages),
+                count(row.lost),
+                cell(row.lost_percent, 2),
                 count(row.resends),
-                cell(row.resent_percent, 1),
                 cell(row.mb_per_s, 1),
             ]);
         } else {
@@ -155,7 +158,7 @@ mod real {
     };
 
     use hikyaku::{
-        Config, PeerId,
+        Config, Congestion, PeerId,
         backends::dpdk::{Device, DpdkBackend, DpdkOptions, DpdkPort, Memory},
         transport::{Transport, WaitPolicy},
     };
@@ -165,7 +168,7 @@ mod real {
     };
 
     use super::{OverflowArgs, Part, Row};
-    use crate::{clock, failure::Failure};
+    use crate::{bench::pin, clock, failure::Failure};
 
     const OURS: &str = "10.98.0.1";
     const THEIRS: &str = "10.98.0.2";
@@ -183,10 +186,11 @@ mod real {
         clock::now() as f64 / 1e9
     }
 
-    /// No message shares a packet with others, and each fits one.
+    /// No message shares a packet with others, and nothing but the window limits what is on its way.
     fn config() -> Config {
         Config {
             bundle: false,
+            congestion: Congestion::Fixed,
             ..Config::default()
         }
     }
@@ -318,6 +322,18 @@ mod real {
         builder.bind("poller", (THEIRS, port)).map_err(failed)
     }
 
+    /// Two processors, which may be the same.
+    fn cores() -> [usize; 2] {
+        let places = pin::places();
+        let at = |index: usize| places.get(index).or(places.first()).copied().unwrap_or(0);
+        [at(0), at(1)]
+    }
+
+    /// This process, and those that it starts, run there. If that is not allowed they run anywhere.
+    fn pin(cpu: usize) {
+        let _ = pin::pin(cpu);
+    }
+
     fn words(args: &OverflowArgs, part: Part) -> Vec<String> {
         let part = if part == Part::Echo { "echo" } else { "compute" };
         let compute = args.compute.to_string();
@@ -341,6 +357,8 @@ mod real {
             &queues,
             "--buffers",
             "16384",
+            "--wait",
+            "spin",
         ];
         let descriptors = args.descriptors.to_string();
         let variables = [
@@ -362,15 +380,21 @@ mod real {
     /// Sends as fast as it goes to a rank that computes.
     fn loss(args: &OverflowArgs, folder: &Folder, polled: bool) -> Result<Row, Failure> {
         let number = usize::from(polled);
-        let backend = DpdkPort::open(&options(args, &folder.memif(number, "server"), 1)?)
-            .and_then(|port| port.bind(format!("{OURS}:{PORT}").parse().expect("an address"), 1))
+        let [first, second] = cores();
+        pin(first);
+        let port = DpdkPort::open(&options(args, &folder.memif(number, "server"), 1)?).map_err(failed)?;
+        let backend = port
+            .bind(format!("{OURS}:{PORT}").parse().expect("an address"), 1)
             .map_err(failed)?;
         let device = folder.memif(number, "client");
         let descriptors = args.descriptors.to_string();
         let mut poller_process = None;
+        // The poller has a processor of its own; without one, the receiver has.
+        pin(second);
         let receiver = if polled {
             let (process, socket) = poller(args, folder, &device, 1)?;
             poller_process = Some(process);
+            pin(first);
             Running::start(&words(args, Part::Compute), &[("HIKYAKU_POLLER", &*socket)])?
         } else {
             let variables = [
@@ -381,6 +405,7 @@ mod real {
             ];
             Running::start(&words(args, Part::Compute), &variables)?
         };
+        pin(first);
         let mut sender = transport(backend)?;
         let to: PeerId = sender
             .add_peer(2, format!("{THEIRS}:{PORT}").parse().expect("an address"))
@@ -388,7 +413,7 @@ mod real {
         let data = vec![7_u8; args.size as usize];
         sender.send_blocking(to, &data).map_err(failed)?;
         sender.flush(LONG).map_err(failed)?;
-        let before = sender.stats();
+        let (before, taken) = (sender.stats(), port.sent());
         let begun = seconds();
         let mut messages = 0_u64;
         while seconds() < begun + args.seconds as f64 {
@@ -400,7 +425,8 @@ mod real {
         }
         sender.flush(LONG).map_err(failed)?;
         let took = seconds() - begun;
-        let after = sender.stats();
+        // Before the other end goes: with it the port begins to count anew.
+        let (after, taken) = (sender.stats(), port.sent().saturating_sub(taken));
         sender.send(to, END).map_err(failed)?;
         sender.close(LONG).map_err(failed)?;
         drop(receiver);
@@ -408,14 +434,17 @@ mod real {
             process.end()?;
         }
         let resends = after.resends - before.resends;
-        let packets = after.packets_delivered.max(messages);
+        // What the protocol has sent and the port has not taken: the queue was full.
+        let packets = after.packets_sent - before.packets_sent;
+        let lost = packets.saturating_sub(taken);
         Ok(Row {
             table: "loss",
             transport: if polled { "a poller" } else { "the process" }.to_owned(),
             queues: 1,
             messages: Some(messages),
             resends: Some(resends),
-            resent_percent: Some(100.0 * resends as f64 / packets as f64),
+            lost: Some(lost),
+            lost_percent: Some(100.0 * lost as f64 / packets as f64),
             mb_per_s: Some(messages as f64 * f64::from(args.size) / took / 1e6),
             round_trips_alone_per_s: None,
             round_trips_flooded_per_s: None,
@@ -425,8 +454,12 @@ mod real {
 
     /// Talks to one rank of a poller while another one, which computes, is flooded.
     fn flood(args: &OverflowArgs, folder: &Folder, number: usize, queues: u16) -> Result<Row, Failure> {
+        let [first, second] = cores();
+        pin(first);
         let port = DpdkPort::open(&options(args, &folder.memif(number, "server"), queues)?).map_err(failed)?;
+        pin(second);
         let (poller, socket) = poller(args, folder, &folder.memif(number, "client"), queues)?;
+        pin(first);
         let computes = Running::start(&words(args, Part::Compute), &[("HIKYAKU_POLLER", &*socket)])?;
         let answers = Running::start(&words(args, Part::Echo), &[("HIKYAKU_POLLER", &*socket)])?;
         // With queues to choose from, the flood has its own.
@@ -489,7 +522,8 @@ mod real {
             queues,
             messages: None,
             resends: None,
-            resent_percent: None,
+            lost: None,
+            lost_percent: None,
             mb_per_s: None,
             round_trips_alone_per_s: Some(results[0]),
             round_trips_flooded_per_s: Some(results[1]),

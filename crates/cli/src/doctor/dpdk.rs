@@ -38,10 +38,26 @@ pub(super) fn findings() -> Vec<Finding> {
             format!("{}; and {} of cards", devices.join(", "), cards.len()),
         )
     });
+    rows.push(poller());
     rows.push(hugepages(&read("/proc/meminfo")));
     rows.push(mount(&read("/proc/mounts")));
     rows.push(vfio(names("/sys/kernel/iommu_groups").len(), names("/dev/vfio").len()));
     rows
+}
+
+/// The poller that `HIKYAKU_POLLER` names.
+fn poller() -> Finding {
+    let Some(path) = std::env::var_os("HIKYAKU_POLLER").filter(|path| !path.is_empty()) else {
+        return Finding::new(AREA, "poller", State::None, "HIKYAKU_POLLER names none")
+            .advise("one process of a host that owns the port for the others: hikyaku poller --help");
+    };
+    let path = std::path::PathBuf::from(path);
+    // Who says nothing is thrown away, and counted as a stranger.
+    match std::os::unix::net::UnixStream::connect(&path) {
+        Ok(_) => Finding::new(AREA, "poller", State::Ok, format!("answers at {}", path.display())),
+        Err(error) => Finding::new(AREA, "poller", State::Could, format!("{}: {error}", path.display()))
+            .advise(format!("hikyaku poller --socket {} …", path.display())),
+    }
 }
 
 #[cfg(feature = "dpdk")]
