@@ -95,7 +95,7 @@ mod bindings {
         "rte_vdev_uninit",
         "dpdk_.*",
     ];
-    const TYPES: [&str; 7] = [
+    const TYPES: [&str; 8] = [
         "rte_eth_conf",
         "rte_eth_dev_info",
         "rte_eth_link",

@@ -535,6 +535,7 @@ impl DpdkBackend {
             self.keep(Slot {
                 packet: Some(packet),
                 source,
+                port: self.host.addr.port(),
                 start: Usual::HEADERS,
                 end,
             });

@@ -1,7 +1,7 @@
 //! The deterministic harness: also included by the fuzz targets, so it names nothing outside of itself.
 
-pub(crate) mod draw;
 mod delegated;
+pub(crate) mod draw;
 mod emit;
 mod finish;
 pub(crate) mod link;
