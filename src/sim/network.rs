@@ -85,8 +85,11 @@ impl Relays {
                 below - 1
             }
             Self::Torus => {
-                let columns = (1..=size.isqrt()).rev().find(|side| size % side == 0).unwrap_or(1);
-                let rows = size / columns;
+                let rows = (1..=size.isqrt())
+                    .rev()
+                    .find(|side| size.is_multiple_of(*side))
+                    .unwrap_or(1);
+                let columns = size / rows;
                 let ((row, column), (to_row, to_column)) = ((at / columns, at % columns), (to / columns, to % columns));
                 if column == to_column {
                     around(row, to_row, rows) * columns + column
