@@ -92,12 +92,13 @@ mod bindings {
         "rte_vdev_uninit",
         "dpdk_.*",
     ];
-    const TYPES: [&str; 6] = [
+    const TYPES: [&str; 7] = [
         "rte_eth_conf",
         "rte_eth_dev_info",
         "rte_eth_link",
         "rte_eth_stats",
         "rte_ether_addr",
+        "rte_mbuf_ext_shared_info",
         "dpdk_packet",
     ];
     const CONSTANTS: [&str; 3] = ["DPDK_.*", "RTE_PKTMBUF_HEADROOM", "RTE_ETHER_.*_LEN"];

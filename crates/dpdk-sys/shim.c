@@ -34,9 +34,15 @@ int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packe
     struct rte_mbuf *mbufs[BURST];
     if (count > BURST || len + RTE_PKTMBUF_HEADROOM > rte_pktmbuf_data_room_size(pool))
         return -EINVAL;
-    int failure = rte_pktmbuf_alloc_bulk(pool, mbufs, count);
-    if (failure != 0)
-        return failure;
+    if (count == 1) {
+        mbufs[0] = rte_pktmbuf_alloc(pool);
+        if (mbufs[0] == NULL)
+            return -ENOMEM;
+    } else {
+        int failure = rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+        if (failure != 0)
+            return failure;
+    }
     for (unsigned int i = 0; i < count; i++) {
         mbufs[i]->data_len = (uint16_t)len;
         mbufs[i]->pkt_len = len;
@@ -70,6 +76,35 @@ uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room) {
 }
 
 int dpdk_chain(struct rte_mbuf *head, struct rte_mbuf *next) { return rte_pktmbuf_chain(head, next); }
+
+/* One reference is never given back, so this is never called; DPDK wants it all the same. */
+static void nothing_to_free(void *octets, void *opaque) {
+    (void)octets;
+    (void)opaque;
+}
+
+void dpdk_share(struct rte_mbuf_ext_shared_info *shared) {
+    shared->free_cb = nothing_to_free;
+    shared->fcb_opaque = NULL;
+    rte_mbuf_ext_refcnt_set(shared, 1);
+}
+
+uint16_t dpdk_shared(const struct rte_mbuf_ext_shared_info *shared) { return rte_mbuf_ext_refcnt_read(shared) - 1; }
+
+int dpdk_attach(struct rte_mbuf *head, struct rte_mempool *pool, void *octets, uint16_t len,
+                struct rte_mbuf_ext_shared_info *shared) {
+    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
+    if (mbuf == NULL)
+        return -ENOMEM;
+    rte_mbuf_ext_refcnt_update(shared, 1);
+    rte_pktmbuf_attach_extbuf(mbuf, octets, RTE_BAD_IOVA, len, shared);
+    mbuf->data_len = len;
+    mbuf->pkt_len = len;
+    int failure = rte_pktmbuf_chain(head, mbuf);
+    if (failure != 0)
+        rte_pktmbuf_free(mbuf);
+    return failure;
+}
 
 uint16_t dpdk_data_room(struct rte_mempool *pool) { return rte_pktmbuf_data_room_size(pool); }
 

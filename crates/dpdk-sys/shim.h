@@ -67,6 +67,14 @@ void dpdk_free(struct rte_mbuf *mbuf);
 void dpdk_ask_udp_checksum(struct rte_mbuf *mbuf, uint16_t l2_len, uint16_t l3_len);
 /* Copies a packet of several segments; gives the octets copied, at most `room`. */
 uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room);
+/* Chains an mbuf of `pool` behind `head` that holds no octets of its own but refers to these (at most 65535), which must stay
+   until the mbuf has been freed; `shared` has one reference more, and one less then. 0, or a negative errno. */
+int dpdk_attach(struct rte_mbuf *head, struct rte_mempool *pool, void *octets, uint16_t len,
+                struct rte_mbuf_ext_shared_info *shared);
+/* Makes `shared` ready for dpdk_attach(), with no references. */
+void dpdk_share(struct rte_mbuf_ext_shared_info *shared);
+/* References that have not come back. */
+uint16_t dpdk_shared(const struct rte_mbuf_ext_shared_info *shared);
 /* Links `next` and what follows it behind `head`. 0, or a negative errno; then nothing has changed. */
 int dpdk_chain(struct rte_mbuf *head, struct rte_mbuf *next);
 /* Makes a rule by which UDP datagrams over IP of this version (4 or 6) to this port come to this queue. 0, or a negative

@@ -157,6 +157,14 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
         self.inner.wait(timeout)
     }
 
+    fn link_address(&self) -> Vec<u8> {
+        self.inner.link_address()
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        self.inner.introduce(address, link);
+    }
+
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {
         self.inner.poll_unreachable()
     }

@@ -458,6 +458,14 @@ impl<B: Backend> Backend for Impaired<B> {
         }
     }
 
+    fn link_address(&self) -> Vec<u8> {
+        self.inner.link_address()
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        self.inner.introduce(address, link);
+    }
+
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {
         self.inner.poll_unreachable()
     }

@@ -32,7 +32,7 @@ use bytes::Bytes;
 pub use self::{
     captured::Captured,
     impaired::{Impaired, Impairments},
-    registry::{BindError, BindOptions, available, bind},
+    registry::{BindError, BindOptions, Place, available, bind, has_own_addresses},
 };
 use crate::time::Instant;
 
@@ -193,6 +193,18 @@ pub trait Backend: Send {
     /// The backend can not be used any more.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake>;
 
+    /// What others must know besides its address to reach it without asking, for instance an Ethernet address: whoever
+    /// wires a job up tells it to the others' [`introduce`](Self::introduce). At most 64 octets; none: nothing.
+    fn link_address(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Tells the [`link_address`](Self::link_address) of the backend at `address`. What can not be understood is ignored:
+    /// then it is found as if nobody had said anything.
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        let _ = (address, link);
+    }
+
     /// An address that the network itself reported as unreachable (ICMP port unreachable), if there is news.
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {
         None
@@ -248,6 +260,14 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
         (**self).wait(timeout)
+    }
+
+    fn link_address(&self) -> Vec<u8> {
+        (**self).link_address()
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        (**self).introduce(address, link);
     }
 
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {

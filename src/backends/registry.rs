@@ -4,6 +4,25 @@ use std::{error::Error, fmt, io, net::SocketAddr};
 
 use super::Backend;
 
+/// Which of the processes of a job this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number, from 0.
+    pub process: u32,
+    /// How many there are.
+    pub processes: u32,
+}
+
+impl Default for Place {
+    /// A job of one.
+    fn default() -> Self {
+        Self {
+            process: 0,
+            processes: 1,
+        }
+    }
+}
+
 /// Settings that make sense for several backends; one that does not know a setting ignores it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -19,6 +38,8 @@ pub struct BindOptions {
     /// The device behind the backend, for `dpdk`: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … `None`: what
     /// the environment says.
     pub device: Option<String>,
+    /// All processes of a job have the same settings; this one takes its part of them.
+    pub place: Place,
 }
 
 /// Why there is no backend.
@@ -97,7 +118,7 @@ const KNOWN: [Known; 3] = [
         #[cfg(all(feature = "dpdk", target_os = "linux"))]
         open: Some(|addr, options| {
             use super::dpdk::{DpdkBackend, DpdkOptions};
-            let settings = DpdkOptions::from_environment(options.device.as_deref())?;
+            let settings = DpdkOptions::of_process(options.device.as_deref(), options.place)?;
             let backend = DpdkBackend::bind(addr, &settings)?;
             Ok(Box::new(match options.max_datagram {
                 Some(octets) => backend.max_datagram(octets),
@@ -153,6 +174,13 @@ pub fn available() -> impl Iterator<Item = &'static str> {
         .iter()
         .filter(|known| known.open.is_some())
         .map(|known| known.name)
+}
+
+/// Whether the addresses of this backend are its own: none of those that the kernel has can be one. It takes the wildcard
+/// for the address that its settings say.
+#[must_use]
+pub fn has_own_addresses(name: &str) -> bool {
+    name == "dpdk"
 }
 
 /// Opens the backend called `name` at `addr`; port 0 picks a free one.

@@ -33,6 +33,8 @@ const OLD: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Tracer {
     path: PathBuf,
+    /// Times are those of a simulation, which all processes have in common; the clock is not asked.
+    simulated: bool,
     state: Mutex<State>,
 }
 
@@ -104,11 +106,27 @@ impl Tracer {
     /// # Errors
     /// The directory or file can not be made.
     pub fn create(directory: &Path, process: u32) -> io::Result<Arc<Self>> {
+        Self::begin(directory, process, false)
+    }
+
+    /// The same for a simulated process, incarnation `incarnation` (from 0) of it: those after the first have directories
+    /// of their own.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated(directory: &Path, process: u32, incarnation: u32) -> io::Result<Arc<Self>> {
+        let directory = match incarnation {
+            0 => directory.to_owned(),
+            _ => directory.join(format!("again-{incarnation}")),
+        };
+        Self::begin(&directory, process, true)
+    }
+
+    fn begin(directory: &Path, process: u32, simulated: bool) -> io::Result<Arc<Self>> {
         fs::create_dir_all(directory)?;
         let path = directory.join(format!("rank-{process}.jsonl"));
         let file = File::create(&path)?;
         Ok(Arc::new(Self {
             path,
+            simulated,
             state: Mutex::new(State {
                 file: Some(file),
                 lines: Vec::with_capacity(LARGE + LARGE / 8),
@@ -137,9 +155,13 @@ impl Profiler for Tracer {
             clippy::disallowed_methods,
             reason = "traces of several processes are put side by side by it"
         )]
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let unix = unix.map_or(0, |since| since.as_nanos());
-        let host = nix::unistd::gethostname().unwrap_or_default();
+        let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let (unix, host) = if self.simulated {
+            (now.as_nanos().into(), "simulated".into())
+        } else {
+            let unix = clock().map_or(0, |since| since.as_nanos());
+            (unix, nix::unistd::gethostname().unwrap_or_default())
+        };
         let host: String = host
             .to_string_lossy()
             .chars()

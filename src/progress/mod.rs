@@ -364,6 +364,11 @@ impl Driver {
         self.collect_events();
     }
 
+    /// See [`Backend::introduce`].
+    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        self.backend.introduce(address, link);
+    }
+
     /// See [`Messenger::close`].
     pub fn close(&mut self, peer: PeerId) {
         let now = self.read_clock();
@@ -515,9 +520,9 @@ impl Driver {
                 }
                 empty += 1;
                 if !empty.is_multiple_of(looks) {
-                    hint::spin_loop();
                     continue;
                 }
+                hint::spin_loop();
                 now = self.read_clock();
                 let begun = *since.get_or_insert(now);
                 if end.is_none() {

@@ -8,6 +8,7 @@ use super::peer::Peer;
 
 /// Maps addresses to indices of the peer table, which holds the addresses themselves: 5 octets per entry.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Addresses {
     table: HashTable<u32>,
     key: u64,

@@ -58,6 +58,7 @@ pub(super) struct Times {
 /// Nothing that comes from the network makes a method fail or panic: it is dropped and counted
 /// ([`Stats::dropped`]).
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Endpoint {
     pub(super) config: Config,
     pub(super) times: Times,

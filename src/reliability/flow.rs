@@ -15,6 +15,7 @@ use crate::wire::Seq;
 
 /// The resident part.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Flow {
     pub(crate) peer: u32,
     /// The peer's next flow.
@@ -139,6 +140,7 @@ impl Queued {
 
 /// The sending half.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Sender {
     /// Oldest unacknowledged.
     pub(crate) una: Seq,
@@ -273,6 +275,7 @@ impl Sender {
 
 /// The receiving half.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Receiver {
     /// Arrived beyond what is expected.
     pub(crate) arrived: Bits,
@@ -308,6 +311,7 @@ impl Receiver {
 
 /// How many flows octets for landings have come on of late. Who has asked for octets has chosen how many send them at a
 /// time, so these share the receive buffer among themselves, and not with all that have said something in the last second.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Debug, Default)]
 pub(crate) struct Placers {
     period: u64,
@@ -343,6 +347,7 @@ impl Placers {
 
 /// The part of a flow that exists while something is going on.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Active {
     pub(crate) flow: u32,
     pub(crate) send: Sender,

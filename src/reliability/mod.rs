@@ -197,4 +197,6 @@ pub struct Limits {
 }
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;

@@ -31,6 +31,7 @@ pub(crate) enum Phase {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// Token that the peer must put into its packets.

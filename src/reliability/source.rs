@@ -18,6 +18,7 @@ const SIZES: [usize; 3] = [512, 4 << 10, 64 << 10];
 const KEPT: usize = 64;
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 enum Data {
     Block(Box<[u8]>),
     Shared(Bytes),
@@ -45,6 +46,7 @@ impl Whole {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Source {
     data: Data,
     /// Queue entries, unacknowledged packets, and the flow that still appends.
@@ -69,6 +71,7 @@ pub(crate) enum Freed {
 
 /// All sources of an endpoint.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Sources {
     slots: Vec<Source>,
     free: Vec<SourceId>,

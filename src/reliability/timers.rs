@@ -85,6 +85,7 @@ impl Deadlines {
 
 /// The flows' earliest deadlines: a binary heap with at most one entry per flow.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Heap {
     entries: Vec<(u64, u32)>,
     /// Where the entry of each flow is; [`ABSENT`]: it has none.

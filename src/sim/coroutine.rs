@@ -24,6 +24,7 @@ type Suspender = Yielder<(), ()>;
 #[derive(Debug)]
 pub struct Rank {
     engine: Arc<Engine>,
+    incarnation: u32,
     own: RefCell<Option<Rc<dyn Any>>>,
     suspender: Cell<Option<NonNull<Suspender>>>,
 }
@@ -43,6 +44,12 @@ impl Rank {
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// How often this process has crashed before.
+    #[must_use]
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
     }
 
     /// What a library keeps for this rank and natively would keep for the process. There is one place; who asks for another
@@ -86,9 +93,14 @@ impl Program {
     ///
     /// # Safety
     /// It is not resumed after anything that `body` borrows has ended, and dropped before.
-    pub(super) unsafe fn new(stack: usize, engine: Arc<Engine>, body: impl FnOnce(&Arc<Engine>)) -> io::Result<Self> {
+    pub(super) unsafe fn new(
+        stack: usize,
+        (engine, incarnation): (Arc<Engine>, u32),
+        body: impl FnOnce(&Arc<Engine>),
+    ) -> io::Result<Self> {
         let rank = Rc::new(Rank {
             engine,
+            incarnation,
             own: RefCell::new(None),
             suspender: Cell::new(None),
         });

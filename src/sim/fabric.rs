@@ -81,6 +81,7 @@ impl Simulated {
             if let Some(failure) = failure {
                 return Err(failure);
             }
+            world.watch(self.index);
             if world.push_out(self.index, done) {
                 self.unlock(world);
                 return Ok(true);
@@ -129,6 +130,7 @@ impl Fabric for Simulated {
         self.away(Duration::from_nanos(look.round() as u64))?;
         let mut world = self.shared.lock();
         self.node(&mut world).pump();
+        world.watch(self.index);
         world.transmit(self.index);
         self.unlock(world);
         Ok(())

@@ -36,16 +36,20 @@
 //! protocol and program: packets are handled one after the other, and what the program sends follows. While the program
 //! computes the protocol goes on, as if by a helper thread on a processor of its own.
 //!
-//! # What is not there
+//! # Faults
 //!
-//! Silent peers are not looked for: nobody dies unless it is said. So when nothing is on its way any more and programs
-//! still wait, that is a deadlock, and [`SimulationError::Deadlock`] says who waits for whom.
+//! [`Faults`] lose, double, spoil and delay packets, cut hosts off, stop them, let processes crash and start again, by
+//! chance and by plan; [`Simulation::capture`] and [`Simulation::trace`] write down what has happened.
+//!
+//! Silent peers are not looked for unless [`Faults::watch`] says so: nobody dies of silence. So when nothing is on its way
+//! any more and programs still wait, that is a deadlock, and [`SimulationError::Deadlock`] says who waits for whom.
 
 pub mod circuits;
 mod condition;
 mod coroutine;
 mod ethernet;
 mod fabric;
+mod faults;
 mod network;
 mod optics;
 mod paths;
@@ -57,6 +61,7 @@ mod world;
 
 pub use self::{
     coroutine::Rank,
+    faults::{Fault, FaultStats, Faults, Impairment},
     network::{Network, NetworkStats, RangeError, Relays, Topology},
     optics::{Available, Change, Handling, Optics, OpticsStats, Unconnected},
     polling::{Polling, Queues},

@@ -159,7 +159,8 @@ impl Default for Network {
 /// A parameter of a simulation that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeError {
-    /// Its name: a field of [`Network`], [`Cpu`](super::Cpu) or [`Simulation`](super::Simulation).
+    /// Its name: a field of [`Network`], [`Cpu`](super::Cpu), [`Faults`](super::Faults) or
+    /// [`Simulation`](super::Simulation).
     pub name: &'static str,
     /// What it must be.
     pub range: &'static str,
@@ -172,6 +173,16 @@ impl fmt::Display for RangeError {
 }
 
 impl std::error::Error for RangeError {}
+
+impl RangeError {
+    /// The first of what was checked that is not valid.
+    pub(super) fn first(checks: &[(bool, &'static str, &'static str)]) -> Result<(), Self> {
+        match checks.iter().find(|(valid, ..)| !valid) {
+            Some(&(_, name, range)) => Err(Self { name, range }),
+            None => Ok(()),
+        }
+    }
+}
 
 impl Network {
     /// 10BASE-T, one medium for all (S4.8): 1 µs between any two hosts, which are 200 m.
@@ -231,10 +242,7 @@ impl Network {
             (self.local_delay <= Duration::from_secs(1), "local_delay", "at most 1 s"),
             (self.forward <= Duration::from_secs(1), "forward", "at most 1 s"),
         ];
-        match checks.iter().find(|(valid, ..)| !valid) {
-            Some(&(_, name, range)) => Err(RangeError { name, range }),
-            None => Ok(()),
-        }
+        RangeError::first(&checks)
     }
 
     /// The same for a job of so many processes.

@@ -537,8 +537,8 @@ impl Paths {
                 self.tell_ports(host as usize, &mut around.nodes[host as usize]);
             }
             while self.hosts[host as usize].paths.len() > self.hosts[host as usize].ports as usize {
-                let ends = self.hosts[host as usize].paths.iter().map(|peer| pair(host, *peer));
-                self.cut(ends.last(), now);
+                let mut ends = self.hosts[host as usize].paths.iter().map(|peer| pair(host, *peer));
+                self.cut(ends.next_back(), now);
             }
         }
         if let Available::Wavelengths(wavelengths) = to {

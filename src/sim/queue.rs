@@ -5,6 +5,8 @@
 pub(super) enum Event {
     /// A packet (its index) comes to the end of its wire.
     Arrive(u32),
+    /// A packet leaves its host, later than it should.
+    Depart(u32),
     /// A deadline of the protocol at a node.
     Timer(u32),
     /// The program of a node goes on.
@@ -13,6 +15,8 @@ pub(super) enum Event {
     Medium(u32),
     /// Something of the light paths is due.
     Optics,
+    /// Something goes wrong: its index in the plan.
+    Fault(u32),
 }
 
 /// Events by time, ns; those of one time in the order in which they were entered, so that a run can be repeated.
@@ -79,6 +83,13 @@ impl Queue {
         self.buckets[lowest as usize + 1] = bucket;
         self.popped = 1;
         self.buckets[0].first().copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self {
+            entered: self.entered,
+            ..Self::default()
+        };
     }
 
     /// Events entered since the start.

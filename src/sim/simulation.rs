@@ -5,6 +5,7 @@ use std::{
     cell::RefCell,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -12,6 +13,7 @@ use std::{
 use super::{
     coroutine::{Program, Rank},
     fabric::{Shared, Simulated},
+    faults::{FaultStats, Faults, Trouble},
     network::{Network, NetworkStats, RangeError},
     optics::{Optics, OpticsStats},
     paths::Paths,
@@ -25,8 +27,9 @@ use crate::{
     mpi::{
         self,
         engine::{Core, Engine, Entry, Exit, FabricError, Options, Peers, Profiler},
+        trace::Tracer,
     },
-    prng::Prng,
+    prng::{Prng, mix},
     reliability::{Endpoint, Limits},
     time::{Instant, nanos},
 };
@@ -63,6 +66,13 @@ pub struct Simulation {
     pub stack: usize,
     /// The simulation is over at this time, whatever happens. Default: never.
     pub limit: Option<Duration>,
+    /// What goes wrong. Default: nothing.
+    pub faults: Faults,
+    /// Writes all datagrams to this file (pcapng), as hosts send them and with what [`Faults`] do to them. Default: none.
+    pub capture: Option<PathBuf>,
+    /// Writes the calls of each process to a file in this directory ([`Tracer`]), with virtual times; those of what has
+    /// started again to directories in it. [`Options::profiler`] is told nothing then. Default: none.
+    pub trace: Option<PathBuf>,
 }
 
 impl Simulation {
@@ -88,6 +98,9 @@ impl Simulation {
             receive_buffer: 1 << 20,
             stack: 1 << 20,
             limit: None,
+            faults: Faults::default(),
+            capture: None,
+            trace: None,
         }
     }
 
@@ -98,6 +111,7 @@ impl Simulation {
         self.optics
             .iter()
             .try_for_each(|optics| optics.validate(self.processes))?;
+        self.faults.validate(self.processes)?;
         let checks = [
             (
                 (1..=MAX_PROCESSES).contains(&self.processes),
@@ -106,11 +120,18 @@ impl Simulation {
             ),
             (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 octets"),
             (self.stack >= 16 << 10, "stack", "at least 16 KiB"),
+            (
+                self.optics.is_none() || self.faults == Faults::default() && self.capture.is_none(),
+                "optics",
+                "without faults and captures, which light paths do not know",
+            ),
+            (
+                !self.faults.watch || self.limit.is_some(),
+                "limit",
+                "given where silence is noticed",
+            ),
         ];
-        match checks.iter().find(|(valid, ..)| !valid) {
-            Some(&(_, name, range)) => Err(RangeError { name, range }),
-            None => Ok(()),
-        }
+        RangeError::first(&checks)
     }
 
     /// Runs `program` at each process until all are over, all in the calling thread.
@@ -123,20 +144,19 @@ impl Simulation {
     /// If the program panics, with its panic; for the others as above.
     pub fn run<R>(&self, program: impl Fn(&Arc<Engine>) -> R) -> Result<Outcome<R>, SimulationError> {
         self.validate().map_err(SimulationError::Range)?;
-        let job = Job::new(self)?;
+        let mut job = Job::new(self)?;
         let results = RefCell::new((0..self.processes).map(|_| None).collect::<Vec<_>>());
-        let mut programs = Vec::with_capacity(self.processes as usize);
-        for (index, engine) in job.engines.iter().enumerate() {
+        let spawn = |process: u32, engine: Arc<Engine>, incarnation| {
             let (program, results) = (&program, &results);
             let body = move |engine: &Arc<Engine>| {
                 let result = program(engine);
-                results.borrow_mut()[index] = Some(result);
+                results.borrow_mut()[process as usize] = Some(result);
             };
             // SAFETY: it borrows `program` and `results`, which are older than `programs` and so outlive them, in a panic too.
-            let one = unsafe { Program::new(self.stack, Arc::clone(engine), body) };
-            programs.push(one.map_err(SimulationError::Stack)?);
-        }
-        let ran = job.run(&mut programs, self.limit);
+            unsafe { Program::new(self.stack, (engine, incarnation), body) }.map_err(SimulationError::Stack)
+        };
+        let mut programs = Vec::with_capacity(self.processes as usize);
+        let ran = job.run(&mut programs, &spawn);
         // Before the engines: what programs still hold is theirs.
         drop(programs);
         let time = ran?;
@@ -147,6 +167,7 @@ impl Simulation {
             time,
             network: world.stats(),
             optics: world.paths.as_ref().map(|paths| paths.stats).unwrap_or_default(),
+            faults: world.trouble.stats,
             events: world.queue.entered(),
             digest: world.digest,
         })
@@ -157,7 +178,7 @@ impl Simulation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome<R> {
-    /// What the program has returned, at each process.
+    /// What the program has returned, at each process but those that had crashed before.
     pub results: Vec<R>,
     /// When the last program was over.
     pub time: Duration,
@@ -165,6 +186,8 @@ pub struct Outcome<R> {
     pub network: NetworkStats,
     /// What became of light paths.
     pub optics: OpticsStats,
+    /// What has gone wrong.
+    pub faults: FaultStats,
     /// Things that have happened.
     pub events: u64,
     /// A number that follows from what arrived where and when: the same if nothing has changed.
@@ -181,6 +204,13 @@ pub enum SimulationError {
     Config(ConfigError),
     /// There was no memory for the programs' stacks.
     Stack(io::Error),
+    /// [`Simulation::capture`] or [`Simulation::trace`] can not be written.
+    File {
+        /// Which of them.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// Nothing will happen any more, and not all programs are over.
     Deadlock {
         /// Since when.
@@ -251,6 +281,7 @@ impl fmt::Display for SimulationError {
             Self::Range(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Stack(error) => write!(f, "making the stacks of simulated processes: {error}"),
+            Self::File { path, source } => write!(f, "writing what is simulated to {}: {source}", path.display()),
             Self::Deadlock { time, waiting } => {
                 write!(f, "deadlock at {time:?}: {} processes wait for ever", waiting.len())?;
                 list(f, waiting)
@@ -269,6 +300,7 @@ impl std::error::Error for SimulationError {
             Self::Range(error) => Some(error),
             Self::Config(error) => Some(error),
             Self::Stack(error) => Some(error),
+            Self::File { source, .. } => Some(source),
             Self::Deadlock { .. } | Self::TimeLimit { .. } => None,
         }
     }
@@ -343,16 +375,23 @@ impl Profiler for Observer {
     }
 }
 
-struct Job {
+struct Job<'a> {
+    simulation: &'a Simulation,
+    config: Config,
+    limits: Limits,
+    rng: Prng,
     shared: Shared,
-    engines: Vec<Arc<Engine>>,
+    /// Of the latest incarnation of each process.
     observers: Vec<Arc<Observer>>,
+    incarnations: Vec<u32>,
 }
 
-impl Job {
-    fn new(simulation: &Simulation) -> Result<Self, SimulationError> {
+/// Makes the program of an incarnation of a process.
+type Spawn<'a> = dyn Fn(u32, Arc<Engine>, u32) -> Result<Program, SimulationError> + 'a;
+
+impl<'a> Job<'a> {
+    fn new(simulation: &'a Simulation) -> Result<Self, SimulationError> {
         let mut rng = Prng::new(simulation.seed);
-        let size = simulation.processes;
         let datagram = simulation.network.datagram();
         let limits = Limits {
             max_datagram: datagram,
@@ -365,55 +404,113 @@ impl Job {
         let mut config = simulation.config.clone();
         config.max_datagram = config.max_datagram.min(datagram as u16);
         config.safe_datagram = config.max_datagram;
-        let wires = Wires::new(simulation.network, size, rng.next_u64());
+        let wires = Wires::new(simulation.network, simulation.processes, rng.next_u64());
+        let (faults, capture) = (&simulation.faults, simulation.capture.as_deref());
+        let trouble = Trouble::new(faults, capture, mix(simulation.seed)).map_err(|source| SimulationError::File {
+            path: capture.map(PathBuf::from).unwrap_or_default(),
+            source,
+        })?;
         let polls = (simulation.polling, simulation.queues);
-        let mut world = World::new(wires, simulation.cpu, simulation.receive_buffer, polls);
-        for process in 0..size {
-            let endpoint = Endpoint::new(config.clone(), limits, rng.next_u64() | 1, rng.next_u64());
-            let endpoint = endpoint.map_err(SimulationError::Config)?;
-            let messenger = Messenger::new(endpoint, &[process]);
-            let peers = Peers::met(process, size, address_of);
-            let core = Core::new(&messenger, peers, simulation.options.eager_limit);
-            world.add(Node::new(messenger, core));
-        }
-        if let Some(optics) = &simulation.optics {
-            let seed = rng.next_u64();
-            world.paths = Some(Paths::new(optics.clone(), &mut world.queue, &mut world.nodes, seed));
-        }
-        let shared = Shared::new(world);
-        let mut engines = Vec::with_capacity(size as usize);
-        let mut observers = Vec::with_capacity(size as usize);
-        for index in 0..size {
-            let observer = Arc::new(Observer {
-                call: Mutex::new(None),
-                other: simulation.options.profiler.clone(),
-            });
-            let fabric = Simulated {
-                shared: shared.clone(),
-                index,
-            };
-            let options = Options {
-                profiler: Some(Arc::clone(&observer) as Arc<dyn Profiler>),
-                ..simulation.options.clone()
-            };
-            engines.push(Arc::new(Engine::on_fabric(Arc::new(fabric), index, size, options)));
-            observers.push(observer);
-        }
+        let world = World::new(
+            wires,
+            simulation.cpu,
+            simulation.receive_buffer,
+            polls,
+            (trouble, &faults.plan),
+        );
         Ok(Self {
-            shared,
-            engines,
-            observers,
+            simulation,
+            config,
+            limits,
+            rng,
+            shared: Shared::new(world),
+            observers: Vec::with_capacity(simulation.processes as usize),
+            incarnations: vec![0; simulation.processes as usize],
         })
     }
 
+    /// The two ends of the protocol of a new incarnation.
+    fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
+        let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
+        let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed);
+        let messenger = Messenger::new(endpoint.map_err(SimulationError::Config)?, &[process]);
+        let peers = Peers::met(process, self.simulation.processes, address_of);
+        let core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
+        Ok((messenger, core))
+    }
+
+    /// An engine on the node of a process, and who remembers what it does.
+    fn engine(&self, process: u32) -> Result<(Arc<Engine>, Arc<Observer>), SimulationError> {
+        let simulation = self.simulation;
+        let other = match &simulation.trace {
+            None => simulation.options.profiler.clone(),
+            Some(path) => {
+                let tracer = Tracer::simulated(path, process, self.incarnations[process as usize]);
+                let tracer = tracer.map_err(|source| SimulationError::File {
+                    path: path.clone(),
+                    source,
+                })?;
+                Some(tracer as Arc<dyn Profiler>)
+            }
+        };
+        let observer = Arc::new(Observer {
+            call: Mutex::new(None),
+            other,
+        });
+        let fabric = Simulated {
+            shared: self.shared.clone(),
+            index: process,
+        };
+        let options = Options {
+            profiler: Some(Arc::clone(&observer) as Arc<dyn Profiler>),
+            ..simulation.options.clone()
+        };
+        let engine = Engine::on_fabric(Arc::new(fabric), process, simulation.processes, options);
+        Ok((Arc::new(engine), observer))
+    }
+
     /// Runs all programs until they are over. Gives the time when the last one was.
-    fn run(&self, programs: &mut [Program], limit: Option<Duration>) -> Result<Duration, SimulationError> {
+    fn run(&mut self, programs: &mut Vec<Program>, spawn: &Spawn<'_>) -> Result<Duration, SimulationError> {
+        for process in 0..self.simulation.processes {
+            let (messenger, core) = self.node(process)?;
+            self.shared.lock().add(Node::new(messenger, core));
+        }
+        if let Some(optics) = &self.simulation.optics {
+            let (seed, mut world) = (self.rng.next_u64(), self.shared.lock());
+            let world = &mut *world;
+            world.paths = Some(Paths::new(optics.clone(), &mut world.queue, &mut world.nodes, seed));
+        }
+        for process in 0..self.simulation.processes {
+            let (engine, observer) = self.engine(process)?;
+            programs.push(spawn(process, engine, 0)?);
+            self.observers.push(observer);
+        }
+        let ran = self.go_on(programs, spawn);
+        self.shared.lock().trouble.flush();
+        self.close_traces();
+        if ran.is_err() || self.shared.lock().trouble.stats.crashes > 0 {
+            self.empty()?;
+        }
+        ran
+    }
+
+    /// Programs that are not over keep their engines for ever, and through them the world: let it be a small one.
+    fn empty(&mut self) -> Result<(), SimulationError> {
+        for process in 0..self.simulation.processes {
+            let (messenger, core) = self.node(process)?;
+            self.shared.lock().replace(process, messenger, core);
+        }
+        self.shared.lock().empty();
+        Ok(())
+    }
+
+    fn go_on(&mut self, programs: &mut [Program], spawn: &Spawn<'_>) -> Result<Duration, SimulationError> {
         let mut left = programs.len();
         let mut end = 0;
         for index in 0..programs.len() {
             left -= usize::from(self.resume(programs, index, &mut end));
         }
-        let last = limit.map_or(u64::MAX, nanos);
+        let last = self.simulation.limit.map_or(u64::MAX, nanos);
         while left > 0 {
             let mut world = self.shared.lock();
             let next = world.run(last);
@@ -425,6 +522,15 @@ impl Job {
             match next {
                 Next::Resume(index) => left -= usize::from(self.resume(programs, index as usize, &mut end)),
                 Next::Tasks => {}
+                Next::Crashed => {
+                    left -= 1;
+                    end = now.max(end);
+                }
+                Next::Restart(process) => {
+                    programs[process as usize] = self.restart(process, spawn)?;
+                    left += 1;
+                    left -= usize::from(self.resume(programs, process as usize, &mut end));
+                }
                 Next::Late => {
                     return Err(self.stop(|waiting| SimulationError::TimeLimit {
                         limit: Duration::from_nanos(last),
@@ -440,6 +546,33 @@ impl Job {
         Ok(Duration::from_nanos(end))
     }
 
+    /// A new incarnation of a process. The old one's program stays where it was, for ever.
+    fn restart(&mut self, process: u32, spawn: &Spawn<'_>) -> Result<Program, SimulationError> {
+        let index = process as usize;
+        self.close_trace(index);
+        self.incarnations[index] += 1;
+        let (messenger, core) = self.node(process)?;
+        self.shared.lock().replace(process, messenger, core);
+        let (engine, observer) = self.engine(process)?;
+        self.observers[index] = observer;
+        spawn(process, engine, self.incarnations[index])
+    }
+
+    /// What is to be written of a trace is: programs that are not over keep their engines for ever.
+    fn close_trace(&self, index: usize) {
+        if self.simulation.trace.is_none() {
+            return;
+        }
+        if let Some(tracer) = &self.observers[index].other {
+            let now = self.shared.lock().nodes[index].now();
+            tracer.close(now);
+        }
+    }
+
+    fn close_traces(&self) {
+        (0..self.observers.len()).for_each(|index| self.close_trace(index));
+    }
+
     /// Lets a program go on. Gives whether it is over then.
     fn resume(&self, programs: &mut [Program], index: usize, end: &mut u64) -> bool {
         let over = match catch_unwind(AssertUnwindSafe(|| programs[index].resume())) {
@@ -449,6 +582,7 @@ impl Job {
                 self.shared
                     .lock()
                     .fail(FabricError(format!("the program of process {index} has panicked")));
+                self.close_traces();
                 resume_unwind(panic);
             }
         };
@@ -467,7 +601,7 @@ impl Job {
         let mut world = self.shared.lock();
         let mut waiting = Vec::new();
         for (process, (node, observer)) in (0..).zip(world.nodes.iter_mut().zip(&self.observers)) {
-            if node.doing == Doing::Over {
+            if matches!(node.doing, Doing::Over | Doing::Crashed { .. }) {
                 continue;
             }
             let call = *observer.call.lock().unwrap_or_else(PoisonError::into_inner);

@@ -136,6 +136,11 @@ impl Wires {
         &mut self.packets[packet as usize]
     }
 
+    /// Forgets all packets.
+    pub(super) fn clear(&mut self) {
+        (self.packets, self.free) = (Vec::new(), Vec::new());
+    }
+
     /// The packet is over.
     pub(super) fn drop_packet(&mut self, packet: u32) {
         self.packets[packet as usize].data.clear();

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     condition::Condition,
+    faults::{Fault, Trouble},
     network::{NetworkStats, RangeError},
     paths::{Paths, Surroundings},
     polling::{Poller, Polling, Queues},
@@ -20,7 +21,7 @@ use crate::{
     mpi::engine::{Core, FabricError},
     prng::mix,
     reliability::{Burst, Event as Told, PeerId},
-    time::Instant,
+    time::{Instant, nanos},
 };
 
 /// What a packet costs the processor of a host, in time. Default: 300 ns a packet and 0.05 ns an octet each way.
@@ -68,10 +69,7 @@ impl Cpu {
             ((0.0..=1e6).contains(&self.octet), "octet", "from 0 to 1e6 ns"),
             ((1.0..=1e9).contains(&self.look), "look", "from 1 to 1e9 ns"),
         ];
-        match checks.iter().find(|(valid, ..)| !valid) {
-            Some(&(_, name, range)) => Err(RangeError { name, range }),
-            None => Ok(()),
-        }
+        RangeError::first(&checks)
     }
 
     fn cost(&self, packet: f64, octets: usize) -> u64 {
@@ -92,12 +90,18 @@ pub(super) enum Doing {
     Away(u64),
     /// It is over.
     Over,
+    /// It is gone, and the protocol with it; whether its host says so.
+    Crashed { refuse: bool },
 }
 
 /// Why [`World::run`] has returned.
 pub(super) enum Next {
     /// The program of this node is to go on.
     Resume(u32),
+    /// A program never goes on.
+    Crashed,
+    /// That of this node starts again from the beginning.
+    Restart(u32),
     /// Tasks are to be woken.
     Tasks,
     /// The time is over.
@@ -208,6 +212,9 @@ pub(super) struct World {
     /// When the timer of each node is in the queue; `u64::MAX`: it is not.
     armed: Vec<u64>,
     pub(super) cpu: Cpu,
+    pub(super) trouble: Trouble,
+    /// What goes wrong when it is time.
+    plan: Vec<Fault>,
     /// Octets that may wait at a host to be read.
     receive_buffer: u32,
     polling: Polling,
@@ -224,19 +231,31 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(wires: Wires, cpu: Cpu, receive_buffer: u32, (polling, queues): (Polling, Queues)) -> Self {
+    pub(super) fn new(
+        wires: Wires,
+        cpu: Cpu,
+        receive_buffer: u32,
+        (polling, queues): (Polling, Queues),
+        (trouble, plan): (Trouble, &[(Duration, Fault)]),
+    ) -> Self {
         let pollers = match polling {
             Polling::Helper | Polling::Process => 0,
             Polling::Dedicated | Polling::Combined => wires.hosts(),
         };
+        let mut queue = Queue::default();
+        for (index, (at, _)) in (0..).zip(plan) {
+            queue.push(nanos(*at), Event::Fault(index));
+        }
         Self {
             now: 0,
-            queue: Queue::default(),
+            queue,
             wires,
             paths: None,
             nodes: Vec::new(),
             armed: Vec::new(),
             cpu,
+            trouble,
+            plan: plan.iter().map(|(_, fault)| fault.clone()).collect(),
             receive_buffer,
             polling,
             queues,
@@ -268,6 +287,16 @@ impl World {
                 Event::Arrive(packet) => self.arrive(packet),
                 Event::Timer(node) => self.timer(node),
                 Event::Wake(node) => self.wake(node),
+                Event::Depart(packet) => {
+                    let p = self.wires.get(packet);
+                    let (source, destination) = (p.source, p.destination);
+                    self.wires.send(&mut self.queue, time, packet, source, destination);
+                    None
+                }
+                Event::Fault(index) => match self.go_wrong(index) {
+                    Next::Nothing => None,
+                    next => return next,
+                },
                 Event::Optics => {
                     self.with_paths(|paths, around, now| paths.handle(around, now));
                     None
@@ -300,6 +329,69 @@ impl World {
             }
             _ => None,
         }
+    }
+
+    /// Something of the plan happens.
+    fn go_wrong(&mut self, index: u32) -> Next {
+        let fault = self.plan[index as usize].clone();
+        self.trouble.change(&fault);
+        match fault {
+            Fault::Pause(process, time) => {
+                // Its processor is used until then.
+                let node = &mut self.nodes[process as usize];
+                node.local = node.local.max(self.now).saturating_add(nanos(time));
+                Next::Nothing
+            }
+            Fault::Crash { process, refuse } => {
+                let node = &mut self.nodes[process as usize];
+                if let Doing::Crashed { .. } = node.doing {
+                    return Next::Nothing;
+                }
+                let was = std::mem::replace(&mut node.doing, Doing::Crashed { refuse });
+                node.condition = None;
+                let left = std::mem::take(&mut node.left);
+                left.into_iter().for_each(|packet| self.wires.drop_packet(packet));
+                node.core.abandon(&node.messenger);
+                self.trouble.stats.crashes += 1;
+                self.digest = mix(self.digest ^ self.now ^ u64::from(process) << 40);
+                match was {
+                    Doing::Over => Next::Nothing,
+                    _ => Next::Crashed,
+                }
+            }
+            Fault::Restart(process) => match self.nodes[process as usize].doing {
+                Doing::Crashed { .. } => Next::Restart(process),
+                _ => Next::Nothing,
+            },
+            Fault::Impair(_) | Fault::Isolate(_) | Fault::Cut(..) | Fault::Join => Next::Nothing,
+        }
+    }
+
+    /// A new incarnation of a process that has crashed.
+    pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Core) {
+        let mut node = Node::new(messenger, core);
+        node.local = self.now;
+        self.nodes[index as usize] = node;
+        self.armed[index as usize] = u64::MAX;
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn empty(&mut self) {
+        self.queue.clear();
+        self.wires.clear();
+    }
+
+    /// A packet has come to who has crashed: its sender is told, if the host does that.
+    fn refuse(&mut self, source: u32, destination: u32, refuse: bool) -> Option<u32> {
+        self.trouble.stats.refused += 1;
+        let node = &mut self.nodes[source as usize];
+        if !refuse || matches!(node.doing, Doing::Crashed { .. }) {
+            return None;
+        }
+        node.local = node.local.max(self.now);
+        let now = node.now();
+        node.messenger.handle_unreachable(now, address_of(destination));
+        self.settle(source)
     }
 
     fn with_paths(&mut self, f: impl FnOnce(&mut Paths, &mut Surroundings<'_>, u64)) {
@@ -405,6 +497,10 @@ impl World {
             return None;
         }
         let node = &mut nodes[index as usize];
+        if let Doing::Crashed { refuse } = node.doing {
+            wires.drop_packet(packet);
+            return self.refuse(source, index, refuse);
+        }
         if !polled && !node.accept(*now, octets as u32, *receive_buffer) {
             self.lose_unread(packet);
             return None;
@@ -427,7 +523,7 @@ impl World {
     fn pass_on(&mut self, index: u32, packet: u32) {
         let octets = self.wires.get(packet).data.len();
         let node = &mut self.nodes[index as usize];
-        if !node.accept(self.now, octets as u32, self.receive_buffer) {
+        if matches!(node.doing, Doing::Crashed { .. }) || !node.accept(self.now, octets as u32, self.receive_buffer) {
             return self.lose_unread(packet);
         }
         let cpu = &self.cpu;
@@ -437,8 +533,8 @@ impl World {
 
     fn timer(&mut self, index: u32) -> Option<u32> {
         let armed = &mut self.armed[index as usize];
-        if *armed != self.now {
-            // Another one has taken its place.
+        if *armed != self.now || matches!(self.nodes[index as usize].doing, Doing::Crashed { .. }) {
+            // Another one has taken its place, or nobody.
             return None;
         }
         *armed = u64::MAX;
@@ -463,7 +559,11 @@ impl World {
         node.pump();
         if let Some(mut condition) = node.condition.take() {
             // If it goes on, its answer carries the acknowledgement.
-            if condition.is_met(node) || self.push_out(index, &mut |node| condition.is_met(node)) {
+            if condition.is_met(node) {
+                return Some(self.resume(index));
+            }
+            self.watch(index);
+            if self.push_out(index, &mut |node| condition.is_met(node)) {
                 return Some(self.resume(index));
             }
             let node = &mut self.nodes[index as usize];
@@ -494,6 +594,7 @@ impl World {
             paths,
             nodes,
             cpu,
+            trouble,
             burst,
             ..
         } = self;
@@ -511,7 +612,7 @@ impl World {
             node.local += cpu.cost(cpu.send, data.len());
             let local = node.local;
             match paths {
-                None => wires.send(queue, local, packet, index, destination),
+                None => trouble.depart(queue, wires, local, packet, (index, destination)),
                 Some(paths) => {
                     let around = &mut Surroundings { queue, wires, nodes };
                     paths.send(around, local, packet, (index, destination));
@@ -562,8 +663,24 @@ impl World {
     /// Nothing goes on any more: nobody refers to the memory of programs from here on.
     pub(super) fn fail(&mut self, why: FabricError) {
         self.failure = Some(why);
+        self.trouble.flush();
         for node in &mut self.nodes {
             node.core.abandon(&node.messenger);
+        }
+    }
+
+    /// If silence is to be noticed, that of those whom a node's program waits for is.
+    pub(super) fn watch(&mut self, index: u32) {
+        if !self.trouble.watch {
+            return;
+        }
+        let size = self.nodes.len() as u32;
+        let node = &mut self.nodes[index as usize];
+        // Who waits for anybody waits for those, too, that there was nothing to do with yet.
+        (0..size).for_each(|process| _ = node.core.peers.meet(&mut node.messenger, process));
+        let (now, awaited) = (node.now(), node.core.awaited().collect::<Vec<_>>());
+        for peer in awaited {
+            node.messenger.watch(now, peer, true);
         }
     }
 

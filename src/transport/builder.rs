@@ -80,6 +80,15 @@ impl Builder {
         self
     }
 
+    /// The name of the backend that [`bind`](Self::bind) would open: `name`, unless the environment says another.
+    ///
+    /// # Errors
+    /// The environment can not be understood.
+    pub fn backend_name(&self, name: &str) -> Result<String, BuildError> {
+        let environment = self.clone().read_environment()?;
+        Ok(environment.backend.unwrap_or_else(|| name.to_owned()))
+    }
+
     /// Opens the backend called `name` ([`backends::available`] tells which there are) at `address`; port 0 takes a
     /// free one.
     ///

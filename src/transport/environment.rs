@@ -11,8 +11,11 @@ use crate::{
 /// What the names of all variables begin with.
 const PREFIX: &str = "HIKYAKU_";
 
+/// What the names of the DPDK backend's variables begin with.
+const DPDK_PREFIX: &str = "HIKYAKU_DPDK_";
+
 /// Variables of launchers and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 18] = [
+const FOREIGN: [&str; 20] = [
     "HIKYAKU_APP",
     "HIKYAKU_BOOTSTRAP",
     "HIKYAKU_BOOTSTRAP_TIMEOUT",
@@ -30,6 +33,8 @@ const FOREIGN: [&str; 18] = [
     "HIKYAKU_FUZZ_CORPUS",
     "HIKYAKU_SEED",
     "HIKYAKU_SIM_RUNS",
+    "HIKYAKU_SIM_FROM",
+    "HIKYAKU_SIM_DIR",
     "HIKYAKU_SIM_TRACE",
 ];
 
@@ -304,10 +309,12 @@ impl Environment {
     ) -> Result<Self, EnvironmentError> {
         let mut environment = Self::default();
         for (name, value) in variables {
-            let is_foreign = |name| {
-                [&FOREIGN, DPDK_VARIABLES, MPI_VARIABLES]
+            let is_foreign = |name: &str| {
+                let listed = [&FOREIGN, DPDK_VARIABLES, MPI_VARIABLES]
                     .iter()
-                    .any(|list| list.contains(&name))
+                    .any(|list| list.contains(&name));
+                // A build without the backend says so when it is asked for.
+                listed || (DPDK_VARIABLES.is_empty() && name.starts_with(DPDK_PREFIX))
             };
             if !name.starts_with(PREFIX) || is_foreign(name.as_str()) {
                 continue;

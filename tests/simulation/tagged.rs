@@ -1,8 +1,8 @@
 //! Messages with match bits: the seed draws configuration, network and operations, a reference checks what comes of them.
 
 use crate::{
-    harness::{Prng, World, note, prng::Transcript, scenario, talk::Talk, talk_ops},
-    swarm::{disturb, draw_link, draw_options, duration},
+    harness::{Prng, World, draw::duration, note, prng::Transcript, scenario, talk::Talk, talk_ops},
+    swarm::{disturb, draw_link, draw_options},
 };
 
 fn build(rng: &mut Prng, seed: u64) -> (World, Vec<(usize, usize)>) {

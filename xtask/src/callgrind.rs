@@ -1,4 +1,4 @@
-//! Instruction counts of `benches/instructions.rs`, compared with the figures in `benches/instructions.toml`.
+//! Instruction counts of `benches/instructions.rs`, and per packet of `benches/dpdk.rs`, compared with the figures in `benches/instructions.toml`.
 //!
 //! A count is the same on a busy machine, so it shows what a time hides. It is a property of the code *and* of the
 //! compiler: with another compiler than that of the figures, differences are printed and fail nothing.
@@ -14,9 +14,6 @@ use crate::{
 /// hide the next change.
 const TOLERANCE_PERCENT: f64 = 2.0;
 
-/// What is counted: inside this function, and in what it calls.
-const MEASURED: &str = "--toggle-collect=*instructions::measured*";
-
 /// Writes the figures anew if `bless`, else compares.
 pub(crate) fn run(steps: &mut Steps, bless: bool) -> Result<(), String> {
     let obstacle = if shell::root().join("benches/instructions.rs").is_file() {
@@ -28,10 +25,58 @@ pub(crate) fn run(steps: &mut Steps, bless: bool) -> Result<(), String> {
         steps.skip("instruction counts", &why);
         return Ok(());
     }
+    let dpdk = dpdk_is_here();
+    if !dpdk {
+        steps.skip(
+            "instruction counts of the DPDK backend",
+            "no DPDK 22.11 with headers here (cargo xtask setup)",
+        );
+    }
     steps.call("instruction counts", || {
-        let counts = count()?;
-        if bless { write(&counts) } else { compare(&counts) }
+        let mut counts = count(&Bench::CORE)?;
+        if dpdk {
+            counts.extend(count(&Bench::DPDK)?);
+        }
+        if bless { write(&counts) } else { compare(&counts, dpdk) }
     })
+}
+
+fn dpdk_is_here() -> bool {
+    Cmd::parse("pkg-config --atleast-version=22.11 libdpdk")
+        .stdout()
+        .is_some()
+}
+
+/// A program whose cases are counted.
+struct Bench {
+    name: &'static str,
+    /// What comes between `cargo bench -p hikyaku` and the name.
+    features: &'static str,
+    /// The function of a case inside which is counted, with all that it calls.
+    measured: fn(&str) -> &'static str,
+    /// Counts are per so many, and without what happens in DPDK's libraries.
+    packets: Option<u64>,
+}
+
+impl Bench {
+    const CORE: Self = Self {
+        name: "instructions",
+        features: "",
+        measured: |_| "--toggle-collect=*instructions::measured*",
+        packets: None,
+    };
+    const DPDK: Self = Self {
+        name: "dpdk",
+        features: "--features dpdk",
+        measured: |case| {
+            if case.starts_with("dpdk_send") {
+                "--toggle-collect=*dpdk::measured_send*"
+            } else {
+                "--toggle-collect=*dpdk::measured_receive*"
+            }
+        },
+        packets: Some(3_200),
+    };
 }
 
 fn figures_path() -> PathBuf {
@@ -39,8 +84,8 @@ fn figures_path() -> PathBuf {
 }
 
 /// Instructions per case.
-fn count() -> Result<BTreeMap<String, u64>, String> {
-    let binary = build()?;
+fn count(bench: &Bench) -> Result<BTreeMap<String, u64>, String> {
+    let binary = build(bench)?;
     let list = Cmd::new(&binary)
         .args(["--list"])
         .stdout()
@@ -50,7 +95,7 @@ fn count() -> Result<BTreeMap<String, u64>, String> {
     for case in list.lines() {
         let valgrind = Cmd::parse("valgrind --quiet --tool=callgrind")
             .args([
-                MEASURED,
+                (bench.measured)(case),
                 &format!("--callgrind-out-file={}", out.display()),
                 &binary,
                 case,
@@ -67,7 +112,11 @@ fn count() -> Result<BTreeMap<String, u64>, String> {
             ));
         }
         let profile = fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-        let count = totals(&profile).filter(|count| *count > 0);
+        let count = match bench.packets {
+            None => totals(&profile),
+            Some(packets) => Some(outside(&profile, "/librte_") / packets),
+        };
+        let count = count.filter(|count| *count > 0);
         let count = count.ok_or_else(|| format!("{case}: nothing counted\n  repeat it: {valgrind}"))?;
         counts.insert(case.to_owned(), count);
     }
@@ -75,15 +124,43 @@ fn count() -> Result<BTreeMap<String, u64>, String> {
 }
 
 /// Builds the bench and gives its path.
-fn build() -> Result<String, String> {
-    Cmd::parse("cargo bench -p hikyaku --bench instructions --no-run").run()?;
-    let messages = Cmd::parse("cargo bench --quiet -p hikyaku --bench instructions --no-run --message-format=json");
+fn build(bench: &Bench) -> Result<String, String> {
+    let Bench { name, features, .. } = bench;
+    let what = format!("-p hikyaku {features} --bench {name} --no-run");
+    Cmd::parse(&format!("cargo bench {what}")).run()?;
+    let messages = Cmd::parse(&format!("cargo bench --quiet {what} --message-format=json"));
     let messages = messages.stdout().ok_or_else(|| format!("fails: {messages}"))?;
     let executable = |line: &str| Some(line.split_once(r#""executable":""#)?.1.split_once('"')?.0.to_owned());
     messages
         .lines()
         .find_map(executable)
         .ok_or_else(|| "cargo names no executable".to_owned())
+}
+
+/// Instructions of a callgrind profile in all objects but those with `part` in their names, what was called from there
+/// included if it is elsewhere.
+fn outside(profile: &str, part: &str) -> u64 {
+    let mut left_out = BTreeMap::new();
+    let (mut skips, mut is_call, mut sum) = (false, false, 0);
+    for line in profile.lines() {
+        if let Some(object) = line.strip_prefix("ob=") {
+            // `(7) /path` the first time, `(7)` later.
+            let (number, name) = object.split_once(' ').unwrap_or((object, ""));
+            skips = *left_out.entry(number).or_insert_with(|| name.contains(part));
+        } else if let Some(object) = line.strip_prefix("cob=") {
+            let (number, name) = object.split_once(' ').unwrap_or((object, ""));
+            left_out.entry(number).or_insert_with(|| name.contains(part));
+        } else if line.starts_with("calls=") {
+            is_call = true;
+        } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
+            let own = line.split_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
+            // The line after a call has the cost of what was called, which has lines of its own.
+            if !std::mem::take(&mut is_call) && !skips {
+                sum += own.unwrap_or(0);
+            }
+        }
+    }
+    sum
 }
 
 /// The `totals: N` of a callgrind profile.
@@ -129,7 +206,8 @@ fn figures() -> Result<(String, BTreeMap<String, u64>), String> {
     Ok((rustc, counts))
 }
 
-fn compare(counts: &BTreeMap<String, u64>) -> Result<(), String> {
+/// `dpdk`: its cases were counted.
+fn compare(counts: &BTreeMap<String, u64>, dpdk: bool) -> Result<(), String> {
     let (rustc, figures) = figures()?;
     let mut bad = Vec::new();
     println!("{:<32} {:>12} {:>12} {:>8}", "case", "figure", "now", "change");
@@ -145,7 +223,12 @@ fn compare(counts: &BTreeMap<String, u64>) -> Result<(), String> {
             bad.push(case);
         }
     }
-    for case in figures.keys().filter(|case| !counts.contains_key(*case)) {
+    let expected = |case: &&String| dpdk || !case.starts_with("dpdk_");
+    for case in figures
+        .keys()
+        .filter(expected)
+        .filter(|case| !counts.contains_key(*case))
+    {
         println!("{case:<32} is gone");
         bad.push(case);
     }
@@ -171,5 +254,12 @@ mod tests {
     fn totals_are_found() {
         assert_eq!(totals("events: Ir\nfn=(1)\n1 2\ntotals: 4711\n"), Some(4711));
         assert_eq!(totals("events: Ir\n"), None);
+    }
+
+    #[test]
+    fn what_is_outside() {
+        let profile = "ob=(1) /bin/a\nfn=(1) f\n3 10\ncob=(2) /lib/librte_x.so\ncalls=1 5\n3 100\n+1 7\n\
+                       ob=(2)\nfn=(2) g\n5 100\nob=(1)\n* 1\ntotals: 118\n";
+        assert_eq!(outside(profile, "/librte_"), 18);
     }
 }

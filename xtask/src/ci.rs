@@ -3,6 +3,7 @@
 use crate::{
     callgrind, check, fuzz,
     shell::{self, Cmd},
+    soak,
     steps::Steps,
     toolchains,
 };
@@ -20,6 +21,8 @@ struct Ignored {
 
 /// Seeds of each simulated scenario: about a minute in all.
 const SIM_RUNS: &str = "50";
+/// The same for seeds that follow from the commit.
+const COMMIT_RUNS: &str = "5";
 
 const IGNORED: [Ignored; 2] = [
     Ignored {
@@ -52,12 +55,32 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     callgrind::run(steps, false)
 }
 
-/// The simulation tests with more seeds each than `cargo test` runs; the same ones each time.
+/// The tests with seeds, with more of them than `cargo test` has: the same ones each time, and those of the commit.
 fn simulate(steps: &mut Steps) -> Result<(), String> {
-    let command = Cmd::parse("cargo test -p hikyaku --test simulation")
-        .env("HIKYAKU_SIM_RUNS", SIM_RUNS)
-        .limit_s(600);
-    steps.run(&format!("simulation, {SIM_RUNS} seeds"), &command)
+    for test in ["simulation", "dst"] {
+        let command = Cmd::parse("cargo test -p hikyaku --features sim --test")
+            .args([test])
+            .env("HIKYAKU_SIM_RUNS", SIM_RUNS)
+            .limit_s(600);
+        steps.run(&format!("{test}, {SIM_RUNS} seeds"), &command)?;
+        let Some(seed) = soak::commit_seed() else {
+            steps.skip(&format!("{test}, the commit's seeds"), "no commit here");
+            continue;
+        };
+        let command = Cmd::parse("cargo test -p hikyaku --features sim --test")
+            .args([test])
+            .env("HIKYAKU_SIM_FROM", &seed.to_string())
+            .env("HIKYAKU_SIM_RUNS", COMMIT_RUNS)
+            .limit_s(600);
+        steps.run(&format!("{test}, seeds of the commit"), &command)?;
+    }
+    Ok(())
+}
+
+/// The model checker with larger bounds.
+pub(crate) fn model(steps: &mut Steps) -> Result<(), String> {
+    let command = Cmd::parse("cargo test --release -p hikyaku --lib reliability::model_tests -- --ignored --nocapture");
+    steps.run("model checker", &command.limit_s(3_600))
 }
 
 pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
@@ -68,11 +91,11 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
 }
 
 /// (name, command): the bindings and the backend, over virtual devices. What needs root says so and passes.
-const DPDK: [(&str, &str); 6] = [
+const DPDK: [(&str, &str); 9] = [
     (
         "clippy",
-        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-cli --features hikyaku-dpdk-sys/bindings,hikyaku/dpdk,\
-         hikyaku-cli/dpdk --all-targets -- -D warnings",
+        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-cli --features \
+         hikyaku-dpdk-sys/bindings,hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-cli/dpdk --all-targets -- -D warnings",
     ),
     ("bindings", "cargo test -p hikyaku-dpdk-sys --features bindings"),
     ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
@@ -82,7 +105,16 @@ const DPDK: [(&str, &str); 6] = [
     ),
     (
         "tests between processes",
-        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1",
+        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1 --show-output",
+    ),
+    (
+        "MPI's programs",
+        "cargo build -p hikyaku-mpi --features dpdk --examples",
+    ),
+    ("launcher", "cargo build -p hikyaku-cli --bins"),
+    (
+        "ranks of MPI",
+        "cargo test -p hikyaku-mpi --features dpdk --test dpdk -- --test-threads=1",
     ),
     (
         "benchmarks",

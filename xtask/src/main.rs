@@ -3,6 +3,7 @@
 //! A chore is a list of steps, each of which is a command that a person could type as well: what is printed for a
 //! failure is the command that repeats it. No dependencies, so that `cargo xtask` starts in a second.
 
+mod bench_dpdk;
 mod bench_mpi;
 mod callgrind;
 mod check;
@@ -34,7 +35,12 @@ cargo xtask <chore>
   bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
                             MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
                             --docs writes the tables into docs/benchmarks.md
-  soak [MINUTES]            the simulation tests with one fresh seed after the other, until one fails (10)
+  bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]
+                            programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
+  soak [--minutes N] [--seed S]
+                            whole simulated jobs, and the protocol alone, with fresh seeds (from S on) until one
+                            fails or N minutes (10) are over
+  model                     every state of two endpoints within larger bounds than `cargo test` has (10 minutes)
   msrv                      compile everything with the oldest Rust that is promised
   miri                      unit tests of `unsafe` code and rings under miri
   no-std                    prove that the core builds without std
@@ -57,8 +63,10 @@ fn main() -> ExitCode {
         ("fuzz", [] | [_] | [_, _]) => fuzz::run(&mut steps, &args),
         ("callgrind", []) => callgrind::run(&mut steps, false),
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),
-        ("soak", [] | [_]) => soak::run(&args),
+        ("soak", _) => soak::run(&args),
+        ("model", []) => ci::model(&mut steps),
         ("veth-goodput", _) => goodput::run(&args),
+        ("bench-dpdk", _) => bench_dpdk::run(&args),
         ("bench-mpi", _) => bench_mpi::run(&args),
         ("msrv", []) => toolchains::msrv(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),

@@ -1,13 +1,15 @@
 //! Installs what `cargo xtask ci` needs.
 
+use std::{fs, path::Path};
+
 use crate::{
     shell::{self, Cmd},
     steps::Steps,
     toolchains,
 };
 
-/// (tool, Debian package, what for)
-const PACKAGES: [(&str, &str, &str); 15] = [
+/// (tool, or a file by its path; Debian package; what for)
+const PACKAGES: [(&str, &str, &str); 16] = [
     ("ip", "iproute2", "tests between network namespaces"),
     ("nft", "nftables", "loss in those tests"),
     ("ethtool", "ethtool", "offloads in those tests"),
@@ -22,14 +24,24 @@ const PACKAGES: [(&str, &str, &str); 15] = [
     ("munged", "munge", "tests under Slurm"),
     ("c++", "g++", "fuzzing (libFuzzer is C++)"),
     ("clang", "clang", "bindings of C libraries"),
+    (
+        "/usr/include/bpf/bpf_helpers.h",
+        "libbpf-dev",
+        "loss in tests of the dpdk backend",
+    ),
     // A program that comes with the headers and all drivers.
     ("dpdk-testpmd", "dpdk-dev", "the dpdk backend and its tests"),
 ];
 
 const CARGO_TOOLS: [(&str, &str); 2] = [("cargo-deny", "licences of dependencies"), ("cargo-fuzz", "fuzzing")];
 
+/// 2 MB each: what the tests of the dpdk backend take, for two processes.
+const HUGEPAGES: u32 = 200;
+const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
+
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     packages(steps)?;
+    hugepages(steps);
     for (tool, purpose) in CARGO_TOOLS {
         let obstacle = shell::which(tool).is_some().then(|| "already there".to_owned());
         steps.run_unless(
@@ -51,11 +63,46 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     Ok(())
 }
 
+/// Tests reserve them for as long as they run. Here it is only seen whether there is as much memory in one piece: they
+/// are taken, and given back.
+fn hugepages(steps: &mut Steps) {
+    let step = "hugepages (tests of the dpdk backend)";
+    if !shell::is_root() {
+        steps.skip(step, &format!("needs root: echo {HUGEPAGES} > {NR_HUGEPAGES}"));
+        return;
+    }
+    let reserved = || {
+        let text = fs::read_to_string(NR_HUGEPAGES).unwrap_or_default();
+        text.trim().parse::<u32>().unwrap_or(0)
+    };
+    let before = reserved();
+    if before >= HUGEPAGES {
+        steps.skip(step, "already there");
+        return;
+    }
+    let _ = fs::write(NR_HUGEPAGES, HUGEPAGES.to_string());
+    let got = reserved();
+    let _ = fs::write(NR_HUGEPAGES, before.to_string());
+    if got >= HUGEPAGES {
+        steps.skip(step, "the tests can reserve them");
+    } else {
+        steps.skip(
+            step,
+            &format!("the memory is in too small pieces for {HUGEPAGES} of them, at most {got}"),
+        );
+    }
+}
+
+fn is_there(tool: &str) -> bool {
+    if tool.starts_with('/') {
+        Path::new(tool).exists()
+    } else {
+        shell::which(tool).is_some()
+    }
+}
+
 fn packages(steps: &mut Steps) -> Result<(), String> {
-    let wanted: Vec<_> = PACKAGES
-        .iter()
-        .filter(|(tool, ..)| shell::which(tool).is_none())
-        .collect();
+    let wanted: Vec<_> = PACKAGES.iter().filter(|(tool, ..)| !is_there(tool)).collect();
     let names: Vec<&str> = wanted.iter().map(|(_, package, _)| *package).collect();
     for (tool, package, purpose) in &wanted {
         println!("{tool} is missing: package {package}, for {purpose}");

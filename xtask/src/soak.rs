@@ -1,31 +1,89 @@
-//! The simulation tests with one fresh seed after the other.
+//! Tests that draw everything from seeds, with fresh seeds until the time is over or one fails.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::shell::Cmd;
 
 const MINUTES: u64 = 10;
+/// Seeds of each scenario in one process: what crashes there keeps its memory.
+const BATCH: u64 = 200;
 
-/// `args`: for how many minutes.
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let minutes = match args.first() {
-        None => MINUTES,
-        Some(arg) => arg.parse().map_err(|_| format!("'{arg}' is no number of minutes"))?,
-    };
-    let mut seed = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let start = Instant::now();
-    let mut rounds = 0_u64;
-    while start.elapsed() < Duration::from_secs(60 * minutes) {
-        // The command that is printed for a failure has the seed in it.
-        Cmd::parse("cargo test --quiet --release -p hikyaku --test simulation")
-            .env("HIKYAKU_SEED", &seed.to_string())
-            .limit_s(1800)
-            .run()?;
-        seed += 1;
-        rounds += 1;
+/// The test binaries: whole jobs, and the protocol alone.
+const TESTS: [&str; 2] = ["dst", "simulation"];
+
+struct Options {
+    minutes: u64,
+    seed: u64,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self, String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut options = Self {
+            minutes: MINUTES,
+            seed: now.map_or(0, |since| since.as_secs()),
+        };
+        let number = |text: &str, what: &str| text.parse().map_err(|_| format!("'{text}' is no {what}"));
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+            match arg.as_str() {
+                "--minutes" => options.minutes = number(value()?, "number of minutes")?,
+                "--seed" => options.seed = number(value()?, "seed")?,
+                minutes => options.minutes = number(minutes, "number of minutes")?,
+            }
+        }
+        Ok(options)
     }
-    println!("{rounds} seeds, none failed");
+}
+
+/// `args`: for how many minutes, and from which seed on.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let Options { minutes, seed } = Options::parse(args)?;
+    let (start, time) = (Instant::now(), Duration::from_secs(60 * minutes));
+    let mut from = seed;
+    while start.elapsed() < time {
+        for test in TESTS {
+            batch(test, from, BATCH)?;
+        }
+        from += BATCH;
+        let minutes = start.elapsed().as_secs() / 60;
+        println!(
+            "{} seeds of each scenario, none failed, after {minutes} minutes",
+            from - seed
+        );
+    }
     Ok(())
+}
+
+/// So many seeds of each scenario. The command of the one that fails is printed.
+fn batch(test: &str, from: u64, seeds: u64) -> Result<(), String> {
+    Cmd::parse("cargo test --quiet --release -p hikyaku --features sim --test")
+        .args([test])
+        .env("HIKYAKU_SIM_FROM", &from.to_string())
+        .env("HIKYAKU_SIM_RUNS", &seeds.to_string())
+        .limit_s(1800)
+        .run()
+}
+
+/// A seed that is new with each commit, and the same wherever it is tested: its first 60 bits.
+pub(crate) fn commit_seed() -> Option<u64> {
+    let commit = Cmd::parse("git rev-parse HEAD").stdout()?;
+    u64::from_str_radix(commit.trim().get(..15)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let parse = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            Options::parse(&args).map(|options| (options.minutes, options.seed))
+        };
+        assert_eq!(parse(&["--minutes", "3", "--seed", "7"]), Ok((3, 7)));
+        assert_eq!(parse(&["5", "--seed", "8"]), Ok((5, 8)));
+        assert!(parse(&["--seed"]).is_err() && parse(&["--minutes", "x"]).is_err());
+    }
 }

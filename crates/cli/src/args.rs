@@ -75,11 +75,22 @@ Examples:
   hikyaku bench latency --level transport,mpi           what MPI adds to the transport
   hikyaku bench latency --format json --plot lat.svg    for programs, and for eyes
   hikyaku bench latency --backend dpdk --device memif   without the kernel (feature dpdk)
+  hikyaku bench latency --backend dpdk --device memif --vs memif,tcp
   hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
   hikyaku bench latency --connect first-host:7475
 
 Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is processor time per \
-message of both ends together; all in microseconds. A ratio below 1 says that hikyaku is faster.";
+message of both ends together; all in microseconds. A ratio below 1 says that hikyaku is faster. `--vs memif` is DPDK by itself, \
+from C: frames with a fixed header and nothing checked, whose payload nobody touches (memif), or which is copied from and \
+to its place (memif/copied).";
+
+const FIGURE11: &str = "\
+Examples:
+  hikyaku bench figure11 --backend dpdk --device memif --plot figure11.svg
+  hikyaku bench figure11                                without DPDK: over the kernel's UDP, and TCP
+
+One-way time of MPI's messages between two processes, as figure 11 of Shimada and Hayasaka (2017): all sizes eagerly (up to \
+1 MB), all sizes by rendezvous, each over the kernel's UDP and over DPDK; and TCP without MPI.";
 
 const BANDWIDTH: &str = "\
 Examples:
@@ -159,6 +170,9 @@ pub(crate) enum Bench {
     /// One-way time of a message (half of a ping-pong)
     #[command(after_help = LATENCY)]
     Latency(Common),
+    /// The figure of the paper about MPI over DPDK: eager and rendezvous, each at all sizes
+    #[command(after_help = FIGURE11)]
+    Figure11(Common),
     /// Streaming in one direction
     #[command(after_help = BANDWIDTH)]
     Bandwidth(Common),
@@ -239,6 +253,8 @@ pub(crate) enum Opponent {
     Tcp,
     /// Bare UDP, which sends nothing again.
     Udp,
+    /// DPDK's memif by itself, from C: no protocol (with --backend dpdk --device memif).
+    Memif,
     /// KCP over UDP (needs the build feature `peers`).
     Kcp,
     /// QUIC over loopback (needs the build feature `peers`).

@@ -487,17 +487,38 @@ fn without_the_kernel() {
     for benchmark in ["latency", "bandwidth"] {
         let document = json(&format!(
             "bench {benchmark} --backend dpdk --device memif --sizes 8,2048,64K --iterations 20 --rounds 3 --format json \
-             --vs tcp,udp --wait adaptive"
+             --level transport,mpi --vs tcp,udp,memif --wait adaptive"
         ));
         // Bare UDP may lose a round, which is void then.
-        for transport in ["hikyaku/dpdk", "tcp"] {
+        for transport in ["tcp", "memif", "memif/copied"] {
             assert_eq!(rows(&document, transport).len(), 3, "{document}");
         }
+        // At both levels.
+        assert_eq!(rows(&document, "hikyaku/dpdk").len(), 6, "{document}");
         for row in rows(&document, "hikyaku/dpdk") {
-            assert!(row["ratio"]["tcp"].is_number(), "{row}");
+            assert!(
+                row["ratio"]["tcp"].is_number() && row["ratio"]["memif"].is_number(),
+                "{row}"
+            );
         }
         assert_eq!(document["environment"]["mtu"], 9000);
     }
-    assert!(refused("bench latency --backend dpdk --level mpi --device memif").contains("mpi"));
+    let document = json(
+        "bench figure11 --backend dpdk --device memif --sizes 8,64K,2M --iterations 10 --rounds 2 --format json --wait adaptive",
+    );
+    for backend in ["udp", "dpdk"] {
+        assert_eq!(
+            rows(&document, &format!("hikyaku/{backend}/rendezvous")).len(),
+            3,
+            "{document}"
+        );
+        // Not beyond the largest eager limit.
+        assert_eq!(
+            rows(&document, &format!("hikyaku/{backend}/eager")).len(),
+            2,
+            "{document}"
+        );
+    }
+    assert!(refused("bench latency --vs memif").contains("dpdk"));
     assert!(refused("bench latency --backend dpdk --device pigeon").contains("memif"));
 }

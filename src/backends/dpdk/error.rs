@@ -15,6 +15,15 @@ pub enum DpdkError {
         /// What it could say.
         expected: &'static str,
     },
+    /// The devices do not join the processes of the job.
+    Job {
+        /// The setting.
+        device: String,
+        /// How many processes there are.
+        processes: u32,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// The backend needs an address of its own.
     Address {
         /// The one that was asked for.
@@ -86,6 +95,12 @@ impl fmt::Display for DpdkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Setting { name, value, expected } => write!(f, "{name}: {value:?} should be {expected}"),
+            Self::Job { device, processes, why } => write!(
+                f,
+                "{device} can not join the {processes} processes of this job: {why}. Two processes take \
+                 memif:socket=PATH; any number takes a device for each on one network, in the order of ranks: \
+                 af_packet:iface=A+af_packet:iface=B+…, or one that all hosts call the same (port:0000:03:00.0)"
+            ),
             Self::Address { addr } => write!(
                 f,
                 "{addr} can not be the address of a DPDK port: it needs an address of its own, which no interface of \
@@ -157,6 +172,7 @@ impl Error for DpdkError {
             | Self::Pool { source, .. }
             | Self::Port { source, .. } => Some(source),
             Self::Setting { .. }
+            | Self::Job { .. }
             | Self::Address { .. }
             | Self::AddressTaken { .. }
             | Self::Queues { .. }
@@ -169,9 +185,10 @@ impl Error for DpdkError {
 impl From<DpdkError> for io::Error {
     fn from(error: DpdkError) -> Self {
         let kind = match &error {
-            DpdkError::Setting { .. } | DpdkError::Address { .. } | DpdkError::Queues { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            DpdkError::Setting { .. }
+            | DpdkError::Job { .. }
+            | DpdkError::Address { .. }
+            | DpdkError::Queues { .. } => io::ErrorKind::InvalidInput,
             DpdkError::AddressTaken { .. } => io::ErrorKind::AddrInUse,
             _ => error
                 .source()

@@ -122,17 +122,31 @@ impl Template {
         }
     }
 
-    /// Writes the headers before the payload, which is in `frame` behind them already. `ports`: from and to.
-    /// `identification` tells packets of one source apart for those who reassemble, which nobody does here.
+    /// Writes the headers before the payload, which is in `frame` behind them already; `beyond` more octets of it follow
+    /// elsewhere, which a checksum computed here does not cover. `ports`: from and to. `identification` tells packets of one source apart for those who reassemble, which nobody does here.
     ///
     /// # Panics
     /// If `frame` is shorter than its headers, or longer than an IP packet can be.
     #[inline]
-    pub(super) fn write(&self, frame: &mut [u8], ports: [u16; 2], identification: u16, checksum: UdpChecksum) {
-        let ip_len = u16::try_from(frame.len() - ETHERNET).expect("a packet has less than 64 KiB");
+    pub(super) fn write(
+        &self,
+        frame: &mut [u8],
+        beyond: usize,
+        ports: [u16; 2],
+        identification: u16,
+        checksum: UdpChecksum,
+    ) {
+        let ip_len = u16::try_from(frame.len() + beyond - ETHERNET).expect("a packet has less than 64 KiB");
         let (headers, payload) = frame.split_at_mut(self.len);
-        headers.copy_from_slice(&self.octets[..self.len]);
         let is_ipv4 = self.len == ETHERNET + IPV4 + UDP;
+        // Of a known length, so without a call.
+        match (
+            headers.first_chunk_mut(),
+            self.octets.first_chunk::<{ Usual::HEADERS }>(),
+        ) {
+            (Some(to), Some(from)) if is_ipv4 => *to = *from,
+            _ => headers.copy_from_slice(&self.octets[..self.len]),
+        }
         let udp_len = (ip_len - (self.len - ETHERNET - UDP) as u16).to_be_bytes();
         if is_ipv4 {
             let ip_len = ip_len.to_be_bytes();
@@ -258,6 +272,68 @@ impl Datagram {
     }
 }
 
+/// What nearly all frames for a host begin with, to be recognised by a few comparisons: [`parse`] gives the same, and
+/// tells what the others are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usual {
+    /// The first eight octets without the last two.
+    mac: u64,
+    ip: u32,
+    port: u16,
+}
+
+impl Usual {
+    /// `None`: the host's address is not of IPv4.
+    pub(super) fn new(host: &Host) -> Option<Self> {
+        let IpAddr::V4(ip) = host.addr.ip() else { return None };
+        let [a, b, c, d, e, f] = host.mac;
+        Some(Self {
+            mac: u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]),
+            ip: u32::from_ne_bytes(ip.octets()),
+            port: host.addr.port().to_be(),
+        })
+    }
+
+    /// The source of a datagram for this host over IPv4 without options, and where its payload ends; it begins behind
+    /// [`HEADERS`](Self::HEADERS). `checked`: the port has found the UDP checksum right. `None`: it is
+    /// something else, or its UDP checksum must be looked at.
+    #[inline]
+    pub(super) fn read(&self, frame: &[u8], checked: bool) -> Option<(SocketAddr, usize)> {
+        const ALL: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+        /// IPv4, and a header of five words.
+        const KIND: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
+        const KIND_BITS: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
+        /// "More fragments", or an offset.
+        const FRAGMENT: u16 = u16::from_ne_bytes([0x3f, 0xff]);
+        let head: &[u8; Self::HEADERS] = frame.first_chunk()?;
+        let quad = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let pair = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
+        let eight = u64::from(quad(0)) | u64::from(quad(4)) << 32;
+        let eight = if cfg!(target_endian = "big") {
+            eight.rotate_left(32)
+        } else {
+            eight
+        };
+        let is_ours = eight & ALL == self.mac && quad(30) == self.ip && pair(36) == self.port;
+        let is_usual = quad(12) & KIND_BITS == KIND && head[23] == PROTOCOL_UDP && pair(20) & FRAGMENT == 0;
+        let ip_len = usize::from(u16::from_be(pair(16)));
+        let udp_len = usize::from(u16::from_be(pair(38)));
+        let fits = frame.len() >= ETHERNET + ip_len && udp_len >= UDP && IPV4 + udp_len <= ip_len;
+        let sum = [14, 18, 22, 26, 30].map(|at| u64::from(quad(at))).into_iter().sum();
+        let is_intact = complement(sum) == [0, 0] && (checked || pair(40) == 0);
+        (is_ours && is_usual && fits && is_intact).then(|| {
+            let ip = Ipv4Addr::new(head[26], head[27], head[28], head[29]);
+            (
+                SocketAddr::new(ip.into(), u16::from_be(pair(34))),
+                ETHERNET + IPV4 + udp_len,
+            )
+        })
+    }
+
+    /// Octets before the payload.
+    pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
+}
+
 /// Reads a frame that somebody at `mac` has received.
 #[inline]
 pub(super) fn parse(frame: &[u8], mac: &Mac) -> Result<Frame, Useless> {
@@ -376,7 +452,7 @@ mod tests {
         let mut frame = vec![0xa5; from.headers()];
         frame.extend_from_slice(payload);
         let template = Template::new(from, to.mac, to.addr.ip());
-        template.write(&mut frame, [from.addr.port(), to.addr.port()], 77, checksum);
+        template.write(&mut frame, 0, [from.addr.port(), to.addr.port()], 77, checksum);
         frame
     }
 
@@ -402,7 +478,38 @@ mod tests {
         }
     }
 
+    /// What both ways of reading say of a frame for `MINE`.
+    fn both(frame: &[u8]) -> [Option<(SocketAddr, usize, usize)>; 2] {
+        let usual = Usual::new(&MINE).unwrap().read(frame, false);
+        let all = read(frame).ok().filter(|datagram| datagram.destination == MINE.addr);
+        [
+            usual.map(|(source, end)| (source, Usual::HEADERS, end)),
+            all.map(|datagram| (datagram.source, datagram.start, datagram.end)),
+        ]
+    }
+
     proptest! {
+        #[test]
+        fn the_short_way_says_the_same(
+            payload in proptest::collection::vec(any::<u8>(), 0..200),
+            changes in proptest::collection::vec((0..60_usize, any::<u8>()), 0..3),
+            cut in 0..20_usize,
+        ) {
+            let whole = frame(&payload, UdpChecksum::Absent);
+            let [usual, all] = both(&whole);
+            prop_assert!(usual.is_some() && usual == all);
+            let mut frame = whole;
+            for (at, value) in changes {
+                if let Some(octet) = frame.get_mut(at) {
+                    *octet = value;
+                }
+            }
+            frame.truncate(frame.len().saturating_sub(cut));
+            // It may leave more to the other way, but says nothing else.
+            let [usual, all] = both(&frame);
+            prop_assert!(usual.is_none() || usual == all, "{usual:?} {all:?}");
+        }
+
         #[test]
         fn what_is_written_is_read_by_others_and_by_us(
             payload in proptest::collection::vec(any::<u8>(), 0..2000),

@@ -49,6 +49,16 @@ pub(super) struct Route<'a> {
 pub(super) struct Neighbours {
     host: Host,
     all: BTreeMap<IpAddr, Neighbour>,
+    /// To whom the last datagram went.
+    last: Option<Last>,
+}
+
+/// A neighbour whose answer is believed until some time.
+#[derive(Debug)]
+struct Last {
+    ip: IpAddr,
+    until: Instant,
+    template: Template,
 }
 
 impl Neighbours {
@@ -56,12 +66,24 @@ impl Neighbours {
         Self {
             host,
             all: BTreeMap::new(),
+            last: None,
         }
     }
 
     /// The way to `ip`, which is noted down if it is new.
     #[inline]
     pub(super) fn route(&mut self, now: Instant, ip: IpAddr) -> Route<'_> {
+        if self.last.as_ref().is_none_or(|last| last.ip != ip || now >= last.until) {
+            return self.find(now, ip);
+        }
+        Route {
+            template: self.last.as_ref().map(|last| &last.template),
+            ask: false,
+        }
+    }
+
+    #[inline(never)]
+    fn find(&mut self, now: Instant, ip: IpAddr) -> Route<'_> {
         if self.all.len() >= MOST && !self.all.contains_key(&ip) {
             self.all.retain(|_, neighbour| neighbour.known.is_some());
             if self.all.len() >= MOST {
@@ -83,14 +105,25 @@ impl Neighbours {
         if ask {
             neighbour.asked = Some(now);
         }
+        self.last = neighbour.known.as_ref().map(|known| Last {
+            ip,
+            until: known.heard.map_or(Instant::FAR_FUTURE, |at| at.plus_nanos(FRESH)),
+            template: known.template.clone(),
+        });
         Route {
             template: neighbour.known.as_ref().map(|known| &known.template),
             ask,
         }
     }
 
+    /// `ip` has told its address.
+    pub(super) fn knows(&self, ip: IpAddr) -> bool {
+        self.all.get(&ip).is_some_and(|neighbour| neighbour.known.is_some())
+    }
+
     /// Takes what somebody says. Gives the sender if its address is known from now on, and was not before.
     pub(super) fn hear(&mut self, now: Instant, notice: &Notice) -> Option<IpAddr> {
+        self.last = None;
         // Nobody else has our address.
         let is_impostor = notice.sender == self.host.addr.ip();
         let neighbour = self.all.get_mut(&notice.sender).filter(|_| !is_impostor)?;
@@ -111,6 +144,7 @@ impl Neighbours {
 
     /// `ip` is at `mac` until it says something else itself.
     pub(super) fn learn(&mut self, ip: IpAddr, mac: Mac) {
+        self.last = None;
         self.all.entry(ip).or_default().known = Some(Known {
             template: Template::new(&self.host, mac, ip),
             mac,
@@ -181,7 +215,7 @@ mod tests {
         assert_eq!(neighbours.hear(at(2), &announcement), None);
         let mut frame = [0; 60];
         let template = neighbours.route(at(3), IP).template.unwrap();
-        template.write(&mut frame, [1, 1], 1, super::super::frame::UdpChecksum::Absent);
+        template.write(&mut frame, 0, [1, 1], 1, super::super::frame::UdpChecksum::Absent);
         assert_eq!(frame[..6], [4; 6]);
     }
 

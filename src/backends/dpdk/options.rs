@@ -1,6 +1,10 @@
 //! Settings of the backend, by value and from the environment, and devices by name.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use super::error::DpdkError;
 
@@ -8,7 +12,8 @@ use super::error::DpdkError;
 ///
 /// | variable | sets |
 /// |---|---|
-/// | `HIKYAKU_DPDK_DEVICE` | [`DpdkOptions::device`]: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … |
+/// | `HIKYAKU_DPDK_DEVICE` | [`DpdkOptions::device`]: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, …; in a job a list with `+`, one for each process |
+/// | `HIKYAKU_DPDK_ADDRESS` | [`DpdkOptions::address`]: an IP address; in a job that of process 0, from which the others count on |
 /// | `HIKYAKU_DPDK_MEMORY` | [`DpdkOptions::memory`]: `auto`, `in-memory`, `hugepages`, `no-huge` |
 /// | `HIKYAKU_DPDK_MEMORY_MB` | [`DpdkOptions::memory_mb`]: 64 to 65536 |
 /// | `HIKYAKU_DPDK_MTU` | [`DpdkOptions::mtu`]: 576 to 16000 |
@@ -17,8 +22,9 @@ use super::error::DpdkError;
 /// | `HIKYAKU_DPDK_CHECKSUM` | [`DpdkOptions::checksum`]: `auto`, `on`, `off` |
 /// | `HIKYAKU_DPDK_PCI` | [`DpdkOptions::pci`]: `on`, `off` |
 /// | `HIKYAKU_DPDK_EAL` | [`DpdkOptions::eal`]: further arguments, separated by spaces |
-pub const VARIABLES: [&str; 9] = [
+pub const VARIABLES: [&str; 10] = [
     "HIKYAKU_DPDK_DEVICE",
+    "HIKYAKU_DPDK_ADDRESS",
     "HIKYAKU_DPDK_MEMORY",
     "HIKYAKU_DPDK_MEMORY_MB",
     "HIKYAKU_DPDK_MTU",
@@ -29,6 +35,8 @@ pub const VARIABLES: [&str; 9] = [
     "HIKYAKU_DPDK_EAL",
 ];
 
+/// Of process 0 of a job.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 /// MTU of Ethernet.
 const ETHERNET_MTU: u16 = 1500;
 /// MTU of devices that are memory: what jumbo frames usually hold.
@@ -70,6 +78,9 @@ pub enum Checksum {
 pub struct DpdkOptions {
     /// The device whose port carries the datagrams.
     pub device: Device,
+    /// The port's address where none is given when it is opened. Default 198.18.0.1: of a network for measurements
+    /// between devices (RFC 2544), which nobody else has.
+    pub address: IpAddr,
     /// Where memory comes from. Counts for the first port of a process, which starts DPDK.
     pub memory: Memory,
     /// Most memory of all ports of the process without hugepages, 10^6 octets: 64 to 65,536, default 256. It is taken as
@@ -103,6 +114,7 @@ impl DpdkOptions {
     pub fn new(device: Device) -> Self {
         Self {
             device,
+            address: ADDRESS,
             memory: Memory::default(),
             memory_mb: 256,
             mtu: None,
@@ -126,7 +138,10 @@ impl DpdkOptions {
         })
     }
 
-    fn from_variables(device: Option<&str>, get: impl Fn(&str) -> Option<String>) -> Result<Self, DpdkError> {
+    pub(super) fn from_variables(
+        device: Option<&str>,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, DpdkError> {
         let device = device.map(str::to_owned).or_else(|| get("HIKYAKU_DPDK_DEVICE"));
         let mut options = Self::new(Device::parse(&device.unwrap_or_default())?);
         let setting = |name: &str, expected, apply: &mut dyn FnMut(&str) -> Option<()>| {
@@ -151,6 +166,10 @@ impl DpdkOptions {
                 Some(())
             },
         )?;
+        setting("HIKYAKU_DPDK_ADDRESS", "an IP address", &mut |value| {
+            options.address = value.parse().ok()?;
+            Some(())
+        })?;
         setting("HIKYAKU_DPDK_MEMORY_MB", "a number from 64 to 65536", &mut |value| {
             options.memory_mb = value.parse().ok().filter(|mb| (64..=65_536).contains(mb))?;
             Some(())
@@ -341,9 +360,30 @@ impl Device {
         matches!(self.kind, Kind::Memif | Kind::Ring | Kind::Vhost | Kind::VirtioUser)
     }
 
+    /// What is sent has been copied, and is not referred to any more, when the call that sends it returns; and it may be in
+    /// several segments.
+    pub(super) fn copies_when_sent(&self) -> bool {
+        self.kind == Kind::Memif && self.argument("zero-copy").is_none_or(|zero_copy| zero_copy == "no")
+    }
+
     /// It starts only when the other end is there.
     pub(super) fn needs_other_end(&self) -> bool {
         self.kind == Kind::Memif && self.argument("role") == Some("client")
+    }
+
+    /// It joins two processes and no more.
+    pub(super) fn is_pair(&self) -> bool {
+        matches!(self.kind, Kind::Memif | Kind::Vhost | Kind::VirtioUser)
+    }
+
+    /// It is a memif that does not say which end.
+    pub(super) fn lacks_role(&self) -> bool {
+        self.kind == Kind::Memif && self.argument("role").is_none()
+    }
+
+    /// Leads to nobody else.
+    pub(super) fn is_ring(&self) -> bool {
+        self.kind == Kind::Ring
     }
 
     /// Is made for us and goes with us.
@@ -491,6 +531,7 @@ mod tests {
         };
         let options = read(&[
             ("HIKYAKU_DPDK_DEVICE", "ring"),
+            ("HIKYAKU_DPDK_ADDRESS", "10.1.2.3"),
             ("HIKYAKU_DPDK_MEMORY", "no-huge"),
             ("HIKYAKU_DPDK_MEMORY_MB", "512"),
             ("HIKYAKU_DPDK_MTU", "4000"),
@@ -501,6 +542,7 @@ mod tests {
         ])
         .unwrap();
         let expected = DpdkOptions {
+            address: Ipv4Addr::new(10, 1, 2, 3).into(),
             memory: Memory::NoHuge,
             memory_mb: 512,
             mtu: Some(4000),
@@ -511,7 +553,7 @@ mod tests {
             ..DpdkOptions::new(Device::parse("ring").unwrap())
         };
         assert_eq!(options, expected);
-        for name in &VARIABLES[..7] {
+        for name in &VARIABLES[..9] {
             let error = DpdkOptions::from_variables(None, |known| {
                 let value = if known == *name { Some("7 of 9") } else { None };
                 value

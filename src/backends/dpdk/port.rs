@@ -259,6 +259,7 @@ impl DpdkPort {
             queues,
             spread: options.queues.max(1),
             offload: options.checksum != Checksum::Off,
+            segments: options.device.copies_when_sent(),
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
         };

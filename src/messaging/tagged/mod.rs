@@ -624,7 +624,9 @@ impl<B: Landing + 'static> Tagged<B> {
     /// Takes in what the messenger has ready. What is for the layer above goes to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
         while let Some(message) = messenger.receive() {
-            if !self.lost.is_empty() && self.lost.contains(&message.source()) {
+            // Who is in another session than the first was lost before, though that may not have been told yet: nothing of
+            // the old incarnation's receives is for the new one.
+            if message.session > 1 || !self.lost.is_empty() && self.lost.contains(&message.source()) {
                 continue;
             }
             if let Some(bits) = message.tag_if_any() {

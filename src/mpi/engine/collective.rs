@@ -229,7 +229,7 @@ impl Core {
                     running.pending.retain(|(id, _)| self.take(*id).is_none());
                 }
                 if !running.pending.is_empty() {
-                    self.keep(index, running, drains);
+                    self.keep(index, running, drains || failure.is_some());
                     return;
                 }
             }
@@ -272,7 +272,7 @@ impl Core {
         plan.is_some_and(|plan| self.follow_plan(messenger, call, plan))
     }
 
-    /// It goes on when messages are complete, or acknowledged if it `drains`.
+    /// It goes on when messages are complete; or acknowledged, or their memory given back, if it `drains`.
     fn keep(&mut self, index: u32, running: Running, drains: bool) {
         self.collectives[index as usize] = Some(running);
         if drains {

@@ -1,7 +1,13 @@
 //! What is going on at one process: requests, and what they wait for.
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
-use core::{task::Waker, time::Duration};
+mod losses;
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
+use core::task::Waker;
 
 use super::{
     buffer::{Buffer, Lender, Loans},
@@ -17,7 +23,7 @@ use crate::{
         LandingId, Messenger,
         tagged::{ActiveMessages, Completion, Envelope, Handle, Outcome, Posting, Selector, Tagged, TaggedStats},
     },
-    mpi::error::ErrorClass,
+    mpi::{error::ErrorClass, group::Group},
     reliability::{Event, PeerId},
     time::Instant,
 };
@@ -88,6 +94,16 @@ struct Slot {
     loans: Option<Loans>,
     /// The peer that it needs, if it names one.
     peer: Option<PeerId>,
+    /// Those of whom it needs one, if it does not.
+    any_of: Option<AnyOf>,
+}
+
+/// Whose messages are taken where no source is named.
+#[derive(Clone)]
+pub(crate) struct AnyOf {
+    pub(crate) group: Group,
+    /// Of the communicator.
+    pub(crate) context: u32,
 }
 
 /// Where a message goes.
@@ -109,6 +125,12 @@ pub(crate) struct Core {
     slots: Vec<Slot>,
     /// Peers for whose messages somebody waits without a request: probes.
     probed: Vec<PeerId>,
+    /// The same for those that name nobody.
+    probed_any: Vec<AnyOf>,
+    /// Processes that were lost and had not only finished; and those that the program has been told of, with the context
+    /// of the communicator.
+    failures: Vec<u32>,
+    told: BTreeSet<(u32, u32)>,
     free: Vec<u32>,
     pub(super) collectives: Vec<Option<Running>>,
     pub(super) scratch: Vec<u8>,
@@ -176,6 +198,9 @@ impl Core {
             peers,
             slots: Vec::new(),
             probed: Vec::new(),
+            probed_any: Vec::new(),
+            failures: Vec::new(),
+            told: BTreeSet::new(),
             free: Vec::new(),
             collectives: Vec::new(),
             scratch: Vec::new(),
@@ -215,6 +240,7 @@ impl Core {
             handle: None,
             loans: None,
             peer,
+            any_of: None,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -380,18 +406,31 @@ impl Core {
         id
     }
 
-    /// Posts a receive. Gives how it has ended if it has at once.
+    /// Posts a receive; `any_of` are those of whom it takes messages if it names no source. Gives how it has ended if it
+    /// has at once.
     pub(crate) fn receive(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
         selector: Selector,
         buffer: Buffer,
+        any_of: Option<AnyOf>,
     ) -> Result<Ended, RequestId> {
+        if let Some(any_of) = &any_of
+            && let Some(failed) = self.fail_any(any_of)
+            && self.tagged.probe(&selector).is_none()
+        {
+            return Ok(failed);
+        }
         let id = self.receive_for(messenger, now, selector, buffer, Owner::Caller);
         match self.take(id) {
             Some(ended) => Ok(ended),
-            None => Err(id),
+            None => {
+                if let Some(slot) = self.slot(id) {
+                    slot.any_of = any_of;
+                }
+                Err(id)
+            }
         }
     }
 
@@ -438,7 +477,9 @@ impl Core {
         claimed: crate::messaging::tagged::Claimed,
         buffer: Buffer,
     ) -> RequestId {
-        let (id, _) = self.request(Owner::Caller, None);
+        // Its octets may still have to come.
+        let peer = self.peers.meet(messenger, claimed.envelope().source);
+        let (id, _) = self.request(Owner::Caller, peer);
         let posting = self.tagged.receive_claimed(messenger, now, claimed, buffer, id.0);
         self.posted(id, posting);
         id
@@ -583,31 +624,16 @@ impl Core {
             }
             // Who should be there is not: as good as lost.
             Event::Returned { destination, .. } => self.lose(messenger, now, destination, PeerError::Refused),
-            Event::Up { .. } | Event::Writable { .. } => {}
+            // Who was lost and comes back is somebody else, and will not be answered: it shall know.
+            Event::Up { peer, .. } => {
+                let process = messenger.endpoint().processor(peer);
+                if let Some(process) = process.filter(|process| self.lost(*process).is_some()) {
+                    self.refuse(messenger, now, process, peer);
+                }
+            }
+            Event::Writable { .. } => {}
         }
         self.collect();
-    }
-
-    /// A process is lost: ends the collectives that it takes part in, and tells the others, unless it has only finished.
-    fn lose(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) {
-        if !self.peers.lose(process, error) {
-            return;
-        }
-        self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
-        if error == PeerError::Closed {
-            return;
-        }
-        self.any_failed = true;
-        self.fail_collectives(process, error);
-        for other in 0..self.peers.size() {
-            if self.lost(other).is_none()
-                && let Some(peer) = self.peers.meet(messenger, other)
-            {
-                self.tagged
-                    .send_active(messenger, now, peer, LOST, &process.to_be_bytes());
-                self.touch(peer);
-            }
-        }
     }
 
     /// Takes in what other engines have said, and we to ourselves.
@@ -633,21 +659,6 @@ impl Core {
                     remote.handle_landed(&mut net, id);
                 }
             }
-        }
-    }
-
-    /// Another engine has lost a process.
-    fn handle_lost(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8]) {
-        if let Ok(process) = <[u8; 4]>::try_from(data).map(u32::from_be_bytes)
-            && let Some(lost) = self.peers.meet(messenger, process)
-            && lost != peer
-        {
-            let error = PeerError::TimedOut {
-                resends: 0,
-                silence: Duration::ZERO,
-            };
-            self.tagged.handle_down(messenger, lost, error);
-            self.lose(messenger, now, process, error);
         }
     }
 
@@ -753,21 +764,42 @@ impl Core {
         self.collect();
     }
 
-    /// Somebody probes for messages of this process, or does no longer. (Of several, all say so each time they look.)
-    pub(crate) fn set_probed(&mut self, process: u32, on: bool) {
-        let Some(peer) = self.peers.get(process) else { return };
-        match self.probed.iter().position(|other| *other == peer) {
-            None if on => self.probed.push(peer),
-            Some(index) if !on => drop(self.probed.swap_remove(index)),
-            _ => {}
+    /// Somebody looks for such messages, or does no longer. (Of several, all say so each time they look.)
+    pub(crate) fn set_probed(
+        &mut self,
+        messenger: &mut Messenger,
+        selector: &Selector,
+        any_of: Option<&AnyOf>,
+        on: bool,
+    ) {
+        let Self { probed, probed_any, .. } = self;
+        match (selector.source, any_of) {
+            (Some(process), _) => {
+                let Some(peer) = self.peers.meet(messenger, process) else {
+                    return;
+                };
+                match probed.iter().position(|other| *other == peer) {
+                    None if on => probed.push(peer),
+                    Some(index) if !on => drop(probed.swap_remove(index)),
+                    _ => {}
+                }
+            }
+            (None, Some(any_of)) => match probed_any.iter().position(|other| other.context == any_of.context) {
+                None if on => probed_any.push(any_of.clone()),
+                Some(index) if !on => drop(probed_any.swap_remove(index)),
+                _ => {}
+            },
+            (None, None) => {}
         }
     }
 
-    /// Peers that pending requests and probes name: their silence must be noticed.
+    /// Peers that pending requests and probes need: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
         let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
-        let requested = pending.filter_map(|slot| slot.peer);
-        requested.chain(remote).chain(self.probed.iter().copied())
+        let requested = pending.clone().filter_map(|slot| slot.peer);
+        let any = pending.filter_map(|slot| slot.any_of.as_ref()).chain(&self.probed_any);
+        let any = any.flat_map(|any_of| any_of.group.processes().filter_map(|process| self.peers.get(process)));
+        requested.chain(remote).chain(self.probed.iter().copied()).chain(any)
     }
 }

@@ -41,6 +41,8 @@ struct Inner {
     core: Core,
     failure: Option<FabricError>,
     closed: bool,
+    /// When who only looks has last begun to watch whom it needs.
+    watched: Instant,
 }
 
 /// See [`Fabric`].
@@ -71,6 +73,7 @@ impl Native {
                 core,
                 failure: None,
                 closed: false,
+                watched: Instant::ZERO,
             }),
             contenders: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
@@ -226,6 +229,12 @@ impl Fabric for Native {
         let done = inner.driver.progress(Acks::Later);
         let Inner { driver, core, .. } = &mut *inner;
         Inner::pump(driver, core);
+        // Who looks again and again waits, too.
+        let now = driver.parts().1;
+        if Duration::from_nanos(now.nanos_since(inner.watched)) > PATIENCE {
+            inner.watched = now;
+            inner.watch();
+        }
         inner.transmit();
         let result = inner.result(done);
         self.unlock(inner, before);

@@ -451,6 +451,7 @@ impl Communicator {
 
     /// A process is lost, which is named if it is on the other side.
     pub(super) fn lost(&self, call: &'static str, error: PeerError, process: u32) -> Error {
+        self.access((), |core, _, _| core.tell_lost(self.context(), process));
         let detail = Detail::Text(failure_text(error));
         let lost = self.locate(Error::new(ErrorClass::ProcFailed, call).with_detail(detail));
         self.rank_of(process).map_or(lost, |peer| lost.with_peer(peer))

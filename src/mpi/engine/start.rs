@@ -112,6 +112,18 @@ impl Unconnected {
         self.driver.local_addr()
     }
 
+    /// What the others must know besides the address: [`Backend::link_address`].
+    #[must_use]
+    pub fn link_address(&self) -> Vec<u8> {
+        self.driver.backend().link_address()
+    }
+
+    /// Tells what [`link_address`](Self::link_address) is at the process at `address`, so that nobody has to ask for it
+    /// (S1.7).
+    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        self.driver.introduce(address, link);
+    }
+
     /// Connects the processes of a job: `addresses[i]` is that of process `i`.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The deterministic harness: also included by the fuzz targets, so it names nothing outside of itself.
 
+pub(crate) mod draw;
 mod emit;
 mod finish;
 pub(crate) mod link;
@@ -9,6 +10,7 @@ pub(crate) mod model;
 pub(crate) mod node;
 pub(crate) mod ops;
 pub(crate) mod prng;
+mod record;
 pub(crate) mod seeds;
 pub(crate) mod stack;
 pub(crate) mod tagged;

@@ -1,9 +1,10 @@
 //! Runs scenarios over seeds and says how to repeat the one that failed.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, path::PathBuf};
 
 thread_local! {
     static NOTES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static CURRENT: RefCell<(String, u64)> = const { RefCell::new((String::new(), 0)) };
 }
 
 /// Remembers a drawn option, to be printed if the scenario fails.
@@ -33,24 +34,45 @@ impl Drop for Replay<'_> {
         eprintln!("\n{} failed with seed {}", self.name, self.seed);
         NOTES.with_borrow(|notes| notes.iter().for_each(|note| eprintln!("  {note}")));
         eprintln!(
-            "replay: HIKYAKU_SEED={} cargo test --test simulation {} -- --nocapture",
-            self.seed, self.name
+            "replay, with every packet and what happened in a directory:\n  \
+             HIKYAKU_SEED={} HIKYAKU_SIM_DIR=target/replay cargo test -p hikyaku --features sim --test {} {} -- --nocapture",
+            self.seed,
+            env!("CARGO_CRATE_NAME"),
+            self.name,
         );
     }
 }
 
-/// Runs `body` with the seeds 1 to `runs`, or to `HIKYAKU_SIM_RUNS` if that is more, or only with `HIKYAKU_SEED`.
+/// Where the run with this seed is to be written down, if it is: `<directory>/<scenario>-<seed>`.
+pub(crate) fn directory() -> Option<PathBuf> {
+    let base = std::env::var_os("HIKYAKU_SIM_DIR").filter(|path| !path.is_empty())?;
+    let (name, seed) = CURRENT.with_borrow(|(name, seed)| (name.replace("::", "-"), *seed));
+    // Tests run in their package's directory, which is the repository's.
+    let path = PathBuf::from(base).join(format!("{name}-{seed}"));
+    match std::fs::create_dir_all(&path) {
+        Ok(()) => Some(path),
+        Err(error) => panic!("HIKYAKU_SIM_DIR: {}: {error}", path.display()),
+    }
+}
+
+/// Runs `body` with the seeds 1 to `runs`, or to `HIKYAKU_SIM_RUNS` if that is more; with as many from `HIKYAKU_SIM_FROM`
+/// on; or only with `HIKYAKU_SEED`.
 ///
 /// `name` is the test's path, as `cargo test` wants it.
 pub(crate) fn scenario(name: &str, runs: u64, body: impl Fn(u64)) {
     let one = |seed| {
         NOTES.with_borrow_mut(Vec::clear);
+        CURRENT.set((name.to_owned(), seed));
         let _replay = Replay { name, seed };
         body(seed);
     };
     if let Some(seed) = from_environment("HIKYAKU_SEED") {
         return one(seed);
     }
-    let runs = from_environment("HIKYAKU_SIM_RUNS").map_or(runs, |wanted| wanted.max(runs));
-    (1..=runs).for_each(one);
+    let wanted = from_environment("HIKYAKU_SIM_RUNS");
+    match from_environment("HIKYAKU_SIM_FROM") {
+        // Few are as many as wanted here: who goes through seeds wants other ones each time.
+        Some(from) => (0..wanted.unwrap_or(runs)).for_each(|seed| one(from.wrapping_add(seed))),
+        None => (1..=wanted.map_or(runs, |wanted| wanted.max(runs))).for_each(one),
+    }
 }

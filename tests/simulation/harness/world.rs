@@ -19,6 +19,8 @@ use super::{
     model::{Job, Model},
     node::{Node, NodeOptions, Output},
     prng::{Prng, Transcript},
+    record::Record,
+    seeds::directory,
 };
 
 /// Steps of one run before it is taken for an endless loop.
@@ -81,6 +83,7 @@ pub(crate) struct World {
     steps: u64,
     steps_at_once: u64,
     trace: bool,
+    record: Option<Record>,
 }
 
 impl World {
@@ -105,6 +108,10 @@ impl World {
             steps: 0,
             steps_at_once: 0,
             trace: std::env::var_os("HIKYAKU_SIM_TRACE").is_some(),
+            record: directory().map(|path| match Record::create(&path) {
+                Ok(record) => record,
+                Err(error) => panic!("HIKYAKU_SIM_DIR: {}: {error}", path.display()),
+            }),
         }
     }
 
@@ -370,6 +377,9 @@ impl World {
                 });
             }
             if !pass {
+                if let Some(record) = &mut self.record {
+                    record.packet(now, from, departure.destination, &octets, 0);
+                }
                 continue;
             }
             let mut arrivals = Vec::new();
@@ -384,6 +394,9 @@ impl World {
                     arrivals.push((at, octets));
                 },
             );
+            if let Some(record) = &mut self.record {
+                record.packet(now, from, departure.destination, &octets, arrivals.len());
+            }
             for (at, octets) in arrivals {
                 self.schedule(at, What::Arrive { node: to, from, octets });
             }
@@ -413,6 +426,9 @@ impl World {
     }
 
     fn note_event(&mut self, number: usize, event: Event) {
+        if let Some(record) = &mut self.record {
+            record.event(self.now, number, event);
+        }
         if self.trace {
             eprintln!("{:?} node {number}: {event:?}", self.now);
         }

@@ -4,8 +4,9 @@ use std::{env, io};
 
 use ::hikyaku::backends::Backend;
 
+use super::settings::Settings;
 use crate::{
-    args::{Common, Level},
+    args::{Common, Opponent},
     failure::Failure,
 };
 
@@ -16,6 +17,7 @@ const VARIABLE: &str = "HIKYAKU_DPDK_DEVICE";
 pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
     if common.backend != "dpdk" {
         return match &common.device {
+            None if common.vs.contains(&Opponent::Memif) => Err(Failure::usage("--vs memif: with --backend dpdk")),
             None => Ok(()),
             Some(_) => Err(Failure::usage(format!(
                 "--device is for the backend dpdk; `{}` has no devices",
@@ -27,9 +29,6 @@ pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--backend dpdk: latency, bandwidth and rate have it, between two ends",
         ));
-    }
-    if common.level.contains(&Level::Mpi) {
-        return Err(Failure::usage("--level mpi: not over the backend dpdk yet"));
     }
     Ok(())
 }
@@ -59,13 +58,20 @@ pub(crate) fn of(common: &Common) -> Result<Option<[String; 2]>, Failure> {
     Ok(Some([complete(driver, "server"), complete(worker, "client")]))
 }
 
+/// What DPDK takes for the same end of another memif; `None`: the device is no memif of ours.
+#[cfg(feature = "dpdk")]
+pub(crate) fn memif_arguments(device: &str, suffix: &str) -> Option<String> {
+    let (socket, role) = device.strip_prefix("memif:socket=")?.split_once(",role=")?;
+    Some(format!("socket={socket}-{suffix},socket-abstract=no,id=0,role={role}"))
+}
+
 #[cfg(feature = "dpdk")]
 mod there {
     use std::net::{Ipv4Addr, SocketAddr};
 
     use ::hikyaku::backends::dpdk::{DpdkBackend, DpdkOptions};
 
-    use super::{Backend, Failure, io};
+    use super::{Backend, Failure, Settings, io};
 
     /// Octets of headers between an IP packet and the datagram in it.
     const OVERHEAD: usize = 28;
@@ -82,12 +88,17 @@ mod there {
         Ok(sizes[0].min(sizes[1]))
     }
 
-    /// Opens the device of this processor (0: the hub's), for datagrams of so many octets.
-    pub(crate) fn open(devices: &[String; 2], datagram: usize, processor: u32) -> io::Result<Box<dyn Backend>> {
+    /// Opens the device of this processor (0: the hub's).
+    pub(crate) fn open(devices: &[String; 2], settings: &Settings, processor: u32) -> io::Result<Box<dyn Backend>> {
+        let Settings { datagram, link, .. } = *settings;
         let mut options = DpdkOptions::from_environment(Some(&devices[usize::from(processor > 0)]))?;
         options.mtu = u16::try_from(datagram + OVERHEAD).ok();
+        // Several at one socket.
+        if options.device.to_string().contains("memif") {
+            options.device = options.device.with("id", &link.to_string());
+        }
         // A network for benchmarks of devices (RFC 2544), which nobody else has.
-        let ip = Ipv4Addr::new(198, 18, 0, 1 + processor as u8);
+        let ip = Ipv4Addr::new(198, 18, link as u8, 1 + processor as u8);
         let backend = DpdkBackend::bind(SocketAddr::new(ip.into(), 0), &options)?;
         Ok(Box::new(backend.max_datagram(datagram)))
     }
@@ -98,7 +109,7 @@ pub(crate) use there::{mtu, open};
 
 #[cfg(not(feature = "dpdk"))]
 mod absent {
-    use super::{Backend, Failure, io};
+    use super::{Backend, Failure, Settings, io};
 
     const WHY: &str = "this build has no backend `dpdk` (build with `--features dpdk`)";
 
@@ -108,7 +119,7 @@ mod absent {
     }
 
     /// There is none: the other end has the backend, and this one has not.
-    pub(crate) fn open(_: &[String; 2], _: usize, _: u32) -> io::Result<Box<dyn Backend>> {
+    pub(crate) fn open(_: &[String; 2], _: &Settings, _: u32) -> io::Result<Box<dyn Backend>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, WHY))
     }
 }

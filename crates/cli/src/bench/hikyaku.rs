@@ -9,7 +9,7 @@ use std::{
 
 use ::hikyaku::{
     Config, PeerId, SendError,
-    backends::{BindOptions, Captured, bind},
+    backends::{Backend, BindOptions, Captured, bind},
     transport::{Event, ReceiveError, SendBlockingError, Transport},
 };
 use bytes::Bytes;
@@ -37,17 +37,24 @@ struct End {
     outgoing: Bytes,
 }
 
+/// Opens a backend as both levels have it.
+pub(crate) fn open_backend(
+    backend: &str,
+    settings: &Settings,
+    local: IpAddr,
+    processor: u32,
+) -> io::Result<Box<dyn Backend>> {
+    if let Some(devices) = settings.devices.as_ref().filter(|_| backend == "dpdk") {
+        return device::open(devices, settings, processor);
+    }
+    let mut options = BindOptions::default();
+    options.max_datagram = settings.datagram_forced.then_some(settings.datagram);
+    bind(backend, SocketAddr::new(local, 0), &options).map_err(|error| io::Error::other(error.to_string()))
+}
+
 impl End {
     fn open(backend: &str, preset: Preset, settings: &Settings, local: IpAddr, processor: u32) -> io::Result<Self> {
-        let mut bound = match &settings.devices {
-            Some(devices) => device::open(devices, settings.datagram, processor)?,
-            None => {
-                let mut options = BindOptions::default();
-                options.max_datagram = settings.datagram_forced.then_some(settings.datagram);
-                bind(backend, SocketAddr::new(local, 0), &options)
-                    .map_err(|error| io::Error::other(error.to_string()))?
-            }
-        };
+        let mut bound = open_backend(backend, settings, local, processor)?;
         if let Some(file) = settings.capture.as_ref().filter(|_| processor == HUB) {
             bound = Box::new(Captured::new(bound, BufWriter::new(File::create(file)?))?);
         }

@@ -8,13 +8,15 @@ use super::{
     output::emit,
     plot::{Figure, Line},
     rounds::{Entry, Progress, Series, headings, interleave, ours_and_others},
-    settings::{Job, Operation, level_of},
+    settings::{Job, Kind, Operation, Way, level_of},
     setup::{Setup, check, kinds},
     size,
     table::{Table, number},
 };
 use crate::{args::Common, failure::Failure};
 
+/// Over the figure.
+const TITLE: &str = "One-way latency between two processes (median)";
 /// Sizes if none are given.
 const SIZES: [usize; 8] = [0, 8, 512, 2048, 8192, 65_536, 1 << 20, 4 << 20];
 /// Octets that a round moves at most in each direction, if the number of ping-pongs is not given.
@@ -25,9 +27,41 @@ const LARGEST_BURST: usize = 1 << 20;
 /// Measures and prints.
 pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     check(common, Some(2))?;
-    let mut setup = Setup::new(common, &kinds(common, false), 1)?;
+    measure(common, &kinds(common, false), &SIZES, "latency", TITLE)
+}
+
+/// The paper's figure 11: MPI's messages eagerly and by rendezvous, each at all sizes, over the kernel's UDP and over
+/// DPDK if that is the backend, and kernel TCP.
+pub(crate) fn figure11(common: &Common) -> Result<(), Failure> {
+    check(common, Some(2))?;
+    let mut kinds = Vec::new();
+    for backend in ["udp", &common.backend] {
+        for way in [Way::Rendezvous, Way::Eager] {
+            let kind = Kind::Mpi {
+                backend: backend.to_owned(),
+                way: Some(way),
+            };
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    kinds.push(Kind::Tcp);
+    let sizes: Vec<usize> = (0..=22).map(|power| 1 << power).collect();
+    let title = "One-way latency of MPI's messages: eager and rendezvous, each at all sizes";
+    measure(common, &kinds, &sizes, "figure11", title)
+}
+
+fn measure(
+    common: &Common,
+    kinds: &[Kind],
+    sizes: &[usize],
+    benchmark: &'static str,
+    title: &str,
+) -> Result<(), Failure> {
+    let mut setup = Setup::new(common, kinds, 1)?;
     let sizes = if common.sizes.is_empty() {
-        SIZES.to_vec()
+        sizes.to_vec()
     } else {
         common.sizes.clone()
     };
@@ -49,7 +83,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     drop(progress);
     let names: Vec<&Entry> = setup.entries.iter().collect();
     let document = Document {
-        benchmark: "latency",
+        benchmark,
         rows: results
             .iter()
             .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
@@ -60,7 +94,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
         &common.output,
         &document,
         &[table(&setup, &names, &results)],
-        Some(&figure(&names, &results)),
+        Some(&figure(title, &names, &results)),
     )
 }
 
@@ -83,6 +117,9 @@ fn takes(entry: &Entry, size: usize, mtu: Option<u32>) -> bool {
     if size == 0 {
         // A stream has no empty messages.
         return entry.ours || entry.name == "udp";
+    }
+    if entry.name.contains("/eager/") {
+        return size <= Way::Eager.eager_limit() as usize;
     }
     entry.name != "udp" || size <= if mtu.is_some() { LARGEST_BURST } else { MAX_BATCH }
 }
@@ -158,7 +195,7 @@ fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) ->
     table
 }
 
-fn figure(entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Figure {
+fn figure(title: &str, entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Figure {
     let line = |entry: &&Entry| {
         let point = |(size, all): &(usize, Vec<Series>)| {
             let series = all.iter().find(|series| series.name == entry.name)?;
@@ -170,7 +207,7 @@ fn figure(entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Figure {
         }
     };
     Figure {
-        title: "One-way latency between two processes (median)".into(),
+        title: title.into(),
         across: "message, octets".into(),
         up: "µs".into(),
         lines: entries.iter().map(line).collect(),

@@ -5,6 +5,8 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
+#[cfg(feature = "dpdk")]
+use super::baseline::memif;
 #[cfg(feature = "peers")]
 use super::baseline::{kcp, quinn};
 use super::{
@@ -81,7 +83,11 @@ pub(crate) fn open_hub(kind: &Kind, settings: &Settings, local: IpAddr) -> io::R
         Kind::Tcp | Kind::TcpBatched => Box::new(tcp::TcpHub::open(settings, local)?),
         Kind::Udp => Box::new(udp::UdpHub::open(settings, local)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_hub(backend, *preset, settings, local)?,
-        Kind::Mpi { backend } => mpi::open_hub(backend, settings, local)?,
+        Kind::Mpi { backend, way } => mpi::open_hub(backend, *way, settings, local)?,
+        #[cfg(feature = "dpdk")]
+        Kind::Memif { copies } => Box::new(memif::Memif::open(settings, 0, *copies)?),
+        #[cfg(not(feature = "dpdk"))]
+        Kind::Memif { .. } => return Err(missing(kind)),
         #[cfg(feature = "peers")]
         Kind::Kcp => Box::new(kcp::KcpHub::open(settings, local)?),
         #[cfg(feature = "peers")]
@@ -98,7 +104,11 @@ pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &
         Kind::TcpBatched => Box::new(tcp::TcpSpoke::open(settings, hub, true)?),
         Kind::Udp => Box::new(udp::UdpSpoke::open(settings, local, hub)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_spoke(backend, *preset, settings, local, hub)?,
-        Kind::Mpi { backend } => mpi::open_spoke(backend, settings, local, hub)?,
+        Kind::Mpi { backend, way } => mpi::open_spoke(backend, *way, settings, local, hub)?,
+        #[cfg(feature = "dpdk")]
+        Kind::Memif { copies } => Box::new(memif::Memif::open(settings, 1, *copies)?),
+        #[cfg(not(feature = "dpdk"))]
+        Kind::Memif { .. } => return Err(missing(kind)),
         #[cfg(feature = "peers")]
         Kind::Kcp => Box::new(kcp::KcpSpoke::open(settings, local, hub)?),
         #[cfg(feature = "peers")]
@@ -108,7 +118,7 @@ pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &
     })
 }
 
-#[cfg(not(feature = "peers"))]
+#[cfg(not(all(feature = "peers", feature = "dpdk")))]
 fn missing(kind: &Kind) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,

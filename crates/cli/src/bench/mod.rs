@@ -65,6 +65,7 @@ pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
     }
     match benchmark {
         Bench::Latency(common) => latency::run(common),
+        Bench::Figure11(common) => latency::figure11(common),
         Bench::Bandwidth(common) => bandwidth::run(common),
         Bench::Rate(common) => rate::run(common),
         Bench::Incast(incast) => incast::run(incast),
@@ -89,7 +90,9 @@ pub(crate) fn tune(options: &args::Tune) -> Result<(), Failure> {
 /// The options of those that measure transports.
 const fn common(benchmark: &Bench) -> Option<&Common> {
     match benchmark {
-        Bench::Latency(common) | Bench::Bandwidth(common) | Bench::Rate(common) => Some(common),
+        Bench::Latency(common) | Bench::Figure11(common) | Bench::Bandwidth(common) | Bench::Rate(common) => {
+            Some(common)
+        }
         Bench::Core(common) | Bench::Dse(common) => Some(common),
         Bench::Incast(incast) => Some(&incast.common),
         Bench::Peers(peers) => Some(&peers.common),

@@ -8,7 +8,6 @@ use std::{
 };
 
 use ::hikyaku::{
-    backends::{BindOptions, bind},
     mpi::{
         datatype::{Datatype, Kind},
         engine::{Communicator, Engine, Mode, Options, Request, Unconnected},
@@ -19,7 +18,7 @@ use ::hikyaku::{
 
 use super::{
     link::{Hub, Spoke},
-    settings::{Offer, Settings, Wait},
+    settings::{Offer, Settings, Wait, Way},
 };
 use crate::clock;
 
@@ -36,16 +35,15 @@ fn failed(error: impl std::fmt::Display) -> io::Error {
 }
 
 fn open(backend: &str, settings: &Settings, local: IpAddr, process: u32) -> io::Result<Unconnected> {
-    let mut options = BindOptions::default();
-    options.max_datagram = settings.datagram_forced.then_some(settings.datagram);
-    let bound = bind(backend, SocketAddr::new(local, 0), &options).map_err(failed)?;
+    let bound = super::hikyaku::open_backend(backend, settings, local, process)?;
     Engine::on(Transport::builder(), bound, process).map_err(failed)
 }
 
-fn connect(end: Unconnected, addresses: &[SocketAddr], wait: Wait) -> io::Result<Rank> {
+fn connect(end: Unconnected, addresses: &[SocketAddr], wait: Wait, way: Option<Way>) -> io::Result<Rank> {
     let mut options = Options::default();
     options.environment().map_err(failed)?;
     options.wait = wait.policy();
+    options.eager_limit = way.map_or(options.eager_limit, Way::eager_limit);
     let engine: Arc<Engine> = end.connect(addresses, options).map_err(failed)?;
     Ok(Rank {
         world: Communicator::world(&engine),
@@ -133,16 +131,23 @@ struct MpiHub {
     rank: Option<Rank>,
     address: SocketAddr,
     wait: Wait,
+    way: Option<Way>,
 }
 
 /// Opens the answering end.
-pub(crate) fn open_hub(backend: &str, settings: &Settings, local: IpAddr) -> io::Result<Box<dyn Hub>> {
+pub(crate) fn open_hub(
+    backend: &str,
+    way: Option<Way>,
+    settings: &Settings,
+    local: IpAddr,
+) -> io::Result<Box<dyn Hub>> {
     let unconnected = open(backend, settings, local, HUB as u32)?;
     Ok(Box::new(MpiHub {
         address: unconnected.local_addr(),
         unconnected: Some(unconnected),
         rank: None,
         wait: settings.wait,
+        way,
     }))
 }
 
@@ -164,7 +169,8 @@ impl Hub for MpiHub {
         let Some(unconnected) = self.unconnected.take() else {
             return Err(failed("at level mpi there are two ranks"));
         };
-        self.rank = Some(connect(unconnected, &[self.address, address(spoke)?], self.wait)?);
+        let addresses = [self.address, address(spoke)?];
+        self.rank = Some(connect(unconnected, &addresses, self.wait, self.way)?);
         Ok(())
     }
 
@@ -198,10 +204,16 @@ struct MpiSpoke {
 }
 
 /// Opens the asking end.
-pub(crate) fn open_spoke(backend: &str, settings: &Settings, local: IpAddr, hub: &Offer) -> io::Result<Box<dyn Spoke>> {
+pub(crate) fn open_spoke(
+    backend: &str,
+    way: Option<Way>,
+    settings: &Settings,
+    local: IpAddr,
+    hub: &Offer,
+) -> io::Result<Box<dyn Spoke>> {
     let unconnected = open(backend, settings, local, HUB as u32 + 1)?;
     let ours = unconnected.local_addr();
-    let rank = connect(unconnected, &[address(hub)?, ours], settings.wait)?;
+    let rank = connect(unconnected, &[address(hub)?, ours], settings.wait, way)?;
     Ok(Box::new(MpiSpoke { rank, address: ours }))
 }
 

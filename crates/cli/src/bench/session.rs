@@ -196,8 +196,12 @@ impl Session {
     /// Opens a transport between the driver and the first `settings.spokes` workers; gives its number.
     pub(crate) fn open(&mut self, kind: &Kind, settings: &Settings) -> Result<usize, Failure> {
         let what = format!("opening {}", kind.name());
-        let mut hub = open_hub(kind, settings, self.local).or_fail(&what)?;
         let link = self.hubs.len();
+        let settings = &Settings {
+            link: link as u32,
+            ..settings.clone()
+        };
+        let mut hub = open_hub(kind, settings, self.local).or_fail(&what)?;
         let offer = hub.offer().or_fail(&what)?;
         for (spoke, worker) in (0..).zip(&mut self.workers) {
             worker.ask(&Command::Open {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::ValueEnum;
-use hikyaku::transport::WaitPolicy;
+use hikyaku::{mpi::engine::Options, transport::WaitPolicy};
 use serde::{Deserialize, Serialize};
 
 /// How an end waits for data.
@@ -56,6 +56,33 @@ pub(crate) enum Preset {
     Dse,
 }
 
+/// How messages of MPI travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Way {
+    /// At once.
+    Eager,
+    /// When the receiver has said where to.
+    Rendezvous,
+}
+
+impl Way {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Eager => "eager",
+            Self::Rendezvous => "rendezvous",
+        }
+    }
+
+    /// The eager limit with which all messages go so; larger ones than [`Options::MAX_EAGER_LIMIT`] do not go eagerly.
+    pub(crate) const fn eager_limit(self) -> u32 {
+        match self {
+            Self::Eager => Options::MAX_EAGER_LIMIT,
+            Self::Rendezvous => 0,
+        }
+    }
+}
+
 /// What names of this library's MPI end with.
 const MPI: &str = "/mpi";
 
@@ -82,6 +109,8 @@ pub(crate) enum Kind {
     Mpi {
         /// Name of the backend.
         backend: String,
+        /// How all messages go; `None`: by their size.
+        way: Option<Way>,
     },
     /// Kernel TCP, one write a message.
     Tcp,
@@ -89,6 +118,11 @@ pub(crate) enum Kind {
     TcpBatched,
     /// Bare UDP: fast, and nobody looks after what is lost.
     Udp,
+    /// DPDK's memif by itself, from C.
+    Memif {
+        /// Payload is copied from and to the application's memory; else nobody touches it.
+        copies: bool,
+    },
     /// The KCP protocol over UDP.
     Kcp,
     /// QUIC.
@@ -107,10 +141,16 @@ impl Kind {
                 backend,
                 preset: Preset::Dse,
             } => format!("hikyaku/{backend}/dse"),
-            Self::Mpi { backend } => format!("hikyaku/{backend}{MPI}"),
+            Self::Mpi { backend, way: None } => format!("hikyaku/{backend}{MPI}"),
+            Self::Mpi {
+                backend,
+                way: Some(way),
+            } => format!("hikyaku/{backend}/{}{MPI}", way.name()),
             Self::Tcp => "tcp".into(),
             Self::TcpBatched => "tcp/batched".into(),
             Self::Udp => "udp".into(),
+            Self::Memif { copies: false } => "memif".into(),
+            Self::Memif { copies: true } => "memif/copied".into(),
             Self::Kcp => "kcp".into(),
             Self::Quinn => "quinn".into(),
         }
@@ -131,6 +171,8 @@ pub(crate) struct Settings {
     pub datagram: usize,
     /// Whether `datagram` was asked for with `--mtu` (else it is what the interface takes).
     pub datagram_forced: bool,
+    /// Number of this link among those of the session.
+    pub link: u32,
     /// Which spoke this is, from 0; means nothing to the hub.
     pub spoke: u32,
     /// All ends are threads of one process.

@@ -8,7 +8,7 @@ use super::{
     pin,
     rounds::{Entry, Progress, Series, interleave},
     session::{Ends, Session},
-    settings::{Job, Kind, Preset, Settings, Wait},
+    settings::{Job, Kind, Operation, Preset, Settings, Wait},
 };
 use crate::{
     args::{Common, Level, Opponent, Output},
@@ -44,6 +44,7 @@ pub(crate) fn kinds(common: &Common, batched_tcp: bool) -> Vec<Kind> {
                 }
             }
             Opponent::Udp => kinds.push(Kind::Udp),
+            Opponent::Memif => kinds.extend([false, true].map(|copies| Kind::Memif { copies })),
             Opponent::Kcp => kinds.push(Kind::Kcp),
             Opponent::Quinn => kinds.push(Kind::Quinn),
         }
@@ -64,7 +65,7 @@ fn ours(common: &Common, level: Level) -> Kind {
             backend,
             preset: common.config,
         },
-        Level::Mpi => Kind::Mpi { backend },
+        Level::Mpi => Kind::Mpi { backend, way: None },
     }
 }
 
@@ -167,6 +168,7 @@ impl Setup {
             wait,
             datagram: datagram_of(mtu, session.local()),
             datagram_forced: common.mtu.is_some(),
+            link: 0,
             spoke: 0,
             threads: ends == Ends::Threads,
             capture: common.capture.as_ref().map(|file| file.display().to_string()),
@@ -184,6 +186,9 @@ impl Setup {
         if entries.is_empty() {
             return Err(Failure::usage("nothing to measure"));
         }
+        if settings.devices.is_some() {
+            touch(&mut session, &entries)?;
+        }
         let rounds = common.rounds.unwrap_or(ROUNDS) as usize;
         let sizes = (mtu, settings.datagram);
         let environment = environment(&session, &ends, sizes, wait.name(), rounds);
@@ -195,6 +200,26 @@ impl Setup {
             rounds,
         })
     }
+}
+
+/// Sends enough over devices that all of their memory is there: without hugepages the first message through each buffer
+/// pays for its pages.
+fn touch(session: &mut Session, entries: &[Entry]) -> Result<(), Failure> {
+    let job = Job {
+        operation: Operation::PingPong,
+        size: 1 << 20,
+        warmup: 0,
+        count: 40,
+        window: 1,
+        spokes: 1,
+    };
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.name.contains("dpdk") || entry.name.contains("memif"))
+    {
+        session.run(entry.link, &job)?;
+    }
+    Ok(())
 }
 
 /// The kinds of `bench dse`.

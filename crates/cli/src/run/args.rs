@@ -14,6 +14,7 @@ Examples:
   hikyaku run -n 8 --hostfile hosts ./prog       hosts from a file: `name slots=2` in each line
   hikyaku run -n 1 ./server : -n 3 ./worker      two programs in one job: rank 0 and ranks 1 to 3
   hikyaku run -n 2 --env HIKYAKU_IFACE=eth1 ./p  a setting for all ranks
+  hikyaku run --backend dpdk --device memif -n 2 ./p   without the kernel: docs/dpdk.md
   hikyaku run -n 64 --bind-to none ./prog        more ranks than cores: let them share
 
 Ranks are processes; any program can be one. Those that use hikyaku find each other through this command: `docs/launchers.md`. \
@@ -36,6 +37,10 @@ pub(crate) struct RunArgs {
     /// How datagrams travel: HIKYAKU_BACKEND for all ranks
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
+    /// Devices of the backend dpdk: memif (two ranks), or one for each rank in the order of ranks: A+B+…; needs
+    /// --backend dpdk
+    #[arg(long, value_name = "DEVICES")]
+    pub(super) device: Option<String>,
     /// Where ranks may run: each on a core of its own, or anywhere [default: core, if there are enough]
     #[arg(long, value_enum, value_name = "WHERE")]
     pub(super) bind_to: Option<Binding>,

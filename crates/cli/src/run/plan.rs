@@ -15,6 +15,9 @@ use crate::{
     failure::{Failure, While},
 };
 
+const BACKEND: &str = "HIKYAKU_BACKEND";
+const DEVICE: &str = "HIKYAKU_DPDK_DEVICE";
+
 /// A job before it starts.
 pub(super) struct Plan {
     /// Hosts that have ranks, with the ranks.
@@ -94,7 +97,7 @@ fn apps(args: &RunArgs, slots: u32) -> Result<(Vec<u32>, Vec<App>), Failure> {
         None if rest.is_empty() => slots,
         None => return Err(Failure::usage("with several programs, each needs its -n")),
     };
-    let mut common = settings(args);
+    let mut common = settings(args)?;
     common.extend(args.env.iter().cloned());
     let mut counts = vec![count];
     let mut apps = vec![app(&common, &[], first)];
@@ -119,7 +122,7 @@ fn app(common: &BTreeMap<String, String>, own: &[(String, String)], command: &[S
 }
 
 /// Settings of hikyaku in this environment, which ranks on other hosts should have too.
-fn settings(args: &RunArgs) -> BTreeMap<String, String> {
+fn settings(args: &RunArgs) -> Result<BTreeMap<String, String>, Failure> {
     let mut settings: BTreeMap<String, String> = env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| name.starts_with("HIKYAKU_"))
@@ -129,9 +132,19 @@ fn settings(args: &RunArgs) -> BTreeMap<String, String> {
         .entry(names::TIMEOUT.into())
         .or_insert_with(|| (args.startup_timeout + 10.0).to_string());
     if let Some(backend) = &args.backend {
-        settings.insert("HIKYAKU_BACKEND".into(), backend.clone());
+        settings.insert(BACKEND.into(), backend.clone());
     }
-    settings
+    if let Some(device) = &args.device {
+        if settings.get(BACKEND).is_none_or(|backend| backend != "dpdk") {
+            return Err(Failure::usage("--device is for --backend dpdk"));
+        }
+        settings.insert(DEVICE.into(), device.clone());
+    }
+    if let Some(device) = settings.get_mut(DEVICE).filter(|device| *device == "memif") {
+        // A name that no other job has, and no file that could be left behind.
+        *device = format!("memif:socket=hikyaku-run-{}", std::process::id());
+    }
+    Ok(settings)
 }
 
 #[cfg(test)]
@@ -172,8 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn devices() {
+        let device = |line: &str| {
+            let plan = plan(line).unwrap();
+            let found = plan.apps[0].env.iter().find(|(name, _)| name == DEVICE);
+            found.map(|(_, value)| value.clone())
+        };
+        let own = device("-n 2 --backend dpdk --device memif prog").unwrap();
+        assert!(own.starts_with("memif:socket=hikyaku-run-"), "{own}");
+        let two = "af_packet:iface=a+af_packet:iface=b";
+        assert_eq!(
+            device(&format!("--backend dpdk --device {two} prog")).as_deref(),
+            Some(two)
+        );
+    }
+
+    #[test]
     fn mistakes_are_said() {
         for (line, said) in [
+            ("--device memif prog", "--device is for --backend dpdk"),
             ("-n 0 prog", "0 is not in 1..=65536"),
             ("-n 2", "PROGRAM"),
             ("-n 1 a : b", "after ':'"),

@@ -227,7 +227,12 @@ fn finalize() -> Result<(), FinalizeError> {
     let closed = world.comm.engine().finalize(LINGER).map_err(FinalizeError::Network);
     met.and(closed)?;
     match job.bootstrap {
-        Some(bootstrap) => bootstrap.finalize().map_err(FinalizeError::Launcher),
+        Some(mut bootstrap) => {
+            // Who exits takes away memory that a neighbour may be looking into (memif): first nobody looks any more.
+            let met = bootstrap.fence();
+            let gone = bootstrap.finalize();
+            met.and(gone).map_err(FinalizeError::Launcher)
+        }
         None => Ok(()),
     }
 }

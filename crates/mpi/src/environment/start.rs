@@ -1,18 +1,26 @@
 //! How a process becomes one of a job.
 
-use std::{fmt, net::SocketAddr, str, sync::Arc};
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    str,
+    sync::Arc,
+};
 
 use hikyaku::{
+    backends::{BindOptions, Place, has_own_addresses},
     bootstrap::{self, BootstrapError, Environment, World},
     mpi::{
-        engine::{self, Communicator, ConnectError, Engine, Profiler},
+        engine::{self, Communicator, ConnectError, Engine, Profiler, Unconnected},
         trace::{TraceError, Tracer},
     },
-    transport::{BuildError, EnvironmentError, Transport},
+    transport::{BuildError, Builder, EnvironmentError, Transport},
 };
 
 use crate::topology::{Handle, Local};
 
+/// Unless `HIKYAKU_BACKEND` says another.
+const BACKEND: &str = "udp";
 /// Where a process tells the others its address.
 const KEY: &str = "hikyaku-mpi";
 
@@ -113,24 +121,42 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<World>), InitError> {
         return Ok((world, own, None));
     }
     let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
-    let address = job.bind_address().map_err(InitError::Bootstrap)?;
     let one_host = job.local_size() == job.size();
     let (config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
     options.environment().map_err(InitError::Environment)?;
     let builder = Transport::builder().config(config).environment();
-    let bound = Engine::bind(builder, "udp", address, job.rank());
-    let bound = bound.map_err(|source| InitError::Bind { address, source })?;
+    let (builder, address) = place(builder, &job)?;
+    let bound = Engine::bind(builder, BACKEND, address, job.rank());
+    let mut bound = bound.map_err(|source| InitError::Bind { address, source })?;
     if job.size() > 1 && bound.backend_name() == "loopback" {
         let name = bound.backend_name();
         return Err(InitError::Backend { name });
     }
-    let (addresses, sharing) = exchange(&mut job, bound.local_addr(), options.check)?;
+    let (addresses, sharing) = exchange(&mut job, &mut bound, options.check)?;
     options.policy.model.sharing = sharing;
     let tracer = Tracer::of_environment(job.rank()).map_err(InitError::Trace)?;
     options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
     let (world, own) = handles(&engine);
     Ok((world, own, Some(job)))
+}
+
+/// Where to open the network, and with which part of the settings that all processes share.
+fn place(builder: Builder, job: &World) -> Result<(Builder, SocketAddr), InitError> {
+    let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let name = builder.backend_name(BACKEND);
+    let name = name.map_err(|source| InitError::Bind { address: any, source })?;
+    let address = if has_own_addresses(&name) {
+        any
+    } else {
+        job.bind_address().map_err(InitError::Bootstrap)?
+    };
+    let mut options = BindOptions::default();
+    options.place = Place {
+        process: job.rank(),
+        processes: job.size(),
+    };
+    Ok((builder.bind_options(options), address))
 }
 
 /// The world, and this process alone.
@@ -143,29 +169,95 @@ fn handles(engine: &Arc<Engine>) -> (Handle, Handle) {
 
 /// Tells the others where this process is and how many share a processor there; learns where they are, and the most that
 /// share one anywhere: all must choose the same algorithms, and check what they call or not.
-fn exchange(job: &mut World, own: SocketAddr, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
-    let text = format!("{own} {} {check}", job.sharing());
+fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
+    let own = Said {
+        address: bound.local_addr(),
+        sharing: job.sharing(),
+        check,
+        link: bound.link_address(),
+    };
+    let text = own.to_string();
     job.put(KEY, text.as_bytes()).map_err(InitError::Bootstrap)?;
     job.fence().map_err(InitError::Bootstrap)?;
     let all = job.get_all(KEY).map_err(InitError::Bootstrap)?;
     let mut most = 1.0_f64;
     let mut addresses = Vec::with_capacity(all.len());
     for (process, octets) in (0..).zip(&all) {
-        let (address, sharing, checked) = parse(octets).ok_or_else(|| InitError::Address {
+        let said = Said::parse(octets).ok_or_else(|| InitError::Address {
             process,
             text: String::from_utf8_lossy(octets).into_owned(),
         })?;
-        if checked != check {
+        if said.check != check {
             return Err(InitError::Check { process, here: check });
         }
-        addresses.push(address);
-        most = most.max(sharing);
+        if process != job.rank() {
+            bound.introduce(said.address, &said.link);
+        }
+        addresses.push(said.address);
+        most = most.max(said.sharing);
     }
     Ok((addresses, most))
 }
 
-fn parse(octets: &[u8]) -> Option<(SocketAddr, f64, bool)> {
-    let (address, rest) = str::from_utf8(octets).ok()?.split_once(' ')?;
-    let (sharing, check) = rest.split_once(' ')?;
-    Some((address.parse().ok()?, sharing.parse().ok()?, check.parse().ok()?))
+/// What a process tells the others.
+#[derive(Debug, PartialEq)]
+struct Said {
+    address: SocketAddr,
+    /// Processes that share a processor there.
+    sharing: f64,
+    /// What ranks call is compared.
+    check: bool,
+    /// For its backend's neighbours.
+    link: Vec<u8>,
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} ", self.address, self.sharing, self.check)?;
+        self.link.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+    }
+}
+
+impl Said {
+    fn parse(octets: &[u8]) -> Option<Self> {
+        let mut words = str::from_utf8(octets).ok()?.split(' ');
+        let address = words.next()?.parse().ok()?;
+        let sharing = words.next()?.parse().ok()?;
+        let check = words.next()?.parse().ok()?;
+        let digits = words.next()?.as_bytes().chunks(2);
+        let octet = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let link = digits.map(octet).collect::<Option<_>>()?;
+        words.next().is_none().then_some(Self {
+            address,
+            sharing,
+            check,
+            link,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        for link in [vec![], vec![2, 0, 0xff, 0x10]] {
+            let said = Said {
+                address: "10.0.0.1:7".parse().unwrap(),
+                sharing: 1.5,
+                check: true,
+                link,
+            };
+            assert_eq!(Said::parse(said.to_string().as_bytes()), Some(said));
+        }
+        for wrong in [
+            "",
+            "10.0.0.1:7 1 true",
+            "10.0.0.1:7 1 true 0x",
+            "10.0.0.1:7 1 true 00 00",
+        ] {
+            assert_eq!(Said::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
 }

@@ -9,6 +9,7 @@
     reason = "DPDK is C; what makes each call right is in the types of this module"
 )]
 
+mod attach;
 mod port;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
 
 use dpdk_sys as sys;
 
+pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
 pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
 
@@ -85,15 +87,48 @@ pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), Dpd
     // EAL keeps pointers to some of them.
     let words: &'static [CString] = Vec::leak(words);
     let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr().cast_mut()).collect();
+    let elsewhere = Elsewhere::new();
     // SAFETY: as many pointers to C strings as are said; EAL permutes the pointers and only reads the strings, which live
     // for ever. The lock keeps others from starting it at the same time.
     let result = unsafe { sys::rte_eal_init(pointers.len() as i32, pointers.as_mut_ptr()) };
+    drop(elsewhere);
     if result < 0 {
         let source = last_error();
         return Err(DpdkError::Start { arguments, source });
     }
     *running = Some(arguments);
     Ok(())
+}
+
+/// While it lives, this thread may run on all processors, so that EAL has some left for its own threads, which look after
+/// control connections: one that interrupts this thread within a look into a memif whose other end has just gone would take
+/// the memory away under it.
+struct Elsewhere(libc::cpu_set_t);
+
+const CPU_SET: usize = size_of::<libc::cpu_set_t>();
+
+impl Elsewhere {
+    /// `None`: the system does not say where the thread may run.
+    fn new() -> Option<Self> {
+        // SAFETY: plain data, of which all octets may be zero or one.
+        let (mut own, all) = unsafe {
+            (
+                mem::zeroed(),
+                mem::transmute::<[u8; CPU_SET], libc::cpu_set_t>([0xff; CPU_SET]),
+            )
+        };
+        // SAFETY: 0 is this thread; `own` may be written and has the size that is said.
+        let told = unsafe { libc::sched_getaffinity(0, CPU_SET, &mut own) } == 0;
+        // SAFETY: as above, and `all` is only read. A refusal changes nothing.
+        (told && unsafe { libc::sched_setaffinity(0, CPU_SET, &all) } == 0).then_some(Self(own))
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        // SAFETY: 0 is this thread; the set is only read, and has the size that is said. It was so before.
+        unsafe { libc::sched_setaffinity(0, CPU_SET, &self.0) };
+    }
 }
 
 /// DPDK's version, for instance `DPDK 22.11.11`.
@@ -212,6 +247,12 @@ impl Packet {
         unsafe { slice::from_raw_parts_mut(self.0.data, self.0.data_len as usize) }
     }
 
+    /// Octets of the packet that are not in its first segment.
+    #[inline]
+    pub(in crate::backends::dpdk) fn beyond(&self) -> usize {
+        self.0.packet_len.saturating_sub(self.0.data_len) as usize
+    }
+
     /// All of the packet is in its first segment.
     #[inline]
     pub(in crate::backends::dpdk) fn is_whole(&self) -> bool {
@@ -252,6 +293,46 @@ impl Drop for Packet {
     fn drop(&mut self) {
         // SAFETY: the mbuf is ours, and this is the end of it.
         unsafe { sys::dpdk_free(self.0.mbuf) };
+    }
+}
+
+/// Packets that are given back together, which costs less than one by one: when there are many, and when it is dropped.
+pub(in crate::backends::dpdk) struct Returning {
+    mbufs: [mem::MaybeUninit<*mut sys::rte_mbuf>; BURST],
+    /// So many of them are ours.
+    count: usize,
+}
+
+impl Returning {
+    #[inline]
+    pub(in crate::backends::dpdk) fn new() -> Self {
+        Self {
+            mbufs: [const { mem::MaybeUninit::uninit() }; BURST],
+            count: 0,
+        }
+    }
+
+    #[inline]
+    pub(in crate::backends::dpdk) fn push(&mut self, packet: Packet) {
+        if self.count == BURST {
+            self.flush();
+        }
+        let packet = mem::ManuallyDrop::new(packet);
+        self.mbufs[self.count].write(packet.0.mbuf);
+        self.count += 1;
+    }
+
+    fn flush(&mut self) {
+        // SAFETY: the first `count` are ours, and this is the end of them.
+        unsafe { sys::rte_pktmbuf_free_bulk(self.mbufs.as_mut_ptr().cast(), self.count as u32) };
+        self.count = 0;
+    }
+}
+
+impl Drop for Returning {
+    #[inline]
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 

@@ -37,6 +37,8 @@ pub(in crate::backends::dpdk) struct Setup<'a> {
     pub(in crate::backends::dpdk) spread: u16,
     /// Let the port compute UDP checksums if it can.
     pub(in crate::backends::dpdk) offload: bool,
+    /// Packets to send may have several segments.
+    pub(in crate::backends::dpdk) segments: bool,
     pub(in crate::backends::dpdk) receive: Arc<Pool>,
     pub(in crate::backends::dpdk) send: Arc<Pool>,
 }
@@ -183,6 +185,9 @@ impl Port {
         self.offload = setup.offload && info.tx_offload_capa & sys::DPDK_TX_OFFLOAD_UDP_CHECKSUM != 0;
         if self.offload {
             conf.txmode.offloads |= sys::DPDK_TX_OFFLOAD_UDP_CHECKSUM;
+        }
+        if setup.segments {
+            conf.txmode.offloads |= sys::DPDK_TX_OFFLOAD_MULTI_SEGS & info.tx_offload_capa;
         }
         conf.rxmode.offloads |= info.rx_offload_capa & sys::DPDK_RX_OFFLOAD_UDP_CHECKSUM;
         let hashes = [sys::DPDK_RSS_UDP, sys::DPDK_RSS_IP]
@@ -335,14 +340,14 @@ impl SendQueue {
     /// Sends as many as the port takes, from the oldest; gives how many those are. The rest stays in `packets`.
     #[inline]
     pub(in crate::backends::dpdk) fn send(&mut self, packets: &mut Burst) -> usize {
-        let mut mbufs = [ptr::null_mut(); BURST];
+        let mut mbufs = [const { mem::MaybeUninit::uninit() }; BURST];
         let count = packets.len();
         for (mbuf, slot) in mbufs.iter_mut().zip(&packets.slots[packets.next..packets.end]) {
-            *mbuf = slot.mbuf;
+            mbuf.write(slot.mbuf);
         }
-        // SAFETY: the port is started, `self` is the only one with this queue; `count` of `mbufs` are packets that are
-        // ours. Those that are taken belong to the port from then on, and are forgotten here.
-        let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr(), count as u16) };
+        // SAFETY: the port is started, `self` is the only one with this queue; the first `count` of `mbufs` are packets
+        // that are ours. Those that are taken belong to the port from then on, and are forgotten here.
+        let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr().cast(), count as u16) };
         packets.next += usize::from(taken);
         usize::from(taken)
     }

@@ -216,7 +216,7 @@ impl Communicator {
         let about = About { call, room, check };
         let mut buffer = Some(buffer);
         let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
-            Some(core.receive(messenger, now, selector, buffer.take()?))
+            Some(core.receive(messenger, now, selector, buffer.take()?, self.any_of(&selector)))
         });
         match begun {
             Some(Ok(ended)) => self

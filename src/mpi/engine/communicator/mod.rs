@@ -20,7 +20,10 @@ pub use self::{
     persistent::PersistentCollective,
     probes::MatchedMessage,
 };
-use super::{Engine, Status, core::Core};
+use super::{
+    Engine, Status,
+    core::{AnyOf, Core},
+};
 use crate::{
     messaging::{
         Messenger,
@@ -262,6 +265,14 @@ impl Communicator {
             source,
             bits: self.bits(Class::Message, tag),
             ignore,
+        })
+    }
+
+    /// Those of whom a message is taken, if `selector` names nobody.
+    fn any_of(&self, selector: &Selector) -> Option<AnyOf> {
+        selector.source.is_none().then(|| AnyOf {
+            group: self.targets().clone(),
+            context: self.0.context,
         })
     }
 

@@ -39,7 +39,8 @@ impl Communicator {
     /// Whether a message is there (`MPI_Iprobe`). Makes progress once.
     ///
     /// # Errors
-    /// A wrong rank or tag, a revoked communicator, a network that has failed.
+    /// A wrong rank or tag, a revoked communicator, a network that has failed; nothing is there, and the sender is lost
+    /// (of any source: a process has failed since this was last said, or none is left).
     pub fn iprobe(&self, source: Rank, tag: i32) -> Result<Option<Status>, Error> {
         const CALL: &str = "MPI_Iprobe";
         let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
@@ -59,15 +60,35 @@ impl Communicator {
             return Ok(Some(Status::NULL));
         }
         let selector = self.selector(call, source, tag)?;
-        self.0.engine.progress().map_err(|_| self.broken(call))?;
-        let found = self.access(None, |core, _, _| core.tagged.probe(&selector));
+        let found = self.look_for(call, &selector, |core| core.tagged.probe(&selector))?;
         Ok(found.map(|envelope| self.status_of(&envelope)))
+    }
+
+    /// Makes progress once and looks. Who looks again and again waits: for whom nobody will hear of any more is an error.
+    fn look_for<T>(
+        &self,
+        call: &'static str,
+        selector: &Selector,
+        mut look: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        self.0.engine.progress().map_err(|_| self.broken(call))?;
+        let any_of = self.any_of(selector);
+        let (mut found, mut lost) = (None, None);
+        self.access((), |core, messenger, _| {
+            found = look(core);
+            lost = core.look_for_lost(selector, any_of.as_ref(), found.is_none());
+            core.set_probed(messenger, selector, any_of.as_ref(), found.is_none() && lost.is_none());
+        });
+        match lost {
+            Some((process, error)) => Err(self.lost(call, error, process)),
+            None => Ok(found),
+        }
     }
 
     /// Waits for a message (`MPI_Probe`).
     ///
     /// # Errors
-    /// As [`iprobe`](Self::iprobe); or the sender is lost.
+    /// As [`iprobe`](Self::iprobe).
     pub fn probe(&self, source: Rank, tag: i32) -> Result<Status, Error> {
         const CALL: &str = "MPI_Probe";
         let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
@@ -85,7 +106,8 @@ impl Communicator {
         Ok(self.status_of(&found))
     }
 
-    /// Waits until `look` finds something, or the process that `selector` names is lost.
+    /// Waits until `look` finds something, or the process that `selector` names is lost, or one of those that it may be
+    /// about.
     fn wait_for<T>(
         &self,
         call: &'static str,
@@ -93,13 +115,12 @@ impl Communicator {
         mut look: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<T, Error> {
         let (mut found, mut lost) = (None, None);
-        let waited = self.0.engine.fabric.wait(&mut |core, _, _| {
+        let any_of = self.any_of(selector);
+        let waited = self.0.engine.fabric.wait(&mut |core, messenger, _| {
             found = look(core);
-            lost = selector.source.and_then(|process| Some((process, core.lost(process)?)));
+            lost = core.look_for_lost(selector, any_of.as_ref(), found.is_none());
             let done = found.is_some() || lost.is_some() || self.0.revoked.load(Ordering::Relaxed);
-            if let Some(process) = selector.source {
-                core.set_probed(process, !done);
-            }
+            core.set_probed(messenger, selector, any_of.as_ref(), !done);
             done
         });
         match found {
@@ -138,9 +159,7 @@ impl Communicator {
             return Ok(Some(message));
         }
         let selector = self.selector(call, source, tag)?;
-        self.0.engine.progress().map_err(|_| self.broken(call))?;
-        let mut claimed = None;
-        self.access((), |core, _, _| claimed = core.tagged.claim(&selector));
+        let claimed = self.look_for(call, &selector, |core| core.tagged.claim(&selector))?;
         Ok(claimed.map(|claimed| self.matched(claimed)))
     }
 

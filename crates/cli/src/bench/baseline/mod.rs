@@ -2,6 +2,8 @@
 
 #[cfg(feature = "peers")]
 pub(crate) mod kcp;
+#[cfg(feature = "dpdk")]
+pub(crate) mod memif;
 #[cfg(feature = "peers")]
 pub(crate) mod quinn;
 pub(crate) mod segments;

@@ -1,0 +1,45 @@
+//! Ethernet frames from anybody: a datagram within the frame, a question that can be answered, or useless.
+#![no_main]
+
+// The part of the backend that needs no DPDK.
+#[expect(dead_code, reason = "what only sends is not of interest here")]
+#[path = "../../src/backends/dpdk/discovery.rs"]
+mod discovery;
+#[expect(dead_code, reason = "what only sends is not of interest here")]
+#[path = "../../src/backends/dpdk/frame.rs"]
+mod frame;
+
+use frame::{Frame, parse};
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+fn look(octets: &[u8]) {
+    match parse(octets, &MAC) {
+        Ok(Frame::Datagram(datagram)) => {
+            assert!(datagram.start <= datagram.end && datagram.end <= octets.len());
+            assert_eq!(datagram.source.is_ipv4(), datagram.destination.is_ipv4());
+            let _ = datagram.is_intact(octets);
+        }
+        Ok(Frame::Notice(notice)) if notice.is_request => {
+            let from = octets[6..12].try_into().unwrap();
+            let answer = discovery::answer(MAC, notice.target, &notice, from);
+            // To one who asks, or to everybody; that he may not understand it is his own mistake.
+            if let Some(answer) = answer {
+                let to: [u8; 6] = answer[..6].try_into().unwrap();
+                assert!(matches!(parse(&answer, &to), Ok(Frame::Notice(told)) if !told.is_request));
+            }
+        }
+        Ok(Frame::Notice(_)) | Err(_) => {}
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
+    look(octets);
+    // Most are not for us, and not of a kind that is looked into; these are.
+    for kind in [[8, 0], [0x86, 0xdd], [8, 6]] {
+        let mut frame = [MAC, [2; 6]].concat();
+        frame.extend(kind);
+        frame.extend(octets);
+        look(&frame);
+    }
+});

@@ -1,0 +1,81 @@
+//! Processes crash at any instant, and perhaps start again.
+
+use std::time::Duration;
+
+use hikyaku::{mpi::error::ErrorClass, sim::Fault};
+
+use super::{
+    job::Job,
+    prng::Prng,
+    script::Wild,
+    seeds::{note, scenario},
+};
+
+/// Longest time after the last crash in which everybody has heard of it: opening sessions are given up after 10 s, others
+/// after 4 s and a keepalive, and whoever is told of it by others waits for them before.
+const BOUND: Duration = Duration::from_secs(40);
+
+fn run(seed: u64, restart: bool) -> u64 {
+    let mut rng = Prng::new(seed ^ 0xc4a54);
+    let troubles = rng.chance(300);
+    let mut job = Job::draw(
+        &mut rng,
+        seed,
+        troubles,
+        if restart { Wild::Restarts } else { Wild::Crashes },
+    );
+    job.simulation.faults.watch = true;
+    // When there is something to interrupt.
+    let well = job
+        .run()
+        .unwrap_or_else(|error| panic!("without crashes: {error}"))
+        .time;
+    let ranks = u64::from(job.simulation.processes);
+    let mut last = Duration::from_nanos(super::job::LONGEST_TROUBLE);
+    for _ in 0..rng.between(1, 2) {
+        let process = rng.below(ranks) as u32;
+        let at = Duration::from_nanos(rng.below(well.as_nanos() as u64 + 1));
+        let refuse = rng.chance(300);
+        job.simulation.faults.plan.push((at, Fault::Crash { process, refuse }));
+        let back = at + Duration::from_nanos(rng.skewed(20_000_000_000));
+        if restart {
+            job.simulation.faults.plan.push((back, Fault::Restart(process)));
+            last = last.max(back);
+        }
+        last = last.max(at);
+    }
+    job.simulation.limit = Some(last + BOUND);
+    job.note();
+    note(format!("{well:?} without crashes"));
+    let outcome = job.run().unwrap_or_else(|error| panic!("{error}"));
+    for (rank, result) in &outcome.results {
+        let Err(error) = result else { continue };
+        // Who has given up has no windows any more, for those who have not heard of it.
+        let known = matches!(error.class(), ErrorClass::ProcFailed | ErrorClass::Win);
+        assert!(known, "rank {rank}: {error}");
+        assert!(
+            outcome.faults.crashes > 0,
+            "rank {rank}: {error}, and nobody had crashed"
+        );
+    }
+    outcome.digest
+}
+
+#[test]
+fn crashes() {
+    scenario("crash::crashes", 30, |seed| {
+        let first = run(seed, false);
+        if seed % 8 == 0 {
+            assert_eq!(run(seed, false), first, "the same seed has come to something else");
+        }
+    });
+}
+
+/// A process that starts again is a stranger: nothing that the old one has said is taken for the new one's, or the other
+/// way round, and nobody waits for ever.
+#[test]
+fn restarts() {
+    scenario("crash::restarts", 30, |seed| {
+        run(seed, true);
+    });
+}

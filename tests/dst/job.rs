@@ -1,0 +1,184 @@
+//! A job as the seed draws it: network, hosts, settings, program and what goes wrong.
+
+use std::{sync::Arc, time::Duration};
+
+use hikyaku::{
+    Config,
+    mpi::{
+        engine::{ANY_SOURCE, ANY_TAG, Communicator, Engine},
+        error::Error,
+    },
+    sim::{Cpu, Fault, Impairment, Network, Outcome, Rank, Simulation, SimulationError, Topology},
+};
+
+use super::{
+    draw::draw_config,
+    prng::Prng,
+    script::{self, Limits, Phase, Wild},
+    seeds::{directory, note},
+};
+
+/// Ends all troubles.
+pub(crate) const LONGEST_TROUBLE: u64 = 1_500_000_000;
+/// What may take longest after that: time-outs that have doubled, and slow networks.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Which process, and how its program has ended.
+pub(crate) type Ended = (u32, Result<(), Error>);
+
+pub(crate) struct Job {
+    pub(crate) simulation: Simulation,
+    pub(crate) phases: Vec<Phase>,
+}
+
+fn draw_network(rng: &mut Prng, ranks: u32) -> Network {
+    let topology = match rng.below(10) {
+        0..=5 => Topology::Switch,
+        6 | 7 => Topology::LeafSpine {
+            hosts: rng.between(1, 4) as u32,
+            spines: rng.between(1, 3) as u32,
+        },
+        _ => Topology::Shared,
+    };
+    let mtu = rng.pick(&[576, 1_500, 1_500, 9_000]);
+    let shared = topology == Topology::Shared;
+    Network {
+        topology,
+        bandwidth: if shared {
+            rng.pick(&[10e6, 100e6])
+        } else {
+            rng.pick(&[100e6, 1e9, 10e9])
+        },
+        delay: Duration::from_nanos(rng.skewed(200_000)),
+        mtu,
+        // Room for a packet of each: timers know no chance, so who has met in a queue without room meets there again.
+        queue: rng.pick(&[1, 20_000, 512 << 10]).max(ranks * (mtu + 100)),
+        rails: if shared { 1 } else { rng.pick(&[1, 1, 2, 4]) },
+        loss: rng.pick(&[0.0, 0.0, 0.0, 0.01]),
+        ..Network::default()
+    }
+}
+
+fn draw_impairment(rng: &mut Prng, corrupt: bool) -> Impairment {
+    let mut chance = |usual: u32, most: u64| {
+        if rng.chance(usual) {
+            rng.skewed(most) as f64 / 1_000.0
+        } else {
+            0.0
+        }
+    };
+    Impairment {
+        loss: chance(600, 300),
+        duplicate: chance(400, 300),
+        late: chance(500, 500),
+        truncate: if corrupt { chance(500, 50) } else { 0.0 },
+        corrupt: if corrupt { chance(1_000, 100) } else { 0.0 },
+        hold: Duration::from_nanos(rng.skewed(20_000_000)),
+    }
+}
+
+/// What goes wrong until `end`, when all is well again.
+fn draw_troubles(rng: &mut Prng, ranks: u32, corrupt: bool, end: u64) -> Vec<(Duration, Fault)> {
+    let mut plan = Vec::new();
+    for _ in 0..rng.skewed(12) - 1 {
+        let at = Duration::from_nanos(rng.below(end));
+        let one = rng.below(ranks.into()) as u32;
+        let fault = match rng.below(6) {
+            0 => Fault::Impair(draw_impairment(rng, corrupt)),
+            1 => Fault::Isolate((0..ranks).filter(|_| rng.chance(400)).collect()),
+            2 => Fault::Cut(one, rng.below(ranks.into()) as u32),
+            3 => Fault::Join,
+            _ => Fault::Pause(one, Duration::from_nanos(rng.skewed(1_000_000_000))),
+        };
+        plan.push((at, fault));
+    }
+    let end = Duration::from_nanos(end);
+    plan.extend([(end, Fault::Join), (end, Fault::Impair(Impairment::default()))]);
+    plan
+}
+
+impl Job {
+    /// Everything that follows from the seed. `Troubles` that heal are in it; crashes are not.
+    pub(crate) fn draw(rng: &mut Prng, seed: u64, troubles: bool, wild: Wild) -> Self {
+        let ranks = if rng.chance(150) {
+            rng.between(7, 13)
+        } else {
+            rng.between(2, 6)
+        } as u32;
+        let corrupt = troubles && rng.chance(250);
+        let mut simulation = Simulation::new(ranks, seed);
+        simulation.network = draw_network(rng, ranks);
+        simulation.cpu = match rng.below(4) {
+            0 => Cpu::FREE,
+            1 => Cpu {
+                send: rng.skewed(20_000) as f64,
+                receive: rng.skewed(20_000) as f64,
+                ..Cpu::default()
+            },
+            _ => Cpu::default(),
+        };
+        // That of who crashes is never given back.
+        simulation.stack = 256 << 10;
+        simulation.receive_buffer = rng.pick(&[70_000, 212_992, 1 << 20]);
+        simulation.config = Config {
+            path_mtu_discovery: false,
+            ..draw_config(rng, corrupt)
+        };
+        // Packets of a few octets make no other states, but many.
+        simulation.config.max_payload = simulation.config.max_payload.max(100);
+        simulation.options.eager_limit = rng.pick(&[0, 100, 4_096, 64 << 10]);
+        simulation.options.check = rng.chance(150);
+        let slow = simulation.network.bandwidth < 1e9 || simulation.config.max_payload < 500;
+        let limits = Limits {
+            letters: 60,
+            octets: if slow { 20_000 } else { 300_000 },
+            total: if slow { 60_000 } else { 1_000_000 },
+            wild,
+        };
+        if troubles {
+            let end = (20_000 << rng.below(17)).min(LONGEST_TROUBLE);
+            simulation.faults.impairment = draw_impairment(rng, corrupt);
+            simulation.faults.plan = draw_troubles(rng, ranks, corrupt, end);
+        }
+        simulation.limit = Some(Duration::from_nanos(LONGEST_TROUBLE) + PATIENCE);
+        let phases = script::draw(rng, ranks as usize, limits, 0);
+        Self { simulation, phases }
+    }
+
+    /// Tells what was drawn, if it fails.
+    pub(crate) fn note(&self) {
+        note(format!("{:?}", self.simulation));
+        for phase in &self.phases {
+            let mut text = format!("{phase:?}");
+            text.truncate(text.char_indices().nth(500).map_or(text.len(), |(at, _)| at));
+            note(text);
+        }
+    }
+
+    /// Runs it. Gives how each rank has ended, and whatever else is known.
+    pub(crate) fn run(&self) -> Result<Outcome<Ended>, SimulationError> {
+        let mut simulation = self.simulation.clone();
+        if let Some(directory) = directory() {
+            simulation.capture = Some(directory.join("packets.pcapng"));
+            simulation.trace = Some(directory.join("trace"));
+        }
+        simulation.run(|engine| (engine.process(), program(engine, &self.phases)))
+    }
+}
+
+/// What each rank does: its part, a meeting, a look whether anything is left over, and the end.
+fn program(engine: &Arc<Engine>, phases: &[Phase]) -> Result<(), Error> {
+    let incarnation = Rank::current().map_or(0, |rank| rank.incarnation());
+    let world = Communicator::world(engine);
+    let done = script::run(&world, phases, incarnation).and_then(|()| world.barrier());
+    if done.is_ok() {
+        // (An error if the others have finished already.)
+        let left = world.iprobe(ANY_SOURCE, ANY_TAG).ok().flatten();
+        assert_eq!(left, None, "a message is left over at rank {}", world.rank());
+        assert_eq!(engine.requests(), 0, "requests are left over at rank {}", world.rank());
+    }
+    if let Err(error) = engine.finalize(Duration::from_secs(1)) {
+        panic!("{error}");
+    }
+    done
+}

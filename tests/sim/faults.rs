@@ -1,0 +1,202 @@
+//! What goes wrong, and that it is told.
+
+use std::{fs, sync::Arc, time::Duration};
+
+use hikyaku::{
+    mpi::{
+        engine::{ANY_SOURCE, ANY_TAG, Communicator, Engine, Mode},
+        error::{Error, ErrorClass},
+    },
+    sim::{self, Fault, Impairment, Rank, Simulation, SimulationError},
+};
+
+use super::support::{byte, pattern};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn send(comm: &Communicator, data: &[u8], to: i32) -> Result<(), Error> {
+    // SAFETY: it is borrowed until it has ended.
+    unsafe { comm.send(Mode::Standard, data.as_ptr(), data.len() as u64, &byte(), to, 0) }
+}
+
+fn receive(comm: &Communicator, room: &mut [u8], from: i32) -> Result<(), Error> {
+    // SAFETY: it is borrowed until it has ended.
+    unsafe { comm.receive(room.as_mut_ptr(), room.len() as u64, &byte(), from, 0) }.map(drop)
+}
+
+/// Rank 0 sends to rank 1, which checks it.
+fn one_message(engine: &Arc<Engine>) -> bool {
+    let world = Communicator::world(engine);
+    if world.rank() == 0 {
+        send(&world, &pattern(50_000, 3), 1).unwrap();
+        return true;
+    }
+    let mut room = vec![0; 50_000];
+    receive(&world, &mut room, 0).unwrap();
+    room == pattern(50_000, 3)
+}
+
+#[test]
+fn troubles_of_all_kinds_are_survived_and_counted() {
+    let mut simulation = Simulation::new(2, 4);
+    simulation.config.checksum = true;
+    simulation.faults.impairment = Impairment {
+        loss: 0.1,
+        duplicate: 0.1,
+        corrupt: 0.1,
+        truncate: 0.05,
+        late: 0.2,
+        hold: MS,
+    };
+    simulation.faults.plan = vec![
+        (MS, Fault::Isolate(vec![1])),
+        (3 * MS, Fault::Pause(0, 5 * MS)),
+        (20 * MS, Fault::Join),
+        (100 * MS, Fault::Impair(Impairment::default())),
+    ];
+    let outcome = simulation.run(one_message).unwrap();
+    assert_eq!(outcome.results, [true, true]);
+    let faults = outcome.faults;
+    assert!(
+        faults.lost > 0 && faults.duplicated > 0 && faults.spoilt > 0 && faults.late > 0 && faults.crashes == 0,
+        "{faults:?}"
+    );
+    assert_eq!(
+        simulation.run(one_message).unwrap(),
+        outcome,
+        "everything follows from the seed"
+    );
+}
+
+/// A job of three of which the last one crashes after a millisecond; gives what the others have seen.
+fn crash(refuse: bool, program: impl Fn(&Communicator) -> Result<(), Error>) -> (Vec<Result<(), Error>>, Duration) {
+    let mut simulation = Simulation::new(3, 1);
+    simulation.faults.watch = true;
+    simulation.faults.plan = vec![(MS, Fault::Crash { process: 2, refuse })];
+    simulation.limit = Some(Duration::from_secs(30));
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        if world.rank() == 2 {
+            sim::compute(Duration::from_secs(100)).unwrap();
+        }
+        program(&world)
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    (outcome.results, outcome.time)
+}
+
+fn class(result: &Result<(), Error>) -> Option<ErrorClass> {
+    result.as_ref().err().map(Error::class)
+}
+
+type Program<'a> = &'a dyn Fn(&Communicator) -> Result<(), Error>;
+
+#[test]
+fn who_crashes_is_missed_by_whatever_the_others_do() {
+    let programs: [Program<'_>; 6] = [
+        &|world| world.barrier(),
+        &|world| receive(world, &mut [0; 8], 2),
+        &|world| receive(world, &mut [0; 8], ANY_SOURCE),
+        &|world| world.probe(ANY_SOURCE, ANY_TAG).map(drop),
+        &|world| world.mprobe(2, ANY_TAG).map(drop),
+        &|world| {
+            while world.iprobe(ANY_SOURCE, ANY_TAG)?.is_none() {
+                sim::compute(MS).unwrap();
+            }
+            Ok(())
+        },
+    ];
+    for (index, program) in programs.into_iter().enumerate() {
+        for refuse in [false, true] {
+            let (results, time) = crash(refuse, program);
+            assert_eq!(results.len(), 2, "the one that has crashed has no result");
+            for result in &results {
+                assert_eq!(class(result), Some(ErrorClass::ProcFailed), "program {index}");
+            }
+            assert!(time < Duration::from_secs(15), "program {index}: {time:?}");
+        }
+    }
+}
+
+/// A failure is told once to who waits for anybody; then the others can be received from.
+#[test]
+fn the_others_go_on() {
+    let (results, _) = crash(true, |world| {
+        let mut room = [0; 8];
+        let lost = receive(world, &mut room, ANY_SOURCE);
+        assert_eq!(class(&lost), Some(ErrorClass::ProcFailed));
+        send(world, &[world.rank() as u8; 8], 1 - world.rank())?;
+        receive(world, &mut room, ANY_SOURCE)?;
+        assert_eq!(room, [1 - world.rank() as u8; 8]);
+        Ok(())
+    });
+    assert_eq!(results, [Ok(()), Ok(())]);
+}
+
+#[test]
+fn who_starts_again_is_a_stranger_and_is_told() {
+    let mut simulation = Simulation::new(2, 1);
+    simulation.faults.watch = true;
+    let crash = Fault::Crash {
+        process: 1,
+        refuse: false,
+    };
+    simulation.faults.plan = vec![(MS, crash), (20 * MS, Fault::Restart(1))];
+    simulation.limit = Some(Duration::from_secs(30));
+    let outcome = simulation
+        .run(|engine| {
+            let world = Communicator::world(engine);
+            let incarnation = Rank::current().unwrap().incarnation();
+            let mut room = [0; 8];
+            let result = if world.rank() == 0 {
+                send(&world, &[7; 8], 1).and_then(|()| receive(&world, &mut room, 1))
+            } else {
+                let came = receive(&world, &mut room, 0);
+                sim::compute(5 * MS).unwrap();
+                came.and_then(|()| send(&world, &[incarnation as u8; 8], 0))
+            };
+            (incarnation, class(&result))
+        })
+        .unwrap();
+    let failed = Some(ErrorClass::ProcFailed);
+    assert_eq!(outcome.results, [(0, failed), (1, failed)]);
+}
+
+#[test]
+fn packets_and_calls_are_written_down() {
+    let directory = std::env::temp_dir().join(format!("hikyaku-faults-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let mut simulation = Simulation::new(2, 1);
+    simulation.capture = Some(directory.join("packets.pcapng"));
+    simulation.trace = Some(directory.join("trace"));
+    let outcome = simulation.run(one_message).unwrap();
+    let packets = fs::metadata(directory.join("packets.pcapng")).unwrap().len();
+    assert!(packets > outcome.network.octets, "{packets}");
+    let trace = fs::read_to_string(directory.join("trace/rank-1.jsonl")).unwrap();
+    assert!(
+        trace.contains("\"host\":\"simulated\"") && trace.contains("MPI_Recv"),
+        "{trace}"
+    );
+    fs::remove_dir_all(&directory).unwrap();
+    simulation.capture = Some(directory.join("nowhere/packets.pcapng"));
+    let error = simulation.run(one_message).unwrap_err();
+    assert!(matches!(error, SimulationError::File { .. }), "{error}");
+}
+
+#[test]
+fn faults_out_of_range_are_named() {
+    let refused = |change: &dyn Fn(&mut Simulation)| {
+        let mut simulation = Simulation::new(2, 1);
+        change(&mut simulation);
+        match simulation.run(|_| ()) {
+            Err(SimulationError::Range(error)) => error.name,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(&|simulation| simulation.faults.impairment.loss = 2.0), "loss");
+    assert_eq!(
+        refused(&|simulation| simulation.faults.plan = vec![(MS, Fault::Restart(2))]),
+        "plan"
+    );
+    assert_eq!(refused(&|simulation| simulation.faults.watch = true), "limit");
+}
