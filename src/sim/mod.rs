@@ -44,7 +44,6 @@
 //! Silent peers are not looked for unless [`Faults::watch`] says so: nobody dies of silence. So when nothing is on its way
 //! any more and programs still wait, that is a deadlock, and [`SimulationError::Deadlock`] says who waits for whom.
 
-pub mod circuits;
 mod condition;
 mod coroutine;
 mod ethernet;

@@ -19,8 +19,8 @@ pub struct Optics {
     pub ports: u32,
     /// What a set-up takes, the tear-down included: γ. Up to 10 s; default 10 ms.
     pub setup: Duration,
-    /// For so long a host can set up nothing after a collective has ended. Up to 10 s; default 0. (The published run of NPB
-    /// FT shows one γ: S3.5.)
+    /// A collective takes so much longer, to release its paths, and its host sets up nothing meanwhile. Up to 10 s; default
+    /// 0. (The published run of NPB FT shows one γ: S3.5.)
     pub release: Duration,
     /// How collectives open their paths. Default: planned.
     pub handling: Handling,

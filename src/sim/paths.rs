@@ -132,6 +132,8 @@ pub(super) struct Paths {
     wavelengths: u32,
     /// Pairs that have found no wavelength, in their order.
     dark: VecDeque<Pair>,
+    /// Hosts whose collectives have released everything.
+    freed: VecDeque<u32>,
     rng: Prng,
     pub(super) stats: OpticsStats,
 }
@@ -179,6 +181,7 @@ impl Paths {
             total: 0,
             wavelengths: optics.wavelengths.unwrap_or(u32::MAX),
             dark: VecDeque::new(),
+            freed: VecDeque::new(),
             rng: Prng::new(seed),
             stats: OpticsStats::default(),
             optics,
@@ -284,20 +287,28 @@ impl Paths {
                 Wish::Release(peer) => {
                     if let Some(index) = own.planned.iter().position(|planned| *planned == peer) {
                         own.planned.remove(index);
-                        self.tear_down(around, host, now);
+                        self.release(around, host, peer, now);
                     }
                 }
                 Wish::End => {
-                    own.free_at = now + self.optics.release.as_nanos() as u64;
-                    if own.free_at > now {
-                        let at = own.free_at;
-                        self.set_alarm(around.queue, at, Alarm::Free(host));
-                    }
+                    let at = now + self.optics.release.as_nanos() as u64;
+                    own.free_at = at;
+                    self.set_alarm(around.queue, at, Alarm::Free(host));
                 }
             }
         }
         self.tear_down(around, host, now);
         self.consider(around, host, now);
+    }
+
+    /// A host needs a path no more, and what it had to send is acknowledged: only what it wants to send next is not.
+    fn release(&mut self, around: &mut Surroundings<'_>, host: u32, peer: u32, now: u64) {
+        let pair = pair(host, peer);
+        if !self.optics.keep && self.state(pair) == State::Up && !around.is_busy(peer, host) {
+            self.stats.torn_down += 1;
+            self.end(pair, now);
+            self.consider(around, peer, now);
+        }
     }
 
     /// Tears down what a host's collectives do not need any more.
@@ -459,21 +470,25 @@ impl Paths {
         self.set_alarm(queue, ready, Alarm::Ready(pair));
     }
 
-    /// Something is due.
-    pub(super) fn handle(&mut self, around: &mut Surroundings<'_>, now: u64) {
+    /// Something is due. Gives a host whose collective has released everything, if one has; to be called again then.
+    pub(super) fn handle(&mut self, around: &mut Surroundings<'_>, now: u64) -> Option<u32> {
         while let Some(entry) = self.alarms.first_entry()
             && entry.key().0 <= now
         {
             match entry.remove() {
                 Alarm::Ready(pair) => self.ready(around, pair, now),
                 Alarm::Patience(pair) => self.look(around, pair, now),
-                Alarm::Free(host) => self.consider(around, host, now),
+                Alarm::Free(host) => {
+                    self.freed.push_back(host);
+                    self.consider(around, host, now);
+                }
                 Alarm::Change(index) => {
                     let Change { to, .. } = self.optics.changes[index];
                     self.change(around, to, now);
                 }
             }
         }
+        self.freed.pop_front()
     }
 
     /// A set-up is over.

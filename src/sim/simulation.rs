@@ -26,7 +26,7 @@ use crate::{
     messaging::Messenger,
     mpi::{
         self,
-        engine::{Core, Engine, Entry, Exit, FabricError, Options, Peers, Profiler},
+        engine::{Core, Engine, Entry, Exit, FabricError, Links, Options, Peers, Profiler},
         trace::Tracer,
     },
     prng::{Prng, mix},
@@ -435,7 +435,8 @@ impl<'a> Job<'a> {
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed);
         let messenger = Messenger::new(endpoint.map_err(SimulationError::Config)?, &[process]);
         let peers = Peers::met(process, self.simulation.processes, address_of);
-        let core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
+        let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
+        core.links = Links::of(&self.simulation.options);
         Ok((messenger, core))
     }
 

@@ -13,18 +13,21 @@ use crate::{
 /// No wire: from a process to another one on its host.
 const LOCAL: u32 = u32::MAX;
 
-/// Messages that begin in a datagram.
+/// Messages of programs that begin in a datagram. (What engines say to each other, as requests to send, has no match bits.)
 fn messages(data: &[u8]) -> u64 {
     let Ok(packet) = wire::Packet::new_checked(data) else {
         return 0;
     };
-    let continues = packet.fragment().is_some_and(|fragment| fragment.offset > 0)
-        || packet.placement().is_some_and(|placement| placement.offset > 0);
-    match packet.kind() {
-        _ if continues => 0,
-        Kind::Data => packet.records().count().max(1) as u64,
-        _ => 0,
+    if packet.kind() != Kind::Data {
+        return 0;
     }
+    let begins = match (packet.placement(), packet.fragment()) {
+        (Some(placement), _) => placement.offset == 0,
+        (None, Some(fragment)) => fragment.offset == 0 && packet.match_bits().is_some(),
+        (None, None) => packet.match_bits().is_some(),
+    };
+    let bundled = packet.records().filter(|record| record.match_bits.is_some());
+    u64::from(begins) + bundled.count() as u64
 }
 
 /// One datagram under way.

@@ -297,10 +297,7 @@ impl World {
                     Next::Nothing => None,
                     next => return next,
                 },
-                Event::Optics => {
-                    self.with_paths(|paths, around, now| paths.handle(around, now));
-                    None
-                }
+                Event::Optics => self.handle_paths(),
                 Event::Medium(who) => {
                     self.wires.handle_medium(&mut self.queue, time, who);
                     None
@@ -394,7 +391,18 @@ impl World {
         self.settle(source)
     }
 
-    fn with_paths(&mut self, f: impl FnOnce(&mut Paths, &mut Surroundings<'_>, u64)) {
+    /// Something of the light paths is due.
+    fn handle_paths(&mut self) -> Option<u32> {
+        let index = self.with_paths(|paths, around, now| paths.handle(around, now))??;
+        // There may be more.
+        self.queue.push(self.now, Event::Optics);
+        let node = &mut self.nodes[index as usize];
+        node.local = node.local.max(self.now);
+        node.core.finish_release();
+        self.settle(index)
+    }
+
+    fn with_paths<R>(&mut self, f: impl FnOnce(&mut Paths, &mut Surroundings<'_>, u64) -> R) -> Option<R> {
         let Self {
             now,
             queue,
@@ -403,9 +411,8 @@ impl World {
             nodes,
             ..
         } = self;
-        if let Some(paths) = paths {
-            f(paths, &mut Surroundings { queue, wires, nodes }, *now);
-        }
+        let paths = paths.as_mut()?;
+        Some(f(paths, &mut Surroundings { queue, wires, nodes }, *now))
     }
 
     /// The program of a node goes on.
@@ -588,6 +595,8 @@ impl World {
 
     /// Sends all that can be sent, and sees to it that the node is called when its next deadline is due.
     pub(super) fn transmit(&mut self, index: u32) {
+        // What is not needed any more carries nothing new.
+        self.settle_paths(index);
         let Self {
             queue,
             wires,
@@ -619,9 +628,13 @@ impl World {
                 }
             }
         }
+        self.settle_paths(index);
+        self.arm(index);
+    }
+
+    fn settle_paths(&mut self, index: u32) {
         let local = self.nodes[index as usize].local;
         self.with_paths(|paths, around, _| paths.settle(around, index, local));
-        self.arm(index);
     }
 
     /// Sees to it that the node is called when its next deadline is due.

@@ -49,6 +49,7 @@ const DPDK_VARIABLES: &[&str] = &[];
 /// | variable | sets |
 /// |---|---|
 /// | `HIKYAKU_CHECK` | what ranks call is compared, to find mistakes: `on` or `off` |
+/// | `HIKYAKU_CONNECT_AHEAD` | collectives open sessions with all their peers before they need them: `on` or `off` |
 /// | `HIKYAKU_TRACE` | the directory in which each rank writes a trace of its calls |
 /// | `HIKYAKU_EAGER_LIMIT` | octets up to which messages are sent without asking: 0 to `1M` |
 /// | `HIKYAKU_MODEL_ALPHA` | time per message in the model by which algorithms are chosen: `8us` |
@@ -57,6 +58,7 @@ const DPDK_VARIABLES: &[&str] = &[];
 /// | `HIKYAKU_BARRIER`, `HIKYAKU_ALLREDUCE`, … | the algorithm for this collective: `ring`; `auto`: the cheapest |
 pub const MPI_VARIABLES: &[&str] = &[
     "HIKYAKU_CHECK",
+    "HIKYAKU_CONNECT_AHEAD",
     "HIKYAKU_TRACE",
     "HIKYAKU_EAGER_LIMIT",
     "HIKYAKU_MODEL_ALPHA",

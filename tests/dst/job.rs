@@ -49,7 +49,8 @@ fn draw_network(rng: &mut Prng, ranks: u32) -> Network {
         } else {
             rng.pick(&[100e6, 1e9, 10e9])
         },
-        delay: Duration::from_nanos(rng.skewed(200_000)),
+        // Collisions must be heard in time.
+        delay: Duration::from_nanos(rng.skewed(if shared { 2_500 } else { 200_000 })),
         mtu,
         // Room for a packet of each: timers know no chance, so who has met in a queue without room meets there again.
         queue: rng.pick(&[1, 20_000, 512 << 10]).max(ranks * (mtu + 100)),

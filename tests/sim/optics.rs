@@ -4,14 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
-        collectives::{Algorithm, Blocks, Call, Collective, Counts},
+        collectives::{Algorithm, Blocks, Call, Counts},
         datatype::{Datatype, Kind},
         engine::{Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
     },
-    sim::{
-        Available, Change, Cpu, Handling, Network, Optics, Outcome, Simulation, SimulationError, Topology, Unconnected,
-    },
+    sim::{Available, Change, Cpu, Handling, Network, Optics, Simulation, SimulationError, Topology, Unconnected},
 };
 
 use super::support::{byte, pattern};
@@ -163,5 +161,149 @@ fn all_schedules_on_any_number_of_ranks_and_ports() {
                 }
             }
         }
+    }
+}
+
+/// Messages that no collective has planned: paths come when they are needed, and go when others need them.
+#[test]
+fn single_messages_set_up_what_they_need() {
+    let program = |engine: &Arc<Engine>| {
+        let world = Communicator::world(engine);
+        for other in (0..world.size()).filter(|other| *other != world.rank()) {
+            let data = pattern(5_000, world.rank() as usize);
+            // SAFETY: it is borrowed until it has ended.
+            unsafe { world.send(Mode::Standard, data.as_ptr(), 5_000, &byte(), other, 0) }.unwrap();
+        }
+        for other in (0..world.size()).filter(|other| *other != world.rank()) {
+            let mut data = vec![0; 5_000];
+            // SAFETY: as above.
+            unsafe { world.receive(data.as_mut_ptr(), 5_000, &byte(), other, 0) }.unwrap();
+            assert_eq!(data, pattern(5_000, other as usize));
+        }
+    };
+    for (count, handling) in [(1, Handling::Planned), (3, Handling::Unplanned), (8, Handling::Naive)] {
+        let outcome = simulation(
+            6,
+            Optics {
+                handling,
+                ..ports(count)
+            },
+        )
+        .run(program)
+        .unwrap();
+        assert!(outcome.optics.set_up >= 15, "{:?}", outcome.optics);
+        assert!(outcome.optics.held > 0 && outcome.time >= SETUP, "{:?}", outcome.optics);
+    }
+    // What is not held is sent again.
+    let mut lossy = simulation(
+        3,
+        Optics {
+            unconnected: Unconnected::Drop,
+            ..ports(2)
+        },
+    );
+    (lossy.config.initial_rto, lossy.config.min_rto) = (Duration::from_millis(15), Duration::from_millis(15));
+    let outcome = lossy.run(program).unwrap();
+    assert!(
+        outcome.optics.dropped > 0 && outcome.optics.held == 0,
+        "{:?}",
+        outcome.optics
+    );
+}
+
+/// Ports and wavelengths come and go while collectives run: all of them end, with the right results.
+#[test]
+fn ports_and_wavelengths_may_vanish() {
+    let at = |millis: u64, to| Change {
+        at: Duration::from_millis(millis),
+        to,
+    };
+    let changes = vec![
+        at(4, Available::Ports(Some(0), 1)),
+        at(15, Available::Wavelengths(2)),
+        at(25, Available::Ports(Some(2), 0)),
+        at(180, Available::Ports(None, 1)),
+        at(300, Available::Wavelengths(100)),
+        at(700, Available::Ports(Some(2), 4)),
+    ];
+    for (call, octets) in calls(7) {
+        let algorithm = call.collective().algorithms()[0];
+        let program = |engine: &Arc<Engine>| {
+            let world = Communicator::world(engine);
+            let results: Vec<_> = (0..6).map(|_| collective(&world, &call, algorithm, octets)).collect();
+            results
+        };
+        let mut plain = simulation(7, ports(3));
+        plain.optics = None;
+        let expected = plain.run(program).unwrap().results;
+        for handling in [Handling::Naive, Handling::Planned, Handling::Unplanned] {
+            let optics = Optics {
+                handling,
+                failure: 0.2,
+                changes: changes.clone(),
+                ..ports(3)
+            };
+            let mut simulation = simulation(7, optics);
+            simulation.limit = Some(Duration::from_secs(100));
+            let what = format!("{} {handling:?}", call.collective());
+            let outcome = simulation
+                .run(program)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(outcome.results, expected, "{what}");
+            let again = simulation.run(program).unwrap();
+            assert_eq!(again, outcome, "{what}: everything follows from the seed");
+        }
+    }
+}
+
+#[test]
+fn without_ports_nothing_goes() {
+    let mut none = simulation(2, ports(0));
+    none.config.retry_limit = 2;
+    (none.config.initial_rto, none.config.min_rto) = (Duration::from_millis(5), Duration::from_millis(5));
+    (none.config.open_timeout, none.config.max_rto) = (Duration::from_millis(50), Duration::from_millis(50));
+    let outcome = none
+        .run(|engine| Communicator::world(engine).barrier().is_err())
+        .unwrap();
+    assert_eq!(outcome.results, [true, true], "the peer can not be reached");
+    let refused = |change: &dyn Fn(&mut Optics)| {
+        let mut optics = Optics::default();
+        change(&mut optics);
+        let SimulationError::Range(error) = simulation(2, optics).run(|_| ()).unwrap_err() else {
+            panic!("that is in range");
+        };
+        error.name
+    };
+    assert_eq!(refused(&|optics| optics.failure = 1.0), "failure");
+    assert_eq!(refused(&|optics| optics.ports = 70_000), "ports");
+    assert_eq!(refused(&|optics| optics.setup = Duration::from_secs(60)), "setup");
+    let nobody = Change {
+        at: Duration::ZERO,
+        to: Available::Ports(Some(2), 1),
+    };
+    assert_eq!(refused(&|optics| optics.changes = vec![nobody]), "changes");
+}
+
+/// Where no connection is needed, sessions can be opened when a collective is planned: before anything is sent.
+#[test]
+fn sessions_open_when_a_collective_is_planned() {
+    for ahead in [false, true] {
+        let mut simulation = simulation(4, ports(1));
+        simulation.optics = None;
+        simulation.options.connect_ahead = ahead;
+        let outcome = simulation.run(|engine| {
+            let world = Communicator::world(engine);
+            let buffers = Buffers {
+                input: Region::None,
+                output: Region::None,
+            };
+            let linear = Some(Algorithm::Linear);
+            // SAFETY: a barrier has no buffers.
+            let barrier = unsafe { world.collective_init("MPI_Barrier_init", &Call::Barrier, &buffers, None, linear) };
+            hikyaku::sim::compute(Duration::from_millis(1)).unwrap();
+            barrier.unwrap()
+        });
+        // Rank 0 and each other one: an opening and its answer, at least.
+        assert!((outcome.unwrap().network.delivered >= 6) == ahead);
     }
 }

@@ -1,47 +1,32 @@
-//! Requests as futures, on an executor that knows nothing of MPI: many tasks on one thread, which sleeps in between.
+//! Requests as futures: many tasks of one thread, which sleeps in between.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Wake},
-    thread::{self, Thread},
-};
+use std::{future::Future, pin::Pin, task::Poll};
 
-use mpi::{Error, traits::*};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
+use mpi::{Error, request::block_on, traits::*};
 
 type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Runs all of them until they have ended.
 fn run<T>(mut tasks: Vec<Task<'_, T>>) -> Vec<T> {
-    let waker = Arc::new(Unpark(thread::current())).into();
-    let mut context = Context::from_waker(&waker);
     let mut done = Vec::new();
-    while !tasks.is_empty() {
-        let before = done.len();
-        tasks.retain_mut(|task| match task.as_mut().poll(&mut context) {
+    block_on(std::future::poll_fn(|context| {
+        tasks.retain_mut(|task| match task.as_mut().poll(context) {
             Poll::Ready(output) => {
                 done.push(output);
                 false
             }
             Poll::Pending => true,
         });
-        if done.len() == before {
-            thread::park();
+        if tasks.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
-    }
+    }));
     done
 }
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (rank, size) = (world.rank(), world.size());

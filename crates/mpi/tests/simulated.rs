@@ -24,6 +24,8 @@ mod cartesian;
 mod complex_datatype;
 #[path = "../examples/duplicate.rs"]
 mod duplicate;
+#[path = "../examples/futures.rs"]
+mod futures;
 #[path = "../examples/gather.rs"]
 mod gather;
 #[path = "../examples/immediate.rs"]
@@ -78,6 +80,7 @@ examples! {
     cartesian: 4, 12;
     complex_datatype: 2, 5;
     duplicate: 1, 4;
+    futures: 2, 4;
     gather: 1, 3, 40;
     immediate: 1, 2;
     immediate_multiple_requests: 1, 3;
@@ -113,6 +116,35 @@ fn each_rank_has_a_universe_of_its_own() {
     });
     let results = outcome.unwrap().results;
     assert_eq!(results, [(0, 3, 2e-3), (1, 3, 2e-3), (2, 3, 2e-3)]);
+}
+
+/// A rank may be asynchronous: it waits in virtual time.
+#[test]
+fn asynchronous_ranks() {
+    async fn program() -> (i32, f64) {
+        let world = SimpleCommunicator::world();
+        let (rank, size) = (world.rank(), world.size());
+        let begun = mpi::time();
+        if rank == 0 {
+            sim::compute(Duration::from_millis(3)).unwrap();
+            world.process_at_rank(1).send(&1).unwrap();
+        }
+        let previous = world.process_at_rank((rank + size - 1) % size);
+        let (number, _) = previous.immediate_receive::<i32>().await.unwrap();
+        if rank > 0 {
+            world.process_at_rank((rank + 1) % size).send(&(number + 1)).unwrap();
+        }
+        world.immediate_barrier().await.unwrap();
+        (number, mpi::time() - begun)
+    }
+    let outcome = Simulation::new(5, 1).run(|_| {
+        let _universe = mpi::initialize().unwrap();
+        mpi::request::block_on(program())
+    });
+    for (rank, (number, seconds)) in outcome.unwrap().results.into_iter().enumerate() {
+        assert_eq!(number, if rank == 0 { 5 } else { rank as i32 });
+        assert!((3e-3..3.1e-3).contains(&seconds), "{seconds}");
+    }
 }
 
 #[test]

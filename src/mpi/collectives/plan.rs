@@ -1,6 +1,7 @@
 //! Which peers are connected when: for networks on which a connection must be set up before it is used (S3.2).
 
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::cmp::Reverse;
 
 use super::schedule::{Schedule, Step};
 
@@ -93,6 +94,14 @@ impl Plan {
     pub fn phase_of(&self, round: usize, peer: usize) -> Option<usize> {
         self.uses.get(&(round as u32, peer as u32)).map(|phase| *phase as usize)
     }
+
+    /// The phase to which the first messages of a round belong; `None` if there are none.
+    #[must_use]
+    pub fn begin_of(&self, round: usize) -> Option<usize> {
+        let round = round as u32;
+        let of_round = self.uses.range((round, 0)..=(round, u32::MAX));
+        of_round.map(|(_, phase)| *phase as usize).min()
+    }
 }
 
 /// Round, peer and number of messages of each use, in the order in which they get their connections.
@@ -116,17 +125,17 @@ fn uses<O: Ord>(schedule: &Schedule, order: impl Fn(usize) -> O) -> Vec<(usize, 
     uses
 }
 
-/// A place of the pair of two processes in an order of all pairs, in which no two of one process have the same: by their
-/// distance on the ring, then pairs at that distance in turns around it.
-fn order(one: usize, other: usize, size: usize) -> (usize, usize) {
+/// A place of the pair of two processes in an order of all pairs, in which no two of one process have the same: the
+/// farthest on the ring first (on trees they have most to do), then pairs at one distance in turns around it.
+fn order(one: usize, other: usize, size: usize) -> (Reverse<usize>, usize) {
     let (low, high) = (one.min(other), one.max(other));
     let straight = high - low;
     let around = size.max(high + 1) - straight;
     if straight == 0 || straight <= around {
-        (straight, (low / straight.max(1)) % 2)
+        (Reverse(straight), (low / straight.max(1)) % 2)
     } else {
         // The ring closes here: no turn is free for certain.
-        (around, 2)
+        (Reverse(around), 2)
     }
 }
 
@@ -188,7 +197,7 @@ mod tests {
         assert_eq!((ahead.phases.len(), ahead.phases[0].messages), (1, 14));
         for planning in [Planning::Naive, Planning::Ahead(1)] {
             let one = plan(&allgather(), Algorithm::Ring, (4, 8), planning);
-            assert_eq!(peers(&one), vec![[5], [3]].repeat(7), "even ranks turn right first");
+            assert_eq!(peers(&one), [[5], [3]].repeat(7), "even ranks turn right first");
             let odd = plan(&allgather(), Algorithm::Ring, (5, 8), planning);
             assert_eq!(peers(&odd)[..2], [[4], [6]]);
         }

@@ -155,6 +155,12 @@ pub(super) struct Running {
 
 #[cfg(feature = "sim")]
 impl Running {
+    pub(super) fn release(&mut self) {
+        if let Some(plan) = &mut self.plan {
+            plan.release();
+        }
+    }
+
     pub(super) fn will_connect(&self, process: u32) -> bool {
         let plan = self.plan.as_ref();
         plan.is_some_and(|plan| plan.has_ahead(&self.planned.call, process))
@@ -234,14 +240,23 @@ impl Core {
                 }
             }
             let over = running.round == running.planned.call.schedule.rounds();
-            if over && failure.is_none() && running.plan.as_ref().is_some_and(|plan| !plan.is_over()) {
+            let plan = running.plan.as_ref().filter(|_| failure.is_none());
+            if plan.is_some_and(|plan| {
+                if over {
+                    !plan.is_over()
+                } else {
+                    plan.holds_back(running.round)
+                }
+            }) {
                 self.keep(index, running, drains);
                 return;
             }
             if (over || failure.is_some())
-                && let Some(plan) = running.plan.take()
+                && let Some(plan) = &mut running.plan
+                && !self.end_plan(&running.planned.call, plan, index)
             {
-                self.end_plan(&running.planned.call, &plan);
+                self.keep(index, running, false);
+                return;
             }
             if failure.is_none()
                 && over

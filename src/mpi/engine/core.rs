@@ -138,6 +138,8 @@ pub(crate) struct Core {
     pub(super) advancing: VecDeque<u32>,
     /// Collectives that wait for acknowledgements.
     pub(super) draining: Vec<u32>,
+    /// Collectives that end when the fabric has released their connections.
+    pub(super) releasing: VecDeque<u32>,
     pub(crate) links: Links,
     pub(super) channels: Vec<Option<Channel>>,
     /// Messages of channels that have ended.
@@ -206,6 +208,7 @@ impl Core {
             scratch: Vec::new(),
             advancing: VecDeque::new(),
             draining: Vec::new(),
+            releasing: VecDeque::new(),
             links: Links::None,
             channels: Vec::new(),
             channel_news: VecDeque::new(),

@@ -3,6 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{
+    Options,
     collective::{Collective, Planned},
     core::Core,
 };
@@ -25,6 +26,17 @@ pub(crate) enum Links {
     Planned(Planning, VecDeque<Wish>),
 }
 
+impl Links {
+    /// As is wanted where peers need no connection.
+    pub(crate) fn of(options: &Options) -> Self {
+        if options.connect_ahead {
+            Self::Sessions
+        } else {
+            Self::None
+        }
+    }
+}
+
 /// What a fabric is told on which processes must be connected before they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
@@ -32,7 +44,7 @@ pub(crate) enum Wish {
     Connect(u32),
     /// … and is not any more; all messages to it are acknowledged.
     Release(u32),
-    /// A collective has ended.
+    /// A collective has ended: it is over when this has been done.
     End,
 }
 
@@ -43,6 +55,16 @@ pub(super) struct Progress {
     phase: usize,
     /// Messages of each phase that are not complete.
     left: Vec<usize>,
+    end: End,
+}
+
+/// Whether the fabric knows that a collective has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Not,
+    Told,
+    /// It has released all connections.
+    Released,
 }
 
 impl Progress {
@@ -56,6 +78,11 @@ impl Progress {
         if let Some(left) = self.left.get_mut(phase) {
             *left = left.saturating_sub(1);
         }
+    }
+
+    /// The first messages of a round belong to a phase that has not begun: it does not begin either.
+    pub(super) fn holds_back(&self, round: usize) -> bool {
+        self.plan.begin_of(round).is_some_and(|phase| phase > self.phase)
     }
 
     /// All messages are complete, and all peers released.
@@ -100,7 +127,12 @@ impl Core {
         let process = |rank| call.process(rank).unwrap_or(0) as usize;
         let plan = Plan::new(&call.schedule, planning, own, size, process);
         let left = plan.phases().iter().map(|phase| phase.messages).collect();
-        let progress = Progress { plan, phase: 0, left };
+        let progress = Progress {
+            plan,
+            phase: 0,
+            left,
+            end: End::Not,
+        };
         self.wish(call, progress.peers(0), Wish::Connect);
         Some(progress)
     }
@@ -131,18 +163,35 @@ impl Core {
         false
     }
 
-    /// The collective has ended, maybe before its plan.
-    pub(super) fn end_plan(&mut self, call: &Collective, progress: &Progress) {
-        self.wish(call, progress.peers(progress.phase), Wish::Release);
-        if let Links::Planned(_, wishes) = &mut self.links {
-            wishes.push_back(Wish::End);
+    /// The collective has ended, maybe before its plan: the fabric is told. Gives whether that has released everything.
+    pub(super) fn end_plan(&mut self, call: &Collective, progress: &mut Progress, index: u32) -> bool {
+        if progress.end == End::Not {
+            progress.end = End::Told;
+            self.wish(call, progress.peers(progress.phase), Wish::Release);
+            if let Links::Planned(_, wishes) = &mut self.links {
+                wishes.push_back(Wish::End);
+            }
+            self.releasing.push_back(index);
         }
+        progress.end == End::Released
     }
 
     /// All that a peer was sent is acknowledged.
     fn is_drained(&self, messenger: &Messenger, call: &Collective, peer: usize) -> bool {
         let peer = call.process(peer).and_then(|process| self.peers.get(process));
         peer.is_none_or(|peer| messenger.endpoint().is_idle(peer))
+    }
+
+    /// The oldest collective whose end the fabric has been told has released everything, so it ends.
+    #[cfg(feature = "sim")]
+    pub(crate) fn finish_release(&mut self) {
+        let Some(index) = self.releasing.pop_front() else {
+            return;
+        };
+        if let Some(Some(running)) = self.collectives.get_mut(index as usize) {
+            running.release();
+        }
+        self.advancing.push_back(index);
     }
 
     /// What the fabric is to do next.
@@ -166,6 +215,10 @@ impl Core {
 
 #[cfg(feature = "sim")]
 impl Progress {
+    pub(super) fn release(&mut self) {
+        self.end = End::Released;
+    }
+
     /// It is to be connected in this phase or a later one.
     pub(super) fn has_ahead(&self, call: &Collective, process: u32) -> bool {
         let phases = self.plan.phases().iter().skip(self.phase);

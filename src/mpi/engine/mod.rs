@@ -36,10 +36,13 @@ mod window;
 
 use ::core::{
     fmt,
+    future::Future,
+    pin::pin,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{sync::Arc, task::Wake, vec::Vec};
 
 #[cfg(feature = "sim")]
 pub(crate) use self::links::Wish;
@@ -86,6 +89,10 @@ pub struct Options {
     /// than their receives `MPI_ERR_TYPE` (`MPI_BYTE` and `MPI_PACKED` go with everything). To find mistakes: messages get
     /// longer, and no collective ends before all ranks have come to it. All processes must say the same. Default off.
     pub check: bool,
+    /// Sessions with all peers of a collective are opened when it is planned (`MPI_Barrier_init` and its sisters) or begins,
+    /// not by its first messages to each: their addresses are resolved, and what both sides must know is agreed, before it
+    /// is needed. Default off: a session that opens with its first message costs no time of its own.
+    pub connect_ahead: bool,
     /// Is told of all calls. Default `None`, which costs a branch in each.
     pub profiler: Option<Arc<dyn Profiler>>,
 }
@@ -98,6 +105,7 @@ impl Default for Options {
             helper: Some(Duration::from_millis(10)),
             policy: Policy::default(),
             check: false,
+            connect_ahead: false,
             profiler: None,
         }
     }
@@ -131,7 +139,8 @@ impl Engine {
     /// Process `process` of as many as there are `peers` (`None` stands for ourselves), on a driver that knows them.
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
-        let core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
+        let mut core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
+        core.links = Links::of(&options);
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread the program must call something now and then.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
@@ -223,6 +232,31 @@ impl Engine {
     /// The network has failed.
     pub fn progress(&self) -> Result<(), FabricError> {
         self.fabric.progress()
+    }
+
+    /// Waits for a future, of requests of this process for example: polls it, and makes progress until one of its requests
+    /// has ended. (What wakes it from elsewhere is noticed within 50 ms, and in a simulation not at all.)
+    ///
+    /// # Errors
+    /// The network has failed.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, FabricError> {
+        /// It has been woken.
+        struct Woken(AtomicBool);
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let mut future = pin!(future);
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&woken));
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Ok(output);
+            }
+            self.fabric
+                .wait(&mut |core, _, _| woken.0.swap(false, Ordering::Acquire) || core.find_woken())?;
+        }
     }
 
     /// Processes that are lost.

@@ -85,6 +85,10 @@ impl Options {
         if let Some(value) = variable(CHECK) {
             self.check = parse(CHECK, &value)?;
         }
+        const AHEAD: &str = "HIKYAKU_CONNECT_AHEAD";
+        if let Some(value) = variable(AHEAD) {
+            self.connect_ahead = parse(AHEAD, &value)?;
+        }
         let model = &mut self.policy.model;
         for (name, seconds) in [
             ("HIKYAKU_MODEL_ALPHA", &mut model.alpha),
@@ -127,6 +131,7 @@ mod tests {
         let options = read(&[
             ("HIKYAKU_EAGER_LIMIT", "16K"),
             ("HIKYAKU_CHECK", "on"),
+            ("HIKYAKU_CONNECT_AHEAD", "on"),
             ("HIKYAKU_MODEL_ALPHA", "3us"),
             ("HIKYAKU_MODEL_BETA", "0.25ns"),
             ("HIKYAKU_ALLREDUCE", "ring"),
@@ -135,6 +140,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!((options.eager_limit, options.check), (16 << 10, true));
+        assert!(options.connect_ahead);
         let model = options.policy.model;
         assert!((model.alpha * 1e6 - 3.0).abs() < 1e-9 && (model.beta * 1e9 - 0.25).abs() < 1e-9);
         let chosen = |collective| options.policy.choose(collective, 8, 8, true);

@@ -5,6 +5,7 @@ mod dse;
 mod incast;
 mod optical;
 mod pacs_cs;
+mod replay;
 mod scale;
 
 use clap::{Args, Subcommand};
@@ -35,12 +36,25 @@ queue overflows; `grants`: asked for first, and the receiver paces those who sen
 const OPTICAL: &str = "\
 Examples:
   hikyaku sim optical                                    figures 6 to 9 and the table of NPB FT
-  hikyaku sim optical --ports 1,8 --ranks 100
+  hikyaku sim optical --ports 1,8 --ranks 100 --figures-only
+  hikyaku sim optical --wavelengths 8 --failure 0.1     what the paper leaves open
   hikyaku sim optical --format json --plot optical.svg
 
 `naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports \
-ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the schedules of the real \
-collectives, run on circuits. docs/simulation.md has what the paper says.";
+ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the real collectives with the full \
+protocol on simulated circuits. FT is a recorded run, replayed. docs/simulation.md has what the paper says.";
+
+const REPLAY: &str = "\
+Examples:
+  HIKYAKU_TRACE=traces hikyaku run -n 16 ./prog          records
+  hikyaku sim replay traces                              the same messages, on 10 Gb/s Ethernet
+  hikyaku sim replay traces --bandwidth 100e9 --compute 0.5
+  hikyaku sim replay traces --ports 4 --algorithm alltoall=recursive-doubling
+
+Ranks do what they have done: they compute for as long as they did between calls, and call the same with as many \
+octets. A receive from any source gets the message that it got then. Messages, collectives and communicators of one \
+group are replayed; windows, persistent and partitioned operations and several threads are not, which is said with the \
+line.";
 
 const PACS_CS: &str = "\
 Examples:
@@ -93,6 +107,9 @@ pub(crate) enum Experiment {
     /// Exchange with six neighbours over many rails and hyper-crossbars
     #[command(after_help = PACS_CS)]
     PacsCs(pacs_cs::PacsCs),
+    /// A recorded job once more, on another network
+    #[command(after_help = REPLAY)]
+    Replay(replay::Replay),
 }
 
 /// Options of all experiments.
@@ -167,5 +184,6 @@ pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
         Experiment::DpdkBtl(dpdk_btl) => dpdk_btl::run(dpdk_btl),
         Experiment::Dse(dse) => dse::run(dse),
         Experiment::PacsCs(pacs_cs) => pacs_cs::run(pacs_cs),
+        Experiment::Replay(options) => replay::run(options),
     }
 }

@@ -12,7 +12,7 @@ const VERSION: u32 = 1;
 
 /// The first line.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// What it is a trace of: `hikyaku`.
     trace: String,
     version: u32,
@@ -28,7 +28,7 @@ pub(super) struct Header {
 /// A status: number of the request, source, tag, octets; `true` if it was cancelled.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(from = "RawStatus")]
-pub(super) struct Status {
+pub(crate) struct Status {
     pub request: u64,
     pub source: i32,
     pub tag: i32,
@@ -61,7 +61,7 @@ impl From<RawStatus> for Status {
 
 /// A communicator.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Made {
+pub(crate) struct Made {
     pub context: u32,
     pub group: Vec<u32>,
     pub remote: Option<Vec<u32>>,
@@ -70,7 +70,10 @@ pub(super) struct Made {
 /// A line about a call.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Call {
+pub(crate) struct Call {
+    /// The line of the file.
+    #[serde(skip)]
+    pub line: usize,
     pub call: String,
     pub begin: u64,
     pub end: u64,
@@ -84,6 +87,8 @@ pub(super) struct Call {
     pub octets: u64,
     pub sent: Vec<u64>,
     pub received: Vec<u64>,
+    pub sources: Vec<i32>,
+    pub destinations: Vec<i32>,
     pub requests: Vec<u64>,
     pub request: Option<u64>,
     pub ended: Vec<Status>,
@@ -95,12 +100,12 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn nanos(&self) -> u64 {
+    pub(crate) fn nanos(&self) -> u64 {
         self.end - self.begin
     }
 
     /// Octets of its own buffers: what was received, or else what it was called with.
-    pub(super) fn volume(&self) -> u64 {
+    pub(crate) fn volume(&self) -> u64 {
         let received = self.ended.iter().map(|status| status.octets).sum();
         let blocks = |blocks: &[u64]| blocks.iter().sum::<u64>();
         match self.call.as_str() {
@@ -119,7 +124,8 @@ struct Footer {
 
 /// What one rank has written.
 #[derive(Clone, Debug)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
+    pub path: PathBuf,
     pub header: Header,
     /// In the order in which they began.
     pub calls: Vec<Call>,
@@ -129,19 +135,19 @@ pub(super) struct Trace {
 
 impl Trace {
     /// From the beginning of MPI to its end, ns.
-    pub(super) fn run_time(&self) -> u64 {
+    pub(crate) fn run_time(&self) -> u64 {
         self.end.saturating_sub(self.header.time)
     }
 
     /// Nanoseconds of the wall clock.
-    pub(super) fn wall(&self, time: u64) -> u64 {
+    pub(crate) fn wall(&self, time: u64) -> u64 {
         self.header.unix + time.saturating_sub(self.header.time)
     }
 }
 
 /// Why there is nothing to show.
 #[derive(Debug)]
-pub(super) enum TraceError {
+pub(crate) enum TraceError {
     /// A file or directory can not be read.
     Read { path: PathBuf, source: io::Error },
     /// A directory without traces.
@@ -189,7 +195,7 @@ impl std::error::Error for TraceError {
 
 /// Something that the result lacks.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Warning(String);
+pub(crate) struct Warning(String);
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,7 +204,7 @@ impl fmt::Display for Warning {
 }
 
 /// The traces at these paths, by rank, and what is wrong with them.
-pub(super) fn read(paths: &[PathBuf]) -> Result<(Vec<Trace>, Vec<Warning>), TraceError> {
+pub(crate) fn read(paths: &[PathBuf]) -> Result<(Vec<Trace>, Vec<Warning>), TraceError> {
     let (mut traces, mut warnings) = (Vec::<Trace>::new(), Vec::new());
     for path in paths {
         for file in files(path)? {
@@ -261,7 +267,7 @@ fn belongs(path: &Path, trace: &Trace, others: &[Trace]) -> Result<(), TraceErro
 }
 
 /// One trace, as far as it is whole.
-fn parse(path: &Path, text: &str) -> Result<(Trace, Option<Warning>), TraceError> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<(Trace, Option<Warning>), TraceError> {
     let mut lines = (1..).zip(text.lines());
     let first = lines.next().map_or("", |(_, line)| line);
     let header: Header = serde_json::from_str(first).map_err(|source| TraceError::Header {
@@ -278,7 +284,7 @@ fn parse(path: &Path, text: &str) -> Result<(Trace, Option<Warning>), TraceError
     let (mut calls, mut end, mut warning) = (Vec::new(), None, None);
     for (number, line) in lines {
         match parse_line(line) {
-            Ok(Line::Call(call)) => calls.push(*call),
+            Ok(Line::Call(call)) => calls.push(Call { line: number, ..*call }),
             Ok(Line::Footer(footer)) => end = Some(footer.time),
             Err(problem) => {
                 warning = Some(format!(
@@ -300,6 +306,7 @@ fn parse(path: &Path, text: &str) -> Result<(Trace, Option<Warning>), TraceError
     let last = calls.iter().map(|call| call.end).max().unwrap_or(header.time);
     calls.sort_by_key(|call| call.begin);
     let trace = Trace {
+        path: path.to_owned(),
         header,
         calls,
         end: end.unwrap_or(last),

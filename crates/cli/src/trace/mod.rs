@@ -1,6 +1,6 @@
 //! `hikyaku trace`: what the traces of a job's ranks say, as a timeline or as a table.
 
-mod file;
+pub(crate) mod file;
 mod pairs;
 mod summary;
 mod timeline;

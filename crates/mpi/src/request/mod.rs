@@ -26,26 +26,11 @@
 //! # Futures
 //!
 //! A [`Request`] is a [`Future`]. It is woken by whoever makes progress: threads that wait or test, or the helper thread of
-//! the engine, which sleeps on the network as long as tasks wait. No executor of a particular kind is needed.
+//! the engine, which sleeps on the network as long as tasks wait. No executor of a particular kind is needed; a program
+//! without one has [`block_on`], which makes progress itself, and on simulated ranks waits in virtual time.
 //!
 //! ```
-//! use std::{future::Future, pin::pin, sync::Arc, task::{Context, Poll, Wake}, thread::{self, Thread}};
-//! use mpi::traits::*;
-//!
-//! struct Unpark(Thread);
-//! impl Wake for Unpark {
-//!     fn wake(self: Arc<Self>) { self.0.unpark(); }
-//! }
-//! fn block_on<F: Future>(future: F) -> F::Output {
-//!     let mut future = pin!(future);
-//!     let waker = Arc::new(Unpark(thread::current())).into();
-//!     loop {
-//!         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-//!             Poll::Ready(output) => return output,
-//!             Poll::Pending => thread::park(),
-//!         }
-//!     }
-//! }
+//! use mpi::{request::block_on, traits::*};
 //!
 //! let universe = mpi::initialize().unwrap();
 //! let world = universe.world();
@@ -80,6 +65,29 @@ pub(crate) use running::{Found, Panicked, Running, uninterrupted};
 use scope::Held;
 
 use crate::{Error, point_to_point::Status};
+
+/// Waits for a future, of requests for example: makes progress until one of them has ended, then polls it again.
+/// Programs of simulated ranks wait in virtual time.
+///
+/// ```
+/// use mpi::{request::block_on, traits::*};
+///
+/// let universe = mpi::initialize().unwrap();
+/// let world = universe.world();
+/// let twice = async {
+///     world.immediate_barrier().await?;
+///     world.immediate_barrier().await
+/// };
+/// block_on(twice).unwrap();
+/// ```
+///
+/// # Panics
+/// The network of this process has failed, or MPI is not initialised.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let world = crate::environment::world();
+    let done = world.comm.engine().block_on(future);
+    done.unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// A send, receive or collective that has begun. See the [module](self) for what becomes of it when it is dropped.
 #[must_use = "a request that is dropped goes on until the end of its scope, and its errors are not told"]

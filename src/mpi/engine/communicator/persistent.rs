@@ -51,6 +51,9 @@ impl Communicator {
         let (number, count) = (span.number(), (Class::Persistent, &self.0.persistent));
         // SAFETY: the caller's contract.
         let planned = unsafe { self.plan(name, call, buffers, operation, algorithm, count) };
+        if let Ok(planned) = &planned {
+            self.access((), |core, messenger, now| core.open_ahead(messenger, now, planned));
+        }
         let made = planned.map(|planned| PersistentCollective {
             communicator: self.clone(),
             call: name,
