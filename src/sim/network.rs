@@ -85,11 +85,11 @@ impl Relays {
                 below - 1
             }
             Self::Torus => {
-                let columns = (1..=size.isqrt())
+                let rows = (1..=size.isqrt())
                     .rev()
                     .find(|side| size.is_multiple_of(*side))
                     .unwrap_or(1);
-                let rows = size / columns;
+                let columns = size / rows;
                 let ((row, column), (to_row, to_column)) = ((at / columns, at % columns), (to / columns, to % columns));
                 if column == to_column {
                     around(row, to_row, rows) * columns + column
@@ -121,7 +121,7 @@ pub struct Network {
     pub queue: u32,
     /// A packet that finds more octets than this waiting is counted as marked (ECN). Default 64 KiB.
     pub mark: u32,
-    /// Wires between a host and its switch, or each of its switches; packets take them in turn (S2.6). 1 to 64; default 1.
+    /// Wires between a host and its switch, or each of its switches; a packet takes the one that is free first (S2.6). 1 to 64; default 1.
     pub rails: u32,
     /// Processes on each host, one after the other; each has a processor of its own. At least 1; default 1.
     pub per_host: u32,

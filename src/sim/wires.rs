@@ -184,11 +184,11 @@ impl Wires {
         if self.medium.is_some() {
             return self.offer(queue, now, packet);
         }
-        let rail = self.rail(from);
-        let wire = match self.network.topology {
-            Topology::HyperCrossbar { .. } => self.along(from, to, rail),
-            _ => from * self.ports + rail,
+        let first = match self.network.topology {
+            Topology::HyperCrossbar { .. } => self.along(from, to, 0),
+            _ => from * self.ports,
         };
+        let wire = self.rail(from, first);
         if self.gap > 0 {
             let gap = self.gap * messages(&self.packets[packet as usize].data);
             let free_at = &mut self.free_at[wire as usize];
@@ -277,13 +277,16 @@ impl Wires {
         (node != to).then(|| self.along(node, to, port % self.network.rails))
     }
 
-    fn rail(&mut self, host: u32) -> u32 {
+    /// The rail of a host, of those from `first` on, that is free first; of several the next one in turn.
+    fn rail(&mut self, host: u32, first: u32) -> u32 {
         let Some(turn) = self.turns.get_mut(host as usize) else {
-            return 0;
+            return first;
         };
-        let rail = u32::from(*turn);
-        *turn = ((rail + 1) % self.network.rails) as u8;
-        rail
+        let rails = self.network.rails;
+        let in_turn = (0..rails).map(|rail| first + (u32::from(*turn) + rail) % rails);
+        let wire = in_turn.min_by_key(|wire| self.free_at[*wire as usize]).unwrap_or(first);
+        *turn = ((wire - first + 1) % rails) as u8;
+        wire
     }
 
     /// Octets of a packet on a wire.

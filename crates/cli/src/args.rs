@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Bench(Box<Bench>),
     /// Measure this machine: find the settings of MPI that suit it
     #[command(after_help = TUNE)]
-    Tune(World),
+    Tune(Tune),
     /// Start the processes of a job, here or on several hosts
     #[command(after_help = EXAMPLES)]
     Run(Box<RunArgs>),
@@ -148,6 +148,7 @@ Examples:
   hikyaku tune                                          about half a minute
   hikyaku tune --format json
   hikyaku tune --wait block --mtu 1500                  for programs that sleep, over Ethernet
+  hikyaku tune --sim                                    what packets cost here, for hikyaku sim
 
 Sends messages of growing size between two ranks in turns eagerly and by rendezvous, and says from which size on asking \
 first is cheaper; fits the time of a message, alpha + octets x beta, and measures gamma, the time to reduce an octet. \
@@ -229,6 +230,16 @@ pub(crate) enum Bench {
     /// Memory per idle peer
     #[command(after_help = PEERS)]
     Peers(Peers),
+}
+
+/// Options of `tune`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Tune {
+    /// Also say what packets cost a processor, as options of `hikyaku sim`
+    #[arg(long)]
+    pub sim: bool,
+    #[command(flatten)]
+    pub world: World,
 }
 
 /// Options of `bench incast`.

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let cli = args::Cli::parse();
     let result = match cli.command {
         args::Command::Bench(benchmark) => bench::run(&benchmark).map(|()| 0),
-        args::Command::Tune(world) => bench::tune(&world).map(|()| 0),
+        args::Command::Tune(options) => bench::tune(&options).map(|()| 0),
         args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
         args::Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         args::Command::Hello(args) => hello::run(&args).map(|()| 0),

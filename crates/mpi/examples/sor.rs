@@ -187,14 +187,14 @@ pub(crate) struct Solved {
 }
 
 /// Relaxes a plate of `size` × `size` points in at most `iterations`. `swept` is told of each sweep at this rank: over how
-/// many points. `dims`: how ranks stand in the grid, 0 for what may be chosen.
+/// many points.
 pub(crate) fn solve(
     world: &SimpleCommunicator,
     size: usize,
     iterations: usize,
-    mut dims: [Count; 2],
     swept: &dyn Fn(u64),
 ) -> Result<Option<Solved>, Error> {
+    let mut dims = [0, 0];
     dimensions(world.size(), &mut dims)?;
     assert!(dims[0] <= size as Count, "{size} rows for {} rows of ranks", dims[0]);
     let grid = world
@@ -251,7 +251,7 @@ fn main() -> Result<(), Error> {
     });
     let (size, iterations) = (arguments.next().unwrap_or(64), arguments.next().unwrap_or(10_000));
     let universe = mpi::initialize().unwrap();
-    if let Some(solved) = solve(&universe.world(), size, iterations, [0, 0], &|_| ())? {
+    if let Some(solved) = solve(&universe.world(), size, iterations, &|_| ())? {
         println!(
             "sor: {size} x {size} points on {} x {} ranks, {} iterations, middle {:.6}: as in one process; {:.1} ms \
              (one process: {:.1} ms)",

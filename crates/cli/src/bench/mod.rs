@@ -85,8 +85,8 @@ pub(crate) fn run(benchmark: &Bench) -> Result<(), Failure> {
 }
 
 /// Finds settings that suit this machine.
-pub(crate) fn tune(world: &args::World) -> Result<(), Failure> {
-    tune::run(world)
+pub(crate) fn tune(options: &args::Tune) -> Result<(), Failure> {
+    tune::run(options)
 }
 
 /// The options of those that measure transports.

@@ -55,6 +55,23 @@ struct Row {
     ratio: f64,
 }
 
+/// What packets cost a processor, in the terms of `hikyaku sim`: where both ranks are on one machine there is no wire, so a
+/// message's time is that of sending and of receiving it, half each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Processor {
+    cpu_packet_ns: f64,
+    cpu_octet_ns: f64,
+}
+
+impl Processor {
+    fn of(found: &Found) -> Self {
+        Self {
+            cpu_packet_ns: digits(found.alpha * 1e9 / 2.0),
+            cpu_octet_ns: digits(found.beta * 1e9 / 2.0),
+        }
+    }
+}
+
 /// The JSON object.
 #[derive(Debug, Serialize)]
 struct Document {
@@ -62,11 +79,15 @@ struct Document {
     rows: Vec<Row>,
     /// Variables of the environment.
     settings: BTreeMap<&'static str, String>,
+    /// With `--sim`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulation: Option<Processor>,
     environment: Environment,
 }
 
 /// Measures and prints.
-pub(crate) fn run(world: &args::World) -> Result<(), Failure> {
+pub(crate) fn run(options: &args::Tune) -> Result<(), Failure> {
+    let world = &options.world;
     size::not_empty(&world.sizes)?;
     let mut sizes = if world.sizes.is_empty() {
         SIZES.to_vec()
@@ -101,11 +122,19 @@ pub(crate) fn run(world: &args::World) -> Result<(), Failure> {
     for (name, value) in &settings {
         text.push_str(&format!("export {name}={value}\n"));
     }
+    let simulation = options.sim.then(|| Processor::of(&found));
+    if let Some(cpu) = &simulation {
+        text.push_str(&format!(
+            "# what that is for a simulated processor: hikyaku sim scale --cpu-packet {} --cpu-octet {}\n",
+            cpu.cpu_packet_ns, cpu.cpu_octet_ns
+        ));
+    }
     let figure = figure(&rows);
     let document = Document {
         benchmark: "tune",
         rows,
         settings,
+        simulation,
         environment: job.environment.clone(),
     };
     publish(&world.output, &document, text, Some(&figure))

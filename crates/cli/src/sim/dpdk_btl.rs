@@ -428,3 +428,46 @@ fn flood_table(rows: &[Row]) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: DpdkBtl,
+    }
+
+    fn options() -> DpdkBtl {
+        Command::parse_from(["dpdk-btl"]).options
+    }
+
+    /// The paper has eager best up to 13 KB and rendezvous best from 26 KB (S1.8).
+    #[test]
+    fn eager_is_better_up_to_where_the_copy_costs_more_than_asking() {
+        let options = options();
+        let both = |octets| [1 << 20, 0].map(|limit| latency(&options, octets, limit).unwrap());
+        let ([eager, asked], [eager_later, asked_later]) = (both(8 << 10), both(32 << 10));
+        assert!(eager < asked && eager_later > asked_later);
+    }
+
+    #[test]
+    fn who_polls_only_within_mpi_is_late_after_computing() {
+        let options = options();
+        let [process, dedicated] =
+            [Polling::Process, Polling::Dedicated].map(|polling| computing(&options, polling, 1_000, true).unwrap().0);
+        assert!(process > 5.0 * dedicated, "{process} {dedicated}");
+    }
+
+    #[test]
+    fn more_queues_lose_less() {
+        let options = options();
+        let lost = [1, 4, 16].map(|queues| flood(&options, Polling::Dedicated, queues).unwrap().2.unread);
+        assert!(lost[0] > lost[1] && lost[1] > lost[2] && lost[2] == 0, "{lost:?}");
+        let own = flood(&options, Polling::Process, 1).unwrap().2.unread;
+        assert_eq!(own, 0, "one rank's flood is not its neighbour's");
+    }
+}

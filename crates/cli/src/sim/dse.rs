@@ -226,8 +226,7 @@ fn program(options: &Dse, way: Way, processors: u32, othello: bool) -> Result<f6
             let game = othello::play(&world, 5, 3, &|count| passes(POSITION, count));
             game.expect("nobody is lost").together
         } else {
-            // Strips: the neighbours are the ranks before and after.
-            let solved = sor::solve(&world, 128, 40, [0, 1], &|count| passes(POINT, count));
+            let solved = sor::solve(&world, 128, 40, &|count| passes(POINT, count));
             solved.expect("nobody is lost").map_or(0.0, |solved| solved.together)
         }
     };
@@ -424,4 +423,54 @@ fn loss_table(rows: &[Row]) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Dse,
+    }
+
+    fn options() -> Dse {
+        Command::parse_from(["dse", "--messages", "200"]).options
+    }
+
+    #[test]
+    fn othello_comes_in_the_order_of_the_paper() {
+        let options = options();
+        let times = WAYS.map(|(_, way)| program(&options, way, 8, true).unwrap());
+        assert!(times.is_sorted(), "{times:?}");
+    }
+
+    #[test]
+    fn sor_is_better_by_the_protocol_than_over_any_relays() {
+        let options = options();
+        let times = WAYS.map(|(_, way)| program(&options, way, 8, false).unwrap());
+        assert!(
+            times[0] < times[1] && times[2..].iter().all(|time| *time > times[1]),
+            "{times:?}"
+        );
+    }
+
+    #[test]
+    fn tcp_is_a_little_better_in_ping_pongs_and_much_in_bursts_of_small_messages() {
+        let options = options();
+        let ratio = |ping_pong, octets| {
+            let [ours, tcp] = [Way::Protocol, Way::Tcp(None)].map(|way| {
+                let simulation = options.job(way, 2);
+                messages(&options, &simulation, way, ping_pong, octets).unwrap()
+            });
+            ours / tcp
+        };
+        let ping_pong = ratio(true, 64);
+        assert!((1.05..1.2).contains(&ping_pong), "{ping_pong}");
+        let [small, large] = [16, 1_024].map(|octets| ratio(false, octets));
+        assert!(small > 1.3 && large < 1.25, "{small} {large}");
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
 /// Options.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Incast {
-    /// Numbers of senders, one row each [default: powers of four from 1 to 256]
+    /// Numbers of senders, one row each [default: powers of four from 1 to 1024]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     senders: Vec<u32>,
     /// Octets of each message, at most 1M so that it can go without asking
@@ -51,7 +51,8 @@ struct Row {
 
 const MODES: [(&str, bool); 2] = [("eager", false), ("grants", true)];
 
-/// Every message is sent at the same time, but for the barrier's skew; its time is that until the receiver has it.
+/// Every message is sent at the same time, but for the barrier's skew, and the receiver waits for all of them; a message's
+/// time is that until the receiver has it.
 fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Result<Row, Failure> {
     let program = || {
         let universe = mpi::initialize().expect("a simulated rank begins");
@@ -66,12 +67,17 @@ fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Resul
         if world.rank() > 0 {
             root.send(&vec![7_u8; octets][..]).expect("nobody is lost");
         } else {
-            let mut data = vec![0_u8; octets];
-            for _ in 1..world.size() {
-                world.any_process().receive_into(&mut data[..]).expect("nobody is lost");
-                times.push(mpi::time() - begun);
-            }
-            assert!(data.iter().all(|octet| *octet == 7), "what was sent");
+            let mut data = vec![vec![0_u8; octets]; world.size() as usize - 1];
+            mpi::request::multiple_scope(data.len(), |scope, receives| {
+                for (source, buffer) in (1..).zip(&mut data) {
+                    let sender = world.process_at_rank(source);
+                    receives.add(sender.immediate_receive_into(scope, &mut buffer[..]));
+                }
+                while receives.wait_any().expect("nobody is lost").is_some() {
+                    times.push(mpi::time() - begun);
+                }
+            });
+            assert!(data.iter().flatten().all(|octet| *octet == 7), "what was sent");
         }
         times
     };
@@ -98,7 +104,7 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
         return Err(Failure::usage("--bytes must be from 1 to 1M"));
     }
     let all: Vec<u32> = if options.senders.is_empty() {
-        (0..=4).map(|power| 1 << (2 * power)).collect()
+        (0..=5).map(|power| 1 << (2 * power)).collect()
     } else {
         options.senders.clone()
     };
@@ -106,8 +112,7 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for &senders in &all {
         for (mode, asks) in MODES {
-            let mut simulation = Simulation::new(senders + 1, common.seed);
-            simulation.network = network;
+            let mut simulation = common.job(senders + 1)?;
             simulation.options.eager_limit = if asks { 0 } else { 1 << 20 };
             rows.push(simulate(&simulation, options.bytes, mode)?);
             progress.step(mode, senders as usize);

@@ -9,7 +9,7 @@ mod replay;
 mod scale;
 
 use clap::{Args, Subcommand};
-use hikyaku::sim::{Network, SimulationError};
+use hikyaku::sim::{Cpu, Network, Simulation, SimulationError};
 
 use crate::{args::Output, failure::Failure};
 
@@ -21,13 +21,14 @@ Examples:
 
 The program of each rank: a barrier, in which sessions open; a barrier; an allreduce of 8 octets. `virtual` is the \
 time from the first rank's beginning to the last one's end, `model` what alpha and beta say, with alpha measured \
-between two simulated ranks. `idle` is heap per rank before anything was sent, `used` after all of it, both beside \
+between two simulated ranks. Alltoall, of an octet for each, is pairwise up to --pairwise ranks, by Bruck's algorithm \
+beyond; all ranks talk to all in the former. `idle` is heap per rank before anything was sent, `used` after all of it, both beside \
 the stack.";
 
 const INCAST: &str = "\
 Examples:
-  hikyaku sim incast                                     1 to 256 senders, eager and by rendezvous
-  hikyaku sim incast --senders 1024 --bytes 4096
+  hikyaku sim incast                                     1 to 1024 senders, eager and by rendezvous
+  hikyaku sim incast --senders 1024 --bytes 4096 --seed 7
 
 Each sender has one message for the same receiver, all at once. `eager`: sent without asking, so the switch's \
 queue overflows; `grants`: asked for first, and the receiver paces those who send (its landings are the credit).";
@@ -129,12 +130,33 @@ pub(crate) struct Common {
     /// The part of packets that is lost, from 0 to 1
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     pub loss: f64,
+    /// Nanoseconds that a processor takes to send or receive a packet (`hikyaku tune --sim`)
+    #[arg(long, default_value_t = 300.0, value_name = "NS")]
+    pub cpu_packet: f64,
+    /// The same for each octet
+    #[arg(long, default_value_t = 0.05, value_name = "NS")]
+    pub cpu_octet: f64,
     /// What comes out.
     #[command(flatten)]
     pub output: Output,
 }
 
 impl Common {
+    /// The job that they describe.
+    fn job(&self, processes: u32) -> Result<Simulation, Failure> {
+        let mut simulation = Simulation::new(processes, self.seed);
+        simulation.network = self.network()?;
+        simulation.cpu = Cpu {
+            send: self.cpu_packet,
+            receive: self.cpu_packet,
+            octet: self.cpu_octet,
+            ..Cpu::default()
+        };
+        let valid = simulation.cpu.validate();
+        valid.map_err(|error| Failure::usage(format!("--cpu-packet, --cpu-octet: {error}")))?;
+        Ok(simulation)
+    }
+
     /// The network that they describe.
     fn network(&self) -> Result<Network, Failure> {
         let network = Network {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use hikyaku::{
-    mpi::collectives::{Collective, Model, Policy, cost},
+    mpi::collectives::{Algorithm, Collective, Model, Policy, cost},
     sim::Simulation,
 };
 use mpi::{collective::SystemOperation, traits::*};
@@ -27,6 +27,12 @@ pub(crate) struct Scale {
     /// Numbers of ranks, one row each [default: powers of two from 2 to 4096]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(2..=65_536))]
     ranks: Vec<u32>,
+    /// Most ranks of an alltoall: its memory grows with their square
+    #[arg(long, default_value_t = 1_024, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16_384))]
+    alltoall: u32,
+    /// Most ranks of one that is pairwise
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2_048))]
+    pairwise: u32,
     #[command(flatten)]
     common: Common,
 }
@@ -46,6 +52,8 @@ struct Row {
     barrier_model_us: f64,
     allreduce_us: f64,
     allreduce_model_us: f64,
+    alltoall_us: Option<f64>,
+    alltoall_model_us: Option<f64>,
     real_s: f64,
     packets: u64,
     packets_per_s: f64,
@@ -54,9 +62,12 @@ struct Row {
 }
 
 /// What a rank has seen: when each operation began and ended, s; and of rank 0, octets in use then.
-type Seen = ([(f64, f64); 2], [isize; 2]);
+type Seen = ([(f64, f64); 3], [isize; 2]);
 
-fn program() -> Seen {
+/// Barriers in a row that are measured.
+const BARRIERS: u32 = 4;
+
+fn program(alltoall: bool) -> Seen {
     let idle = allocation::in_use();
     let universe = mpi::initialize().expect("a simulated rank begins");
     let world = universe.world();
@@ -68,7 +79,7 @@ fn program() -> Seen {
     let meet = || world.barrier().expect("nobody is lost");
     // Sessions open.
     meet();
-    let barrier = timed(&mut || meet());
+    let barrier = timed(&mut || (0..BARRIERS).for_each(|_| meet()));
     let (own, mut sum) = (u64::from(world.rank() == 0), 0_u64);
     world
         .all_reduce_into(&own, &mut sum, SystemOperation::sum())
@@ -79,7 +90,19 @@ fn program() -> Seen {
             .expect("nobody is lost");
     });
     assert_eq!(sum, 1, "the sum of one and zeros");
-    ([barrier, allreduce], [idle, allocation::in_use()])
+    let used = allocation::in_use();
+    let mut exchange = (0.0, 0.0);
+    if alltoall {
+        let own = vec![world.rank() as u8; world.size() as usize];
+        let mut all = vec![0_u8; own.len()];
+        meet();
+        exchange = timed(&mut || world.all_to_all_into(&own[..], &mut all[..]).expect("nobody is lost"));
+        assert!(
+            all.iter().enumerate().all(|(rank, octet)| *octet == rank as u8),
+            "what each has sent"
+        );
+    }
+    ([barrier, allreduce, exchange], [idle, used])
 }
 
 /// From the first beginning to the last end, µs.
@@ -94,9 +117,9 @@ struct Ran {
     row: Row,
 }
 
-fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy) -> Result<Ran, Failure> {
+fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool) -> Result<Ran, Failure> {
     let begun = clock::now();
-    let (outcome, _) = allocation::heap_of(|| simulation.run(|_| program()));
+    let (outcome, _) = allocation::heap_of(|| simulation.run(|_| program(alltoall)));
     let outcome = outcome.map_err(|error| failed(&error))?;
     let real_s = (clock::now() - begun) as f64 * 1e-9;
     let packets = outcome.network.sent;
@@ -107,10 +130,12 @@ fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy) -> Result<Ran,
     let [idle, used] = outcome.results[0].1.map(|octets| octets as f64 / f64::from(ranks));
     let row = Row {
         ranks,
-        barrier_us: duration(&outcome.results, 0),
+        barrier_us: duration(&outcome.results, 0) / f64::from(BARRIERS),
         barrier_model_us: model(Collective::Barrier, 0),
         allreduce_us: duration(&outcome.results, 1),
         allreduce_model_us: model(Collective::Allreduce, 8),
+        alltoall_us: alltoall.then(|| duration(&outcome.results, 2)),
+        alltoall_model_us: alltoall.then(|| model(Collective::Alltoall, 1)),
         real_s,
         packets,
         packets_per_s: packets as f64 / real_s,
@@ -133,24 +158,30 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
         options.ranks.clone()
     };
     let of = |ranks: u32, policy: &Policy| {
-        let mut simulation = Simulation::new(ranks, common.seed);
-        simulation.network = network;
+        let mut simulation = common.job(ranks)?;
         simulation.options.policy = policy.clone();
-        simulation
+        Ok::<_, Failure>(simulation)
     };
     let mut model = Model {
         beta: 8.0 / network.bandwidth,
         gamma: 0.0,
         ..Model::default()
     };
-    // One message each way between two ranks.
-    let pair = simulate(2, &of(2, &Policy::new(model)), &Policy::new(model))?;
-    model.alpha = duration(&pair.results, 0) * 1e-6;
-    let policy = Policy::new(model);
+    // One message each way between two ranks, again and again, so that it does not matter which of them has begun first.
+    let pair = simulate(2, &of(2, &Policy::new(model))?, &Policy::new(model), false)?;
+    model.alpha = duration(&pair.results, 0) / f64::from(BARRIERS) * 1e-6;
     let mut progress = Progress::new(common.output.progress, all.len());
     let mut rows = Vec::new();
     for &ranks in &all {
-        rows.push(simulate(ranks, &of(ranks, &policy), &policy)?.row);
+        let mut policy = Policy::new(model);
+        let pairwise = ranks <= options.pairwise;
+        let algorithm = if pairwise {
+            Algorithm::Pairwise
+        } else {
+            Algorithm::Bruck { radix: 2 }
+        };
+        policy.force(Collective::Alltoall, algorithm);
+        rows.push(simulate(ranks, &of(ranks, &policy)?, &policy, ranks <= options.alltoall)?.row);
         progress.step("sim scale", ranks as usize);
     }
     drop(progress);
@@ -168,6 +199,7 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
         Group::new("", &["ranks"]),
         Group::new("barrier", &["virtual", "model"]),
         Group::new("allreduce 8 B", &["virtual", "model"]),
+        Group::new("alltoall 1 B", &["virtual", "model"]),
         Group::new("real", &["s", "packets", "packets/s"]),
         Group::new("octets/rank", &["idle", "used"]),
     ];
@@ -180,6 +212,8 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
             text(row.barrier_model_us),
             text(row.allreduce_us),
             text(row.allreduce_model_us),
+            number(row.alltoall_us),
+            number(row.alltoall_model_us),
             text(row.real_s),
             row.packets.to_string(),
             text(row.packets_per_s),
