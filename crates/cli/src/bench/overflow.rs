@@ -325,7 +325,7 @@ mod real {
     /// Two processors, which may be the same.
     fn cores() -> [usize; 2] {
         let places = pin::places();
-        let at = |index: usize| places.get(index).or(places.first()).copied().unwrap_or(0);
+        let at = |index: usize| places.get(index).or_else(|| places.first()).copied().unwrap_or(0);
         [at(0), at(1)]
     }
 
