@@ -37,10 +37,10 @@ use bytes::Bytes;
 
 use self::{
     discovery::Notice,
-    frame::{Datagram, ETHERNET, Frame, Host, Template, UdpChecksum, Useless, Usual},
+    frame::{Datagram, ETHERNET, Frame, Headers, Host, Template, UdpChecksum, Useless, Usual},
     neighbours::Neighbours,
     port::{Item, Mailbox, Seat},
-    sys::{Attached, BURST, Burst, Packet, Pool, Returning, Rule, Scope, SendQueue},
+    sys::{Attached, BURST, Burst, Packet, Pool, ReceiveQueue, Returning, Rule, Scope, SendQueue},
 };
 pub use self::{
     error::DpdkError,
@@ -196,6 +196,8 @@ pub struct DpdkBackend {
     mailbox: Arc<Mailbox>,
     _rule: Option<Rule>,
     queues: Vec<SendQueue>,
+    /// All receive queues, if there is nobody else who could look into them.
+    alone: Vec<ReceiveQueue>,
     port: DpdkPort,
     steering: Steering,
     neighbours: Neighbours,
@@ -238,6 +240,7 @@ impl DpdkBackend {
         let Seat {
             host,
             queues,
+            alone,
             mailbox,
             rule,
             steering,
@@ -264,6 +267,7 @@ impl DpdkBackend {
             mailbox,
             _rule: rule,
             queues,
+            alone,
             steering,
             neighbours: Neighbours::new(host),
             attached: attaches.then(Attached::new),
@@ -350,39 +354,6 @@ impl DpdkBackend {
         }
     }
 
-    /// Fills `self.outgoing` with the datagrams of `transmit`, their headers left out. With a `scope`, large pieces of
-    /// payload stay where they are.
-    #[inline]
-    fn load<'env>(&mut self, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> bool {
-        let headers = self.host.headers();
-        let segment = transmit.segment_size.min(transmit.len);
-        let segments = segments(transmit);
-        let pool = &*self.port.shared.pools.send;
-        if !pool.take(segments, headers + segment, &mut self.outgoing) {
-            return false;
-        }
-        let mut gather = Gather::new(transmit.slices);
-        let last = transmit.len - (segments - 1) * segment;
-        let mut complete = true;
-        self.outgoing.for_each(|index, packet| {
-            let len = if index + 1 == segments { last } else { segment };
-            let tail = scope.and_then(|_| gather.tail(len)).filter(|tail| tail.len() >= ATTACH);
-            let copied = len - tail.map_or(0, <[u8]>::len);
-            if copied < segment {
-                packet.cut(headers + copied);
-            }
-            gather.copy(&mut packet.data_mut()[headers..]);
-            if let (Some(scope), Some(tail)) = (scope, tail) {
-                complete &= scope.attach(packet, pool, tail);
-                gather.skip(tail.len());
-            }
-        });
-        if !complete {
-            self.outgoing.clear();
-        }
-        complete
-    }
-
     /// Sends what is in `outgoing`; what the port does not take is thrown away.
     #[inline]
     fn push_out(&mut self, now: Instant) -> Sent {
@@ -414,26 +385,28 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends a burst that fits. With a `scope`, nothing is left that refers to its payload.
+    /// Sends a burst that fits. With a `scope`, large pieces of payload stay where they are, and nothing is left that
+    /// refers to them.
     #[inline]
     fn send<'env>(&mut self, now: Instant, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
         let to = transmit.destination;
-        let known = scope.filter(|_| self.neighbours.knows(to.ip()));
-        if !self.load(transmit, known) {
-            // The port has them in its queue.
-            return Sent::Busy;
-        }
         let route = self.neighbours.route(now, to.ip());
         let ask = route.ask;
-        let sent = if let Some(template) = route.template {
+        let pool = &*self.port.shared.pools.send;
+        let scope = scope.filter(|_| route.template.is_some());
+        let sent = if !load(&mut self.outgoing, pool, transmit, self.host.headers(), scope) {
+            // The port has them in its queue.
+            Sent::Busy
+        } else if let Some(template) = route.template {
             let ports = [self.host.addr.port(), to.port()];
-            let (identification, ip) = (&mut self.identification, self.host.ip_header());
-            address(&mut self.outgoing, template, ports, self.checksum, identification, ip);
+            address(
+                &mut self.outgoing,
+                template,
+                ports,
+                self.checksum,
+                &mut self.identification,
+            );
             self.push_out(now)
-        } else if known.is_some() {
-            // It has just been forgotten.
-            self.outgoing.clear();
-            Sent::Dropped
         } else {
             self.park(to);
             Sent::All
@@ -470,15 +443,15 @@ impl DpdkBackend {
                 continue;
             }
             let ports = [self.host.addr.port(), to.port()];
-            self.address(&template, ports);
+            address(
+                &mut self.outgoing,
+                &template,
+                ports,
+                self.checksum,
+                &mut self.identification,
+            );
             let _ = self.push_out(now);
         }
-    }
-
-    /// Writes the headers of all outgoing packets.
-    fn address(&mut self, template: &Template, ports: [u16; 2]) {
-        let (identification, ip) = (&mut self.identification, self.host.ip_header());
-        address(&mut self.outgoing, template, ports, self.checksum, identification, ip);
     }
 
     fn hear(&mut self, now: Instant, notice: &Notice) {
@@ -593,7 +566,11 @@ impl DpdkBackend {
                 self.next_look = 0;
             }
             self.stats.receive_calls += 1;
-            if self.port.shared.receive(queue, &mut self.staged) {
+            let found = match self.alone.get_mut(usize::from(queue)) {
+                Some(queue) => queue.receive(&mut self.staged) > 0,
+                None => self.port.shared.receive(queue, &mut self.staged),
+            };
+            if found {
                 return true;
             }
         }
@@ -619,7 +596,9 @@ impl DpdkBackend {
 
 impl Drop for DpdkBackend {
     fn drop(&mut self) {
-        self.port.shared.leave(self.host.addr, &mut self.queues);
+        self.port
+            .shared
+            .leave(self.host.addr, &mut self.queues, &mut self.alone);
         // Loans hold on to it, but nobody will look into it again.
         while self.mailbox.pop().is_some() {}
     }
@@ -635,22 +614,64 @@ fn segments(transmit: &Transmit<'_>) -> usize {
     }
 }
 
-/// Writes the headers of all packets of a burst. `ip`: octets of the header of IP.
+/// Fills `burst` with the datagrams of `transmit`, behind room for so many octets of headers. With a `scope`, large pieces
+/// of payload stay where they are. `false`: there are no buffers.
 #[inline]
-fn address(
+fn load<'env>(
     burst: &mut Burst,
-    template: &Template,
-    ports: [u16; 2],
-    checksum: UdpChecksum,
-    identification: &mut u16,
-    ip: usize,
-) {
+    pool: &Pool,
+    transmit: &Transmit<'env>,
+    headers: usize,
+    scope: Option<&Scope<'_, 'env>>,
+) -> bool {
+    let segment = transmit.segment_size.min(transmit.len);
+    let segments = segments(transmit);
+    if !pool.take(segments, headers + segment, burst) {
+        return false;
+    }
+    let last = transmit.len - (segments - 1) * segment;
+    let mut gather = Gather::new(transmit.slices);
+    let Some(scope) = scope else {
+        if last != segment {
+            burst.cut_last(headers + last);
+        }
+        burst.for_each(|_, packet| gather.copy(&mut packet.data_mut()[headers..]));
+        return true;
+    };
+    let mut complete = true;
+    burst.for_each(|index, packet| {
+        let len = if index + 1 == segments { last } else { segment };
+        let tail = gather.tail(len).filter(|tail| tail.len() >= ATTACH);
+        let copied = len - tail.map_or(0, <[u8]>::len);
+        if copied < segment {
+            packet.cut(headers + copied);
+        }
+        gather.copy(&mut packet.data_mut()[headers..]);
+        if let Some(tail) = tail {
+            complete &= scope.attach(packet, pool, tail);
+            gather.skip(tail.len());
+        }
+    });
+    if !complete {
+        burst.clear();
+    }
+    complete
+}
+
+/// Writes the headers of all packets of a burst; nearly all of them are of one length.
+#[inline]
+fn address(burst: &mut Burst, template: &Template, ports: [u16; 2], checksum: UdpChecksum, identification: &mut u16) {
+    let mut last: Option<(usize, Headers<'_>)> = None;
     burst.for_each(|_, packet| {
         *identification = identification.wrapping_add(1);
-        let beyond = packet.beyond();
-        template.write(packet.data_mut(), beyond, ports, *identification, checksum);
+        let octets = packet.len();
+        let headers = match &last {
+            Some((len, headers)) if *len == octets => headers,
+            _ => &last.insert((octets, template.headers(octets, ports, checksum))).1,
+        };
+        headers.write(packet.data_mut(), *identification);
         if checksum == UdpChecksum::Port {
-            packet.ask_udp_checksum(ETHERNET, ip);
+            packet.ask_udp_checksum(ETHERNET, headers.ip());
         }
     });
 }
@@ -779,18 +800,16 @@ impl Backend for DpdkBackend {
             self.open_mailbox(now, budget);
         }
         let mut looks = 0;
-        while self.slots.len() < budget {
-            if let Some(packet) = self.staged.pop() {
+        loop {
+            while self.slots.len() < budget
+                && let Some(packet) = self.staged.pop()
+            {
                 self.look(now, packet);
-                continue;
             }
-            if looks == LOOKS || !self.slots.is_empty() {
+            if !self.slots.is_empty() || looks == LOOKS || budget == 0 || !self.stage() {
                 break;
             }
             looks += 1;
-            if !self.stage() {
-                break;
-            }
         }
         Ok(self.slots.len())
     }
