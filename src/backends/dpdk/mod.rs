@@ -483,25 +483,27 @@ impl DpdkBackend {
         *counter += 1;
     }
 
-    /// Looks at a received packet, which becomes a slot if it is a datagram for us.
+    /// Looks at the oldest of the staged packets, which becomes a slot if it is a datagram for us. `false`: there is none.
     #[inline]
-    fn look(&mut self, now: Instant, packet: Packet) {
-        let checked = packet.udp_checksum();
-        if let Some(usual) = &self.usual
-            && let Some((source, end)) = usual.read(packet.data(), checked == Some(true))
-            && end > Usual::HEADERS
-            && packet.is_whole()
-            && checked != Some(false)
-        {
-            self.keep(Slot {
+    fn look(&mut self, now: Instant) -> bool {
+        let Some(packet) = self.staged.first() else {
+            return false;
+        };
+        let usual = match &self.usual {
+            Some(usual) => usual.read(packet.data(), || packet.udp_checksum() == Some(true)),
+            None => None,
+        };
+        match (usual, self.staged.pop()) {
+            (Some((source, end)), Some(packet)) => self.keep(Slot {
                 packet: Some(packet),
                 source,
                 start: Usual::HEADERS,
                 end,
-            });
-        } else {
-            self.look_closer(now, packet);
+            }),
+            (None, Some(packet)) => self.look_closer(now, packet),
+            (_, None) => {}
         }
+        true
     }
 
     /// The same for all that is not as usual.
@@ -551,7 +553,6 @@ impl DpdkBackend {
     /// Hands a datagram up.
     #[inline]
     fn keep(&mut self, slot: Slot) {
-        self.stats.datagrams_received += 1;
         self.stats.bytes_received += (slot.end - slot.start) as u64;
         self.slots.push(slot);
     }
@@ -790,8 +791,9 @@ impl Backend for DpdkBackend {
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         if self.slots.len() > 1 {
             let mut returning = Returning::new();
-            let packets = self.slots.drain(..).filter_map(|slot| slot.packet);
-            packets.for_each(|packet| returning.push(packet));
+            while let Some(slot) = self.slots.pop() {
+                slot.packet.into_iter().for_each(|packet| returning.push(packet));
+            }
         } else {
             self.slots.clear();
         }
@@ -801,16 +803,13 @@ impl Backend for DpdkBackend {
         }
         let mut looks = 0;
         loop {
-            while self.slots.len() < budget
-                && let Some(packet) = self.staged.pop()
-            {
-                self.look(now, packet);
-            }
+            while self.slots.len() < budget && self.look(now) {}
             if !self.slots.is_empty() || looks == LOOKS || budget == 0 || !self.stage() {
                 break;
             }
             looks += 1;
         }
+        self.stats.datagrams_received += self.slots.len() as u64;
         Ok(self.slots.len())
     }
 

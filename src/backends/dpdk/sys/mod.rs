@@ -367,6 +367,17 @@ impl Burst {
         self.end - self.next
     }
 
+    /// The oldest.
+    #[inline]
+    pub(in crate::backends::dpdk) fn first(&self) -> Option<&Packet> {
+        if self.is_empty() {
+            return None;
+        }
+        let slot = &self.slots[self.next];
+        // SAFETY: it is a packet that is owned, of the same layout; behind a reference, the burst stays the owner.
+        Some(unsafe { &*ptr::from_ref(slot).cast::<Packet>() })
+    }
+
     /// Takes the oldest out.
     #[inline]
     pub(in crate::backends::dpdk) fn pop(&mut self) -> Option<Packet> {
