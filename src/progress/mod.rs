@@ -3,7 +3,7 @@
 //! A *pass* is:
 //!
 //! 1. transmit what there is to transmit;
-//! 2. receive a burst and hand it in, with one reading of the clock;
+//! 2. receive a burst and hand it in, with one reading of the clock, or none if it was read a few empty looks ago;
 //! 3. if that made messages ready, return to the caller, so that its reply can carry the acknowledgement; otherwise
 //!    transmit again;
 //! 4. if nothing was there to receive and a deadline is due, handle it. In that order, so that the time during which
@@ -37,7 +37,7 @@ const BUDGET: usize = 4;
 /// Bursts that are received in one call that does not wait.
 const BURSTS: u32 = 16;
 /// While spinning, the clock is read once in so many empty passes.
-const EMPTY_PASSES: u32 = 16;
+const EMPTY_PASSES: u32 = 8;
 /// A due deadline may wait for so many passes that had something to receive.
 const BUSY_PASSES: u32 = 8;
 /// It does not pay to sleep for less than this, ns.
@@ -455,7 +455,7 @@ impl Driver {
         self.transmit(now)?;
         self.backlog = true;
         for _ in 0..BURSTS {
-            if self.receive_burst(self.now)? == 0 {
+            if self.receive_burst(self.now, false)? == 0 {
                 self.backlog = false;
                 self.idle()?;
             }
@@ -516,8 +516,10 @@ impl Driver {
             }
             // Until something happens.
             let mut empty = 0_u32;
+            // The clock has been read a few looks ago, which is near enough for what is found now.
+            let mut fresh = false;
             loop {
-                if self.receive_burst(now)? > 0 {
+                if self.receive_burst(now, fresh)? > 0 {
                     now = self.now;
                     since = None;
                     break;
@@ -547,6 +549,7 @@ impl Driver {
                 } else if yields {
                     thread::yield_now();
                 }
+                fresh = !yields;
                 if self.held {
                     break;
                 }
@@ -585,14 +588,14 @@ impl Driver {
         self.now
     }
 
-    /// Receives a burst and hands it in. Gives the number of buffers.
+    /// Receives a burst and hands it in, as having come `now` if that is `fresh`. Gives the number of buffers.
     #[inline]
-    fn receive_burst(&mut self, now: Instant) -> io::Result<usize> {
+    fn receive_burst(&mut self, now: Instant, fresh: bool) -> io::Result<usize> {
         let count = self.backend.receive(now, BUDGET)?;
         if count == 0 {
             return Ok(0);
         }
-        let now = self.read_clock();
+        let now = if fresh { now } else { self.read_clock() };
         for index in 0..count {
             let received = self.backend.received(index);
             self.messenger

@@ -54,7 +54,7 @@ struct Bench {
     features: &'static str,
     /// The function of a case inside which is counted, with all that it calls.
     measured: fn(&str) -> &'static str,
-    /// Counts are per so many, and without what happens in DPDK's libraries.
+    /// Counts are per so many, and without what is DPDK's own: its libraries, and the inline functions of its headers.
     packets: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ fn count(bench: &Bench) -> Result<BTreeMap<String, u64>, String> {
         let profile = fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
         let count = match bench.packets {
             None => totals(&profile),
-            Some(packets) => Some(outside(&profile, "/librte_") / packets),
+            Some(packets) => Some(outside(&profile, "/librte_", "/rte_") / packets),
         };
         let count = count.filter(|count| *count > 0);
         let count = count.ok_or_else(|| format!("{case}: nothing counted\n  repeat it: {valgrind}"))?;
@@ -137,30 +137,37 @@ fn build(bench: &Bench) -> Result<String, String> {
         .ok_or_else(|| "cargo names no executable".to_owned())
 }
 
-/// Instructions of a callgrind profile in all objects but those with `part` in their names, what was called from there
-/// included if it is elsewhere.
-fn outside(profile: &str, part: &str) -> u64 {
-    let mut left_out = BTreeMap::new();
-    let (mut skips, mut is_call, mut sum) = (false, false, 0);
+/// Instructions of a callgrind profile in all objects but those with `object` in their names, and from all source files but
+/// those with `file` in theirs; what was called from there included if it is elsewhere.
+fn outside(profile: &str, object: &str, file: &str) -> u64 {
+    let (mut objects, mut files) = (BTreeMap::new(), BTreeMap::new());
+    let (mut in_object, mut in_file, mut is_call, mut sum) = (false, false, false, 0);
     for line in profile.lines() {
-        if let Some(object) = line.strip_prefix("ob=") {
-            // `(7) /path` the first time, `(7)` later.
-            let (number, name) = object.split_once(' ').unwrap_or((object, ""));
-            skips = *left_out.entry(number).or_insert_with(|| name.contains(part));
-        } else if let Some(object) = line.strip_prefix("cob=") {
-            let (number, name) = object.split_once(' ').unwrap_or((object, ""));
-            left_out.entry(number).or_insert_with(|| name.contains(part));
-        } else if line.starts_with("calls=") {
-            is_call = true;
-        } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
-            let own = line.split_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
-            // The line after a call has the cost of what was called, which has lines of its own.
-            if !std::mem::take(&mut is_call) && !skips {
-                sum += own.unwrap_or(0);
+        let (key, value) = line.split_once('=').unwrap_or(("", ""));
+        match key {
+            "ob" => in_object = names(&mut objects, value, object),
+            "cob" => _ = names(&mut objects, value, object),
+            // A function's file; another one from which something is inlined, and back.
+            "fl" | "fi" | "fe" => in_file = names(&mut files, value, file),
+            "cfi" | "cfl" => _ = names(&mut files, value, file),
+            "calls" => is_call = true,
+            "" if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) => {
+                let own = line.split_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
+                // The line after a call has the cost of what was called, which has lines of its own.
+                if !std::mem::take(&mut is_call) && !in_object && !in_file {
+                    sum += own.unwrap_or(0);
+                }
             }
+            _ => {}
         }
     }
     sum
+}
+
+/// Whether `part` is in a name, which is written as `(7) /path` the first time, and as `(7)` later.
+fn names<'a>(known: &mut BTreeMap<&'a str, bool>, value: &'a str, part: &str) -> bool {
+    let (number, name) = value.split_once(' ').unwrap_or((value, ""));
+    *known.entry(number).or_insert_with(|| name.contains(part))
 }
 
 /// The `totals: N` of a callgrind profile.
@@ -259,7 +266,8 @@ mod tests {
     #[test]
     fn what_is_outside() {
         let profile = "ob=(1) /bin/a\nfn=(1) f\n3 10\ncob=(2) /lib/librte_x.so\ncalls=1 5\n3 100\n+1 7\n\
-                       ob=(2)\nfn=(2) g\n5 100\nob=(1)\n* 1\ntotals: 118\n";
-        assert_eq!(outside(profile, "/librte_"), 18);
+                       ob=(2)\nfn=(2) g\n5 100\nob=(1)\n* 1\nfi=(3) /dpdk/rte_x.h\n2 5\nfe=(4) a.rs\n+1 2\n\
+                       fi=(3)\n2 5\ntotals: 130\n";
+        assert_eq!(outside(profile, "/librte_", "/rte_"), 20);
     }
 }

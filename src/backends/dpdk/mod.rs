@@ -18,6 +18,7 @@ mod discovery;
 mod eal;
 mod error;
 mod frame;
+mod gather;
 mod neighbours;
 mod options;
 mod place;
@@ -39,10 +40,11 @@ use bytes::Bytes;
 pub(crate) use self::whole::{Lending, Lent, lending_size};
 use self::{
     discovery::Notice,
-    frame::{Datagram, ETHERNET, Frame, Host, Template, UdpChecksum, Useless, Usual},
+    frame::{Datagram, ETHERNET, Frame, Headers, Host, Template, UdpChecksum, Useless, Usual},
+    gather::Gather,
     neighbours::Neighbours,
     port::{Item, Mailbox, Seat},
-    sys::{Attached, BURST, Burst, Packet, Pool, Returning, Rule, Scope, SendQueue},
+    sys::{Attached, BURST, Burst, Packet, Pool, ReceiveQueue, Returning, Rule, Scope, SendQueue},
 };
 pub use self::{
     error::DpdkError,
@@ -61,7 +63,7 @@ const PARKED: usize = BURST;
 /// Bursts that one receive looks through for something usable.
 const LOOKS: usize = 4;
 /// From so many octets on that lie in one place, to refer to them is faster than to copy them (measured over memif).
-const ATTACH: usize = 1024;
+const ATTACH: usize = 2048;
 /// Looks before a wait begins to nap: some tens of microseconds.
 const SPINS: u32 = 2_000;
 /// A nap of a wait.
@@ -202,6 +204,8 @@ pub struct DpdkBackend {
     mailbox: Arc<Mailbox>,
     _rule: Option<Rule>,
     queues: Vec<SendQueue>,
+    /// All receive queues, if there is nobody else who could look into them.
+    alone: Vec<ReceiveQueue>,
     port: DpdkPort,
     steering: Steering,
     neighbours: Neighbours,
@@ -248,6 +252,7 @@ impl DpdkBackend {
         let Seat {
             host,
             queues,
+            alone,
             mailbox,
             rule,
             steering,
@@ -274,6 +279,7 @@ impl DpdkBackend {
             mailbox,
             _rule: rule,
             queues,
+            alone,
             steering,
             neighbours: Neighbours::new(host),
             attached: attaches.then(Attached::new),
@@ -362,39 +368,6 @@ impl DpdkBackend {
         }
     }
 
-    /// Fills `self.outgoing` with the datagrams of `transmit`, their headers left out. With a `scope`, large pieces of
-    /// payload stay where they are.
-    #[inline]
-    fn load<'env>(&mut self, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> bool {
-        let headers = self.host.headers();
-        let segment = transmit.segment_size.min(transmit.len);
-        let segments = segments(transmit);
-        let pool = &*self.port.shared.pools.send;
-        if !pool.take(segments, headers + segment, &mut self.outgoing) {
-            return false;
-        }
-        let mut gather = Gather::new(transmit.slices);
-        let last = transmit.len - (segments - 1) * segment;
-        let mut complete = true;
-        self.outgoing.for_each(|index, packet| {
-            let len = if index + 1 == segments { last } else { segment };
-            let tail = scope.and_then(|_| gather.tail(len)).filter(|tail| tail.len() >= ATTACH);
-            let copied = len - tail.map_or(0, <[u8]>::len);
-            if copied < segment {
-                packet.cut(headers + copied);
-            }
-            gather.copy(&mut packet.data_mut()[headers..]);
-            if let (Some(scope), Some(tail)) = (scope, tail) {
-                complete &= scope.attach(packet, pool, tail);
-                gather.skip(tail.len());
-            }
-        });
-        if !complete {
-            self.outgoing.clear();
-        }
-        complete
-    }
-
     /// Sends what is in `outgoing`; what the port does not take is thrown away.
     #[inline]
     fn push_out(&mut self, now: Instant) -> Sent {
@@ -426,26 +399,28 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends a burst that fits. With a `scope`, nothing is left that refers to its payload.
+    /// Sends a burst that fits. With a `scope`, large pieces of payload stay where they are, and nothing is left that
+    /// refers to them.
     #[inline]
     fn send<'env>(&mut self, now: Instant, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
         let to = transmit.destination;
-        let known = scope.filter(|_| self.neighbours.knows(to.ip()));
-        if !self.load(transmit, known) {
-            // The port has them in its queue.
-            return Sent::Busy;
-        }
         let route = self.neighbours.route(now, to.ip());
         let ask = route.ask;
-        let sent = if let Some(template) = route.template {
+        let pool = &*self.port.shared.pools.send;
+        let scope = scope.filter(|_| route.template.is_some());
+        let sent = if !load(&mut self.outgoing, pool, transmit, self.host.headers(), scope) {
+            // The port has them in its queue.
+            Sent::Busy
+        } else if let Some(template) = route.template {
             let ports = [self.host.addr.port(), to.port()];
-            let (identification, ip) = (&mut self.identification, self.host.ip_header());
-            address(&mut self.outgoing, template, ports, self.checksum, identification, ip);
+            address(
+                &mut self.outgoing,
+                template,
+                ports,
+                self.checksum,
+                &mut self.identification,
+            );
             self.push_out(now)
-        } else if known.is_some() {
-            // It has just been forgotten.
-            self.outgoing.clear();
-            Sent::Dropped
         } else {
             self.park(to);
             Sent::All
@@ -482,15 +457,15 @@ impl DpdkBackend {
             if self.outgoing.push(packet).is_err() {
                 continue;
             }
-            self.address(&template, [from, to.port()]);
+            address(
+                &mut self.outgoing,
+                &template,
+                [from, to.port()],
+                self.checksum,
+                &mut self.identification,
+            );
             let _ = self.push_out(now);
         }
-    }
-
-    /// Writes the headers of all outgoing packets.
-    fn address(&mut self, template: &Template, ports: [u16; 2]) {
-        let (identification, ip) = (&mut self.identification, self.host.ip_header());
-        address(&mut self.outgoing, template, ports, self.checksum, identification, ip);
     }
 
     fn hear(&mut self, now: Instant, notice: &Notice) {
@@ -522,26 +497,28 @@ impl DpdkBackend {
         *counter += 1;
     }
 
-    /// Looks at a received packet, which becomes a slot if it is a datagram for us.
+    /// Looks at the oldest of the staged packets, which becomes a slot if it is a datagram for us. `false`: there is none.
     #[inline]
-    fn look(&mut self, now: Instant, packet: Packet) {
-        let checked = packet.udp_checksum();
-        if let Some(usual) = &self.usual
-            && let Some((source, end)) = usual.read(packet.data(), checked == Some(true))
-            && end > Usual::HEADERS
-            && packet.is_whole()
-            && checked != Some(false)
-        {
-            self.keep(Slot {
+    fn look(&mut self, now: Instant) -> bool {
+        let Some(packet) = self.staged.first() else {
+            return false;
+        };
+        let usual = match &self.usual {
+            Some(usual) => usual.read(packet.data(), || packet.udp_checksum() == Some(true)),
+            None => None,
+        };
+        match (usual, self.staged.pop()) {
+            (Some((source, end)), Some(packet)) => self.keep(Slot {
                 packet: Some(packet),
                 source,
                 port: self.host.addr.port(),
                 start: Usual::HEADERS,
                 end,
-            });
-        } else {
-            self.look_closer(now, packet);
+            }),
+            (None, Some(packet)) => self.look_closer(now, packet),
+            (_, None) => {}
         }
+        true
     }
 
     /// The same for all that is not as usual.
@@ -592,7 +569,6 @@ impl DpdkBackend {
     /// Hands a datagram up.
     #[inline]
     fn keep(&mut self, slot: Slot) {
-        self.stats.datagrams_received += 1;
         self.stats.bytes_received += (slot.end - slot.start) as u64;
         self.slots.push(slot);
     }
@@ -607,7 +583,11 @@ impl DpdkBackend {
                 self.next_look = 0;
             }
             self.stats.receive_calls += 1;
-            if self.port.shared.receive(queue, &mut self.staged) {
+            let found = match self.alone.get_mut(usize::from(queue)) {
+                Some(queue) => queue.receive(&mut self.staged) > 0,
+                None => self.port.shared.receive(queue, &mut self.staged),
+            };
+            if found {
                 return true;
             }
         }
@@ -633,7 +613,7 @@ impl DpdkBackend {
 
 impl Drop for DpdkBackend {
     fn drop(&mut self) {
-        self.port.shared.leave(self.seat, &mut self.queues);
+        self.port.shared.leave(self.seat, &mut self.queues, &mut self.alone);
         // Loans hold on to it, but nobody will look into it again.
         while self.mailbox.pop().is_some() {}
     }
@@ -649,22 +629,64 @@ fn segments(transmit: &Transmit<'_>) -> usize {
     }
 }
 
-/// Writes the headers of all packets of a burst. `ip`: octets of the header of IP.
+/// Fills `burst` with the datagrams of `transmit`, behind room for so many octets of headers. With a `scope`, large pieces
+/// of payload stay where they are. `false`: there are no buffers.
 #[inline]
-fn address(
+fn load<'env>(
     burst: &mut Burst,
-    template: &Template,
-    ports: [u16; 2],
-    checksum: UdpChecksum,
-    identification: &mut u16,
-    ip: usize,
-) {
+    pool: &Pool,
+    transmit: &Transmit<'env>,
+    headers: usize,
+    scope: Option<&Scope<'_, 'env>>,
+) -> bool {
+    let segment = transmit.segment_size.min(transmit.len);
+    let segments = segments(transmit);
+    if !pool.take(segments, headers + segment, burst) {
+        return false;
+    }
+    let last = transmit.len - (segments - 1) * segment;
+    let mut gather = Gather::new(transmit.slices);
+    let Some(scope) = scope else {
+        if last != segment {
+            burst.cut_last(headers + last);
+        }
+        burst.for_each(|_, packet| gather.copy(&mut packet.data_mut()[headers..]));
+        return true;
+    };
+    let mut complete = true;
+    burst.for_each(|index, packet| {
+        let len = if index + 1 == segments { last } else { segment };
+        let tail = gather.tail(len).filter(|tail| tail.len() >= ATTACH);
+        let copied = len - tail.map_or(0, <[u8]>::len);
+        if copied < segment {
+            packet.cut(headers + copied);
+        }
+        gather.copy(&mut packet.data_mut()[headers..]);
+        if let Some(tail) = tail {
+            complete &= scope.attach(packet, pool, tail);
+            gather.skip(tail.len());
+        }
+    });
+    if !complete {
+        burst.clear();
+    }
+    complete
+}
+
+/// Writes the headers of all packets of a burst; nearly all of them are of one length.
+#[inline]
+fn address(burst: &mut Burst, template: &Template, ports: [u16; 2], checksum: UdpChecksum, identification: &mut u16) {
+    let mut last: Option<(usize, Headers<'_>)> = None;
     burst.for_each(|_, packet| {
         *identification = identification.wrapping_add(1);
-        let beyond = packet.beyond();
-        template.write(packet.data_mut(), beyond, ports, *identification, checksum);
+        let octets = packet.len();
+        let headers = match &last {
+            Some((len, headers)) if *len == octets => headers,
+            _ => &last.insert((octets, template.headers(octets, ports, checksum))).1,
+        };
+        headers.write(packet.data_mut(), *identification);
         if checksum == UdpChecksum::Port {
-            packet.ask_udp_checksum(ETHERNET, ip);
+            packet.ask_udp_checksum(ETHERNET, headers.ip());
         }
     });
 }
@@ -675,58 +697,6 @@ fn address(
 )]
 fn pause(time: Duration) {
     std::thread::sleep(time);
-}
-
-/// Copies a gather list piece by piece.
-struct Gather<'a> {
-    slices: &'a [io::IoSlice<'a>],
-    /// Octets of the first slice that are done.
-    done: usize,
-}
-
-impl<'a> Gather<'a> {
-    fn new(slices: &'a [io::IoSlice<'a>]) -> Self {
-        Self { slices, done: 0 }
-    }
-
-    /// The last piece of the next `len` octets that lies in one place.
-    fn tail(&self, mut len: usize) -> Option<&'a [u8]> {
-        let mut done = self.done;
-        for slice in self.slices {
-            // The slices outlive the list of them.
-            let left: &'a [u8] = &slice[done..];
-            if left.len() >= len {
-                return Some(&left[..len]);
-            }
-            (len, done) = (len - left.len(), 0);
-        }
-        None
-    }
-
-    /// Leaves out `len` octets, which lie in one place.
-    fn skip(&mut self, len: usize) {
-        self.done += len;
-        if self.slices.first().is_some_and(|first| first.len() == self.done) {
-            (self.slices, self.done) = (&self.slices[1..], 0);
-        }
-    }
-
-    /// Fills `to` with the next octets; less if there are no more.
-    #[inline]
-    fn copy(&mut self, mut to: &mut [u8]) {
-        while let Some((first, rest)) = self.slices.split_first() {
-            let left = &first[self.done..];
-            let (now, later) = to.split_at_mut(left.len().min(to.len()));
-            now.copy_from_slice(&left[..now.len()]);
-            to = later;
-            if now.len() == left.len() {
-                (self.slices, self.done) = (rest, 0);
-            } else {
-                self.done += now.len();
-                return;
-            }
-        }
-    }
 }
 
 impl Backend for DpdkBackend {
@@ -783,8 +753,9 @@ impl Backend for DpdkBackend {
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         if self.slots.len() > 1 {
             let mut returning = Returning::new();
-            let packets = self.slots.drain(..).filter_map(|slot| slot.packet);
-            packets.for_each(|packet| returning.push(packet));
+            while let Some(slot) = self.slots.pop() {
+                slot.packet.into_iter().for_each(|packet| returning.push(packet));
+            }
         } else {
             self.slots.clear();
         }
@@ -793,19 +764,14 @@ impl Backend for DpdkBackend {
             self.open_mailbox(now, budget);
         }
         let mut looks = 0;
-        while self.slots.len() < budget {
-            if let Some(packet) = self.staged.pop() {
-                self.look(now, packet);
-                continue;
-            }
-            if looks == LOOKS || !self.slots.is_empty() {
+        loop {
+            while self.slots.len() < budget && self.look(now) {}
+            if !self.slots.is_empty() || looks == LOOKS || budget == 0 || !self.stage() {
                 break;
             }
             looks += 1;
-            if !self.stage() {
-                break;
-            }
         }
+        self.stats.datagrams_received += self.slots.len() as u64;
         Ok(self.slots.len())
     }
 

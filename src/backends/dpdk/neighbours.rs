@@ -116,11 +116,6 @@ impl Neighbours {
         }
     }
 
-    /// `ip` has told its address.
-    pub(super) fn knows(&self, ip: IpAddr) -> bool {
-        self.all.get(&ip).is_some_and(|neighbour| neighbour.known.is_some())
-    }
-
     /// Takes what somebody says. Gives the sender if its address is known from now on, and was not before.
     pub(super) fn hear(&mut self, now: Instant, notice: &Notice) -> Option<IpAddr> {
         self.last = None;
@@ -215,7 +210,8 @@ mod tests {
         assert_eq!(neighbours.hear(at(2), &announcement), None);
         let mut frame = [0; 60];
         let template = neighbours.route(at(3), IP).template.unwrap();
-        template.write(&mut frame, 0, [1, 1], 1, super::super::frame::UdpChecksum::Absent);
+        let headers = template.headers(frame.len(), [1, 1], super::super::frame::UdpChecksum::Absent);
+        headers.write(&mut frame, 1);
         assert_eq!(frame[..6], [4; 6]);
     }
 

@@ -60,8 +60,8 @@ pub struct DpdkPort {
 /// What the backends of a port share. Fields that hold packets come before the pools: they are dropped in this order.
 pub(super) struct Shared {
     mailboxes: RwLock<BTreeMap<SocketAddr, Arc<Mailbox>>>,
-    /// Locked while being looked into; who finds one locked looks elsewhere.
-    queues: Vec<Mutex<ReceiveQueue>>,
+    /// Locked while being looked into; who finds one locked looks elsewhere. `None`: a backend has all of them.
+    queues: Vec<Mutex<Option<ReceiveQueue>>>,
     /// Not taken, the last first: those for eager messages, and those of one's own.
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
@@ -168,7 +168,9 @@ impl Shared {
             Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(std::sync::TryLockError::WouldBlock) => None,
         };
-        queue.is_some_and(|mut queue| queue.receive(packets) > 0)
+        let mut queue = queue;
+        let queue = queue.as_mut().and_then(|queue| queue.as_mut());
+        queue.is_some_and(|queue| queue.receive(packets) > 0)
     }
 
     /// Datagrams that wait for one backend, or that it may have on loan, at most.
@@ -203,7 +205,10 @@ impl Shared {
     }
 
     /// The backend is gone; its queues can be taken again.
-    pub(super) fn leave(&self, addr: SocketAddr, queues: &mut Vec<SendQueue>) {
+    pub(super) fn leave(&self, addr: SocketAddr, queues: &mut Vec<SendQueue>, alone: &mut Vec<ReceiveQueue>) {
+        for (place, queue) in self.queues.iter().zip(alone.drain(..)) {
+            *lock(place) = Some(queue);
+        }
         let mut mailboxes = self.mailboxes.write().unwrap_or_else(PoisonError::into_inner);
         mailboxes.remove(&addr);
         drop(mailboxes);
@@ -224,6 +229,8 @@ fn sort(queues: &mut [SendQueue]) {
 pub(super) struct Seat {
     pub(super) host: Host,
     pub(super) queues: Vec<SendQueue>,
+    /// All receive queues if it has all send queues: then nobody else can be there, and nothing needs locks.
+    pub(super) alone: Vec<ReceiveQueue>,
     pub(super) mailbox: Arc<Mailbox>,
     /// Taken away with the backend.
     pub(super) rule: Option<Rule>,
@@ -289,7 +296,11 @@ impl DpdkPort {
         Ok(Self {
             shared: Arc::new(Shared {
                 mailboxes: RwLock::default(),
-                queues: opened.receive.into_iter().map(Mutex::new).collect(),
+                queues: opened
+                    .receive
+                    .into_iter()
+                    .map(|queue| Mutex::new(Some(queue)))
+                    .collect(),
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
@@ -346,6 +357,10 @@ impl DpdkPort {
         }
         let queues: Vec<_> = (0..count).filter_map(|_| free[kind].pop()).collect();
         drop(free);
+        let alone = match queues.len() == shared.queues.len() {
+            true => shared.queues.iter().filter_map(|queue| lock(queue).take()).collect(),
+            false => Vec::new(),
+        };
         mailboxes.insert(addr, Arc::clone(&mailbox));
         drop(mailboxes);
         let (mut rule, mut steering) = (None, Steering::Software);
@@ -363,6 +378,7 @@ impl DpdkPort {
                 addr,
             },
             queues,
+            alone,
             mailbox,
             rule,
             steering,

@@ -285,6 +285,7 @@ impl fmt::Debug for Pool {
 }
 
 /// A packet of one segment, with its buffer.
+#[repr(transparent)]
 pub(in crate::backends::dpdk) struct Packet(sys::dpdk_packet);
 
 // SAFETY: it owns its mbuf; freeing one is allowed on any thread.
@@ -307,10 +308,10 @@ impl Packet {
         unsafe { slice::from_raw_parts_mut(self.0.data, self.0.data_len as usize) }
     }
 
-    /// Octets of the packet that are not in its first segment.
+    /// Octets of all segments.
     #[inline]
-    pub(in crate::backends::dpdk) fn beyond(&self) -> usize {
-        self.0.packet_len.saturating_sub(self.0.data_len) as usize
+    pub(in crate::backends::dpdk) fn len(&self) -> usize {
+        self.0.packet_len as usize
     }
 
     /// All of the packet is in its first segment.
@@ -426,6 +427,17 @@ impl Burst {
         self.end - self.next
     }
 
+    /// The oldest.
+    #[inline]
+    pub(in crate::backends::dpdk) fn first(&self) -> Option<&Packet> {
+        if self.is_empty() {
+            return None;
+        }
+        let slot = &self.slots[self.next];
+        // SAFETY: it is a packet that is owned, of the same layout; behind a reference, the burst stays the owner.
+        Some(unsafe { &*ptr::from_ref(slot).cast::<Packet>() })
+    }
+
     /// Takes the oldest out.
     #[inline]
     pub(in crate::backends::dpdk) fn pop(&mut self) -> Option<Packet> {
@@ -451,14 +463,22 @@ impl Burst {
         Ok(())
     }
 
+    /// Cuts the newest to `len` octets, at most what it has.
+    pub(in crate::backends::dpdk) fn cut_last(&mut self, len: usize) {
+        let last = self.len().saturating_sub(1);
+        self.for_each(|index, packet| {
+            if index == last {
+                packet.cut(len);
+            }
+        });
+    }
+
     /// Shows each packet, oldest first.
     #[inline]
     pub(in crate::backends::dpdk) fn for_each(&mut self, mut each: impl FnMut(usize, &mut Packet)) {
         for (index, slot) in self.slots[self.next..self.end].iter_mut().enumerate() {
-            // The burst stays the owner.
-            let mut packet = mem::ManuallyDrop::new(Packet(*slot));
-            each(index, &mut packet);
-            *slot = packet.0;
+            // SAFETY: it is a packet that is owned, of the same layout; behind a reference, the burst stays the owner.
+            each(index, unsafe { &mut *ptr::from_mut(slot).cast::<Packet>() });
         }
     }
 

@@ -341,9 +341,10 @@ impl SendQueue {
     #[inline]
     pub(in crate::backends::dpdk) fn send(&mut self, packets: &mut Burst) -> usize {
         let mut mbufs = [const { mem::MaybeUninit::uninit() }; BURST];
-        let count = packets.len();
-        for (mbuf, slot) in mbufs.iter_mut().zip(&packets.slots[packets.next..packets.end]) {
-            mbuf.write(slot.mbuf);
+        let mut count = 0;
+        for slot in &packets.slots[packets.next..packets.end] {
+            mbufs[count].write(slot.mbuf);
+            count += 1;
         }
         // SAFETY: the port is started, `self` is the only one with this queue; the first `count` of `mbufs` are packets
         // that are ours. Those that are taken belong to the port from then on, and are forgotten here.
