@@ -3,7 +3,8 @@
 //! A packet names its session by a token that its *receiver* issued. Until the sender knows it, the token is 0 and
 //! the packet carries [`Open`]: who it is (epoch) and how to answer (its own token). A live session gives way to a new
 //! incarnation only after that has answered a challenge sent to the peer's address; a dead incarnation stays dead if it has
-//! ever answered in the session that ended. While there is no live session, an opening and its data are believed: see "The first flight" in ARCHITECTURE.md.
+//! ever answered in the session that ended. While there is no live session, an opening and its data are believed: see "The
+//! first flight" in ARCHITECTURE.md.
 
 use core::net::SocketAddr;
 
