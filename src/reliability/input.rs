@@ -79,7 +79,8 @@ impl Endpoint {
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        if (!p.confirmed || p.remote_token == 0) && !self.confirm(peer, &packet, base.session != 0) {
+        let settled = p.confirmed && p.remote_token != 0 && !flags.contains(Flags::OPEN);
+        if !settled && !self.confirm(peer, &packet, base.session != 0) {
             return Ok(());
         }
         let active_now = self.active_now();

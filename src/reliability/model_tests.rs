@@ -4,9 +4,8 @@
 //! - *safety*: no packet is delivered twice, changed, in another session than the one that it was sent in, or before
 //!   something was sent; what is said to be acknowledged was delivered;
 //! - *liveness*: if nothing goes wrong any more, what was sent in sessions that live arrives, both sides become idle, and
-//!   what they send each other afterwards arrives. Where a side has started again, its sender may instead be told that the
-//!   peer is down: two incarnations have one session at most, and if an old opening crosses the first flight to a new
-//!   incarnation, that one may be used up (send, send, restart, and the old opening arrives before the answer).
+//!   either side can reach the other, even if that one says nothing by itself: at the third attempt at the latest, since two
+//!   sessions may have to be found dead before.
 //!
 //! States are compared by all that an endpoint knows but its counters. Time goes on only to the next deadline, which may
 //! be at any moment: so packets may take arbitrarily long.
@@ -109,8 +108,6 @@ struct End {
     past: Vec<u8>,
     /// Messages by reference that have not completed.
     tokens: Vec<(SendToken, u8)>,
-    /// How often it was told that the other one is down.
-    downs: u32,
 }
 
 fn address(end: usize) -> SocketAddr {
@@ -147,7 +144,6 @@ impl End {
             session: 1,
             past: Vec::new(),
             tokens: Vec::new(),
-            downs: 0,
         }
     }
 
@@ -345,6 +341,10 @@ impl Checker {
     /// Sends a message: the second one of a session is longer than a packet.
     fn send(&self, state: &mut State, end: usize) -> Result<(), String> {
         let (now, it) = (state.now, &mut state.ends[end]);
+        if it.endpoint.down(PEER).is_some() {
+            // It has started again, or will.
+            it.endpoint.reconnect(PEER);
+        }
         let session = it.endpoint.session(PEER);
         if session != it.session {
             (it.session, it.sent) = (session, 0);
@@ -418,12 +418,7 @@ impl Checker {
                     };
                     complete.push(it.tokens.remove(place).1);
                 }
-                Event::Down { .. } => {
-                    it.tokens.clear();
-                    it.downs += 1;
-                    // It has started again, or will: try again.
-                    it.endpoint.reconnect(PEER);
-                }
+                Event::Down { .. } => it.tokens.clear(),
                 _ => {}
             }
         }
@@ -449,19 +444,17 @@ impl Checker {
         if !quiet {
             return Ok(());
         }
-        // Who still has a session with who is no more finds out with the first of these.
-        for end in [0, 1, 0, 1] {
-            self.send(&mut state, end)?;
-            self.become_quiet(&mut state)?;
-        }
         for end in [0, 1] {
-            let (before, downs) = (state.ends[1 - end].above.delivered.len(), state.ends[end].downs);
+            let mut state = state.clone();
+            // Who still has a session with who is no more finds out with the first of these.
+            for _ in 0..2 {
+                self.send(&mut state, end)?;
+                self.become_quiet(&mut state)?;
+            }
+            let before = state.ends[1 - end].above.delivered.len();
             self.send(&mut state, end)?;
             self.become_quiet(&mut state)?;
-            let heard = state.ends[1 - end].above.delivered.len() > before;
-            let restarted = state.ends.iter().any(|it| it.incarnation > 0);
-            let told = restarted && state.ends[end].downs > downs;
-            if !heard && !told {
+            if state.ends[1 - end].above.delivered.len() == before {
                 return Err(format!("after all has healed, end {end} is not heard"));
             }
         }
@@ -619,6 +612,18 @@ fn nothing_is_lost_doubled_or_crossed_and_nobody_waits_for_ever() {
             restarts: [1, 1],
             ..NONE
         },
+        Budget {
+            messages: [1, 1],
+            losses: 1,
+            restarts: [0, 1],
+            ..NONE
+        },
+        Budget {
+            messages: [1, 1],
+            copies: 1,
+            restarts: [1, 0],
+            ..NONE
+        },
     ];
     for recovery in [Recovery::SelectiveRepeat, Recovery::GoBackN] {
         assert!(check_all(2, recovery, &budgets, 100_000), "not all states were seen");
@@ -630,6 +635,17 @@ fn nothing_is_lost_doubled_or_crossed_and_nobody_waits_for_ever() {
         deadlines: 1,
         ..NONE
     };
+    let again = Budget {
+        messages: [2, 0],
+        losses: 1,
+        deadlines: 1,
+        restarts: [0, 1],
+        ..NONE
+    };
+    assert!(
+        check_all(2, Recovery::SelectiveRepeat, &[again], 100_000),
+        "not all states were seen"
+    );
     let all = check_all(2, Recovery::SelectiveRepeat, &[more], 100_000);
     assert!(all, "not all states were seen");
 }
@@ -669,7 +685,7 @@ fn the_same_with_more_of_everything() {
     ];
     for window in [2, 3] {
         for recovery in [Recovery::SelectiveRepeat, Recovery::GoBackN] {
-            check_all(window, recovery, &budgets, 400_000);
+            check_all(window, recovery, &budgets, 100_000);
         }
     }
 }

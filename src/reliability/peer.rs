@@ -40,6 +40,8 @@ pub(crate) struct Peer {
     pub(crate) remote_token: u32,
     /// The peer's incarnation, of the last session if it is down; 0: none.
     pub(crate) remote_epoch: u64,
+    /// The peer's token of the last session, if that ended before the peer had used ours; 0: it had, or there was none.
+    pub(crate) unanswered: u32,
     /// When something valid was last heard, ns of active time.
     pub(crate) last_heard: u64,
     pub(crate) processor: u32,
@@ -98,6 +100,12 @@ pub(crate) fn successor(token: u32) -> u32 {
     token.wrapping_add(1 << INDEX_BITS)
 }
 
+/// Both are of one peer of the same incarnation, `token` of a later session.
+pub(crate) fn follows(token: u32, earlier: u32) -> bool {
+    let ahead = token.wrapping_sub(earlier);
+    ahead & INDEX_MASK == 0 && (ahead as i32) > 0
+}
+
 impl Peer {
     pub(crate) fn new(address: SocketAddr, processor: u32, local_token: u32, mtu: u16) -> Self {
         Self {
@@ -105,6 +113,7 @@ impl Peer {
             local_token,
             remote_token: 0,
             remote_epoch: 0,
+            unanswered: 0,
             last_heard: 0,
             processor,
             session: 1,
@@ -132,6 +141,9 @@ impl Peer {
     /// Forgets the session; the next one begins from nothing.
     pub(crate) fn reset(&mut self, phase: Phase, mtu: u16) {
         self.local_token = successor(self.local_token);
+        if self.remote_token != 0 {
+            self.unanswered = if self.confirmed { 0 } else { self.remote_token };
+        }
         self.remote_token = 0;
         self.session = self.session.wrapping_add(1);
         self.cost_queued = 0;
@@ -148,6 +160,12 @@ impl Peer {
         self.blocked = false;
         self.wants_checksums = false;
         self.unknown_features = 0;
+    }
+
+    /// The session that is opened here is with an incarnation that is dead to us. One that never answered in the last
+    /// session may have taken us for another incarnation: it is welcome in a session that it has begun later.
+    pub(crate) fn has_buried(&self, open: &Open) -> bool {
+        self.remote_epoch == open.epoch && !(self.unanswered != 0 && follows(open.token, self.unanswered))
     }
 
     /// Packets of the session carry checksums: one side wants it.
@@ -203,7 +221,8 @@ mod tests {
             assert_ne!(token, 0);
             assert_eq!(index_of(token), Some(index));
             assert_eq!(index_of(successor(token)), Some(index));
-            assert_ne!(successor(token), token);
+            assert!(follows(successor(token), token) && !follows(token, successor(token)) && !follows(token, token));
+            assert!(!follows(successor(token) ^ 1, token), "of another peer");
         }
         assert_eq!(index_of(0), None);
     }

@@ -2,8 +2,9 @@
 //!
 //! A packet names its session by a token that its *receiver* issued. Until the sender knows it, the token is 0 and
 //! the packet carries [`Open`]: who it is (epoch) and how to answer (its own token). A live session gives way to a new
-//! incarnation only after that has answered a challenge sent to the peer's address; a dead incarnation stays dead. While there
-//! is no live session, an opening and its data are believed: see "The first flight" in ARCHITECTURE.md.
+//! incarnation only after that has answered a challenge sent to the peer's address; a dead incarnation stays dead if it has
+//! ever answered in the session that ended. While there is no live session, an opening and its data are believed: see "The
+//! first flight" in ARCHITECTURE.md.
 
 use core::net::SocketAddr;
 
@@ -12,7 +13,7 @@ use super::{
     control::{Control, MAX_CONTROL},
     endpoint::Endpoint,
     flow::first_sequence,
-    peer::{Phase, index_of, successor},
+    peer::{Phase, follows, index_of, successor},
     source::NONE,
 };
 use crate::{
@@ -143,7 +144,7 @@ impl Endpoint {
         };
         let p = &mut self.peers[peer as usize];
         if p.phase == Phase::Down || p.remote_epoch == 0 {
-            if p.remote_epoch == open.epoch {
+            if p.has_buried(&open) {
                 self.count_drop(DropReason::DeadIncarnation);
                 self.answer_reset(address, open.token, 0);
                 return None;
@@ -155,6 +156,19 @@ impl Endpoint {
             return Some(peer);
         }
         if p.remote_epoch == open.epoch {
+            let earlier = if p.remote_token == 0 {
+                p.unanswered
+            } else {
+                p.remote_token
+            };
+            if !p.confirmed && earlier != 0 && follows(open.token, earlier) {
+                // It has given up the session that it never answered in.
+                if p.remote_token != 0 {
+                    self.end_session(peer, PeerError::Reset);
+                }
+                self.begin_session(peer, &open);
+                return Some(peer);
+            }
             self.count_drop(DropReason::DeadIncarnation);
             return None;
         }
@@ -196,13 +210,22 @@ impl Endpoint {
                 return false;
             }
             let p = &self.peers[peer as usize];
-            if p.remote_epoch == open.epoch {
+            if p.has_buried(&open) {
                 // We had buried this incarnation.
                 self.count_drop(DropReason::DeadIncarnation);
                 self.answer_reset(address, open.token, 0);
                 return false;
             }
             self.begin_session(peer, &open);
+        } else if let Some(open) = open
+            && open.epoch != p.remote_epoch
+        {
+            // We have been taken at our word by two incarnations, and this is not the one that was here first. If it is the
+            // one that lives, it begins anew.
+            let address = p.address;
+            self.count_drop(DropReason::DeadIncarnation);
+            self.answer_reset(address, open.token, 0);
+            return false;
         }
         let p = &mut self.peers[peer as usize];
         // Who challenges has kept nothing of us: it must hear our opening once more.

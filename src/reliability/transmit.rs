@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     config::{Config, Recovery, WindowMode},
+    prng::mix,
     stats::Stats,
     time::Instant,
     wire::{Base, Builder, Credit, Features, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, checksum::Crc32c},
@@ -288,7 +289,13 @@ impl Endpoint {
             .timeout(self.times.initial_rto, self.times.min_rto, peer.ack_delay.into());
         // The first repetition is a probe and comes at the plain time-out; only then it backs off.
         let backoff = u32::from(active.send.timeouts.saturating_sub(1)).min(20);
-        (timeout << backoff).min(self.times.max_rto.max(timeout))
+        if backoff == 0 {
+            return timeout;
+        }
+        let backed_off = (timeout << backoff).min(self.times.max_rto.max(timeout));
+        // Up to a quarter sooner: those who have lost by meeting in a queue without room must not meet there again.
+        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(active.send.timeouts)) >> 56;
+        backed_off - (backed_off >> 10) * chance
     }
 
     /// Says goodbye as soon as nothing else is under way to the peer.

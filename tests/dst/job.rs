@@ -23,6 +23,9 @@ pub(crate) const LONGEST_TROUBLE: u64 = 1_500_000_000;
 /// What may take longest after that: time-outs that have doubled, and slow networks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Octets of all messages of a phase.
+const MOST_LETTERS: u32 = 1_000_000;
+
 /// Which process, and how its program has ended.
 pub(crate) type Ended = (u32, Result<(), Error>);
 
@@ -31,7 +34,7 @@ pub(crate) struct Job {
     pub(crate) phases: Vec<Phase>,
 }
 
-fn draw_network(rng: &mut Prng, ranks: u32) -> Network {
+fn draw_network(rng: &mut Prng) -> Network {
     let topology = match rng.below(10) {
         0..=5 => Topology::Switch,
         6 | 7 => Topology::LeafSpine {
@@ -52,8 +55,7 @@ fn draw_network(rng: &mut Prng, ranks: u32) -> Network {
         // Collisions must be heard in time.
         delay: Duration::from_nanos(rng.skewed(if shared { 2_500 } else { 200_000 })),
         mtu,
-        // Room for a packet of each: timers know no chance, so who has met in a queue without room meets there again.
-        queue: rng.pick(&[1, 20_000, 512 << 10]).max(ranks * (mtu + 100)),
+        queue: rng.pick(&[1, 20_000, 512 << 10]).max(mtu + 100),
         rails: if shared { 1 } else { rng.pick(&[1, 1, 2, 4]) },
         loss: rng.pick(&[0.0, 0.0, 0.0, 0.01]),
         ..Network::default()
@@ -108,7 +110,7 @@ impl Job {
         } as u32;
         let corrupt = troubles && rng.chance(250);
         let mut simulation = Simulation::new(ranks, seed);
-        simulation.network = draw_network(rng, ranks);
+        simulation.network = draw_network(rng);
         simulation.cpu = match rng.below(4) {
             0 => Cpu::FREE,
             1 => Cpu {
@@ -133,7 +135,7 @@ impl Job {
         let limits = Limits {
             letters: 60,
             octets: if slow { 20_000 } else { 300_000 },
-            total: if slow { 60_000 } else { 1_000_000 },
+            total: if slow { 60_000 } else { MOST_LETTERS.into() },
             wild,
         };
         if troubles {
@@ -163,7 +165,23 @@ impl Job {
             simulation.capture = Some(directory.join("packets.pcapng"));
             simulation.trace = Some(directory.join("trace"));
         }
-        simulation.run(|engine| (engine.process(), program(engine, &self.phases)))
+        let bound = self.bound();
+        simulation.run(|engine| {
+            let ended = program(engine, &self.phases);
+            let stats = engine.stats();
+            assert!(stats.unexpected_peak <= bound, "bounded by {bound}: {stats:?}");
+            let left = if ended.is_ok() { stats.unexpected_bytes } else { 0 };
+            assert_eq!(left, 0, "memory is left over at rank {}: {stats:?}", engine.process());
+            (engine.process(), ended)
+        })
+    }
+
+    /// What a process may keep of messages that nobody has received yet: so much of each of the others, of the first octets
+    /// perhaps more, and its own.
+    fn bound(&self) -> u64 {
+        const FIRST: u32 = 64 << 10;
+        let Simulation { processes, config, .. } = &self.simulation;
+        u64::from((processes - 1) * config.unexpected_bytes.max(FIRST) + MOST_LETTERS)
     }
 }
 

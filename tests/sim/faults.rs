@@ -162,6 +162,97 @@ fn who_starts_again_is_a_stranger_and_is_told() {
     assert_eq!(outcome.results, [(0, failed), (1, failed)]);
 }
 
+/// What a new incarnation says, in the packet that also ends the old one's session, is not taken for the old one's. (The
+/// answer to the challenge is lost, so that the message comes with the next one.)
+#[test]
+fn who_starts_again_does_not_answer_for_who_was_lost() {
+    let mut simulation = Simulation::new(2, 1);
+    simulation.network.delay = MS;
+    simulation.faults.watch = true;
+    let crash = Fault::Crash {
+        process: 1,
+        refuse: false,
+    };
+    simulation.faults.plan = vec![
+        (10 * MS, crash),
+        (20 * MS, Fault::Restart(1)),
+        (21 * MS, Fault::Cut(1, 0)),
+        (25 * MS, Fault::Join),
+    ];
+    simulation.limit = Some(Duration::from_secs(30));
+    let outcome = simulation
+        .run(|engine| {
+            let world = Communicator::world(engine);
+            let incarnation = Rank::current().unwrap().incarnation();
+            let mut room = [0; 8];
+            if incarnation == 1 {
+                // It may hear of it while it says this, or later: that is another test.
+                let _ = send(&world, &[9; 8], 0);
+                return (None, room);
+            }
+            if world.rank() == 1 {
+                receive(&world, &mut room, 0).unwrap();
+                sim::compute(Duration::from_secs(100)).unwrap();
+            }
+            send(&world, &[7; 8], 1).unwrap();
+            let result = receive(&world, &mut room, 1);
+            (class(&result), room)
+        })
+        .unwrap();
+    assert!(outcome.faults.cut > 0);
+    assert_eq!(outcome.results[0], (Some(ErrorClass::ProcFailed), [0; 8]));
+}
+
+/// Over 100 Mb/s its octets are still on their way when its sender crashes: nothing is sent to it any more, so it must be
+/// watched.
+#[test]
+fn the_receive_of_a_matched_message_ends_with_its_sender() {
+    const LEN: usize = 2_000_000;
+    let mut simulation = Simulation::new(2, 1);
+    simulation.network.bandwidth = 100e6;
+    simulation.faults.watch = true;
+    let crash = Fault::Crash {
+        process: 1,
+        refuse: false,
+    };
+    simulation.faults.plan = vec![(5 * MS, crash)];
+    simulation.limit = Some(Duration::from_secs(30));
+    let outcome = simulation
+        .run(|engine| {
+            let world = Communicator::world(engine);
+            let mut octets = vec![0; LEN];
+            if world.rank() == 1 {
+                return send(&world, &octets, 0);
+            }
+            sim::compute(2 * MS).unwrap();
+            let message = world.improbe(1, 0)?.expect("it has come while this side was computing");
+            // SAFETY: it is borrowed until it has ended.
+            let receive = unsafe { Communicator::imreceive(message, octets.as_mut_ptr(), LEN as u64, &byte()) };
+            receive?.wait().map(drop)
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(class(&outcome.results[0]), Some(ErrorClass::ProcFailed));
+}
+
+/// Many meet in a queue for one packet, and would again after each time-out if all of these were the same.
+#[test]
+fn who_is_crowded_out_is_not_taken_for_dead() {
+    let mut simulation = Simulation::new(300, 1);
+    simulation.network.queue = 1_600;
+    let outcome = simulation
+        .run(|engine| {
+            let world = Communicator::world(engine);
+            let mut room = [0; 1_200];
+            if world.rank() > 0 {
+                return send(&world, &room, 0);
+            }
+            (1..world.size()).try_for_each(|from| receive(&world, &mut room, from))
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let lost = outcome.results.iter().filter(|result| result.is_err()).count();
+    assert_eq!(lost, 0);
+}
+
 #[test]
 fn packets_and_calls_are_written_down() {
     let directory = std::env::temp_dir().join(format!("hikyaku-faults-{}", std::process::id()));
