@@ -46,7 +46,8 @@ impl Running {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let socket = env::temp_dir().join(format!("hikyaku-poller-{}-{number}", process::id()));
-        let device = format!("net_null{number},size=64,no-rx=1");
+        // Other tests have the low numbers.
+        let device = format!("net_null{},size=64,no-rx=1", 1_000 + number);
         let mut poller = Poller::start(options(&device, socket.clone())).unwrap_or_else(|error| panic!("{error}"));
         let stop = Arc::new(AtomicBool::new(false));
         let at_once = Arc::new(AtomicBool::new(false));
