@@ -160,6 +160,12 @@ pub trait Backend: Send {
         false
     }
 
+    /// Beside its datagrams it carries the records of a link, to and from
+    /// [`LINK`](crate::reliability::delegated::LINK): what that can do.
+    fn link_beside(&self) -> Option<Capabilities> {
+        None
+    }
+
     /// The address at which others reach it.
     fn local_addr(&self) -> SocketAddr;
 
@@ -243,6 +249,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn is_link(&self) -> bool {
         (**self).is_link()
+    }
+
+    fn link_beside(&self) -> Option<Capabilities> {
+        (**self).link_beside()
     }
 
     fn local_addr(&self) -> SocketAddr {

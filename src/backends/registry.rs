@@ -151,10 +151,7 @@ const KNOWN: [Known; 4] = [
         name: "poller",
         feature: "poller",
         #[cfg(all(feature = "poller", target_os = "linux"))]
-        open: Some(|addr, _| {
-            use super::poller::PollerBackend;
-            Ok(Box::new(PollerBackend::from_environment(addr.port())?))
-        }),
+        open: Some(super::poller::Joined::from_environment),
         #[cfg(not(all(feature = "poller", target_os = "linux")))]
         open: None,
     },

@@ -540,9 +540,9 @@ impl Endpoint {
     }
 
     /// The peer has sent what a correct peer can not send.
-    pub(super) fn expel(&mut self, peer: PeerId) {
+    pub(super) fn expel(&mut self, peer: PeerId, error: PeerError) {
         if peer.index() < self.peers.len() {
-            self.end_session(peer.0, PeerError::Misbehaved);
+            self.end_session(peer.0, error);
         }
     }
 

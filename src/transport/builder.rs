@@ -15,7 +15,10 @@ use crate::{
     config::Config,
     messaging::Messenger,
     progress::{Driver, WaitPolicy, limits_of, random},
-    reliability::{Endpoint, delegated::Remote},
+    reliability::{
+        Endpoint,
+        delegated::{Remote, Split},
+    },
 };
 
 /// Settings of a [`Transport`] to be.
@@ -149,7 +152,11 @@ pub(super) fn messenger(
     if backend.is_link() {
         return Ok(Messenger::new(Remote::new(config, limits, processors)?, processors));
     }
-    let endpoint = Endpoint::new(config, limits, random(), random())?;
+    let endpoint = Endpoint::new(config.clone(), limits, random(), random())?;
+    if let Some(link) = backend.link_beside() {
+        let remote = Remote::new(config, limits_of(&link), processors)?;
+        return Ok(Messenger::new(Split::new(remote, endpoint), processors));
+    }
     Ok(Messenger::new(endpoint, processors))
 }
 

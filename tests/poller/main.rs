@@ -4,6 +4,7 @@
 #![cfg(all(feature = "dpdk", feature = "udp", target_os = "linux"))]
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod combined;
 mod support;
 
 // The tests of MPI's engine, with processes of one poller.

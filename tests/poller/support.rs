@@ -1,6 +1,7 @@
 //! Jobs of several ranks, each a thread and a process of one poller, which is a thread, too.
 
 use std::{
+    collections::BTreeMap,
     env,
     net::SocketAddr,
     path::PathBuf,
@@ -11,7 +12,9 @@ use std::{
 };
 
 use hikyaku::{
+    Config,
     backends::{
+        Backend,
         dpdk::{Device, DpdkOptions, Memory},
         poller::PollerBackend,
     },
@@ -79,20 +82,40 @@ pub(crate) fn processes<T: Send>(
     options: &Options,
     program: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
-    let addresses: Mutex<Vec<SocketAddr>> = Mutex::new(vec![([0, 0, 0, 0], 0).into(); size as usize]);
+    processes_on(size, options, &Config::default(), |_| Box::new(connect()), program)
+}
+
+/// Connects to the poller.
+pub(crate) fn connect() -> PollerBackend {
+    PollerBackend::connect(poller(), 0).unwrap()
+}
+
+/// Runs `program` as each rank, with the backend that `open` gives it.
+pub(crate) fn processes_on<T: Send>(
+    size: u32,
+    options: &Options,
+    config: &Config,
+    open: impl Fn(u32) -> Box<dyn Backend> + Sync,
+    program: impl Fn(Communicator) -> T + Sync,
+) -> Vec<T> {
+    let said: Mutex<BTreeMap<u32, (SocketAddr, Vec<u8>)>> = Mutex::default();
     let bound = Barrier::new(size as usize);
-    let socket = poller();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..size)
             .map(|process| {
-                let (addresses, bound, program) = (&addresses, &bound, &program);
+                let (said, bound, open, program) = (&said, &bound, &open, &program);
                 scope.spawn(move || {
-                    let backend = PollerBackend::connect(socket, 0).unwrap();
-                    let engine = Engine::on(Transport::builder(), Box::new(backend), process).unwrap();
-                    addresses.lock().unwrap()[process as usize] = engine.local_addr();
+                    let builder = Transport::builder().config(config.clone());
+                    let mut engine = Engine::on(builder, open(process), process).unwrap();
+                    let own = (engine.local_addr(), engine.link_address());
+                    said.lock().unwrap().insert(process, own);
                     bound.wait();
-                    let all = addresses.lock().unwrap().clone();
-                    let engine: Arc<Engine> = engine.connect(&all, options.clone()).unwrap();
+                    let all = said.lock().unwrap().clone();
+                    for (_, (address, link)) in all.iter().filter(|(other, _)| **other != process) {
+                        engine.introduce(*address, link);
+                    }
+                    let addresses: Vec<SocketAddr> = all.values().map(|(address, _)| *address).collect();
+                    let engine: Arc<Engine> = engine.connect(&addresses, options.clone()).unwrap();
                     program(Communicator::world(&engine))
                 })
             })

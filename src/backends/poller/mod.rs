@@ -10,12 +10,14 @@
 //! - **The end**: the poller's socket hangs up when it is gone; that is [`PollerError::Gone`], at the latest some
 //!   thousand looks later.
 //!
-//! Nothing of DPDK is needed here.
+//! With a backend of our own beside it ([`Joined`]), only messages go to the poller: what is placed goes from process to
+//! process. Nothing of DPDK is needed here.
 
 mod error;
 mod extents;
 #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
 pub(crate) mod hello;
+mod joined;
 #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
 pub(crate) mod memory;
 #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
@@ -28,7 +30,7 @@ use std::{
     io::{self, IoSlice},
     net::SocketAddr,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     path::{Path, PathBuf},
@@ -42,7 +44,10 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 
-pub use self::error::PollerError;
+pub use self::{
+    error::PollerError,
+    joined::{BULK_VARIABLE, Joined},
+};
 use self::{
     extents::Extents,
     hello::{Answer, Hello},
@@ -219,6 +224,42 @@ impl PollerBackend {
             _ => Err(Corrupt),
         }
     }
+
+    /// Sleeps until the poller rings, something else becomes readable, or the time is over.
+    fn wait_beside(&mut self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<Wake> {
+        self.slots.clear();
+        self.up.release();
+        if !self.up.arm().map_err(broken)? {
+            return Ok(Wake::Readable);
+        }
+        self.stats.receive_calls += 1;
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = [
+            PollFd::new(&self.bells[0], PollFlags::IN),
+            PollFd::new(&self.socket, PollFlags::IN),
+            // Looking twice is harmless.
+            PollFd::from_borrowed_fd(other.unwrap_or(self.socket.as_fd()), PollFlags::IN),
+        ];
+        let polled = poll(&mut fds, timeout.as_ref());
+        let [rung, spoken, more] = [0, 1, 2].map(|fd: usize| !fds[fd].revents().is_empty());
+        self.up.disarm();
+        match polled {
+            Err(rustix::io::Errno::INTR) => return Ok(Wake::TimedOut),
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        if rung {
+            let _ = rustix::io::read(&self.bells[0], &mut [0_u8; 8]);
+            return Ok(Wake::Readable);
+        }
+        if spoken {
+            self.look_for_life()?;
+        }
+        if more {
+            return Ok(Wake::Readable);
+        }
+        Ok(Wake::TimedOut)
+    }
 }
 
 /// The two numbers that a record of the link holds.
@@ -342,33 +383,7 @@ impl Backend for PollerBackend {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        self.slots.clear();
-        self.up.release();
-        if !self.up.arm().map_err(broken)? {
-            return Ok(Wake::Readable);
-        }
-        self.stats.receive_calls += 1;
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [
-            PollFd::new(&self.bells[0], PollFlags::IN),
-            PollFd::new(&self.socket, PollFlags::IN),
-        ];
-        let polled = poll(&mut fds, timeout.as_ref());
-        let (rung, spoken) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-        self.up.disarm();
-        match polled {
-            Err(rustix::io::Errno::INTR) => return Ok(Wake::TimedOut),
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
-        if rung {
-            let _ = rustix::io::read(&self.bells[0], &mut [0_u8; 8]);
-            return Ok(Wake::Readable);
-        }
-        if spoken {
-            self.look_for_life()?;
-        }
-        Ok(Wake::TimedOut)
+        self.wait_beside(timeout, None)
     }
 
     fn stats(&self) -> BackendStats {

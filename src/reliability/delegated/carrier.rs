@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::Remote;
+use super::{Remote, Split};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -15,7 +15,7 @@ use crate::{
     time::Instant,
 };
 
-/// An endpoint, here or in another process. Its methods are those of [`Endpoint`], where they are described.
+/// An endpoint, here or in another process, or one in each. Its methods are those of [`Endpoint`], where they are described.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -26,6 +26,8 @@ pub enum Carrier {
     Here(Endpoint),
     /// In a process that runs the protocol for us.
     There(Box<Remote>),
+    /// There for messages, here for placements.
+    Both(Box<Split>),
 }
 
 impl From<Endpoint> for Carrier {
@@ -40,14 +42,21 @@ impl From<Remote> for Carrier {
     }
 }
 
+impl From<Split> for Carrier {
+    fn from(split: Split) -> Self {
+        Self::Both(Box::new(split))
+    }
+}
+
 /// Getters.
 impl Carrier {
-    /// The endpoint, if it is in this process.
+    /// The endpoint, if it is in this process; of both, the one that places.
     #[must_use]
     pub fn here(&self) -> Option<&Endpoint> {
         match self {
             Self::Here(endpoint) => Some(endpoint),
             Self::There(_) => None,
+            Self::Both(split) => Some(split.bulk()),
         }
     }
 
@@ -58,6 +67,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.config(),
             Self::There(remote) => remote.config(),
+            Self::Both(split) => split.config(),
         }
     }
 
@@ -68,6 +78,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.stats(),
             Self::There(remote) => remote.stats(),
+            Self::Both(split) => split.stats(),
         }
     }
 
@@ -78,6 +89,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.is_up(peer),
             Self::There(remote) => remote.is_up(peer),
+            Self::Both(split) => split.is_up(peer),
         }
     }
 
@@ -88,6 +100,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.peer_stats(peer),
             Self::There(remote) => remote.peer_stats(peer),
+            Self::Both(split) => split.peer_stats(peer),
         }
     }
 
@@ -98,6 +111,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.address(peer),
             Self::There(remote) => remote.address(peer),
+            Self::Both(split) => split.address(peer),
         }
     }
 
@@ -108,6 +122,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.processor(peer),
             Self::There(remote) => remote.processor(peer),
+            Self::Both(split) => split.processor(peer),
         }
     }
 
@@ -118,6 +133,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.peers(),
             Self::There(remote) => remote.peers(),
+            Self::Both(split) => split.peers(),
         }
     }
 
@@ -128,6 +144,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.session(peer),
             Self::There(remote) => remote.session(peer),
+            Self::Both(split) => split.session(peer),
         }
     }
 
@@ -138,6 +155,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.down(peer),
             Self::There(remote) => remote.down(peer),
+            Self::Both(split) => split.down(peer),
         }
     }
 
@@ -148,6 +166,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.is_idle(peer),
             Self::There(remote) => remote.is_idle(peer),
+            Self::Both(split) => split.is_idle(peer),
         }
     }
 
@@ -158,6 +177,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.all_idle(),
             Self::There(remote) => remote.all_idle(),
+            Self::Both(split) => split.all_idle(),
         }
     }
 
@@ -168,6 +188,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.should_transmit(peer, channel),
             Self::There(remote) => remote.should_transmit(peer, channel),
+            Self::Both(split) => split.should_transmit(peer, channel),
         }
     }
 
@@ -178,6 +199,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.is_quiet(peer, channel),
             Self::There(remote) => remote.is_quiet(peer, channel),
+            Self::Both(split) => split.is_quiet(peer, channel),
         }
     }
 
@@ -188,6 +210,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.has_batch(peer, channel),
             Self::There(remote) => remote.has_batch(peer, channel),
+            Self::Both(split) => split.has_batch(peer, channel),
         }
     }
 
@@ -198,6 +221,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.credit(peer),
             Self::There(remote) => remote.credit(peer),
+            Self::Both(split) => split.credit(peer),
         }
     }
 
@@ -208,6 +232,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.poll_timeout(),
             Self::There(remote) => remote.poll_timeout(),
+            Self::Both(split) => split.poll_timeout(),
         }
     }
 
@@ -217,6 +242,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.gather(burst, each),
             Self::There(remote) => remote.gather(burst, each),
+            Self::Both(split) => split.gather(burst, each),
         }
     }
 }
@@ -228,6 +254,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.set_processor(processor),
             Self::There(remote) => remote.set_processor(processor),
+            Self::Both(split) => split.set_processor(processor),
         }
     }
 
@@ -236,6 +263,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.add_peer(address, processor),
             Self::There(remote) => remote.add_peer(address, processor),
+            Self::Both(split) => split.add_peer(address, processor),
         }
     }
 
@@ -251,6 +279,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.send(now, peer, channel, message, payload),
             Self::There(remote) => remote.send(now, peer, channel, message, payload),
+            Self::Both(split) => split.send(now, peer, channel, message, payload),
         }
     }
 
@@ -266,6 +295,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.place(now, peer, channel, target, data),
             Self::There(remote) => remote.place(now, peer, channel, target, data),
+            Self::Both(split) => split.place(now, peer, channel, target, data),
         }
     }
 
@@ -274,6 +304,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.release(peer, session, cost),
             Self::There(remote) => remote.release(peer, session, cost),
+            Self::Both(split) => split.release(peer, session, cost),
         }
     }
 
@@ -282,6 +313,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.request_acks(now),
             Self::There(remote) => remote.request_acks(now),
+            Self::Both(split) => split.request_acks(now),
         }
     }
 
@@ -290,6 +322,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.watch(now, peer, on),
             Self::There(remote) => remote.watch(now, peer, on),
+            Self::Both(split) => split.watch(now, peer, on),
         }
     }
 
@@ -298,6 +331,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.connect(now, peer),
             Self::There(remote) => remote.connect(now, peer),
+            Self::Both(split) => split.connect(now, peer),
         }
     }
 
@@ -306,6 +340,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.close(now, peer),
             Self::There(remote) => remote.close(now, peer),
+            Self::Both(split) => split.close(now, peer),
         }
     }
 
@@ -314,6 +349,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.reconnect(peer),
             Self::There(remote) => remote.reconnect(peer),
+            Self::Both(split) => split.reconnect(peer),
         }
     }
 
@@ -322,6 +358,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.set_limits(limits),
             Self::There(remote) => remote.set_limits(limits),
+            Self::Both(split) => split.set_limits(limits),
         }
     }
 
@@ -330,6 +367,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.handle_timeout(now),
             Self::There(remote) => remote.handle_timeout(now),
+            Self::Both(split) => split.handle_timeout(now),
         }
     }
 
@@ -338,6 +376,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.handle_unreachable(now, address),
             Self::There(remote) => remote.handle_unreachable(now, address),
+            Self::Both(split) => split.handle_unreachable(now, address),
         }
     }
 
@@ -346,6 +385,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.handle_released(token),
             Self::There(remote) => remote.handle_released(token),
+            Self::Both(split) => split.handle_released(token),
         }
     }
 
@@ -354,6 +394,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.poll_transmit(now, burst),
             Self::There(remote) => remote.poll_transmit(now, burst),
+            Self::Both(split) => split.poll_transmit(now, burst),
         }
     }
 
@@ -362,6 +403,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.poll_event(),
             Self::There(remote) => remote.poll_event(),
+            Self::Both(split) => split.poll_event(),
         }
     }
 
@@ -377,6 +419,7 @@ impl Carrier {
         match self {
             Self::Here(endpoint) => endpoint.handle_datagrams(now, source, data, stride, sink),
             Self::There(remote) => remote.handle_record(now, data, sink),
+            Self::Both(split) => split.handle_datagrams(now, source, data, stride, sink),
         }
     }
 }

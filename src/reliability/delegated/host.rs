@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::{Config, ConfigError},
-    error::{AddPeerError, SendError},
+    error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, Sink, Target, Verdict},
     time::Instant,
@@ -178,7 +178,7 @@ impl Host {
             Kind::AskRoom => self.endpoint.tell_when_writable(peer),
             Kind::Release => self.endpoint.release(peer, record.session, record.value),
             Kind::Close => self.endpoint.close(now, peer),
-            Kind::GiveUp => self.endpoint.expel(peer),
+            Kind::GiveUp => self.endpoint.expel(peer, PeerError::Misbehaved),
             Kind::Connect => self.endpoint.connect(now, peer),
             _ => return Err(Broken::Malformed),
         }

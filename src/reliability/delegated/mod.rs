@@ -2,11 +2,14 @@
 //!
 //! A node-wide poller (S1.2) runs the protocol for several processes: it acknowledges, sends again and keeps sessions
 //! alive while they compute. Between it and each of them is a link that loses nothing and keeps the order. A [`Remote`]
-//! stands where an [`Endpoint`](super::Endpoint) would (a [`Carrier`] is either) and turns commands into records; a
+//! stands where an [`Endpoint`](super::Endpoint) would (a [`Carrier`] is any of them) and turns commands into records; a
 //! [`Host`] has the endpoint, executes them, and reports what happens. Packets are handed over as they came, behind a
 //! short header, so they can be lent; matching and order stay with whoever has the messages.
 //!
 //! Both are sans-IO, like the rest: a `Remote` is driven like an endpoint, where a "datagram" is one record.
+//!
+//! A [`Split`] has both: messages go through the host, and what is placed goes from process to process on an endpoint of
+//! its own (S1.2: eager to the poller, rendezvous to the process itself).
 //!
 //! # Trust
 //!
@@ -26,10 +29,17 @@ mod carrier;
 mod host;
 mod record;
 mod remote;
+mod split;
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub use self::{
     carrier::Carrier,
     host::{Broken, Host},
     record::{DELIVERY, REPORT},
     remote::Remote,
+    split::Split,
 };
+
+/// Where records go to and come from, for those who carry datagrams, too: no peer has this address.
+pub const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

@@ -4,12 +4,12 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::SocketAddr;
 
 use bytes::Bytes;
 
 use super::{
-    REPORT,
+    LINK, REPORT,
     record::{self, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, Record, TOLD},
 };
 use crate::{
@@ -198,6 +198,12 @@ impl Remote {
         self.peers.get(peer.index()).map(|p| p.processor)
     }
 
+    /// There is a peer with this address.
+    #[inline]
+    pub(super) fn knows(&self, address: &SocketAddr) -> bool {
+        self.addresses.contains_key(address)
+    }
+
     pub(super) fn peers(&self) -> usize {
         self.peers.len()
     }
@@ -323,7 +329,7 @@ impl Remote {
     }
 
     #[inline]
-    fn check(&self, peer: PeerId) -> Result<(), SendError> {
+    pub(super) fn check(&self, peer: PeerId) -> Result<(), SendError> {
         match self.peers.get(peer.index()) {
             Some(p) if !p.closing && (self.down.is_empty() || !self.down.contains_key(&peer.0)) => Ok(()),
             _ => Err(self.why_not(peer)),
@@ -567,7 +573,7 @@ impl Remote {
             self.current = Bytes::new();
             return false;
         };
-        burst.begin(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+        burst.begin(LINK);
         burst.header()[..REPORT].copy_from_slice(&piece.head);
         match piece.payload {
             Body::None => burst.push_inline(REPORT, &[]),
@@ -670,7 +676,15 @@ impl Remote {
             cost: record.value,
         };
         // It has been acknowledged: it can not be put off any more. No correct peer comes to that.
-        if sink.deliver(origin, packet) != Verdict::Taken && !p.broken && p.session == record.session {
+        if sink.deliver(origin, packet) != Verdict::Taken && p.session == record.session {
+            self.give_up(peer);
+        }
+    }
+
+    /// Ends the session, whose end will be told.
+    pub(super) fn give_up(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.index()];
+        if !p.broken {
             p.broken = true;
             self.order(Kind::GiveUp, peer, 0);
         }

@@ -1,0 +1,269 @@
+//! The way to a poller, and beside it datagrams of our own (S1.2, S1.5).
+
+use std::{
+    collections::HashMap,
+    env, fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::PollerBackend;
+use crate::{
+    backends::{
+        Backend, BackendStats, BindOptions, Capabilities, Received, Sent, Transmit, Wake, bind, has_own_addresses,
+    },
+    reliability::delegated::LINK,
+    time::Instant,
+};
+
+/// Names the backend for placements: `udp`, `dpdk`. Unset: they go through the poller, too.
+pub const BULK_VARIABLE: &str = "HIKYAKU_POLLER_BULK";
+
+/// Stands for whoever has not been introduced: nobody's address.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+/// How long to sleep at most, when one of the two can not wake who sleeps for the other.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A [`PollerBackend`] and a backend of our own, which carries what is placed ([`Backend::link_beside`]).
+///
+/// Peers are named by the addresses that they have at their pollers. Where their own backends are is part of what is
+/// [introduced](Backend::introduce); what goes to a peer that has not been introduced is dropped, and the peer reported as
+/// unreachable.
+pub struct Joined {
+    link: PollerBackend,
+    own: Box<dyn Backend>,
+    /// Addresses of peers' own backends by those at their pollers, and back.
+    there: HashMap<SocketAddr, SocketAddr>,
+    back: HashMap<SocketAddr, SocketAddr>,
+    /// Who has been sent to and has not been introduced.
+    unknown: Option<SocketAddr>,
+    /// Buffers of the last receive: those of the one that was asked first, and whether that was the link.
+    first: usize,
+    link_first: bool,
+    dropped: u64,
+}
+
+impl Joined {
+    /// Joins the two. `own` has an address that peers can reach, and is no link.
+    #[must_use]
+    pub fn new(link: PollerBackend, own: Box<dyn Backend>) -> Self {
+        Self {
+            link,
+            own,
+            there: HashMap::new(),
+            back: HashMap::new(),
+            unknown: None,
+            first: 0,
+            link_first: false,
+            dropped: 0,
+        }
+    }
+
+    /// The poller, and beside it what [`BULK_VARIABLE`] names, at the IP address of `addr`. Just the poller if it names
+    /// nothing.
+    ///
+    /// # Errors
+    /// One of the two can not be opened, or there is no address for ours.
+    pub fn from_environment(addr: SocketAddr, options: &BindOptions) -> io::Result<Box<dyn Backend>> {
+        let link = PollerBackend::from_environment(addr.port())?;
+        let name = env::var(BULK_VARIABLE).unwrap_or_default();
+        if name.is_empty() {
+            return Ok(Box::new(link));
+        }
+        let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{BULK_VARIABLE}={name}: {why}"));
+        if name == "poller" {
+            return Err(invalid("it names what goes beside the poller"));
+        }
+        let at = if has_own_addresses(&name) {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        } else {
+            addr.ip()
+        };
+        let own = bind(&name, SocketAddr::new(at, 0), options).map_err(|error| invalid(&error.to_string()))?;
+        if own.local_addr().ip().is_unspecified() {
+            return Err(invalid("peers need an address: bind to one of this host's"));
+        }
+        Ok(Box::new(Self::new(link, own)))
+    }
+
+    /// Whether buffer `index` is the link's, and its number there.
+    #[inline]
+    fn find(&self, index: usize) -> (bool, usize) {
+        match index.checked_sub(self.first) {
+            None => (self.link_first, index),
+            Some(index) => (!self.link_first, index),
+        }
+    }
+
+    #[inline]
+    fn receive_from(&mut self, link: bool, now: Instant, budget: usize) -> io::Result<usize> {
+        if link {
+            self.link.receive(now, budget)
+        } else {
+            self.own.receive(now, budget)
+        }
+    }
+}
+
+impl Backend for Joined {
+    fn name(&self) -> &'static str {
+        "poller"
+    }
+
+    /// Those of our own.
+    fn capabilities(&self) -> Capabilities {
+        self.own.capabilities()
+    }
+
+    fn link_beside(&self) -> Option<Capabilities> {
+        Some(self.link.capabilities())
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.link.local_addr()
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        if transmit.destination == LINK {
+            return self.link.transmit(now, transmit);
+        }
+        let Some(&destination) = self.there.get(&transmit.destination) else {
+            self.unknown = Some(transmit.destination);
+            self.dropped += 1;
+            return Ok(Sent::Dropped);
+        };
+        self.own.transmit(
+            now,
+            &Transmit {
+                destination,
+                ..*transmit
+            },
+        )
+    }
+
+    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+        self.own.reclaim(free);
+    }
+
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        // In turn.
+        self.link_first = !self.link_first;
+        self.first = self.receive_from(self.link_first, now, budget)?;
+        let left = budget - self.first;
+        if left == 0 {
+            return Ok(budget);
+        }
+        Ok(self.first + self.receive_from(!self.link_first, now, left)?)
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        let (link, index) = self.find(index);
+        if link {
+            return Received {
+                source: LINK,
+                ..self.link.received(index)
+            };
+        }
+        let received = self.own.received(index);
+        let source = self.back.get(&received.source).copied().unwrap_or(NOBODY);
+        Received { source, ..received }
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        match self.find(index) {
+            (true, index) => self.link.take(index),
+            (false, index) => self.own.take(index),
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        if let Some(fd) = self.own.as_fd() {
+            return self.link.wait_beside(timeout, Some(fd));
+        }
+        let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
+        self.link.wait(Some(nap))?;
+        // The other one may have something.
+        Ok(Wake::Readable)
+    }
+
+    /// Where ours is, and what is to be known of it.
+    fn link_address(&self) -> Vec<u8> {
+        let addr = self.own.local_addr();
+        let mut octets = vec![if addr.is_ipv4() { 4 } else { 6 }];
+        octets.extend(addr.port().to_le_bytes());
+        match addr.ip() {
+            IpAddr::V4(ip) => octets.extend(ip.octets()),
+            IpAddr::V6(ip) => octets.extend(ip.octets()),
+        }
+        octets.extend(self.own.link_address());
+        octets
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        if let Some((there, link)) = read_address(link) {
+            if let Some(before) = self.there.insert(address, there) {
+                self.back.remove(&before);
+            }
+            self.back.insert(there, address);
+            self.own.introduce(there, link);
+        }
+    }
+
+    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
+        if let Some(address) = self.unknown.take() {
+            return Some(address);
+        }
+        let address = self.own.poll_unreachable()?;
+        Some(self.back.get(&address).copied().unwrap_or(NOBODY))
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.own.next_deadline()
+    }
+
+    /// Of both.
+    fn stats(&self) -> BackendStats {
+        let (link, own) = (self.link.stats(), self.own.stats());
+        BackendStats {
+            datagrams_sent: link.datagrams_sent + own.datagrams_sent,
+            bytes_sent: link.bytes_sent + own.bytes_sent,
+            datagrams_received: link.datagrams_received + own.datagrams_received,
+            bytes_received: link.bytes_received + own.bytes_received,
+            transmit_calls: link.transmit_calls + own.transmit_calls,
+            receive_calls: link.receive_calls + own.receive_calls,
+            dropped: link.dropped + own.dropped + self.dropped,
+            busy: link.busy + own.busy,
+            segmentation_refused: own.segmentation_refused,
+        }
+    }
+}
+
+/// An address and what follows it.
+fn read_address(octets: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (&[family, low, high], rest) = octets.split_first_chunk::<3>()?;
+    let port = u16::from_le_bytes([low, high]);
+    let (ip, rest) = match family {
+        4 => {
+            let (ip, rest) = rest.split_first_chunk::<4>()?;
+            (IpAddr::from(*ip), rest)
+        }
+        6 => {
+            let (ip, rest) = rest.split_first_chunk::<16>()?;
+            (IpAddr::from(*ip), rest)
+        }
+        _ => return None,
+    };
+    Some((SocketAddr::new(ip, port), rest))
+}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joined")
+            .field("link", &self.link)
+            .field("own", &self.own.name())
+            .finish_non_exhaustive()
+    }
+}

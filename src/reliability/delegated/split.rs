@@ -1,0 +1,431 @@
+//! Messages by way of a host, placements from process to process (S1.2, S1.5).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::net::SocketAddr;
+
+use bytes::Bytes;
+
+use super::{LINK, Remote};
+use crate::{
+    config::Config,
+    error::{AddPeerError, DropReason, PeerError, SendError},
+    id::{PeerId, SendToken},
+    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, Sink, Target, Verdict},
+    stats::{PeerStats, Stats},
+    time::Instant,
+    wire::Packet,
+};
+
+/// Marks tokens of placements.
+const PLACED: u64 = 1 << 63;
+
+/// One of the two sessions with a peer is over, and the other not yet.
+#[derive(Debug)]
+enum End {
+    /// That by way of the host.
+    Eager { session: u32, error: PeerError, lost: bool },
+    /// Our own.
+    Bulk { error: PeerError, lost: bool },
+}
+
+/// A [`Remote`] that has the messages and an [`Endpoint`] of our own that has the placements.
+///
+/// Both know the same peers by the same numbers and addresses; who carries the datagrams translates the addresses of the
+/// endpoint. A peer is as the `Remote` says: up when that is, and when one of the two sessions ends, so does the other,
+/// and one end is told.
+#[derive(Debug)]
+pub struct Split {
+    eager: Remote,
+    bulk: Endpoint,
+    now: Instant,
+    ends: BTreeMap<u32, End>,
+    events: VecDeque<Event>,
+    /// The last burst was the endpoint's.
+    placed: bool,
+}
+
+/// Lets nothing but placements through.
+struct Placements<'a, S>(&'a mut S);
+
+impl<S: Sink> Sink for Placements<'_, S> {
+    #[inline]
+    fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
+        if packet.placement().is_none() {
+            return Verdict::Impossible;
+        }
+        self.0.deliver(origin, packet)
+    }
+}
+
+/// Getters.
+impl Split {
+    /// Joins the two, which have the same settings and no peers yet.
+    #[must_use]
+    pub fn new(eager: Remote, bulk: Endpoint) -> Self {
+        Self {
+            eager,
+            bulk,
+            now: Instant::ZERO,
+            ends: BTreeMap::new(),
+            events: VecDeque::new(),
+            placed: false,
+        }
+    }
+
+    pub(super) fn bulk(&self) -> &Endpoint {
+        &self.bulk
+    }
+
+    #[inline]
+    pub(super) fn config(&self) -> &Config {
+        self.eager.config()
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let (eager, bulk) = (self.eager.stats(), self.bulk.stats());
+        Stats {
+            packets_sent: eager.packets_sent + bulk.packets_sent,
+            packets_received: eager.packets_received + bulk.packets_received,
+            payload_sent: eager.payload_sent + bulk.payload_sent,
+            payload_received: eager.payload_received + bulk.payload_received,
+            packets_delivered: eager.packets_delivered + bulk.packets_delivered,
+            ..bulk
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_up(&self, peer: PeerId) -> bool {
+        self.eager.is_up(peer)
+    }
+
+    pub(super) fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+        let unexpected = self.eager.peer_stats(peer)?.unexpected;
+        let bulk = self.bulk.peer_stats(peer)?;
+        Some(PeerStats { unexpected, ..bulk })
+    }
+
+    pub(super) fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.eager.address(peer)
+    }
+
+    #[inline]
+    pub(super) fn processor(&self, peer: PeerId) -> Option<u32> {
+        self.eager.processor(peer)
+    }
+
+    pub(super) fn peers(&self) -> usize {
+        self.eager.peers()
+    }
+
+    #[inline]
+    pub(super) fn session(&self, peer: PeerId) -> u32 {
+        self.eager.session(peer)
+    }
+
+    pub(super) fn down(&self, peer: PeerId) -> Option<PeerError> {
+        self.eager.down(peer)
+    }
+
+    pub(super) fn is_idle(&self, peer: PeerId) -> bool {
+        self.eager.is_idle(peer) && self.bulk.is_idle(peer)
+    }
+
+    pub(super) fn all_idle(&self) -> bool {
+        self.eager.all_idle() && self.bulk.all_idle()
+    }
+
+    /// Whatever the channel: the caller may have placed something.
+    #[inline]
+    pub(super) fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
+        self.eager.should_transmit(peer, channel) || self.bulk.should_transmit(peer, channel)
+    }
+
+    /// Of messages.
+    #[inline]
+    pub(super) fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
+        self.eager.is_quiet(peer, channel)
+    }
+
+    pub(super) fn has_batch(&self, peer: PeerId, channel: u8) -> bool {
+        self.eager.has_batch(peer, channel)
+    }
+
+    #[inline]
+    pub(super) fn credit(&self, peer: PeerId) -> u64 {
+        self.eager.credit(peer)
+    }
+
+    #[inline]
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        if !self.events.is_empty() {
+            return Some(self.now);
+        }
+        match (self.eager.poll_timeout(), self.bulk.poll_timeout()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Commands.
+impl Split {
+    pub(super) fn set_processor(&mut self, processor: u32) {
+        self.eager.set_processor(processor);
+        self.bulk.set_processor(processor);
+    }
+
+    pub(super) fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        let peer = self.eager.add_peer(address, processor)?;
+        self.follow();
+        Ok(peer)
+    }
+
+    /// The endpoint gets the peers that have come.
+    fn follow(&mut self) {
+        while self.bulk.peers() < self.eager.peers() {
+            let peer = PeerId(self.bulk.peers() as u32);
+            let (Some(address), Some(processor)) = (self.eager.address(peer), self.eager.processor(peer)) else {
+                return;
+            };
+            // It has no others and takes as many.
+            if self.bulk.add_peer(address, processor).is_err() {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        message: &Outgoing,
+        payload: Payload<'_>,
+    ) -> Result<Option<SendToken>, SendError> {
+        self.eager.send(now, peer, channel, message, payload)
+    }
+
+    pub(super) fn place(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        target: &Target,
+        data: Bytes,
+    ) -> Result<SendToken, SendError> {
+        self.eager.check(peer)?;
+        let token = self.bulk.place(now, peer, channel, target, data)?;
+        Ok(SendToken(token.0 | PLACED))
+    }
+
+    /// Placements cost no credit.
+    #[inline]
+    pub(super) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+        self.eager.release(peer, session, cost);
+    }
+
+    pub(super) fn request_acks(&mut self, now: Instant) {
+        self.eager.request_acks(now);
+        self.bulk.request_acks(now);
+    }
+
+    /// The host answers for a process that computes; the process itself would not.
+    pub(super) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
+        self.eager.watch(now, peer, on);
+    }
+
+    pub(super) fn connect(&mut self, now: Instant, peer: PeerId) {
+        self.eager.connect(now, peer);
+    }
+
+    pub(super) fn close(&mut self, now: Instant, peer: PeerId) {
+        self.now = self.now.max(now);
+        self.eager.close(now, peer);
+        self.bulk.close(now, peer);
+    }
+
+    pub(super) fn reconnect(&mut self, peer: PeerId) {
+        if self.eager.down(peer).is_some() {
+            self.end_bulk(peer);
+            self.bulk.reconnect(peer);
+            self.eager.reconnect(peer);
+        }
+    }
+
+    /// Those of the endpoint; the host's backend is its own business.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.bulk.set_limits(limits);
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.eager.handle_timeout(now);
+        self.bulk.handle_timeout(now);
+    }
+
+    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
+        self.now = self.now.max(now);
+        self.bulk.handle_unreachable(now, address);
+    }
+
+    pub(super) fn handle_released(&mut self, token: u64) {
+        self.bulk.handle_released(token);
+    }
+}
+
+/// What goes out and what comes in.
+impl Split {
+    /// In turn, if both have something.
+    #[inline]
+    pub(super) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        self.now = self.now.max(now);
+        for placed in [!self.placed, self.placed] {
+            let any = if placed {
+                self.bulk.poll_transmit(now, burst)
+            } else {
+                self.eager.poll_transmit(now, burst)
+            };
+            if any {
+                self.placed = placed;
+                return true;
+            }
+        }
+        false
+    }
+
+    #[inline]
+    pub(super) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
+        if self.placed {
+            self.bulk.gather(burst, each);
+        } else {
+            self.eager.gather(burst, each);
+        }
+    }
+
+    /// A record if it is from [`LINK`], else datagrams for the endpoint.
+    #[inline]
+    pub(super) fn handle_datagrams<S: Sink>(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        data: &mut [u8],
+        stride: usize,
+        sink: &mut S,
+    ) {
+        self.now = self.now.max(now);
+        if source == LINK {
+            self.eager.handle_record(now, data, sink);
+            self.follow();
+        } else if self.eager.knows(&source) {
+            self.bulk
+                .handle_datagrams(now, source, data, stride, &mut Placements(sink));
+        } else {
+            // It would get a number that is another's there.
+            self.bulk.count_drop(DropReason::Stranger);
+        }
+    }
+}
+
+/// Two sessions, one end.
+impl Split {
+    #[inline]
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if let Some(event) = self.bulk.poll_event() {
+                self.handle_bulk(event);
+            } else {
+                let event = self.eager.poll_event()?;
+                self.handle_eager(event);
+            }
+        }
+    }
+
+    fn handle_bulk(&mut self, event: Event) {
+        match event {
+            Event::Sent { peer, token } => {
+                let token = SendToken(token.0 | PLACED);
+                self.events.push_back(Event::Sent { peer, token });
+            }
+            Event::Writable { .. } => self.events.push_back(event),
+            Event::Down { peer, error, lost, .. } => match self.ends.remove(&peer.0) {
+                Some(End::Eager {
+                    session,
+                    error: first,
+                    lost: before,
+                }) => self.tell(peer, session, [first, error], before || lost),
+                _ if self.eager.down(peer).is_some() => {}
+                _ => {
+                    self.ends.insert(peer.0, End::Bulk { error, lost });
+                    if error == PeerError::Closed {
+                        self.eager.close(self.now, peer);
+                    } else {
+                        self.eager.give_up(peer);
+                    }
+                }
+            },
+            // The other session's are told.
+            Event::Up { .. } | Event::Returned { .. } => {}
+        }
+    }
+
+    fn handle_eager(&mut self, event: Event) {
+        match event {
+            Event::Down {
+                peer,
+                session,
+                error,
+                lost,
+            } => {
+                if let Some(End::Bulk {
+                    error: first,
+                    lost: before,
+                }) = self.ends.remove(&peer.0)
+                {
+                    return self.tell(peer, session, [first, error], before || lost);
+                }
+                if self.bulk.down(peer).is_some() {
+                    return self.events.push_back(event);
+                }
+                self.ends.insert(peer.0, End::Eager { session, error, lost });
+                if error == PeerError::Closed {
+                    // What is on its way may arrive.
+                    self.bulk.close(self.now, peer);
+                } else {
+                    self.bulk.expel(peer, error);
+                }
+            }
+            Event::Up { peer, .. } => {
+                self.end_bulk(peer);
+                self.bulk.reconnect(peer);
+                self.events.push_back(event);
+            }
+            _ => self.events.push_back(event),
+        }
+    }
+
+    /// A session is over: so that a new one can begin, its end is told now.
+    fn end_bulk(&mut self, peer: PeerId) {
+        if let Some(End::Eager { .. }) = self.ends.get(&peer.0) {
+            self.bulk.expel(peer, PeerError::Closed);
+            while let Some(event) = self.bulk.poll_event() {
+                self.handle_bulk(event);
+            }
+        }
+    }
+
+    /// Of two ends the first that is not a goodbye says why.
+    fn tell(&mut self, peer: PeerId, session: u32, errors: [PeerError; 2], lost: bool) {
+        let [first, second] = errors;
+        let error = if first == PeerError::Closed { second } else { first };
+        self.events.push_back(Event::Down {
+            peer,
+            session,
+            error,
+            lost,
+        });
+    }
+}

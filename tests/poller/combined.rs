@@ -1,0 +1,235 @@
+//! Messages by way of the poller, placements from rank to rank.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::BorrowedFd,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hikyaku::{
+    Config,
+    backends::{
+        Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake,
+        poller::Joined,
+        udp::{UdpBackend, UdpOptions},
+    },
+    mpi::{
+        engine::{Communicator, Engine},
+        error::ErrorClass,
+    },
+    time::Instant,
+};
+
+use super::{
+    exchange::LONG,
+    messages::{all_to_all, receive, send},
+    support::{connect, options, pattern, processes_on},
+};
+
+/// What somebody else can see and do of a backend.
+#[derive(Default)]
+struct Watched {
+    stats: Mutex<BackendStats>,
+    /// What is transmitted is lost.
+    cut: AtomicBool,
+}
+
+struct Watching<B> {
+    inner: B,
+    watched: Arc<Watched>,
+}
+
+impl<B: Backend> Backend for Watching<B> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn link_beside(&self) -> Option<Capabilities> {
+        self.inner.link_beside()
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        if self.watched.cut.load(Ordering::Relaxed) {
+            return Ok(Sent::All);
+        }
+        let sent = self.inner.transmit(now, transmit)?;
+        *self.watched.stats.lock().unwrap() = self.inner.stats();
+        Ok(sent)
+    }
+
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        let received = self.inner.receive(now, budget)?;
+        if received > 0 {
+            *self.watched.stats.lock().unwrap() = self.inner.stats();
+        }
+        Ok(received)
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        self.inner.received(index)
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        self.inner.take(index)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.inner.wait(timeout)
+    }
+
+    fn link_address(&self) -> Vec<u8> {
+        self.inner.link_address()
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+        self.inner.introduce(address, link);
+    }
+
+    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
+        self.inner.poll_unreachable()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.as_fd()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.inner.next_deadline()
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.inner.stats()
+    }
+}
+
+/// What each rank's backends have carried: both together, and its own.
+#[derive(Clone, Default)]
+struct Pair {
+    both: Arc<Watched>,
+    own: Arc<Watched>,
+}
+
+impl Pair {
+    fn open(&self) -> Box<dyn Backend> {
+        let udp = UdpBackend::bind_with("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let own = Watching {
+            inner: udp,
+            watched: Arc::clone(&self.own),
+        };
+        Box::new(Watching {
+            inner: Joined::new(connect(), Box::new(own)),
+            watched: Arc::clone(&self.both),
+        })
+    }
+
+    /// Octets sent by way of the poller, and by the rank itself.
+    fn sent(&self) -> (u64, u64) {
+        let own = self.own.stats.lock().unwrap().bytes_sent;
+        (self.both.stats.lock().unwrap().bytes_sent - own, own)
+    }
+}
+
+/// Runs `program` as each of two ranks, which need not end well.
+fn job(death: Duration, program: impl Fn(Communicator, &Pair) + Sync) -> [Pair; 2] {
+    let pairs = [Pair::default(), Pair::default()];
+    let config = Config {
+        death_timeout: death,
+        ..Config::default()
+    };
+    processes_on(
+        2,
+        &options(),
+        &config,
+        |process| pairs[process as usize].open(),
+        |world| {
+            let pair = &pairs[world.rank() as usize];
+            program(world, pair);
+        },
+    );
+    pairs
+}
+
+fn finalize(world: &Communicator) {
+    world.barrier().unwrap();
+    Engine::finalize(world.engine(), Duration::from_secs(2)).unwrap();
+}
+
+#[test]
+fn large_messages_do_not_go_through_the_poller() {
+    const SIZES: [usize; 8] = [10, 0, 2_000, 60_000, 200_000, 1 << 20, 4 << 20, 3];
+    let total: u64 = SIZES.iter().map(|&len| len as u64).sum();
+    let pairs = job(LONG, |world, _| {
+        for _ in 0..3 {
+            all_to_all(&world, &SIZES);
+        }
+        finalize(&world);
+    });
+    for pair in pairs {
+        let (poller, own) = pair.sent();
+        // Each sends all to the other three times; what is smaller than the eager limit is a small part.
+        assert!(own > 3 * (total - 70_000), "{own} of {total}");
+        assert!(poller < 500_000 && poller > 3 * 2_000, "{poller}");
+    }
+}
+
+#[test]
+fn small_messages_do_not_go_past_the_poller() {
+    let pairs = job(LONG, |world, _| {
+        for _ in 0..50 {
+            all_to_all(&world, &[10, 0, 1_000]);
+        }
+        finalize(&world);
+    });
+    for pair in pairs {
+        let (poller, own) = pair.sent();
+        assert_eq!(own, 0);
+        assert!(poller > 50 * 1_000, "{poller}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_gone_ends_what_waits_for_it() {
+    job(LONG, |world, _| {
+        let mut data = pattern(4 << 20, 1);
+        if world.rank() == 1 {
+            receive(&world, &mut data, 0, 1).unwrap();
+            // Without a goodbye.
+            return;
+        }
+        send(&world, &data, 1, 1).unwrap();
+        let error = send(&world, &data, 1, 2).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
+        let error = receive(&world, &mut data, 1, 3).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
+    });
+}
+
+#[test]
+fn placements_that_do_not_arrive_end_both_sides() {
+    job(Duration::from_secs(1), |world, pair| {
+        let mut data = pattern(4 << 20, 1);
+        let error = if world.rank() == 1 {
+            receive(&world, &mut data, 0, 1).unwrap();
+            receive(&world, &mut data, 0, 2).unwrap_err()
+        } else {
+            send(&world, &data, 1, 1).unwrap();
+            pair.own.cut.store(true, Ordering::Relaxed);
+            send(&world, &data, 1, 2).unwrap_err()
+        };
+        assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
+    });
+}
