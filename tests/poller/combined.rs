@@ -207,10 +207,13 @@ fn a_rank_that_is_gone_ends_what_waits_for_it() {
         let mut data = pattern(4 << 20, 1);
         if world.rank() == 1 {
             receive(&world, &mut data, 0, 1).unwrap();
+            // By then all is acknowledged.
+            receive(&world, &mut [0], 0, 4).unwrap();
             // Without a goodbye.
             return;
         }
         send(&world, &data, 1, 1).unwrap();
+        send(&world, &[1], 1, 4).unwrap();
         let error = send(&world, &data, 1, 2).unwrap_err();
         assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
         let error = receive(&world, &mut data, 1, 3).unwrap_err();

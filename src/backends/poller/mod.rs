@@ -238,7 +238,7 @@ impl PollerBackend {
             PollFd::new(&self.bells[0], PollFlags::IN),
             PollFd::new(&self.socket, PollFlags::IN),
             // Looking twice is harmless.
-            PollFd::from_borrowed_fd(other.unwrap_or(self.socket.as_fd()), PollFlags::IN),
+            PollFd::from_borrowed_fd(other.unwrap_or_else(|| self.socket.as_fd()), PollFlags::IN),
         ];
         let polled = poll(&mut fds, timeout.as_ref());
         let [rung, spoken, more] = [0, 1, 2].map(|fd: usize| !fds[fd].revents().is_empty());
