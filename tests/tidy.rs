@@ -29,7 +29,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "messaging",
         &["reliability", "wire", "time", "id", "prng", "config", "error", "stats"],
     ),
-    ("backends", &["time", "prng"]),
+    ("backends", &["time", "prng", "id"]),
     // Who is where; what they say to each other then is not its business.
     ("bootstrap", &[]),
     (

@@ -118,8 +118,12 @@ fn open(processor: u32) -> (Transport, PeerId) {
         ..Config::default()
     };
     let builder = Transport::builder().processor(processor).config(config).environment();
-    let at = ("0.0.0.0", number("PART_PORT") as u16);
-    let mut transport = builder.bind("poller", at).unwrap_or_else(|error| panic!("{error}"));
+    let at = (
+        env::var("PART_IP").unwrap_or("0.0.0.0".into()),
+        number("PART_PORT") as u16,
+    );
+    let bound = builder.bind("poller", (at.0.as_str(), at.1));
+    let mut transport = bound.unwrap_or_else(|error| panic!("{error}"));
     println!("is at {}", transport.local_addr());
     let to = var("PART_TO").parse().unwrap();
     let peer = transport.add_peer(3 - processor, to).unwrap();
@@ -361,6 +365,24 @@ fn messages_of_every_size() {
     for output in nodes.finish() {
         assert!(output.contains("came: 1, left: 1, died: 0, thrown_out: 0"), "{output}");
     }
+}
+
+/// Messages take the way that there is, with a backend beside it or without.
+#[test]
+fn a_backend_beside_the_poller_is_not_for_messages() {
+    let nodes = Nodes::new("beside", 8_192);
+    let mut answers = nodes.rank(1, 7_001, "answers", &[]);
+    answers.wait_for("answers", START_LIMIT);
+    let beside = [("HIKYAKU_POLLER_BULK", "udp"), ("PART_IP", "127.0.0.1")];
+    finish(nodes.rank(0, 7_001, "exchange", &beside));
+    finish(answers);
+    // Where nobody can reach it is no place for it.
+    let (status, output) = nodes.rank(0, 7_001, "exchange", &beside[..1]).finish(PART_LIMIT);
+    assert!(
+        !status.success() && output.contains("HIKYAKU_POLLER_BULK=udp: peers need an address"),
+        "{output}"
+    );
+    nodes.finish();
 }
 
 /// At any instant: while it sends, receives, has packets on loan and messages that nobody has acknowledged.

@@ -14,7 +14,7 @@ use crate::{
     backends::{
         Backend, BackendStats, BindOptions, Capabilities, Received, Sent, Transmit, Wake, bind, has_own_addresses,
     },
-    reliability::delegated::LINK,
+    id::LINK,
     time::Instant,
 };
 

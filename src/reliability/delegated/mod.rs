@@ -31,8 +31,6 @@ mod record;
 mod remote;
 mod split;
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-
 pub use self::{
     carrier::Carrier,
     host::{Broken, Host},
@@ -40,6 +38,4 @@ pub use self::{
     remote::Remote,
     split::Split,
 };
-
-/// Where records go to and come from, for those who carry datagrams, too: no peer has this address.
-pub const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+pub use crate::id::LINK;
