@@ -119,7 +119,7 @@ fn open(processor: u32) -> (Transport, PeerId) {
     };
     let builder = Transport::builder().processor(processor).config(config).environment();
     let at = (
-        env::var("PART_IP").unwrap_or("0.0.0.0".into()),
+        env::var("PART_IP").unwrap_or_else(|_| "0.0.0.0".into()),
         number("PART_PORT") as u16,
     );
     let bound = builder.bind("poller", (at.0.as_str(), at.1));
