@@ -11,10 +11,7 @@ use std::hint::black_box;
 
 use hikyaku::{Config, Congestion, reliability::Payload, time::Instant};
 
-#[path = "support/messages.rs"]
-mod messages;
 mod support;
-use messages::Messengers;
 use support::Pair;
 
 /// Work that is prepared and not yet done.
@@ -29,14 +26,6 @@ const CASES: &[Case] = &[
     ("core_1k_copied_x1600", || core(&Payload::Copy(&[3; 1_024]), 8_972)),
     ("core_64b_bundled_x1600", || core(&Payload::Copy(&[3; 64]), 8_972)),
     ("core_64k_fragmented_x1600", || core(&Pair::shared(65_536), 1_472)),
-    ("messages_64b_there_and_back_x1000", || there_and_back(64, false)),
-    ("messages_64b_there_and_back_by_hosts_x1000", || {
-        there_and_back(64, true)
-    }),
-    ("messages_2k_there_and_back_x1000", || there_and_back(2_048, false)),
-    ("messages_2k_there_and_back_by_hosts_x1000", || {
-        there_and_back(2_048, true)
-    }),
 ];
 
 /// Messages one way in windows of 16, both ends and the acknowledgements included.
@@ -53,13 +42,6 @@ fn core(payload: &Payload<'static>, max_datagram: usize) -> Work {
         }
         pair.got.bytes
     })
-}
-
-/// Messages there and back, one at a time, with all that is copied in between (once per datagram, and once more per record
-/// of a link); by endpoints of their own or by those that a poller would have for them.
-fn there_and_back(len: usize, delegated: bool) -> Work {
-    let mut messengers = Messengers::new(delegated);
-    Box::new(move || (0..1_000).map(|_| messengers.exchange(&vec![3; len])).sum())
 }
 
 /// Adding an interval to an instant and taking the difference, 1000 times.

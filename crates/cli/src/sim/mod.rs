@@ -58,7 +58,7 @@ line.";
 
 const PACS_CS: &str = "\
 Examples:
-  hikyaku sim pacs-cs                                    1 to 6 rails, hyper-crossbars up to 16x16x10
+  hikyaku sim pacs-cs                                    1 to 6 rails, hyper-crossbars to 16x16x10
   hikyaku sim pacs-cs --grids 8x8x8 --copy 0.4
   hikyaku sim pacs-cs --format json --plot rails.svg
 
