@@ -79,7 +79,7 @@ fn main() {
     let wanted = std::env::args().skip(1).find(|arg| arg != "--bench");
     if wanted.as_deref() == Some("--list") {
         for (name, ..) in CASES {
-            println!("send_{name}\ndpdk_receive_{name}");
+            println!("dpdk_send_{name}\ndpdk_receive_{name}");
         }
         return;
     }

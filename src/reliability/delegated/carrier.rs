@@ -159,7 +159,8 @@ impl Carrier {
         }
     }
 
-    /// Nothing is queued for or unacknowledged by this peer. What a remote one has not told since the last [`request_acks`](Self::request_acks) counts as unacknowledged.
+    /// Nothing is queued for or unacknowledged by this peer. What a remote one has not told since acknowledgements were last
+    /// asked for counts as unacknowledged.
     #[must_use]
     #[inline]
     pub fn is_idle(&self, peer: PeerId) -> bool {
@@ -225,7 +226,7 @@ impl Carrier {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout).
+    /// When time must be handled again.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
