@@ -15,7 +15,10 @@
 
 mod error;
 mod extents;
-#[cfg_attr(not(any(feature = "dpdk", all(test, feature = "mpi"))), expect(dead_code, reason = "the poller's half"))]
+#[cfg_attr(
+    not(any(feature = "dpdk", all(test, feature = "mpi"))),
+    expect(dead_code, reason = "the poller's half")
+)]
 pub(crate) mod hello;
 mod joined;
 #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
