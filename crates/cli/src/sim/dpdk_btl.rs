@@ -7,18 +7,7 @@ use hikyaku::sim::{Network, NetworkStats, Polling, Queues, Simulation, compute};
 use mpi::{topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::failed;
-use crate::{
-    args::Output,
-    bench::{
-        output::emit,
-        plot::{Figure, Line},
-        rounds::Progress,
-        size,
-        table::{Group, Table, number},
-    },
-    failure::Failure,
-};
+use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit, failed, number, size};
 
 /// Options. What the paper does not say is ours.
 #[derive(Clone, Debug, Args)]
@@ -41,12 +30,8 @@ pub(crate) struct DpdkBtl {
     /// Microseconds that ranks compute between messages, one row each
     #[arg(long, value_delimiter = ',', default_value = "0,50,200,1000", value_name = "LIST", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     compute: Vec<u32>,
-    /// Everything left to chance follows from this
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// What comes out.
     #[command(flatten)]
-    output: Output,
+    basics: Basics,
 }
 
 #[derive(Debug, Serialize)]
@@ -92,7 +77,7 @@ const POLLING: [(&str, Polling); 3] = [
 
 impl DpdkBtl {
     fn job(&self, processes: u32, polling: Polling, count: u32) -> Simulation {
-        let mut simulation = Simulation::new(processes, self.seed);
+        let mut simulation = Simulation::new(processes, self.basics.seed);
         simulation.polling = polling;
         simulation.queues = Queues {
             count,
@@ -232,7 +217,7 @@ fn flood(options: &DpdkBtl, polling: Polling, queues: u32) -> Result<(f64, f64, 
 
 fn measure(options: &DpdkBtl) -> Result<Vec<Row>, Failure> {
     let total = options.sizes.len() + POLLING.len() * (options.compute.len() + options.queues.len());
-    let mut progress = Progress::new(options.output.progress, total);
+    let mut progress = Progress::new(options.basics.output.progress, total);
     let mut rows = Vec::new();
     for &octets in &options.sizes {
         let limits = options
@@ -332,11 +317,11 @@ pub(super) fn run(options: &DpdkBtl) -> Result<(), Failure> {
     };
     let document = Document {
         experiment: "dpdk-btl",
-        seed: options.seed,
+        seed: options.basics.seed,
         crossover: crossover(&rows),
         rows,
     };
-    emit(&options.output, &document, &tables, Some(&figure))
+    emit(&options.basics.output, &document, &tables, Some(&figure))
 }
 
 fn size_table(options: &DpdkBtl, rows: &[Row]) -> Table {
@@ -345,7 +330,7 @@ fn size_table(options: &DpdkBtl, rows: &[Row]) -> Table {
         "hikyaku sim dpdk-btl: one-way time of a message between two hosts, us".to_owned(),
         format!(
             "10 Gb/s, copies of {} ns an octet out of the eager buffer, seed {}; eager is not slower up to {crossover}",
-            options.copy, options.seed
+            options.copy, options.basics.seed
         ),
     ];
     let limits: Vec<String> = options.eager_limits.iter().map(|limit| size::text(*limit)).collect();

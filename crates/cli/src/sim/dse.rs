@@ -17,18 +17,7 @@ use hikyaku::{
 use mpi::{topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::failed;
-use crate::{
-    args::Output,
-    bench::{
-        output::emit,
-        plot::{Figure, Line},
-        rounds::Progress,
-        size,
-        table::{Group, Table, number},
-    },
-    failure::Failure,
-};
+use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit, failed, number, size};
 
 /// Options. What the paper does not say is ours; `docs/simulation.md` has the reasons.
 #[derive(Clone, Debug, Args)]
@@ -54,12 +43,8 @@ pub(crate) struct Dse {
     /// A burst of packets, then nothing until all are acknowledged, instead of a sliding window
     #[arg(long)]
     burst_then_wait: bool,
-    /// Everything left to chance follows from this
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// What comes out.
     #[command(flatten)]
-    output: Output,
+    basics: Basics,
 }
 
 #[derive(Debug, Serialize)]
@@ -132,7 +117,7 @@ fn tcp() -> Config {
 
 impl Dse {
     fn job(&self, way: Way, processors: u32) -> Simulation {
-        let mut simulation = Simulation::new(processors, self.seed);
+        let mut simulation = Simulation::new(processors, self.basics.seed);
         simulation.network = Network::ethernet_10();
         let packet = match way {
             Way::Protocol => self.udp_packet,
@@ -237,7 +222,7 @@ fn program(options: &Dse, way: Way, processors: u32, othello: bool) -> Result<f6
 fn measure(options: &Dse) -> Result<Vec<Row>, Failure> {
     const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.03, 0.1];
     let total = 4 * options.sizes.len() + 2 * WAYS.len() * options.processors.len() + LOSSES.len();
-    let mut progress = Progress::new(options.output.progress, total);
+    let mut progress = Progress::new(options.basics.output.progress, total);
     let mut rows = Vec::new();
     for (pattern, ping_pong, senders) in [
         ("ping-pong", true, 1),
@@ -324,10 +309,10 @@ pub(super) fn run(options: &Dse) -> Result<(), Failure> {
     };
     let document = Document {
         experiment: "dse",
-        seed: options.seed,
+        seed: options.basics.seed,
         rows,
     };
-    emit(&options.output, &document, &tables, Some(&figure))
+    emit(&options.basics.output, &document, &tables, Some(&figure))
 }
 
 /// By processors.
@@ -352,7 +337,7 @@ fn message_table(options: &Dse, rows: &[Row]) -> Table {
         ),
         format!(
             "us of the processor: {} a packet of TCP, {} of the protocol, {} a call; seed {}",
-            options.tcp_packet, options.udp_packet, options.call, options.seed
+            options.tcp_packet, options.udp_packet, options.call, options.basics.seed
         ),
     ];
     let columns = ["size", "protocol", "tcp", "protocol/tcp"];

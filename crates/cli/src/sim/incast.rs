@@ -5,17 +5,7 @@ use hikyaku::sim::Simulation;
 use mpi::traits::*;
 use serde::Serialize;
 
-use super::{Common, failed};
-use crate::{
-    bench::{
-        output::emit,
-        plot::{Figure, Line},
-        rounds::Progress,
-        size,
-        table::{Group, Table, number},
-    },
-    failure::Failure,
-};
+use super::{Common, Failure, Figure, Group, Line, Progress, Table, emit, failed, number, size};
 
 /// Options.
 #[derive(Clone, Debug, Args)]
@@ -108,7 +98,7 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
     } else {
         options.senders.clone()
     };
-    let mut progress = Progress::new(common.output.progress, all.len() * MODES.len());
+    let mut progress = Progress::new(common.basics.output.progress, all.len() * MODES.len());
     let mut rows = Vec::new();
     for &senders in &all {
         for (mode, asks) in MODES {
@@ -129,7 +119,7 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
             network.bandwidth / 1e6,
             network.mtu,
             size::text(network.queue as usize),
-            common.seed
+            common.basics.seed
         ),
     ];
     let columns = ["mode", "MB/s", "p99 us", "packets", "overflowed", "unread"];
@@ -161,9 +151,9 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
     };
     let document = Document {
         experiment: "incast",
-        seed: common.seed,
+        seed: common.basics.seed,
         bytes: options.bytes,
         rows,
     };
-    emit(&common.output, &document, &[table], Some(&figure))
+    emit(&common.basics.output, &document, &[table], Some(&figure))
 }

@@ -11,7 +11,17 @@ mod scale;
 use clap::{Args, Subcommand};
 use hikyaku::sim::{Cpu, Network, Simulation, SimulationError};
 
-use crate::{args::Output, failure::Failure};
+use crate::{
+    args::Output,
+    bench::{
+        output::emit,
+        plot::{Figure, Line},
+        rounds::Progress,
+        size,
+        table::{Group, Table, number},
+    },
+    failure::Failure,
+};
 
 const SCALE: &str = "\
 Examples:
@@ -114,10 +124,18 @@ pub(crate) enum Experiment {
 
 /// Options of all experiments.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Common {
+pub(crate) struct Basics {
     /// Everything left to chance follows from this
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Options of those on an ordinary network.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Common {
     /// Bits per second of each wire
     #[arg(long, default_value_t = 10e9, value_name = "BITS")]
     pub bandwidth: f64,
@@ -136,15 +154,14 @@ pub(crate) struct Common {
     /// The same for each octet
     #[arg(long, default_value_t = 0.05, value_name = "NS")]
     pub cpu_octet: f64,
-    /// What comes out.
     #[command(flatten)]
-    pub output: Output,
+    pub basics: Basics,
 }
 
 impl Common {
     /// The job that they describe.
     fn job(&self, processes: u32) -> Result<Simulation, Failure> {
-        let mut simulation = Simulation::new(processes, self.seed);
+        let mut simulation = Simulation::new(processes, self.basics.seed);
         simulation.network = self.network()?;
         simulation.cpu = Cpu {
             send: self.cpu_packet,

@@ -7,18 +7,7 @@ use hikyaku::sim::{Network, Simulation, Topology, compute};
 use mpi::{collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::failed;
-use crate::{
-    args::Output,
-    bench::{
-        output::emit,
-        plot::{Figure, Line},
-        rounds::Progress,
-        size,
-        table::{Group, Table, number},
-    },
-    failure::Failure,
-};
+use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit, failed, number, size};
 
 /// Options. Defaults are those of PACS-CS where the paper says something.
 #[derive(Clone, Debug, Args)]
@@ -44,12 +33,8 @@ pub(crate) struct PacsCs {
     /// Octets of an IP packet
     #[arg(long, default_value_t = 9_000, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: u32,
-    /// Everything left to chance follows from this
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// What comes out.
     #[command(flatten)]
-    output: Output,
+    basics: Basics,
 }
 
 /// `4x4x2`: nodes along each of three dimensions.
@@ -213,9 +198,9 @@ fn measure(options: &PacsCs, grid: [u32; 3], crossbars: bool, rails: u32) -> Res
         vectors: if crossbars { &options.vectors } else { &[] },
     };
     let rate = |seconds: f64| 12.0 * (ROUNDS * options.bytes) as f64 / seconds / 1e6;
-    let zero = simulate(network, options.seed, &work)?;
+    let zero = simulate(network, options.basics.seed, &work)?;
     (work.copy, work.vectors) = (options.copy * 1e-9, &[]);
-    let copied = simulate(network, options.seed, &work)?;
+    let copied = simulate(network, options.basics.seed, &work)?;
     Ok(Row {
         network: if crossbars { "hyper-crossbar" } else { "switch" },
         grid: grid.map(|side| side.to_string()).join("x"),
@@ -238,7 +223,10 @@ pub(super) fn run(options: &PacsCs) -> Result<(), Failure> {
     if !(0.0..=1e3).contains(&options.copy) {
         return Err(Failure::usage("--copy must be from 0 to 1000"));
     }
-    let mut progress = Progress::new(options.output.progress, options.rails.len() + options.grids.len());
+    let mut progress = Progress::new(
+        options.basics.output.progress,
+        options.rails.len() + options.grids.len(),
+    );
     let mut rows = Vec::new();
     for &rails in &options.rails {
         rows.push(measure(options, SWITCHED, false, rails)?);
@@ -269,10 +257,10 @@ pub(super) fn run(options: &PacsCs) -> Result<(), Failure> {
     };
     let document = Document {
         experiment: "pacs-cs",
-        seed: options.seed,
+        seed: options.basics.seed,
         rows,
     };
-    emit(&options.output, &document, &tables, Some(&figure))
+    emit(&options.basics.output, &document, &tables, Some(&figure))
 }
 
 fn tables(options: &PacsCs, rows: &[Row]) -> Vec<Table> {
@@ -286,7 +274,7 @@ fn tables(options: &PacsCs, rows: &[Row]) -> Vec<Table> {
             options.bandwidth / 1e6,
             options.mtu,
             options.copy,
-            options.seed
+            options.basics.seed
         ),
     ];
     let groups = vec![

@@ -8,18 +8,8 @@ use hikyaku::{
 use mpi::{collective::SystemOperation, traits::*};
 use serde::Serialize;
 
-use super::{Common, failed};
-use crate::{
-    allocation,
-    bench::{
-        output::emit,
-        plot::{Figure, Line},
-        rounds::Progress,
-        table::{Group, Table, number},
-    },
-    clock,
-    failure::Failure,
-};
+use super::{Common, Failure, Figure, Group, Line, Progress, Table, emit, failed, number};
+use crate::{allocation, clock};
 
 /// Options.
 #[derive(Clone, Debug, Args)]
@@ -170,7 +160,7 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
     // One message each way between two ranks, again and again, so that it does not matter which of them has begun first.
     let pair = simulate(2, &of(2, &Policy::new(model))?, &Policy::new(model), false)?;
     model.alpha = duration(&pair.results, 0) / f64::from(BARRIERS) * 1e-6;
-    let mut progress = Progress::new(common.output.progress, all.len());
+    let mut progress = Progress::new(common.basics.output.progress, all.len());
     let mut rows = Vec::new();
     for &ranks in &all {
         let mut policy = Policy::new(model);
@@ -192,7 +182,7 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
             network.bandwidth / 1e6,
             network.mtu,
             model.alpha * 1e6,
-            common.seed
+            common.basics.seed
         ),
     ];
     let groups = vec![
@@ -238,9 +228,9 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
     };
     let document = Document {
         experiment: "scale",
-        seed: common.seed,
+        seed: common.basics.seed,
         alpha_us: model.alpha * 1e6,
         rows,
     };
-    emit(&common.output, &document, &[table], Some(&figure))
+    emit(&common.basics.output, &document, &[table], Some(&figure))
 }

@@ -10,16 +10,7 @@ use serde::Serialize;
 pub(super) use self::model::circuits;
 use self::model::{Mode, Parameters, closed_form, simulation};
 use super::replay::{self, Step, replay};
-use crate::{
-    args::Output,
-    bench::{
-        output::emit,
-        plot::{Figure, Line},
-        rounds::Progress,
-        table::{Group, Table},
-    },
-    failure::Failure,
-};
+use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit};
 
 /// Options. Defaults are those of the paper.
 #[derive(Clone, Debug, Args)]
@@ -45,18 +36,14 @@ pub(crate) struct Optical {
     /// The part of set-ups that fail, from 0 to 0.99
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     failure: f64,
-    /// Everything left to chance follows from this
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
     /// Blocks and bandwidth of NPB FT are divided by this, which leaves their times as they are; 1: all 2 GB are sent
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     ft_scale: u32,
     /// Without the table of NPB FT
     #[arg(long)]
     figures_only: bool,
-    /// What comes out.
     #[command(flatten)]
-    output: Output,
+    basics: Basics,
 }
 
 #[derive(Debug, Serialize)]
@@ -172,7 +159,7 @@ impl Optical {
             gamma: self.setup * 1e-3,
             wavelengths: self.wavelengths,
             failure: self.failure,
-            seed: self.seed,
+            seed: self.basics.seed,
         }
     }
 
@@ -199,7 +186,7 @@ pub(super) fn run(options: &Optical) -> Result<(), Failure> {
     options.validate()?;
     let modes = Mode::all(&options.ports);
     let steps = FIGURES.len() * 7 + if options.figures_only { 0 } else { ft::STEPS };
-    let mut progress = Progress::new(options.output.progress, steps);
+    let mut progress = Progress::new(options.basics.output.progress, steps);
     let points = figures(options, &modes, &mut progress)?;
     let mut tables = figure_table(&points, &modes, options);
     let mut rows = Vec::new();
@@ -230,7 +217,7 @@ pub(super) fn run(options: &Optical) -> Result<(), Failure> {
         experiment: "optical",
         rows: all.collect(),
     };
-    emit(&options.output, &document, &tables, Some(&figure))
+    emit(&options.basics.output, &document, &tables, Some(&figure))
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ pub(super) fn computing(programs: &[Vec<Step>]) -> f64 {
 }
 
 fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
-    let mut simulation = Simulation::new(ranks, options.common.seed);
+    let mut simulation = Simulation::new(ranks, options.common.basics.seed);
     simulation.network = Network {
         delay: std::time::Duration::from_nanos(options.delay),
         ..options.common.network()?
@@ -181,7 +181,7 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
         .count();
     let document = Document {
         experiment: "replay",
-        seed: options.common.seed,
+        seed: options.common.basics.seed,
         ranks: programs.len(),
         calls,
         compute_s: computing(&programs) * options.compute,
@@ -213,7 +213,7 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
         document.octets.to_string(),
         document.set_ups.to_string(),
     ]);
-    emit(&options.common.output, &document, &[table], None)
+    emit(&options.common.basics.output, &document, &[table], None)
 }
 
 #[cfg(test)]
