@@ -1,10 +1,8 @@
 //! `sim dse`: the UDP protocol of DSE against TCP, on the network of its time (S4.8).
 
 #[expect(dead_code, reason = "an example, whose main and whose comparison are not for here")]
-#[path = "../../../mpi/examples/othello.rs"]
 mod othello;
 #[expect(dead_code, reason = "as above")]
-#[path = "../../../mpi/examples/sor.rs"]
 mod sor;
 
 use std::time::Duration;

@@ -1,0 +1,1 @@
+../../../../mpi/examples/othello.rs
