@@ -119,10 +119,11 @@ impl Transform {
                 if matches!(direction, Direction::Back) {
                     root.im = -root.im;
                 }
-                for k in start..start + run {
-                    let (a, b) = (line[k], line[k + half]);
-                    self.scratch[k + start] = a + b;
-                    self.scratch[k + start + run] = (a - b) * root;
+                let halves = line[start..][..run].iter().zip(&line[half + start..][..run]);
+                let (sums, differences) = self.scratch[2 * start..][..2 * run].split_at_mut(run);
+                for ((a, b), (sum, difference)) in halves.zip(sums.iter_mut().zip(differences)) {
+                    *sum = *a + *b;
+                    *difference = (*a - *b) * root;
                 }
             }
             line.copy_from_slice(&self.scratch);
@@ -222,28 +223,39 @@ impl<'a> Part<'a> {
             .collect()
     }
 
-    /// Swaps with all: each rank gets one of `parts` and sends as many elements as `counts` says.
-    fn swap(&self, parts: &[Vec<Complex>], counts: &[usize]) -> Result<Vec<Complex>, Error> {
-        let table = |counts: &mut dyn Iterator<Item = usize>| {
-            let mut total = 0;
-            let row = |count: usize| {
-                total += count as Count;
-                (count as Count, total - count as Count)
-            };
-            counts.map(row).unzip::<Count, Count, Vec<_>, Vec<_>>()
-        };
-        let (sent, received) = (
-            table(&mut parts.iter().map(Vec::len)),
-            table(&mut counts.iter().copied()),
-        );
-        let own = parts.concat();
-        let mut into = vec![Complex::default(); counts.iter().sum()];
+    /// Elements of the rank's planes of the field that are of each rank's planes of the spectrum.
+    fn field_parts(&self) -> Vec<usize> {
+        let own = self.field_of(self.comm.rank()).len();
+        let part = |rank| self.spectrum_of(rank).len() * self.problem.len[0] * own;
+        (0..self.comm.size()).map(part).collect()
+    }
+
+    /// Elements of the rank's planes of the spectrum that are of each rank's planes of the field.
+    fn spectrum_parts(&self) -> Vec<usize> {
+        let own = self.spectrum_of(self.comm.rank()).len();
+        let part = |rank| own * self.problem.len[0] * self.field_of(rank).len();
+        (0..self.comm.size()).map(part).collect()
+    }
+
+    /// Swaps with all: each rank gets as many elements of `own`, one rank's after the other's, as `sent` says, and gives as
+    /// many as `received` says.
+    fn swap(&self, own: &[Complex], sent: &[usize], received: &[usize]) -> Result<Vec<Complex>, Error> {
+        let mut into = vec![Complex::default(); received.iter().sum()];
         if self.is_even() {
-            self.comm.all_to_all_into(&own[..], &mut into[..])?;
+            self.comm.all_to_all_into(own, &mut into[..])?;
             return Ok(into);
         }
+        let table = |counts: &[usize]| {
+            let mut total = 0;
+            let row = |count: &usize| {
+                total += *count as Count;
+                (*count as Count, total - *count as Count)
+            };
+            counts.iter().map(row).unzip::<Count, Count, Vec<_>, Vec<_>>()
+        };
+        let (sent, received) = (table(sent), table(received));
         self.comm.all_to_all_varcount_into(
-            &Partition::new(&own[..], sent.0, sent.1),
+            &Partition::new(own, sent.0, sent.1),
             &mut PartitionMut::new(&mut into[..], received.0, received.1),
         )?;
         Ok(into)
@@ -252,27 +264,19 @@ impl<'a> Part<'a> {
     /// From planes of the field to planes of the spectrum.
     fn to_spectrum(&self, field: &[Complex]) -> Result<Vec<Complex>, Error> {
         let [nx, ny, nz] = self.problem.len;
-        let (planes, own) = (self.field_of(self.comm.rank()), self.spectrum_of(self.comm.rank()));
-        let ranks = 0..self.comm.size();
-        let part = |rank| {
-            let rows = self.spectrum_of(rank);
-            let columns = rows.flat_map(|y| (0..nx).map(move |x| y * nx + x));
-            let column = |start: usize| (0..planes.len()).map(move |z| field[z * nx * ny + start]);
-            columns.flat_map(column).collect()
-        };
-        let parts: Vec<Vec<Complex>> = ranks.clone().map(part).collect();
-        let counts: Vec<usize> = ranks
-            .clone()
-            .map(|rank| own.len() * nx * self.field_of(rank).len())
-            .collect();
-        let received = self.swap(&parts, &counts)?;
-        let mut spectrum = vec![Complex::default(); own.len() * nx * nz];
-        let mut received = received.into_iter();
-        for rank in ranks {
+        let mut columns = Vec::with_capacity(field.len());
+        for column in 0..nx * ny {
+            columns.extend(field.iter().skip(column).step_by(nx * ny));
+        }
+        let received = self.swap(&columns, &self.field_parts(), &self.spectrum_parts())?;
+        let mut spectrum = vec![Complex::default(); received.len()];
+        let mut received = &received[..];
+        for rank in 0..self.comm.size() {
             let z = self.field_of(rank);
-            for column in 0..own.len() * nx {
-                let into = &mut spectrum[column * nz..][z.clone()];
-                into.iter_mut().zip(&mut received).for_each(|(into, from)| *into = from);
+            for column in spectrum.chunks_exact_mut(nz) {
+                let (part, rest) = received.split_at(z.len());
+                column[z.clone()].copy_from_slice(part);
+                received = rest;
             }
         }
         Ok(spectrum)
@@ -281,28 +285,19 @@ impl<'a> Part<'a> {
     /// The way back.
     fn to_field(&self, spectrum: &[Complex]) -> Result<Vec<Complex>, Error> {
         let [nx, ny, nz] = self.problem.len;
-        let (planes, own) = (self.field_of(self.comm.rank()), self.spectrum_of(self.comm.rank()));
-        let ranks = 0..self.comm.size();
-        let part = |rank| {
+        let mut parts = Vec::with_capacity(spectrum.len());
+        for rank in 0..self.comm.size() {
             let z = self.field_of(rank);
-            let columns = (0..own.len() * nx).map(|column| &spectrum[column * nz..][z.clone()]);
-            columns.flatten().copied().collect()
-        };
-        let parts: Vec<Vec<Complex>> = ranks.clone().map(part).collect();
-        let counts: Vec<usize> = ranks
-            .clone()
-            .map(|rank| self.spectrum_of(rank).len() * nx * planes.len())
-            .collect();
-        let received = self.swap(&parts, &counts)?;
-        let mut field = vec![Complex::default(); planes.len() * nx * ny];
-        let mut received = received.chunks_exact(planes.len().max(1));
-        for column in ranks
-            .flat_map(|rank| self.spectrum_of(rank))
-            .flat_map(|y| (0..nx).map(move |x| y * nx + x))
-        {
-            for (z, value) in received.next().unwrap_or_default().iter().enumerate() {
-                field[z * nx * ny + column] = *value;
+            for column in spectrum.chunks_exact(nz) {
+                parts.extend_from_slice(&column[z.clone()]);
             }
+        }
+        let received = self.swap(&parts, &self.spectrum_parts(), &self.field_parts())?;
+        let mut field = vec![Complex::default(); received.len()];
+        let planes = field.len() / (nx * ny);
+        for (column, values) in received.chunks_exact(planes.max(1)).enumerate() {
+            let into = field.iter_mut().skip(column).step_by(nx * ny);
+            into.zip(values).for_each(|(into, value)| *into = *value);
         }
         Ok(field)
     }
