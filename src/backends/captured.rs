@@ -161,8 +161,8 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
         self.inner.link_address()
     }
 
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
-        self.inner.introduce(address, link);
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        self.inner.introduce(address, link)
     }
 
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {

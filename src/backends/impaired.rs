@@ -462,8 +462,8 @@ impl<B: Backend> Backend for Impaired<B> {
         self.inner.link_address()
     }
 
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
-        self.inner.introduce(address, link);
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        self.inner.introduce(address, link)
     }
 
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {

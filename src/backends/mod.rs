@@ -212,10 +212,14 @@ pub trait Backend: Send {
         Vec::new()
     }
 
-    /// Tells the [`link_address`](Self::link_address) of the backend at `address`. What can not be understood is ignored:
-    /// then it is found as if nobody had said anything.
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+    /// Tells the [`link_address`](Self::link_address) of the backend at `address`. What can not be understood is ignored
+    /// if it can be found as if nobody had said anything.
+    ///
+    /// # Errors
+    /// It can not be reached by what it says: why, and what to do.
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         let _ = (address, link);
+        Ok(())
     }
 
     /// An address that the network itself reported as unreachable (ICMP port unreachable), if there is news.
@@ -287,8 +291,8 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).link_address()
     }
 
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
-        (**self).introduce(address, link);
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        (**self).introduce(address, link)
     }
 
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {

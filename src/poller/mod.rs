@@ -35,7 +35,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::{
-            fs::PermissionsExt,
+            fs::{MetadataExt, PermissionsExt},
             net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
         },
     },
@@ -160,7 +160,21 @@ pub struct Poller {
     /// Keeps others from the device.
     _device: UnixListener,
     /// Keeps others from the socket.
-    _lock: fs::File,
+    _lock: Lock,
+}
+
+/// One poller has a socket: the lock goes with the process, however it ends, and its file if it is not killed.
+struct Lock {
+    path: PathBuf,
+    /// Locked.
+    _file: fs::File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Who has opened it meanwhile finds that it is not there any more: `lock_socket`.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 impl Poller {
@@ -253,6 +267,7 @@ impl Poller {
             lent: self.net.lent,
             copied: self.net.copied,
             put_off: self.net.put_off,
+            unread: self.net.unread,
             ..self.table.stats
         }
     }
@@ -264,16 +279,16 @@ impl Poller {
     pub fn run(&mut self, mut stop: impl FnMut() -> bool) -> io::Result<()> {
         let spin = self.options.spin.map(|spin| spin.as_nanos() as u64);
         let mut idle_since = self.clock.now();
+        let mut asked = idle_since;
         loop {
             let now = self.clock.now();
-            if now.nanos_since(self.looked) >= LOOK {
-                self.looked = now;
+            if now.nanos_since(asked) >= LOOK {
+                asked = now;
                 if stop() {
                     return Ok(());
                 }
-                self.look_around(now);
             }
-            if self.pass(now)? {
+            if self.turn(now)? {
                 idle_since = now;
             } else if spin.is_some_and(|spin| now.nanos_since(idle_since) >= spin) {
                 self.nap();
@@ -283,10 +298,19 @@ impl Poller {
         }
     }
 
-    /// Receives, serves everybody, transmits. Gives whether there was anything to do.
+    /// One round of [`run`](Self::run), for a loop and a clock of one's own: looks once a millisecond who comes and who
+    /// has gone, receives, serves everybody, transmits. Gives whether there was anything to do.
     ///
     /// # Errors
     /// The port has failed.
+    pub fn turn(&mut self, now: Instant) -> io::Result<bool> {
+        if now.nanos_since(self.looked) >= LOOK {
+            self.looked = now;
+            self.look_around(now);
+        }
+        self.pass(now)
+    }
+
     fn pass(&mut self, now: Instant) -> io::Result<bool> {
         let mut any = false;
         for _ in 0..BURSTS {
@@ -430,7 +454,11 @@ impl Poller {
     fn admit(&mut self, now: Instant, socket: &UnixStream, hello: &Hello) -> Result<(), String> {
         if !hello.fits() {
             let ours = env!("CARGO_PKG_VERSION");
-            return Err(format!("it is of release {} and the poller of {ours}", hello.release));
+            let layouts = format!("their memory has the layouts {} and {}", hello.layout, hello::LAYOUT);
+            return Err(format!(
+                "it is of release {} and the poller of {ours}; {layouts}",
+                hello.release
+            ));
         }
         if self.ranks.iter().flatten().count() >= MOST {
             return Err(format!("it has {MOST} processes, which is the most"));
@@ -525,26 +553,36 @@ impl std::fmt::Debug for Poller {
     }
 }
 
-/// One poller has a socket: the lock goes with the process, however it ends.
-fn lock_socket(options: &PollerOptions) -> Result<fs::File, StartError> {
+/// Keeps other pollers from the socket.
+fn lock_socket(options: &PollerOptions) -> Result<Lock, StartError> {
     let mut path = options.socket.clone().into_os_string();
     path.push(".lock");
+    let path = PathBuf::from(path);
     let failed = |source| StartError::Socket {
         path: options.socket.clone(),
         source,
     };
-    let file = fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(failed)?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StartError::Running {
-            path: options.socket.clone(),
-        }),
-        Err(error) => Err(failed(error.into())),
+    loop {
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(failed)?;
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(StartError::Running {
+                    path: options.socket.clone(),
+                });
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+        // One that was removed between the two keeps nobody away.
+        let ours = file.metadata().map_err(failed)?;
+        if fs::metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            return Ok(Lock { path, _file: file });
+        }
     }
 }
 

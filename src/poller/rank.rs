@@ -79,6 +79,7 @@ pub(super) struct Net {
     pub(super) lent: u64,
     pub(super) copied: u64,
     pub(super) put_off: u64,
+    pub(super) unread: u64,
     /// Datagrams from one process here to another, which no port would bring.
     local: VecDeque<Local>,
     /// Their buffers, to use again.
@@ -107,6 +108,7 @@ impl Net {
             lent: 0,
             copied: 0,
             put_off: 0,
+            unread: 0,
         }
     }
 
@@ -149,6 +151,14 @@ impl Net {
     #[inline]
     pub(super) fn next_local(&mut self) -> Option<Local> {
         self.local.pop_front()
+    }
+
+    /// A datagram was not taken: because there was no room for it, because its process does not read what happens, or
+    /// because there is nothing in it for the process.
+    #[inline]
+    fn note_untaken(&mut self, room: bool, full: bool) {
+        self.unread += u64::from(full);
+        self.put_off += u64::from(!room && !full);
     }
 
     pub(super) fn done(&mut self, local: Local) {
@@ -310,8 +320,9 @@ impl Rank {
         let lend = len > SMALL && net.on_loan < net.most && (self.loans.len() as u32) < share;
         let need = if lend { 16 } else { len };
         let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
+        let full = host.is_full();
         let Some(header) = host.handle_datagram(now, source, data, room) else {
-            net.put_off += u64::from(!room);
+            net.note_untaken(room, full);
             return Ok(());
         };
         // What happens is told before: that there is such a peer, for one.
@@ -346,8 +357,9 @@ impl Rank {
         let Some(host) = &mut self.host else { return Ok(()) };
         let need = DELIVERY + data.len();
         let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
+        let full = host.is_full();
         let Some(header) = host.handle_datagram(now, source, data, room) else {
-            net.put_off += u64::from(!room);
+            net.note_untaken(room, full);
             return Ok(());
         };
         Self::tell(host, &mut self.up, need + 64)?;
@@ -416,7 +428,8 @@ impl Rank {
     #[inline]
     fn obey(&mut self, now: Instant, net: &Net) -> Result<bool, Thrown> {
         let mut count = 0;
-        while count < COMMANDS {
+        // Who does not read does not command.
+        while count < COMMANDS && !self.host.as_ref().is_some_and(Host::is_full) {
             let Some(found) = self.down.next()? else { break };
             count += 1;
             self.command(now, net, found)?;
@@ -500,8 +513,11 @@ impl Rank {
             Ok((_, 1..)) => return Some(Reason::Broken(Some(Broken::Order))),
             _ => {}
         }
-        // What it has said before it went still counts.
+        // What it has said before it went still counts, and nobody reads what happens.
         for _ in 0..hello::MEMORY {
+            if let Some(host) = &mut self.host {
+                while host.poll_report().is_some() {}
+            }
             match self.obey(now, net) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -520,8 +536,10 @@ impl Rank {
 
     /// Asks to be woken up by it; `false`: there is something to do.
     pub(super) fn arm(&mut self) -> bool {
+        // What it asks for waits until it reads.
+        let is_full = self.host.as_ref().is_some_and(Host::is_full);
         // What is wrong is found by the next pass.
-        self.gone.is_some() || self.held || self.down.arm().unwrap_or(false)
+        self.gone.is_some() || self.held || is_full || self.down.arm().unwrap_or(false)
     }
 
     pub(super) fn disarm(&self) {

@@ -59,6 +59,8 @@ pub struct PollerStats {
     pub copied: u64,
     /// Packets for which a process had no room; they come again.
     pub put_off: u64,
+    /// Datagrams dropped because their process does not read what happens to its peers and messages.
+    pub unread: u64,
 }
 
 /// Counters, and the last word about processes.

@@ -369,8 +369,11 @@ impl Driver {
     }
 
     /// See [`Backend::introduce`].
-    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
-        self.backend.introduce(address, link);
+    ///
+    /// # Errors
+    /// The one at `address` can not be reached.
+    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        self.backend.introduce(address, link)
     }
 
     /// See [`Messenger::close`].

@@ -558,6 +558,11 @@ impl Endpoint {
         self.heap.earliest().map(Instant::from_nanos)
     }
 
+    /// Events that nobody has taken yet.
+    pub(super) fn untaken_events(&self) -> usize {
+        self.events.len()
+    }
+
     /// The next thing to tell.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -8,6 +8,8 @@
 #[path = "../support/exchange.rs"]
 mod exchange;
 mod huge;
+#[path = "../support/hugepages.rs"]
+mod hugepages;
 mod memif;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
 #[path = "../support/netns.rs"]

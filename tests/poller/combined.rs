@@ -95,8 +95,8 @@ impl<B: Backend> Backend for Watching<B> {
         self.inner.link_address()
     }
 
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
-        self.inner.introduce(address, link);
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        self.inner.introduce(address, link)
     }
 
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {
@@ -198,6 +198,29 @@ fn small_messages_do_not_go_past_the_poller() {
         let (poller, own) = pair.sent();
         assert_eq!(own, 0);
         assert!(poller > 50 * 1_000, "{poller}");
+    }
+}
+
+#[test]
+fn who_can_not_be_reached_past_the_poller_is_an_error() {
+    let open = || {
+        let udp = UdpBackend::bind_with("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        Joined::new(connect(), Box::new(udp))
+    };
+    let (mut ours, theirs) = (open(), open());
+    let address = theirs.local_addr();
+    let link = theirs.link_address();
+    ours.introduce(address, &link).unwrap();
+    // Nothing, the Ethernet address of a card, half of it, and a place in another kind of network.
+    let other_family = [&[link[0], 6, 1, 1][..], &[0; 16]].concat();
+    for (wrong, why) in [
+        (&[][..], "HIKYAKU_POLLER_BULK is for all"),
+        (&[4, 6, 4, 6, 4, 6], "HIKYAKU_POLLER_BULK is for all"),
+        (&link[..5], "HIKYAKU_POLLER_BULK is for all"),
+        (&other_family, "another family of addresses"),
+    ] {
+        let error = ours.introduce(address, wrong).unwrap_err().to_string();
+        assert!(error.contains(why) && error.contains(&address.to_string()), "{error}");
     }
 }
 

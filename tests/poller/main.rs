@@ -5,6 +5,9 @@
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
 mod combined;
+mod devices;
+#[path = "../support/hugepages.rs"]
+mod hugepages;
 mod support;
 
 // The tests of MPI's engine, with processes of one poller.
@@ -36,10 +39,11 @@ use hikyaku::{
     poller::{Poller, PollerOptions},
     transport::{Event, Transport},
 };
-use netns::Process;
+use netns::{Process, Veth};
 
-const PART_LIMIT: Duration = Duration::from_secs(60);
-const START_LIMIT: Duration = Duration::from_secs(15);
+/// Of what never takes so long, however busy the machine is.
+const PART_LIMIT: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = PART_LIMIT;
 /// Of a peer that says nothing.
 const DEATH: Duration = Duration::from_secs(3);
 /// Says goodbye to who answers.
@@ -60,6 +64,7 @@ const EVERY_SIZE: [usize; 14] = [
     3,
     4 << 20,
 ];
+const NO_HUGE: (&str, &str) = ("HIKYAKU_DPDK_MEMORY", "no-huge");
 const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
 // ---- parts
@@ -282,20 +287,29 @@ fn finish(process: Process) -> String {
     output
 }
 
+/// What joins two pollers.
+enum Link {
+    /// Memory, with these settings of DPDK.
+    Memif(Vec<(&'static str, &'static str)>),
+    /// An interface of the kernel for each, with these.
+    PacketSockets(Veth, Vec<(&'static str, &'static str)>),
+}
+
 /// Two pollers, joined.
 struct Nodes {
     folder: PathBuf,
     pollers: [Option<Process>; 2],
+    link: Link,
 }
 
 impl Nodes {
+    /// Joined by memory, without hugepages.
     fn new(name: &str, buffers: u32) -> Self {
-        let folder = env::temp_dir().join(format!("hikyaku-{name}-{}", process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let mut this = Self {
-            folder,
-            pollers: [None, None],
-        };
+        Self::on(Link::Memif(vec![NO_HUGE]), name, buffers)
+    }
+
+    fn on(link: Link, name: &str, buffers: u32) -> Self {
+        let mut this = Self::without_pollers(link, name);
         for node in 0..2 {
             let mut poller = this.start_poller(node, &this.device(node), buffers);
             poller.wait_for("serves", START_LIMIT);
@@ -304,22 +318,38 @@ impl Nodes {
         this
     }
 
+    fn without_pollers(link: Link, name: &str) -> Self {
+        let folder = env::temp_dir().join(format!("hikyaku-{name}-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self {
+            folder,
+            pollers: [None, None],
+            link,
+        }
+    }
+
     fn device(&self, node: usize) -> String {
+        if let Link::PacketSockets(..) = self.link {
+            return format!("af_packet:iface={}", netns::INTERFACE);
+        }
         let role = ["server", "client"][node];
         format!("memif:socket={},role={role}", self.folder.join("memif").display())
     }
 
     fn start_poller(&self, node: usize, device: &str, buffers: u32) -> Process {
-        start(
-            "poller",
-            &[
-                ("HIKYAKU_DPDK_MEMORY", "no-huge"),
-                ("HIKYAKU_DPDK_DEVICE", device),
-                ("HIKYAKU_POLLER", &self.socket(node)),
-                ("PART_AT", ADDRESSES[node]),
-                ("PART_BUFFERS", &buffers.to_string()),
-            ],
-        )
+        let (socket, buffers) = (self.socket(node), buffers.to_string());
+        let own = [
+            ("HIKYAKU_DPDK_DEVICE", device),
+            ("HIKYAKU_POLLER", &socket),
+            ("PART_AT", ADDRESSES[node]),
+            ("PART_BUFFERS", &buffers),
+        ];
+        match &self.link {
+            Link::Memif(more) => start("poller", &[&own[..], more].concat()),
+            Link::PacketSockets(veth, more) => {
+                [&veth.a, &veth.b][node].spawn_role("part", "poller", &[&own[..], more].concat())
+            }
+        }
     }
 
     fn socket(&self, node: usize) -> String {
@@ -354,9 +384,8 @@ impl Drop for Nodes {
     }
 }
 
-#[test]
-fn messages_of_every_size() {
-    let nodes = Nodes::new("sizes", 8_192);
+/// A rank of each node, messages of every size between the two, and the end of all.
+fn messages_between(nodes: Nodes) {
     let mut answers = nodes.rank(1, 7_001, "answers", &[]);
     answers.wait_for("answers", START_LIMIT);
     let asks = nodes.rank(0, 7_001, "exchange", &[]);
@@ -365,6 +394,11 @@ fn messages_of_every_size() {
     for output in nodes.finish() {
         assert!(output.contains("came: 1, left: 1, died: 0, thrown_out: 0"), "{output}");
     }
+}
+
+#[test]
+fn messages_of_every_size() {
+    messages_between(Nodes::new("sizes", 8_192));
 }
 
 /// Messages take the way that there is, with a backend beside it or without.
@@ -448,11 +482,7 @@ fn a_second_poller_is_refused() {
     let nodes = Nodes::new("second", 8_192);
     let output = finish(nodes.start_poller(0, "net_null0", 8_192));
     assert!(output.contains("error: another poller serves"), "{output}");
-    let other = Nodes {
-        folder: nodes.folder.join("other"),
-        pollers: [None, None],
-    };
-    fs::create_dir_all(&other.folder).unwrap();
+    let other = Nodes::without_pollers(Link::Memif(vec![NO_HUGE]), "second-other");
     let output = finish(other.start_poller(0, &nodes.device(0), 8_192));
     assert!(output.contains("error: another poller has the device"), "{output}");
     nodes.finish();

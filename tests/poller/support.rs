@@ -18,26 +18,17 @@ use hikyaku::{
         dpdk::{Device, DpdkOptions, Memory},
         poller::PollerBackend,
     },
-    mpi::{
-        datatype::{Datatype, Kind},
-        engine::{Communicator, Engine, Options},
-    },
+    mpi::engine::{Communicator, Engine, Options},
     poller::{Poller, PollerOptions},
-    transport::{Transport, WaitPolicy},
+    transport::Transport,
 };
 
-/// Ranks may wait in threads of their own. (Where these tests are simulated they may not.)
-pub(crate) const THREADS: bool = true;
+pub(crate) use self::threads::{THREADS, byte, options, pattern};
 
-/// Spins so little that many ranks can share few cores.
-pub(crate) fn options() -> Options {
-    Options {
-        wait: WaitPolicy::Adaptive {
-            spin: Duration::from_micros(2),
-        },
-        ..Options::default()
-    }
-}
+/// The same jobs on any backend.
+#[expect(dead_code, reason = "how they start is different here")]
+#[path = "../mpi/support.rs"]
+mod threads;
 
 /// The socket of the poller, which ends with the tests. Its port leads nowhere: ranks talk to each other.
 fn poller() -> &'static PathBuf {
@@ -112,7 +103,7 @@ pub(crate) fn processes_on<T: Send>(
                     bound.wait();
                     let all = said.lock().unwrap().clone();
                     for (_, (address, link)) in all.iter().filter(|(other, _)| **other != process) {
-                        engine.introduce(*address, link);
+                        engine.introduce(*address, link).unwrap();
                     }
                     let addresses: Vec<SocketAddr> = all.values().map(|(address, _)| *address).collect();
                     let engine: Arc<Engine> = engine.connect(&addresses, options.clone()).unwrap();
@@ -122,12 +113,4 @@ pub(crate) fn processes_on<T: Send>(
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
-}
-
-pub(crate) fn byte() -> Datatype {
-    Datatype::predefined(Kind::Byte)
-}
-
-pub(crate) fn pattern(len: usize, salt: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 + i / 251 + salt * 13) as u8).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     exactly_once::traffic,
-    harness::{NodeOptions, Prng, World, note, scenario},
+    harness::{NodeOptions, Prng, World, note, scenario, talk::Talk},
     swarm::{draw_link, draw_options},
 };
 
@@ -33,5 +33,64 @@ fn every_message_once_in_order() {
         world.finish(Duration::from_secs(120));
         assert_eq!(world.downs(0), []);
         assert_eq!(world.downs(1), []);
+    });
+}
+
+/// Messages by way of hosts, placements from process to process. One of three processes dies, or its host with it (which to
+/// the others is the same), at any instant of messages that ask first. Whatever it had to do with ends, and the others do not
+/// notice.
+#[test]
+fn a_process_with_placements_of_its_own_dies() {
+    scenario("delegated::a_process_with_placements_of_its_own_dies", 100, |seed| {
+        let mut rng = Prng::new(seed ^ 0x5911);
+        let mut options = draw_options(&mut rng, false, 1);
+        options.config.max_payload = options.config.max_payload.max(500);
+        options.bare = false;
+        (options.delegated, options.split) = (true, true);
+        options.eager_limit = Some(rng.pick(&[0, 100, 4_096]));
+        note(format!("{options:?}"));
+        let mut world = World::new(seed);
+        world.network.usual = draw_link(&mut rng, false);
+        note(format!("{:?}", world.network.usual));
+        (0..3).for_each(|_| _ = world.add(options.clone()));
+        [(0, 1), (0, 2), (1, 2)].iter().for_each(|&(a, b)| world.connect(a, b));
+        let mut talk = Talk::new(world);
+        let exchange = |talk: &mut Talk, rng: &mut Prng, nodes: u64, count: u64| {
+            for bits in 0..count {
+                let from = rng.below(nodes);
+                let to = (from + rng.between(1, nodes - 1)) % nodes;
+                let (from, to) = (from as usize, to as usize);
+                talk.send(from, to, bits, rng.skewed(100_000) as usize, rng.chance(300));
+                talk.receive(to, Some(from), bits, 0, 200_000);
+                talk.world.run_for(Duration::from_nanos(rng.skewed(5_000_000)));
+            }
+        };
+        let count = rng.between(1, 30);
+        exchange(&mut talk, &mut rng, 3, count);
+        let away = Duration::from_millis(1) + Duration::from_nanos(rng.skewed(100_000_000));
+        talk.restart(2, away);
+        // As those do who wait for something of it.
+        let watch = |talk: &mut Talk, on: bool| {
+            for node in 0..2 {
+                let (now, peer) = (talk.world.now, talk.world.nodes[node].peer_of[&2]);
+                talk.world.nodes[node].stack_mut().watch(now, peer, on);
+                talk.world.touch(node);
+            }
+        };
+        watch(&mut talk, true);
+        exchange(&mut talk, &mut rng, 2, count);
+        talk.world.network.heal();
+        talk.world.run_for(Duration::from_secs(10));
+        watch(&mut talk, false);
+        talk.begin_again();
+        exchange(&mut talk, &mut rng, 2, 10);
+        talk.check_all_received();
+        for node in 0..2 {
+            let lost = talk.world.downs(node);
+            assert!(
+                lost.len() <= 1 && lost.iter().all(|(_, other, _)| *other == 2),
+                "{lost:?}"
+            );
+        }
     });
 }

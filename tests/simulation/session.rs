@@ -12,10 +12,11 @@ use crate::{
 const MS: Duration = Duration::from_millis(1);
 
 fn options(rng: &mut Prng) -> NodeOptions {
-    let kind = rng.below(3);
+    let kind = rng.below(4);
     NodeOptions {
         bare: kind == 0,
-        delegated: kind == 1,
+        delegated: kind == 1 || kind == 3,
+        split: kind == 3,
         ..NodeOptions::default()
     }
 }

@@ -5,13 +5,14 @@ use crate::{
     swarm::{disturb, draw_link, draw_options},
 };
 
-fn build(rng: &mut Prng, seed: u64) -> (World, Vec<(usize, usize)>) {
+fn build(rng: &mut Prng, seed: u64, split: bool) -> (World, Vec<(usize, usize)>) {
     let nodes = rng.between(2, 4) as usize;
     let corrupt = rng.chance(300);
     let mut world = World::new(seed);
     for node in 0..nodes {
         let mut options = draw_options(rng, corrupt && node > 0, 1);
         options.bare = false;
+        (options.delegated, options.split) = (split, split);
         options.eager_limit = Some(rng.pick(&[0, 64, 1_000, 4_096, 60_000]));
         if rng.chance(500) {
             options.config.unexpected_bytes = 64 << 10;
@@ -97,9 +98,9 @@ fn operate(rng: &mut Prng, talk: &mut Talk, mixture: &Mixture, max_len: u64) {
     }
 }
 
-fn run(seed: u64) -> Transcript {
+fn run(seed: u64, split: bool) -> Transcript {
     let mut rng = Prng::new(seed ^ 0x7a66);
-    let (world, pairs) = build(&mut rng, seed);
+    let (world, pairs) = build(&mut rng, seed, split);
     // Tiny packets of huge messages take for ever to simulate.
     let payload = |node: &crate::harness::node::Node| u64::from(node.options.config.max_payload).min(1_400);
     let per_packet = world.nodes.iter().map(payload).min().unwrap_or(1);
@@ -135,9 +136,20 @@ fn run(seed: u64) -> Transcript {
 #[test]
 fn swarm() {
     scenario("tagged::swarm", 300, |seed| {
-        let first = run(seed);
+        let first = run(seed, false);
         if seed % 4 == 0 {
-            assert_eq!(run(seed), first, "I7: the same seed gave another transcript");
+            assert_eq!(run(seed, false), first, "I7: the same seed gave another transcript");
+        }
+    });
+}
+
+/// The same with messages by way of a host, and placements from process to process.
+#[test]
+fn split() {
+    scenario("tagged::split", 150, |seed| {
+        let first = run(seed, true);
+        if seed % 4 == 0 {
+            assert_eq!(run(seed, true), first, "I7: the same seed gave another transcript");
         }
     });
 }

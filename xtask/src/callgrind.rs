@@ -1,4 +1,5 @@
-//! Instruction counts of `benches/instructions.rs`, and per packet of `benches/dpdk.rs`, compared with the figures in `benches/instructions.toml`.
+//! Instruction counts of `benches/instructions.rs`, per packet of `benches/dpdk.rs`, and per message of
+//! `benches/poller.rs`, compared with the figures in `benches/instructions.toml`.
 //!
 //! A count is the same on a busy machine, so it shows what a time hides. It is a property of the code *and* of the
 //! compiler: with another compiler than that of the figures, differences are printed and fail nothing.
@@ -36,6 +37,7 @@ pub(crate) fn run(steps: &mut Steps, bless: bool) -> Result<(), String> {
         let mut counts = count(&Bench::CORE)?;
         if dpdk {
             counts.extend(count(&Bench::DPDK)?);
+            counts.extend(count(&Bench::POLLER)?);
         }
         if bless { write(&counts) } else { compare(&counts, dpdk) }
     })
@@ -73,6 +75,20 @@ impl Bench {
                 "--toggle-collect=*dpdk::measured_send*"
             } else {
                 "--toggle-collect=*dpdk::measured_receive*"
+            }
+        },
+        packets: Some(3_200),
+    };
+    const POLLER: Self = Self {
+        name: "poller",
+        features: "--features dpdk",
+        measured: |case| {
+            if case.starts_with("poller_send") {
+                "--toggle-collect=*poller::measured_send*"
+            } else if case.starts_with("poller_hop") {
+                "--toggle-collect=*poller::measured_hop*"
+            } else {
+                "--toggle-collect=*poller::measured_take*"
             }
         },
         packets: Some(3_200),
@@ -181,8 +197,9 @@ fn totals(profile: &str) -> Option<u64> {
 }
 
 fn write(counts: &BTreeMap<String, u64>) -> Result<(), String> {
-    let mut text =
-        String::from("# Instructions per case of instructions.rs; written by `cargo xtask callgrind --bless`.\n");
+    let mut text = String::from(
+        "# Instructions per case of instructions.rs, dpdk.rs and poller.rs; written by `cargo xtask callgrind --bless`.\n",
+    );
     let _ = writeln!(text, "rustc = \"{}\"\n\n[counts]", shell::rustc_version());
     for (case, count) in counts {
         let _ = writeln!(text, "{case} = {count}");
@@ -230,7 +247,7 @@ fn compare(counts: &BTreeMap<String, u64>, dpdk: bool) -> Result<(), String> {
             bad.push(case);
         }
     }
-    let expected = |case: &&String| dpdk || !case.starts_with("dpdk_");
+    let expected = |case: &&String| dpdk || !(case.starts_with("dpdk_") || case.starts_with("poller_"));
     for case in figures
         .keys()
         .filter(expected)

@@ -111,10 +111,10 @@ const DPDK: [(&str, &str); 10] = [
         "MPI's programs",
         "cargo build -p hikyaku-mpi --features dpdk --examples",
     ),
-    ("launcher", "cargo build -p hikyaku-cli --bins"),
+    ("launcher", "cargo build -p hikyaku-cli --features dpdk --bins"),
     (
         "ranks of MPI",
-        "cargo test -p hikyaku-mpi --features dpdk --test dpdk -- --test-threads=1",
+        "cargo test -p hikyaku-mpi --features dpdk --test dpdk --test poller -- --test-threads=1",
     ),
     (
         "pollers and their processes",

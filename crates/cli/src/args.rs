@@ -140,8 +140,8 @@ Examples:
   hikyaku bench overflow --queues 1,2,8 --format json
 
 Processes joined by memif (shared memory) in the place of a card; it takes neither root nor hugepages. What finds no room \
-in the queue is lost, and sent again: that is what is counted. With fewer processors than processes (three, or five with \
-the flood), times say more about the system's turns than about the poller.";
+in the queue is lost, and sent again: that is what is counted. With fewer processors than processes (three), times say more \
+about the system's turns than about the poller. The flood is counted in packets, by one thread.";
 
 const TUNE: &str = "\
 Examples:

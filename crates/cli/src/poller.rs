@@ -125,7 +125,7 @@ fn spin(wait: Wait) -> Option<Duration> {
 #[cfg(feature = "dpdk")]
 fn table(poller: &hikyaku::poller::Poller) -> String {
     let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());
-    let rows: [(&str, u64); 18] = [
+    let rows: [(&str, u64); 19] = [
         ("processes: came", stats.came),
         ("  left with a goodbye", stats.left),
         ("  ended without one", stats.died),
@@ -137,6 +137,7 @@ fn table(poller: &hikyaku::poller::Poller) -> String {
         ("  lent to processes", stats.lent),
         ("  copied to them", stats.copied),
         ("  put off: no room at a process", stats.put_off),
+        ("  dropped: a process does not read", stats.unread),
         ("  for UDP ports that nobody has", stats.for_nobody),
         ("  unresolved neighbours", port.unresolved),
         ("frames: malformed", port.malformed + port.bad_checksum + port.oversized),

@@ -480,6 +480,31 @@ fn the_doctor_looks_at_everything() {
     );
 }
 
+/// A process that computes loses more than a poller does; with several queues a flood holds nobody else up.
+#[cfg(feature = "dpdk")]
+fn overflow() {
+    let document = json("bench overflow --seconds 1 --format json");
+    let rows: Vec<_> = document["rows"].as_array().unwrap().iter().collect();
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+    let [process, poller, one, four] = rows[..] else {
+        panic!("{document}");
+    };
+    assert!(number(process, "lost") > 0.0, "{document}");
+    assert!(
+        number(process, "lost_percent") > number(poller, "lost_percent"),
+        "{document}"
+    );
+    // All of the flood, or a burst of each of its queues.
+    assert!(
+        number(one, "taken_before") >= 512.0 && number(one, "refused") >= 1.0,
+        "{document}"
+    );
+    assert!(
+        number(four, "taken_before") <= 4.0 * 32.0 && number(four, "refused") == 0.0,
+        "{document}"
+    );
+}
+
 /// Both ends over shared memory, beside the kernel.
 #[test]
 #[cfg(feature = "dpdk")]
@@ -519,6 +544,7 @@ fn without_the_kernel() {
             "{document}"
         );
     }
+    overflow();
     assert!(refused("bench latency --vs memif").contains("dpdk"));
     assert!(refused("bench latency --backend dpdk --device pigeon").contains("memif"));
 }

@@ -809,7 +809,7 @@ impl Backend for DpdkBackend {
         self.host.mac.to_vec()
     }
 
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         // A group is nobody's address.
         if let Ok(mac) = <[u8; 6]>::try_from(link)
             && mac[0] & 1 == 0
@@ -817,6 +817,7 @@ impl Backend for DpdkBackend {
         {
             self.add_neighbour(address.ip(), mac);
         }
+        Ok(())
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {

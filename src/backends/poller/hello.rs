@@ -21,7 +21,7 @@ const MAGIC: [u8; 8] = *b"hikyaku\0";
 /// Octets of both messages.
 pub(crate) const LEN: usize = 256;
 /// What the two sides must agree on. One that is greater than this crate's release: the layout has changed.
-const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 2;
 
 /// Octets of rings, of the memory of a process, and where things are in it.
 pub(crate) const REPORTS: usize = 4 << 20;
@@ -39,9 +39,10 @@ pub(crate) const DOWN: Place = Place {
     data: PAGE + REPORTS,
     size: COMMANDS,
 };
-/// Where large records of the process lie, and how much of them: taken as it is used.
+/// Where large records of the process lie, and how much of them: two of the longest messages that there are. Only
+/// addresses; memory is taken as it is used.
 pub(crate) const AREA: usize = PAGE + REPORTS + COMMANDS;
-pub(crate) const AREA_LEN: usize = 512 << 20;
+pub(crate) const AREA_LEN: usize = if usize::BITS > 32 { 8 << 30 } else { 512 << 20 };
 /// All of it.
 pub(crate) const MEMORY: usize = AREA + AREA_LEN;
 

@@ -23,6 +23,10 @@ pub const BULK_VARIABLE: &str = "HIKYAKU_POLLER_BULK";
 
 /// Stands for whoever has not been introduced: nobody's address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+/// What is told of backends beside a poller begins so; other backends' Ethernet addresses, of individuals, do not.
+const TAG: u8 = 0xff;
+const ALONE: &str = "it has no backend for placements beside its poller, as this process has: HIKYAKU_POLLER_BULK is for \
+                     all processes of a job, or for none";
 /// How long to sleep at most, when one of the two can not wake who sleeps for the other.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -192,7 +196,7 @@ impl Backend for Joined {
     /// Where ours is, and what is to be known of it.
     fn link_address(&self) -> Vec<u8> {
         let addr = self.own.local_addr();
-        let mut octets = vec![if addr.is_ipv4() { 4 } else { 6 }];
+        let mut octets = vec![TAG, if addr.is_ipv4() { 4 } else { 6 }];
         octets.extend(addr.port().to_le_bytes());
         match addr.ip() {
             IpAddr::V4(ip) => octets.extend(ip.octets()),
@@ -202,14 +206,21 @@ impl Backend for Joined {
         octets
     }
 
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
-        if let Some((there, link)) = read_address(link) {
-            if let Some(before) = self.there.insert(address, there) {
-                self.back.remove(&before);
-            }
-            self.back.insert(there, address);
-            self.own.introduce(there, link);
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        let refused = |why: &str| io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{address}: {why}"));
+        let Some((there, link)) = read_address(link) else {
+            return Err(refused(ALONE));
+        };
+        if there.is_ipv4() != self.own.local_addr().is_ipv4() {
+            return Err(refused(&format!(
+                "{there}, where it takes placements, is of another family of addresses than ours"
+            )));
         }
+        if let Some(before) = self.there.insert(address, there) {
+            self.back.remove(&before);
+        }
+        self.back.insert(there, address);
+        self.own.introduce(there, link)
     }
 
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {
@@ -243,7 +254,9 @@ impl Backend for Joined {
 
 /// An address and what follows it.
 fn read_address(octets: &[u8]) -> Option<(SocketAddr, &[u8])> {
-    let (&[family, low, high], rest) = octets.split_first_chunk::<3>()?;
+    let (&[TAG, family, low, high], rest) = octets.split_first_chunk()? else {
+        return None;
+    };
     let port = u16::from_le_bytes([low, high]);
     let (ip, rest) = match family {
         4 => {

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::{self, Debug},
+    io,
     net::{SocketAddr, ToSocketAddrs},
     sync::Arc,
 };
@@ -120,8 +121,11 @@ impl Unconnected {
 
     /// Tells what [`link_address`](Self::link_address) is at the process at `address`, so that nobody has to ask for it
     /// (S1.7).
-    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) {
-        self.driver.introduce(address, link);
+    ///
+    /// # Errors
+    /// It can not be reached by what it says: [`Backend::introduce`].
+    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        self.driver.introduce(address, link)
     }
 
     /// Connects the processes of a job: `addresses[i]` is that of process `i`.

@@ -23,6 +23,9 @@ use crate::{
 const MOST_MESSAGES: u32 = 1 << 20;
 const MOST_PARTS: u32 = 1 << 14;
 
+/// While so many reports wait, what a process asks for and what comes for it waits, too.
+pub(super) const MOST_REPORTS: usize = 16_384;
+
 /// Octets that one copy takes at most: one more than fits may always be queued.
 const ONE_COPY: u32 = 8 << 10;
 
@@ -260,9 +263,17 @@ impl Host {
         }
     }
 
+    /// So much waits to be reported that nothing more is taken in until it has been: datagrams are dropped, as a full
+    /// socket drops them, and commands are to be left where they are. A process that reads never comes to that.
+    #[must_use]
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.endpoint.untaken_events() >= MOST_REPORTS
+    }
+
     /// A datagram has come. If it holds a packet for the process, gives the header of the record that delivers it: the
-    /// record is these octets and then the datagram's, all of them. Not if there is no `room` for it: then it will be
-    /// sent again.
+    /// record is these octets and then the datagram's, all of them. Not if there is no `room` for it, or the host
+    /// [is full](Self::is_full): then it will be sent again.
     #[inline]
     pub fn handle_datagram(
         &mut self,
@@ -271,6 +282,9 @@ impl Host {
         data: &mut [u8],
         room: bool,
     ) -> Option<[u8; DELIVERY]> {
+        if self.is_full() {
+            return None;
+        }
         let mut gate = Gate {
             processors: &self.processors,
             room,

@@ -30,6 +30,8 @@ mod host;
 mod record;
 mod remote;
 mod split;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     carrier::Carrier,

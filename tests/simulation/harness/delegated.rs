@@ -1,4 +1,5 @@
-//! A `Messenger` whose endpoint is elsewhere, and who has it there; the link between them takes no time.
+//! A `Messenger` whose endpoint is elsewhere, and who has it there; the link between them takes no time. It may have
+//! another one of its own, for placements, which has an address of its own, too.
 
 use std::net::SocketAddr;
 
@@ -8,7 +9,7 @@ use hikyaku::{
     messaging::Messenger,
     reliability::{
         Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken,
-        delegated::{Host, Remote},
+        delegated::{Host, LINK, Remote, Split},
     },
     time::Instant,
 };
@@ -16,72 +17,118 @@ use hikyaku::{
 use super::{
     model::{Arrived, Job},
     stack::Stack,
+    tagged::TaggedStack,
 };
 
-/// Where records come from.
-const LINK: &str = "0.0.0.0:0";
 /// Longest record.
 const RECORD: usize = 16 << 20;
 
+/// Where the endpoint for placements of the node at `address` is.
+pub(crate) fn beside(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port() ^ 0x8000)
+}
+
+pub(crate) fn is_beside(address: SocketAddr) -> bool {
+    address.port() & 0x8000 != 0
+}
+
 pub(crate) struct Delegated {
-    messenger: Messenger,
+    inner: Box<dyn Stack>,
     host: Host,
     burst: Burst,
     now: Instant,
+    /// It has an endpoint of its own, and the last burst was that one's.
+    split: bool,
+    is_of_bulk: bool,
 }
 
 impl Delegated {
-    pub(crate) fn new(config: Config, limits: Limits, epoch: u64, seed: u64, processors: &[u32]) -> Self {
+    /// With an endpoint of its own if there are an epoch and a seed for it.
+    pub(crate) fn new(
+        config: Config,
+        limits: Limits,
+        [epoch, seed]: [u64; 2],
+        bulk: Option<[u64; 2]>,
+        processors: &[u32],
+        eager_limit: Option<u32>,
+    ) -> Self {
         let link = Limits {
             max_batch: RECORD,
             ..limits
         };
-        let remote = Remote::new(config, link, processors).expect("valid settings");
-        let mut messenger = Messenger::new(remote, processors);
+        let remote = Remote::new(config.clone(), link, processors).expect("valid settings");
+        let messenger = match bulk {
+            Some([epoch, seed]) => {
+                let endpoint = Endpoint::new(config, limits, epoch, seed).expect("valid settings");
+                Messenger::new(Split::new(remote, endpoint), processors)
+            }
+            None => Messenger::new(remote, processors),
+        };
+        let mut inner: Box<dyn Stack> = match eager_limit {
+            Some(limit) => Box::new(TaggedStack::new(messenger, limit)),
+            None => Box::new(messenger),
+        };
         let mut burst = Burst::default();
-        assert!(messenger.poll_transmit(Instant::ZERO, &mut burst));
-        let start = octets(&messenger, &burst);
-        let host = Host::new(&start, limits, epoch, seed, u32::MAX).expect("it begins well");
+        assert!(inner.poll_transmit(Instant::ZERO, &mut burst));
+        let start = octets(&*inner, &burst);
+        let split = bulk.is_some();
+        let host = Host::new(&start, of_host(limits, split), epoch, seed, u32::MAX).expect("it begins well");
         Self {
-            messenger,
+            inner,
             host,
             burst,
             now: Instant::ZERO,
+            split,
+            is_of_bulk: false,
         }
     }
 
-    /// Carries records in both directions until there are none.
-    fn carry(&mut self) {
+    /// Carries records in both directions until there are none. Gives whether there were any.
+    fn carry(&mut self) -> bool {
+        let mut ever = false;
         loop {
             let mut any = false;
-            while self.messenger.poll_transmit(self.now, &mut self.burst) {
-                let command = octets(&self.messenger, &self.burst);
-                let share = |from: usize| Bytes::copy_from_slice(&command[from..]);
-                let done = self.host.handle_command(self.now, &command, share);
-                done.expect("a correct process says nothing wrong");
+            // Where there are datagrams, too, commands wait for who transmits.
+            while !self.split && self.inner.poll_transmit(self.now, &mut self.burst) {
+                let command = octets(&*self.inner, &self.burst);
+                self.obey(&command);
                 any = true;
             }
             while let Some(mut report) = self.host.poll_report() {
                 let len = report.len();
-                let link = LINK.parse().expect("an address");
-                self.messenger.handle_datagrams(self.now, link, &mut report, len);
+                self.inner.handle_datagrams(self.now, LINK, &mut report, len);
                 any = true;
             }
             if !any {
-                return;
+                return ever;
             }
+            ever = true;
         }
     }
 
-    fn at(&mut self, now: Instant) -> &mut Messenger {
+    fn obey(&mut self, command: &[u8]) {
+        let share = |from: usize| Bytes::copy_from_slice(&command[from..]);
+        let done = self.host.handle_command(self.now, command, share);
+        done.expect("a correct process says nothing wrong");
+    }
+
+    fn at(&mut self, now: Instant) -> &mut dyn Stack {
         self.now = self.now.max(now);
-        &mut self.messenger
+        &mut *self.inner
     }
 }
 
-fn octets(messenger: &Messenger, burst: &Burst) -> Vec<u8> {
+/// Only the endpoint of our own holds references, where there is one: the network has one kind of tokens.
+fn of_host(limits: Limits, split: bool) -> Limits {
+    Limits {
+        holds_references: limits.holds_references && !split,
+        ..limits
+    }
+}
+
+fn octets(stack: &dyn Stack, burst: &Burst) -> Vec<u8> {
     let mut octets = Vec::new();
-    messenger.gather(burst, |slice| octets.extend_from_slice(slice));
+    stack.gather(burst, &mut |slice| octets.extend_from_slice(slice));
     octets
 }
 
@@ -90,7 +137,7 @@ impl Stack for Delegated {
         self.host.endpoint()
     }
     fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
-        let added = self.messenger.add_peer(address, processor);
+        let added = self.inner.add_peer(address, processor);
         self.carry();
         added
     }
@@ -102,12 +149,12 @@ impl Stack for Delegated {
         job: &Job,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
-        let sent = Stack::send(self.at(now), now, peer, pair, job, payload);
+        let sent = self.at(now).send(now, peer, pair, job, payload);
         self.carry();
         sent
     }
     fn receive(&mut self, now: Instant) -> Option<Arrived> {
-        let arrived = Stack::receive(self.at(now), now);
+        let arrived = self.at(now).receive(now);
         self.carry();
         arrived
     }
@@ -124,58 +171,89 @@ impl Stack for Delegated {
         self.carry();
     }
     fn reconnect(&mut self, peer: PeerId) {
-        self.messenger.reconnect(peer);
+        self.inner.reconnect(peer);
         self.carry();
     }
     fn set_limits(&mut self, limits: Limits) {
-        self.host.set_limits(limits);
+        self.host.set_limits(of_host(limits, self.split));
+        self.inner.set_limits(limits);
         self.carry();
     }
     fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.at(now);
+        if self.split && is_beside(source) {
+            self.inner.handle_datagrams(self.now, beside(source), data, stride);
+            self.carry();
+            return;
+        }
         for datagram in data.chunks_mut(stride.max(1)) {
             if let Some(header) = self.host.handle_datagram(now, source, datagram, true) {
                 // As over a link: what happens is told before.
                 self.carry();
                 let mut record = [&header[..], datagram].concat();
                 let len = record.len();
-                let link = LINK.parse().expect("an address");
-                self.messenger.handle_datagrams(now, link, &mut record, len);
+                self.inner.handle_datagrams(now, LINK, &mut record, len);
             }
             self.carry();
         }
     }
     fn handle_timeout(&mut self, now: Instant) {
-        self.at(now);
+        self.at(now).handle_timeout(now);
         self.host.handle_timeout(now);
         self.carry();
     }
     fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.at(now);
+        self.at(now).handle_unreachable(now, address);
         self.host.handle_unreachable(now, address);
         self.carry();
     }
     fn handle_released(&mut self, token: u64) {
-        self.host.handle_released(token);
+        if self.split {
+            self.inner.handle_released(token);
+        } else {
+            self.host.handle_released(token);
+        }
         self.carry();
     }
     fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.at(now);
-        self.carry();
-        let any = self.host.poll_transmit(now, burst);
-        self.carry();
-        any
+        loop {
+            self.carry();
+            self.is_of_bulk = self.split && self.inner.poll_transmit(now, burst);
+            if self.is_of_bulk && burst.destination() == LINK {
+                let command = octets(&*self.inner, burst);
+                self.obey(&command);
+                continue;
+            }
+            let any = self.is_of_bulk || self.host.poll_transmit(now, burst);
+            if any || !self.carry() {
+                return any;
+            }
+        }
     }
     fn poll_timeout(&self) -> Option<Instant> {
-        let (ours, theirs) = (self.messenger.poll_timeout(), self.host.poll_timeout());
+        let (ours, theirs) = (self.inner.poll_timeout(), self.host.poll_timeout());
         ours.into_iter().chain(theirs).min()
     }
     fn poll_event(&mut self) -> Option<Event> {
-        let event = self.messenger.poll_event();
+        let event = self.inner.poll_event();
         self.carry();
         event
     }
     fn gather(&self, burst: &Burst, each: &mut dyn FnMut(&[u8])) {
-        self.host.gather(burst, each);
+        if self.is_of_bulk {
+            self.inner.gather(burst, each);
+        } else {
+            self.host.gather(burst, each);
+        }
+    }
+    fn bulk(&self) -> Option<&Endpoint> {
+        self.split.then(|| self.inner.endpoint())
+    }
+    fn is_of_bulk(&self) -> bool {
+        self.is_of_bulk
+    }
+    fn tagged(&mut self) -> Option<&mut TaggedStack> {
+        self.inner.tagged()
     }
 }

@@ -54,7 +54,8 @@ impl Node {
             "burst of {len} octets in {} segments: {limits:?}",
             burst.segments()
         );
-        let endpoint = stack.endpoint();
+        let is_of_bulk = stack.is_of_bulk();
+        let endpoint = stack.bulk().filter(|_| is_of_bulk).unwrap_or_else(|| stack.endpoint());
         let config = endpoint.config();
         let limit = limits.max_datagram.min(config.max_datagram.into());
         let known = endpoint
@@ -85,6 +86,7 @@ impl Node {
                 destination: burst.destination(),
                 octets: segment.to_vec(),
                 dont_fragment: burst.dont_fragment(),
+                is_of_bulk,
             });
         }
         if burst.token() != 0 {

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use hikyaku::{PeerError, reliability::Event, time::Instant};
+use hikyaku::{
+    PeerError,
+    reliability::{Endpoint, Event},
+    time::Instant,
+};
 
 use super::world::World;
 
@@ -18,6 +22,8 @@ impl World {
             }
             let endpoint = node.endpoint();
             assert!(endpoint.all_idle(), "node {number} is not idle");
+            let bulk = node.stack().bulk();
+            assert!(bulk.is_none_or(Endpoint::all_idle), "node {number} places something");
             for peer in node.peer_of.values() {
                 let Some(stats) = endpoint.peer_stats(*peer) else {
                     panic!("node {number}: no {peer}");

@@ -48,6 +48,8 @@ pub(crate) struct NodeOptions {
     pub(crate) bare: bool,
     /// A messenger whose endpoint is elsewhere.
     pub(crate) delegated: bool,
+    /// With one of its own, for placements.
+    pub(crate) split: bool,
     /// With queues of posted receives and unexpected messages, and this eager limit.
     pub(crate) eager_limit: Option<u32>,
     pub(crate) app: App,
@@ -76,6 +78,7 @@ impl Default for NodeOptions {
             processors: 1,
             bare: false,
             delegated: false,
+            split: false,
             eager_limit: None,
             app: App::Take,
             hold: 0,
@@ -91,6 +94,8 @@ pub(crate) struct Departure {
     pub(crate) destination: SocketAddr,
     pub(crate) octets: Vec<u8>,
     pub(crate) dont_fragment: bool,
+    /// From the address beside.
+    pub(crate) is_of_bulk: bool,
 }
 
 /// What a pump gives to the world.
@@ -178,7 +183,10 @@ impl Node {
             self.incarnation += 1;
             self.peers.clear();
             self.peer_of.clear();
-            let delegated = Delegated::new(config, limits, rng.next() | 1, rng.next(), &self.processors);
+            let own = [rng.next() | 1, rng.next()];
+            let bulk = self.options.split.then(|| [rng.next() | 1, rng.next()]);
+            let eager_limit = self.options.eager_limit;
+            let delegated = Delegated::new(config, limits, own, bulk, &self.processors, eager_limit);
             self.stack = Some(Box::new(delegated));
             return;
         }

@@ -43,6 +43,14 @@ pub(crate) trait Stack {
     fn poll_timeout(&self) -> Option<Instant>;
     fn poll_event(&mut self) -> Option<Event>;
     fn gather(&self, burst: &Burst, each: &mut dyn FnMut(&[u8]));
+    /// The endpoint of its own that it has beside one elsewhere.
+    fn bulk(&self) -> Option<&Endpoint> {
+        None
+    }
+    /// The last burst was that one's.
+    fn is_of_bulk(&self) -> bool {
+        false
+    }
     /// The one with match bits, if it is that.
     fn tagged(&mut self) -> Option<&mut TaggedStack> {
         None

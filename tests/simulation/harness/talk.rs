@@ -324,6 +324,57 @@ impl Talk {
         self.world.touch(from);
     }
 
+    /// The node's process dies and, a while later, comes back. From now on sends and receives may fail.
+    pub(crate) fn restart(&mut self, node: usize, after: Duration) {
+        self.harvest();
+        self.hostile = true;
+        let at = self.tick();
+        self.world.crash(node);
+        for letter in self.letters.iter_mut().filter(|letter| letter.from == node) {
+            letter.ended.get_or_insert(at);
+        }
+        for receive in self.receives.iter_mut().filter(|receive| receive.node == node) {
+            receive.state = State::Ended;
+        }
+        self.world.run_for(after);
+        self.world.restart(node);
+    }
+
+    /// Lets everything end that was begun, well or not, and forgets it: what comes now must go well.
+    pub(crate) fn begin_again(&mut self) {
+        self.settle();
+        for node in 0..self.world.nodes.len() {
+            // Who was to receive them may have died.
+            while self.stack(node).tagged.unexpected() > 0 {
+                self.receive(node, None, 0, u64::MAX, 1 << 20);
+            }
+        }
+        self.settle();
+        (0..self.receives.len()).for_each(|index| self.cancel_one(index));
+        let left = self.letters.iter().filter(|letter| letter.ended.is_none());
+        let left: Vec<_> = left.map(|it| (it.from, it.to, it.bits, it.len)).collect();
+        assert_eq!(
+            left,
+            [],
+            "sends that have not ended, one way or the other: from, to, bits, octets"
+        );
+        self.letters.clear();
+        self.receives.clear();
+        self.probes.clear();
+        self.by_key.clear();
+        self.hostile = false;
+    }
+
+    /// Everything that was sent has been received, and everything posted has got something.
+    pub(crate) fn check_all_received(&mut self) {
+        self.settle();
+        let missing = self
+            .letters
+            .iter()
+            .filter(|it| it.taken.is_none() || it.ended.is_none());
+        assert_eq!(missing.count(), 0, "messages are missing\n{}", self.world.describe());
+    }
+
     fn letter(&self, node: usize, envelope: &Envelope) -> usize {
         let from = self
             .world
@@ -455,6 +506,7 @@ impl Talk {
         }
         self.check_order();
         self.check_nothing_left();
+        self.check_ways();
         self.world.check_finished();
         self.world
     }
@@ -513,6 +565,31 @@ impl Talk {
                     let would = before.selector.matches(source, letter.bits);
                     assert!(!would || its < met, "message {number} has passed receive {other}");
                 }
+            }
+        }
+    }
+
+    /// Where there is a way for placements, what is large has taken it.
+    fn check_ways(&self) {
+        for (number, node) in self.world.nodes.iter().enumerate() {
+            let large = self
+                .letters
+                .iter()
+                .filter(|it| it.to == number && it.from != number && !it.eager);
+            let room = |letter: &Letter| {
+                letter
+                    .taken
+                    .map_or(0, |index| self.receives[index].buffer.octets().len())
+            };
+            let most = large.map(|letter| letter.len.min(room(letter))).max().unwrap_or(0);
+            if let Some(bulk) = node.stack().bulk()
+                && most > 10_000
+            {
+                let placed = bulk.stats().payload_received;
+                assert!(
+                    placed >= most as u64,
+                    "node {number}: {placed} octets were placed, {most} in one message"
+                );
             }
         }
     }

@@ -15,6 +15,7 @@ use hikyaku::{
 };
 
 use super::{
+    delegated::beside,
     link::Network,
     model::{Job, Model},
     node::{Node, NodeOptions, Output},
@@ -129,6 +130,9 @@ impl World {
         let mut node = Node::new(number, options);
         node.start(&mut self.rng);
         self.by_address.insert(node.address, number);
+        if node.options.split {
+            self.by_address.insert(beside(node.address), number);
+        }
         self.processors.push(node.processors.clone());
         self.nodes.push(node);
         number
@@ -351,11 +355,16 @@ impl World {
                 },
             );
         }
-        let from = self.nodes[number].address;
+        let own = self.nodes[number].address;
         for departure in output.departures {
+            let (from, destination) = if departure.is_of_bulk {
+                (beside(own), beside(departure.destination))
+            } else {
+                (own, departure.destination)
+            };
             self.transcript.number(now.as_nanos());
             self.transcript.octets(&departure.octets);
-            let Some(&to) = self.by_address.get(&departure.destination) else {
+            let Some(&to) = self.by_address.get(&destination) else {
                 continue;
             };
             let octets = departure.octets;
@@ -378,7 +387,7 @@ impl World {
             }
             if !pass {
                 if let Some(record) = &mut self.record {
-                    record.packet(now, from, departure.destination, &octets, 0);
+                    record.packet(now, from, destination, &octets, 0);
                 }
                 continue;
             }
@@ -395,7 +404,7 @@ impl World {
                 },
             );
             if let Some(record) = &mut self.record {
-                record.packet(now, from, departure.destination, &octets, arrivals.len());
+                record.packet(now, from, destination, &octets, arrivals.len());
             }
             for (at, octets) in arrivals {
                 self.schedule(at, What::Arrive { node: to, from, octets });

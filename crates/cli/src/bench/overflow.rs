@@ -22,6 +22,9 @@ pub(crate) struct OverflowArgs {
     /// Octets of a message; each goes in a packet of its own
     #[arg(long, default_value_t = 2_048, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=8_000))]
     size: u32,
+    /// Messages a second: what comes in a computation is to be more than a queue holds, and less than a poller can take
+    #[arg(long, default_value_t = 15_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rate: u32,
     /// Packets that wait in a queue of the port
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u16).range(64..=16_384))]
     descriptors: u16,
@@ -41,8 +44,8 @@ pub(crate) struct OverflowArgs {
 enum Part {
     /// Takes messages, and computes in between.
     Compute,
-    /// Sends messages back.
-    Echo,
+    /// Floods a poller of its own.
+    Flood,
 }
 
 /// A line of results.
@@ -61,12 +64,14 @@ struct Row {
     lost_percent: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mb_per_s: Option<f64>,
+    /// Packets of the flood that wait in the port, those of them that the poller takes before the other's, and times that
+    /// the other's found no room.
     #[serde(skip_serializing_if = "Option::is_none")]
-    round_trips_alone_per_s: Option<f64>,
+    waiting: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    round_trips_flooded_per_s: Option<f64>,
+    taken_before: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    longest_round_trip_us: Option<f64>,
+    refused: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -74,6 +79,7 @@ struct Document {
     benchmark: &'static str,
     compute_ms: u64,
     size: u32,
+    rate: u32,
     descriptors: u16,
     rows: Vec<Row>,
 }
@@ -82,8 +88,8 @@ fn print(args: &OverflowArgs, rows: Vec<Row>) -> Result<(), Failure> {
     let about = |text: &str| vec![text.to_owned()];
     let mut loss = Table::new(
         about(&format!(
-            "The receiver computes {} ms between two looks; {} B messages, queue of {} packets, over memif",
-            args.compute, args.size, args.descriptors
+            "The receiver computes {} ms between two looks; {} messages of {} B a second, queue of {} packets, over memif",
+            args.compute, args.rate, args.size, args.descriptors
         )),
         vec![
             Group::new("", &["who looks"]),
@@ -91,11 +97,11 @@ fn print(args: &OverflowArgs, rows: Vec<Row>) -> Result<(), Failure> {
         ],
     );
     let mut flood = Table::new(
-        about("Round trips of a process of the poller, alone and while another one is flooded"),
+        about("One process of a poller is flooded until its queues are full; then a packet comes for another one"),
         vec![
             Group::new("", &["queues"]),
-            Group::new("round trips/s", &["alone", "flooded"]),
-            Group::new("longest", &["us"]),
+            Group::new("packets of the flood", &["that wait", "taken before"]),
+            Group::new("the other's packet", &["found no room"]),
         ],
     );
     let cell = |number: Option<f64>, digits: usize| number.map_or_else(String::new, |n| format!("{n:.digits$}"));
@@ -113,9 +119,9 @@ fn print(args: &OverflowArgs, rows: Vec<Row>) -> Result<(), Failure> {
         } else {
             flood.row(vec![
                 row.queues.to_string(),
-                cell(row.round_trips_alone_per_s, 0),
-                cell(row.round_trips_flooded_per_s, 0),
-                cell(row.longest_round_trip_us, 0),
+                count(row.waiting),
+                count(row.taken_before),
+                count(row.refused),
             ]);
         }
     }
@@ -123,6 +129,7 @@ fn print(args: &OverflowArgs, rows: Vec<Row>) -> Result<(), Failure> {
         benchmark: "overflow",
         compute_ms: args.compute,
         size: args.size,
+        rate: args.rate,
         descriptors: args.descriptors,
         rows,
     };
@@ -142,7 +149,7 @@ pub(crate) fn run(args: &OverflowArgs) -> Result<(), Failure> {
 pub(crate) fn run(args: &OverflowArgs) -> Result<(), Failure> {
     match args.part {
         Some(Part::Compute) => real::compute(args),
-        Some(Part::Echo) => real::echo(),
+        Some(Part::Flood) => real::flood_here(args),
         None => print(args, real::measure(args)?),
     }
 }
@@ -151,15 +158,23 @@ pub(crate) fn run(args: &OverflowArgs) -> Result<(), Failure> {
 mod real {
     use std::{
         env, fs,
-        io::{BufRead, BufReader},
+        io::{BufRead, BufReader, IoSlice},
+        net::SocketAddr,
         path::PathBuf,
         process::{self, Child, Command, Stdio},
+        thread,
         time::Duration,
     };
 
     use hikyaku::{
         Config, Congestion, PeerId,
-        backends::dpdk::{Device, DpdkBackend, DpdkOptions, DpdkPort, Memory},
+        backends::{
+            Backend, Sent, Transmit,
+            dpdk::{Device, DpdkBackend, DpdkOptions, DpdkPort, Memory},
+            poller::PollerBackend,
+        },
+        poller::{Poller, PollerOptions},
+        time::Instant,
         transport::{Transport, WaitPolicy},
     };
     use nix::{
@@ -167,13 +182,13 @@ mod real {
         unistd::Pid,
     };
 
-    use super::{OverflowArgs, Part, Row};
+    use super::{OverflowArgs, Row};
     use crate::{bench::pin, clock, failure::Failure};
 
     const OURS: &str = "10.98.0.1";
     const THEIRS: &str = "10.98.0.2";
     const PORT: u16 = 7_100;
-    const ECHO_PORT: u16 = 7_101;
+    const OTHER_PORT: u16 = 7_101;
     const LONG: Duration = Duration::from_secs(20);
     const END: &[u8] = b"end";
 
@@ -186,11 +201,13 @@ mod real {
         clock::now() as f64 / 1e9
     }
 
-    /// No message shares a packet with others, and nothing but the window limits what is on its way.
+    /// No message shares a packet with others, and nothing but the window, of 1,024 packets, limits what is on its way.
     fn config() -> Config {
         Config {
             bundle: false,
             congestion: Congestion::Fixed,
+            window_bytes: 16 << 20,
+            unexpected_bytes: 64 << 20,
             ..Config::default()
         }
     }
@@ -260,6 +277,8 @@ mod real {
         let mut options = DpdkOptions::from_environment(Some(device)).map_err(failed)?;
         options.device = Device::parse(device).map_err(failed)?;
         options.memory = Memory::NoHuge;
+        // Both ends of a link, in the flood; it is taken as it is used.
+        options.memory_mb = 8_192;
         options.descriptors = args.descriptors;
         options.queues = queues;
         Ok(options)
@@ -299,20 +318,6 @@ mod real {
         }
     }
 
-    /// The rank that answers.
-    pub(super) fn echo() -> Result<(), Failure> {
-        let mut transport = rank(ECHO_PORT)?;
-        println!("ready");
-        loop {
-            let message = transport.receive(None).map_err(failed)?;
-            let (peer, data) = (message.peer(), message.into_vec());
-            if data == END {
-                return transport.close(LONG).map_err(failed);
-            }
-            transport.send(peer, &data).map_err(failed)?;
-        }
-    }
-
     fn rank(port: u16) -> Result<Transport, Failure> {
         let config = Config {
             accept_strangers: true,
@@ -334,17 +339,15 @@ mod real {
         let _ = pin::pin(cpu);
     }
 
-    fn words(args: &OverflowArgs, part: Part) -> Vec<String> {
-        let part = if part == Part::Echo { "echo" } else { "compute" };
+    fn words(args: &OverflowArgs) -> Vec<String> {
         let compute = args.compute.to_string();
-        ["bench", "overflow", "--part", part, "--compute", &compute]
+        ["bench", "overflow", "--part", "compute", "--compute", &compute]
             .map(str::to_owned)
             .into()
     }
 
-    fn poller(args: &OverflowArgs, folder: &Folder, device: &str, queues: u16) -> Result<(Running, String), Failure> {
+    fn poller(args: &OverflowArgs, folder: &Folder, device: &str) -> Result<(Running, String), Failure> {
         let socket = folder.0.join("poller").display().to_string();
-        let queues = queues.to_string();
         let words = [
             "poller",
             "--device",
@@ -353,8 +356,6 @@ mod real {
             THEIRS,
             "--socket",
             &socket,
-            "--queues",
-            &queues,
             "--buffers",
             "16384",
             "--wait",
@@ -371,13 +372,13 @@ mod real {
     pub(super) fn measure(args: &OverflowArgs) -> Result<Vec<Row>, Failure> {
         let folder = Folder::new()?;
         let mut rows = vec![loss(args, &folder, false)?, loss(args, &folder, true)?];
-        for (index, &queues) in args.queues.iter().enumerate() {
-            rows.push(flood(args, &folder, 10 + index, queues)?);
+        for &queues in &args.queues {
+            rows.push(flood(args, queues)?);
         }
         Ok(rows)
     }
 
-    /// Sends as fast as it goes to a rank that computes.
+    /// Sends to a rank that computes.
     fn loss(args: &OverflowArgs, folder: &Folder, polled: bool) -> Result<Row, Failure> {
         let number = usize::from(polled);
         let [first, second] = cores();
@@ -392,10 +393,10 @@ mod real {
         // The poller has a processor of its own; without one, the receiver has.
         pin(second);
         let receiver = if polled {
-            let (process, socket) = poller(args, folder, &device, 1)?;
+            let (process, socket) = poller(args, folder, &device)?;
             poller_process = Some(process);
             pin(first);
-            Running::start(&words(args, Part::Compute), &[("HIKYAKU_POLLER", &*socket)])?
+            Running::start(&words(args), &[("HIKYAKU_POLLER", &*socket)])?
         } else {
             let variables = [
                 ("HIKYAKU_BACKEND", "dpdk"),
@@ -403,7 +404,7 @@ mod real {
                 ("HIKYAKU_DPDK_MEMORY", "no-huge"),
                 ("HIKYAKU_DPDK_DESCRIPTORS", &*descriptors),
             ];
-            Running::start(&words(args, Part::Compute), &variables)?
+            Running::start(&words(args), &variables)?
         };
         pin(first);
         let mut sender = transport(backend)?;
@@ -417,11 +418,11 @@ mod real {
         let begun = seconds();
         let mut messages = 0_u64;
         while seconds() < begun + args.seconds as f64 {
-            if sender.send(to, &data).is_ok() {
+            let due = (seconds() - begun) * f64::from(args.rate);
+            while (messages as f64) < due && sender.send(to, &data).is_ok() {
                 messages += 1;
-            } else {
-                sender.progress().map_err(failed)?;
             }
+            sender.progress().map_err(failed)?;
         }
         sender.flush(LONG).map_err(failed)?;
         let took = seconds() - begun;
@@ -446,76 +447,63 @@ mod real {
             lost: Some(lost),
             lost_percent: Some(100.0 * lost as f64 / packets as f64),
             mb_per_s: Some(messages as f64 * f64::from(args.size) / took / 1e6),
-            round_trips_alone_per_s: None,
-            round_trips_flooded_per_s: None,
-            longest_round_trip_us: None,
+            waiting: None,
+            taken_before: None,
+            refused: None,
         })
     }
 
-    /// Talks to one rank of a poller while another one, which computes, is flooded.
-    fn flood(args: &OverflowArgs, folder: &Folder, number: usize, queues: u16) -> Result<Row, Failure> {
-        let [first, second] = cores();
-        pin(first);
-        let port = DpdkPort::open(&options(args, &folder.memif(number, "server"), queues)?).map_err(failed)?;
-        pin(second);
-        let (poller, socket) = poller(args, folder, &folder.memif(number, "client"), queues)?;
-        pin(first);
-        let computes = Running::start(&words(args, Part::Compute), &[("HIKYAKU_POLLER", &*socket)])?;
-        let answers = Running::start(&words(args, Part::Echo), &[("HIKYAKU_POLLER", &*socket)])?;
-        // With queues to choose from, the flood has its own.
-        let at = |port: u16| format!("{OURS}:{port}").parse().expect("an address");
-        let mut talk = transport(port.bind(at(PORT), 1).map_err(failed)?)?;
-        let mut flood = match queues {
-            1 => None,
-            _ => Some(transport(port.bind(at(ECHO_PORT), queues - 1).map_err(failed)?)?),
+    /// Sends a datagram that says nothing; gives whether there was room.
+    fn send(backend: &mut DpdkBackend, port: u16) -> Result<bool, Failure> {
+        let octets = [0; 64];
+        let slices = [IoSlice::new(&octets)];
+        let transmit = Transmit {
+            destination: at(THEIRS, port),
+            segment_size: octets.len(),
+            len: octets.len(),
+            slices: &slices,
+            dont_fragment: true,
+            token: 0,
         };
-        let to_echo = talk.add_peer(2, format!("{THEIRS}:{ECHO_PORT}").parse().expect("an address"));
-        let to_echo = to_echo.map_err(failed)?;
-        let to_sink = flood.as_mut().unwrap_or(&mut talk);
-        let to_sink = to_sink
-            .add_peer(2, format!("{THEIRS}:{PORT}").parse().expect("an address"))
+        let sent = backend.transmit(now(), &transmit).map_err(failed)?;
+        Ok(sent == Sent::All)
+    }
+
+    fn at(ip: &str, port: u16) -> SocketAddr {
+        SocketAddr::new(ip.parse().expect("an address"), port)
+    }
+
+    fn now() -> Instant {
+        Instant::from_nanos(clock::now())
+    }
+
+    /// What [`flood_here`] counts, in a process of its own.
+    fn flood(args: &OverflowArgs, queues: u16) -> Result<Row, Failure> {
+        let program = env::current_exe().map_err(failed)?;
+        let (many, descriptors) = (queues.to_string(), args.descriptors.to_string());
+        let words = [
+            "bench",
+            "overflow",
+            "--part",
+            "flood",
+            "--queues",
+            &many,
+            "--descriptors",
+            &descriptors,
+        ];
+        let output = Command::new(program)
+            .args(words)
+            .stderr(Stdio::inherit())
+            .output()
             .map_err(failed)?;
-        let data = vec![7_u8; args.size as usize];
-        let mut results = [0.0; 2];
-        let mut longest = 0.0_f64;
-        for flooded in [false, true] {
-            let begun = seconds();
-            let mut trips = 0_u64;
-            talk.send(to_echo, b"ping").map_err(failed)?;
-            let mut sent_at = seconds();
-            while seconds() < begun + args.seconds as f64 / 2.0 {
-                if flooded {
-                    let transport = flood.as_mut().unwrap_or(&mut talk);
-                    for _ in 0..16 {
-                        if transport.send(to_sink, &data).is_err() {
-                            break;
-                        }
-                    }
-                    transport.progress().map_err(failed)?;
-                }
-                if talk.try_receive().map_err(failed)?.is_some() {
-                    trips += 1;
-                    if flooded {
-                        longest = longest.max(seconds() - sent_at);
-                    }
-                    talk.send(to_echo, b"ping").map_err(failed)?;
-                    sent_at = seconds();
-                }
-            }
-            results[usize::from(flooded)] = trips as f64 / (seconds() - begun);
-            // The last answer.
-            talk.receive(Some(LONG)).map_err(failed)?;
-        }
-        let sink = flood.as_mut().unwrap_or(&mut talk);
-        sink.flush(LONG).map_err(failed)?;
-        sink.send(to_sink, END).map_err(failed)?;
-        talk.send(to_echo, END).map_err(failed)?;
-        if let Some(flood) = flood {
-            flood.close(LONG).map_err(failed)?;
-        }
-        talk.close(LONG).map_err(failed)?;
-        drop((computes, answers));
-        poller.end()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let counts: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [waiting, taken_before, refused] = counts[..] else {
+            return Err(failed(format!(
+                "the flood over {queues} queues: {}, '{text}'",
+                output.status
+            )));
+        };
         Ok(Row {
             table: "flood",
             transport: "a poller".to_owned(),
@@ -525,9 +513,72 @@ mod real {
             lost: None,
             lost_percent: None,
             mb_per_s: None,
-            round_trips_alone_per_s: Some(results[0]),
-            round_trips_flooded_per_s: Some(results[1]),
-            longest_round_trip_us: Some(longest * 1e6),
+            waiting: Some(waiting),
+            taken_before: Some(taken_before),
+            refused: Some(refused),
         })
+    }
+
+    /// Floods one process of a poller until its queues are full, and then sends a packet for another one. One thread does
+    /// all of it, so nothing depends on the system's turns.
+    pub(super) fn flood_here(args: &OverflowArgs) -> Result<(), Failure> {
+        let folder = Folder::new()?;
+        let queues = args.queues.first().copied().unwrap_or(1);
+        let port = DpdkPort::open(&options(args, &folder.memif(0, "server"), queues)?).map_err(failed)?;
+        let theirs = options(args, &folder.memif(0, "client"), queues)?;
+        let socket = folder.0.join("poller");
+        let mut polled = PollerOptions::new(theirs, at(THEIRS, 0).ip(), socket.clone());
+        polled.buffers = (4 * u32::from(queues) * u32::from(args.descriptors)).max(512);
+        let mut poller = Poller::start(polled).map_err(failed)?;
+        let turn = |poller: &mut Poller| poller.turn(now()).map_err(failed);
+        // It has a UDP port, and does not look.
+        let flooded = thread::scope(|scope| {
+            let connects = scope.spawn(|| PollerBackend::connect(&socket, PORT));
+            while !connects.is_finished() {
+                turn(&mut poller)?;
+            }
+            connects.join().expect("it does not panic").map_err(failed)
+        })?;
+        // With queues to choose from, the flood has its own.
+        let mut backends = vec![port.bind(at(OURS, PORT), (queues - 1).max(1)).map_err(failed)?];
+        if queues > 1 {
+            backends.push(port.bind(at(OURS, OTHER_PORT), 1).map_err(failed)?);
+        }
+        let mac = poller.mac();
+        for backend in &mut backends {
+            backend.add_neighbour(at(THEIRS, 0).ip(), mac);
+        }
+        let deadline = seconds() + LONG.as_secs_f64();
+        while poller.stats().datagrams_received == 0 {
+            send(&mut backends[0], PORT)?;
+            turn(&mut poller)?;
+            if seconds() > deadline {
+                return Err(failed("the link does not come up"));
+            }
+        }
+        while turn(&mut poller)? {}
+        let mut waiting = 0_u64;
+        while send(&mut backends[0], PORT)? && waiting < 1 << 20 {
+            waiting += 1;
+        }
+        let before = poller.stats();
+        let other = backends.last_mut().expect("there is one");
+        let mut refused = 0_u64;
+        while !send(other, OTHER_PORT)? {
+            refused += 1;
+            turn(&mut poller)?;
+        }
+        // Nobody has that port, which is counted.
+        while poller.stats().for_nobody == before.for_nobody {
+            turn(&mut poller)?;
+            if seconds() > deadline {
+                return Err(failed("a packet has got lost"));
+            }
+        }
+        let taken = poller.stats().datagrams_received - before.datagrams_received;
+        println!("{waiting} {} {refused}", taken.saturating_sub(1));
+        // The driver is not made for a process that closes both ends.
+        std::mem::forget((flooded, backends, poller, port));
+        Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::{
 
 const BACKEND: &str = "HIKYAKU_BACKEND";
 const DEVICE: &str = "HIKYAKU_DPDK_DEVICE";
+const BULK: &str = "HIKYAKU_POLLER_BULK";
 
 /// A job before it starts.
 pub(super) struct Plan {
@@ -135,8 +136,11 @@ fn settings(args: &RunArgs) -> Result<BTreeMap<String, String>, Failure> {
         settings.insert(BACKEND.into(), backend.clone());
     }
     if let Some(device) = &args.device {
-        if settings.get(BACKEND).is_none_or(|backend| backend != "dpdk") {
-            return Err(Failure::usage("--device is for --backend dpdk"));
+        let is_dpdk = |name| settings.get(name).is_some_and(|backend| backend == "dpdk");
+        if !is_dpdk(BACKEND) && !is_dpdk(BULK) {
+            return Err(Failure::usage(
+                "--device is for --backend dpdk, or with --backend poller for HIKYAKU_POLLER_BULK=dpdk",
+            ));
         }
         settings.insert(DEVICE.into(), device.clone());
     }

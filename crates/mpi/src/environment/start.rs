@@ -1,7 +1,7 @@
 //! How a process becomes one of a job.
 
 use std::{
-    fmt,
+    fmt, io,
     net::{Ipv4Addr, SocketAddr},
     str,
     sync::Arc,
@@ -52,6 +52,13 @@ pub enum InitError {
         /// What it said.
         text: String,
     },
+    /// A process can not be reached by what it says of itself.
+    Introduce {
+        /// Its number.
+        process: u32,
+        /// Why not.
+        source: io::Error,
+    },
     /// The processes could not be connected.
     Connect(ConnectError),
     /// The trace that the environment asks for can not be written.
@@ -80,6 +87,7 @@ impl fmt::Display for InitError {
             Self::Address { process, text } => {
                 write!(f, "process {process} says its address is '{}'", text.escape_default())
             }
+            Self::Introduce { process, source } => write!(f, "reaching process {process}: {source}"),
             Self::Connect(error) => error.fmt(f),
             Self::Trace(error) => error.fmt(f),
             Self::Check { process, here } => {
@@ -107,6 +115,7 @@ impl std::error::Error for InitError {
             Self::Bootstrap(error) => Some(error),
             Self::Environment(error) => Some(error),
             Self::Bind { source, .. } => Some(source),
+            Self::Introduce { source, .. } => Some(source),
             Self::Connect(error) => Some(error),
             Self::Trace(error) => Some(error),
         }
@@ -191,7 +200,9 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
             return Err(InitError::Check { process, here: check });
         }
         if process != job.rank() {
-            bound.introduce(said.address, &said.link);
+            bound
+                .introduce(said.address, &said.link)
+                .map_err(|source| InitError::Introduce { process, source })?;
         }
         addresses.push(said.address);
         most = most.max(said.sharing);
