@@ -79,6 +79,8 @@ pub struct Endpoint {
     pub(super) free_flows: Vec<u32>,
     pub(super) sources: Sources,
     pub(super) ready: VecDeque<u32>,
+    /// Those that have much to send, in the order of their turns.
+    pub(super) bulk: VecDeque<u32>,
     pub(super) heap: Heap,
     pub(super) events: VecDeque<Event>,
     pub(super) control: VecDeque<Control>,
@@ -130,6 +132,7 @@ impl Endpoint {
             free_flows: Vec::new(),
             sources: Sources::default(),
             ready: VecDeque::new(),
+            bulk: VecDeque::new(),
             heap: Heap::default(),
             events: VecDeque::new(),
             control: VecDeque::new(),
@@ -552,7 +555,7 @@ impl Endpoint {
     /// something to transmit or an event to take. May be early.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if !self.ready.is_empty() || !self.control.is_empty() || !self.events.is_empty() {
+        if !self.ready.is_empty() || !self.bulk.is_empty() || !self.control.is_empty() || !self.events.is_empty() {
             return Some(Instant::from_nanos(self.now));
         }
         self.heap.earliest().map(Instant::from_nanos)

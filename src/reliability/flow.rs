@@ -329,12 +329,14 @@ impl Placers {
         }
     }
 
-    /// Octets for a landing have come on a flow that they came on `last`.
+    /// Octets for a landing have come on a flow that they came on `last`. Gives whether these are the first of this period.
     #[inline]
-    pub(crate) fn note(&mut self, last: &mut u64, now: u64) {
+    pub(crate) fn note(&mut self, last: &mut u64, now: u64) -> bool {
         self.advance(now);
-        self.now += u32::from(*last != self.period);
+        let first = *last != self.period;
+        self.now += u32::from(first);
         *last = self.period;
+        first
     }
 
     /// How many there are, if this flow, on which they came `last`, is one of them.
@@ -357,6 +359,9 @@ pub(crate) struct Active {
     pub(crate) last_use: u64,
     /// In the list of those that may have something to send.
     pub(crate) ready: bool,
+    /// In the list of those that have much to send, and octets left of its turn there.
+    pub(crate) bulk: bool,
+    pub(crate) turn: u32,
     /// Has something queued or unacknowledged.
     pub(crate) busy: bool,
     /// The search for the path MTU (channel 0).

@@ -276,8 +276,10 @@ impl Endpoint {
                 }
             }
             if marks.contains(Flags::PLACEMENT) {
-                self.placers
-                    .note(&mut self.actives[index as usize].receive.placed, self.now);
+                let placed = &mut self.actives[index as usize].receive.placed;
+                if self.placers.note(placed, self.now) {
+                    self.share_window(peer, index);
+                }
             }
             if moved && self.flows[flow as usize].expected.after(base.sequence) {
                 self.move_peer(peer, arrival.source);
@@ -334,6 +336,16 @@ impl Endpoint {
     pub(super) fn put_off(&mut self, index: u32) -> DropReason {
         self.acknowledge_now(index);
         DropReason::BeyondCredit
+    }
+
+    /// Tells a peer that places octets of its share, if that is another one by now: acknowledgements that ride on data do
+    /// not.
+    fn share_window(&mut self, peer: u32, index: u32) {
+        let (window, told) = (self.window_for(peer), self.peers[peer as usize].window_told);
+        if window / 2 >= told || told / 2 >= window {
+            self.actives[index as usize].receive.tell_credit = true;
+            self.mark_ready(index);
+        }
     }
 
     #[inline]

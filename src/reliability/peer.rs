@@ -59,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) cost_received: u32,
     pub(crate) cost_released: u32,
     pub(crate) limit_told: u32,
+    /// Octets that it may have in flight, as told last.
+    pub(crate) window_told: u32,
     /// Longest that the peer delays acknowledgements, ns.
     pub(crate) ack_delay: u32,
     /// Largest datagram known to pass.
@@ -124,6 +126,7 @@ impl Peer {
             cost_received: 0,
             cost_released: 0,
             limit_told: INITIAL_CREDIT,
+            window_told: INITIAL_CREDIT,
             ack_delay: 0,
             mtu,
             max_datagram: u16::MAX,

@@ -105,6 +105,7 @@ impl Endpoint {
             active.send.restart(state.send_next, congestion);
             (active.flow, active.receive, active.deadlines) = (flow, receive, deadlines);
             (active.ready, active.busy, active.probe) = (false, false, Search::default());
+            (active.bulk, active.turn) = (false, 0);
             index
         } else {
             self.actives.push(Active {
@@ -114,6 +115,8 @@ impl Endpoint {
                 deadlines,
                 last_use: self.now,
                 ready: false,
+                bulk: false,
+                turn: 0,
                 busy: false,
                 probe: Search::default(),
             });

@@ -20,11 +20,17 @@ use crate::{
 
 /// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
 const STAMP_AGE: u64 = 1_000_000_000;
+/// Who has so many octets to send has much.
+const BULK: u32 = 64 << 10;
+/// Octets that a flow sends before the next one that has much, if nothing holds it up.
+const TURN: u32 = 1 << 20;
 
 impl Endpoint {
     /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
     ///
-    /// Flows take turns, a burst each. Acknowledgements ride on data where there is any.
+    /// Flows take turns, a burst each; those that have much to send come last, and have longer turns: of several large
+    /// messages that share a wire the first is there when it can be, and no other later than if all shared it evenly.
+    /// Acknowledgements ride on data where there is any, and do not wait for a turn.
     pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.advance(now);
         if let Some(control) = self.control.pop_front() {
@@ -37,19 +43,80 @@ impl Endpoint {
             if active.flow == NONE {
                 continue;
             }
-            let flow = &self.flows[active.flow as usize];
-            burst.begin(self.peers[flow.peer as usize].address);
-            let more = self.fill(index, burst);
-            self.reschedule(index);
-            if !burst.is_empty() {
-                if more {
-                    self.mark_ready(index);
+            if active.send.queued_bytes >= BULK && active.send.lost_count == 0 {
+                if self.await_turn(index, burst) {
+                    return true;
                 }
+                continue;
+            }
+            let more = self.serve(index, burst);
+            if more {
+                self.mark_ready(index);
+            }
+            if !burst.is_empty() {
+                self.hold(burst);
+                return true;
+            }
+        }
+        while let Some(index) = self.bulk.pop_front() {
+            let active = &mut self.actives[index as usize];
+            active.bulk = false;
+            if active.flow == NONE {
+                continue;
+            }
+            let more = self.serve(index, burst);
+            let active = &mut self.actives[index as usize];
+            active.turn = active.turn.saturating_sub(burst.len() as u32);
+            if more && active.turn > 0 {
+                active.bulk = true;
+                self.bulk.push_front(index);
+            } else if more {
+                self.mark_ready(index);
+            } else if active.send.queue.is_empty() {
+                active.turn = 0;
+            }
+            if !burst.is_empty() {
                 self.hold(burst);
                 return true;
             }
         }
         false
+    }
+
+    /// What a flow has to send now; tells whether there may be more.
+    fn serve(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let flow = self.actives[index as usize].flow;
+        let peer = self.flows[flow as usize].peer;
+        burst.begin(self.peers[peer as usize].address);
+        let more = self.fill(index, burst);
+        self.reschedule(index);
+        more && !burst.is_empty()
+    }
+
+    /// A flow that has much to send takes its turn among those; what is left of one that it could not use comes first.
+    /// Gives whether it has something that goes now: an acknowledgement, if others are before it.
+    fn await_turn(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let active = &mut self.actives[index as usize];
+        if !active.bulk {
+            active.bulk = true;
+            if active.turn > 0 {
+                self.bulk.push_front(index);
+            } else {
+                active.turn = TURN;
+                self.bulk.push_back(index);
+            }
+        }
+        let waits = self.bulk.front() != Some(&index);
+        let active = &self.actives[index as usize];
+        let owes = active.receive.ack_now || active.receive.nack_now || active.receive.tell_credit;
+        if !waits || !owes {
+            return false;
+        }
+        let peer = self.flows[active.flow as usize].peer;
+        burst.begin(self.peers[peer as usize].address);
+        self.write_ack(index, burst);
+        self.reschedule(index);
+        true
     }
 
     /// Fills `burst` from one flow; tells whether there may be more.
@@ -192,11 +259,22 @@ impl Endpoint {
         active.deadlines.stop(Timer::Ack);
     }
 
+    /// What a peer may have in flight, on each of its flows.
+    pub(super) fn window_for(&mut self, peer: u32) -> u32 {
+        let placed = |flow: u32| {
+            let active = self.actives.get(self.flows[flow as usize].active as usize)?;
+            Some(active.receive.placed)
+        };
+        let placed = self.flows_of(peer).filter_map(placed).max().unwrap_or(0);
+        let all = self.actives.len() as u32 - self.free_count();
+        let inbound = self.placers.count(placed, self.now).unwrap_or(all);
+        window_of(&self.limits, &self.config, inbound)
+    }
+
     /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
     fn write_ack(&mut self, index: u32, burst: &mut Burst) {
-        let all = self.actives.len() as u32 - self.free_count();
+        let window = self.window_for(self.flows[self.actives[index as usize].flow as usize].peer);
         let active = &mut self.actives[index as usize];
-        let inbound = self.placers.count(active.receive.placed, self.now).unwrap_or(all);
         let flow = &self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
         let base = Base {
@@ -213,7 +291,7 @@ impl Endpoint {
         let mut flags = Flags::empty();
         flags.set(Flags::NACK, active.receive.nack_now);
         flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
-        let window = window_of(&self.limits, &self.config, inbound);
+        peer.window_told = window;
         let limit = peer.tell_limit(self.config.unexpected_bytes);
         let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
         let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window));

@@ -119,6 +119,9 @@ pub struct Network {
     pub framing: u32,
     /// Octets that wait before a wire; what comes to a full queue is lost. At least one packet; default 512 KiB.
     pub queue: u32,
+    /// A host sends no more while so many octets wait before each of its own wires, as sockets and drivers do: what the
+    /// protocol says next does not wait behind them. At most 1 GiB; default 64 KiB.
+    pub ahead: u32,
     /// A packet that finds more octets than this waiting is counted as marked (ECN). Default 64 KiB.
     pub mark: u32,
     /// Wires between a host and its switch, or each of its switches; a packet takes the one that is free first (S2.6). 1 to 64; default 1.
@@ -145,6 +148,7 @@ impl Default for Network {
             mtu: 1_500,
             framing: 38,
             queue: 512 << 10,
+            ahead: 64 << 10,
             mark: 64 << 10,
             rails: 1,
             per_host: 1,
@@ -218,6 +222,7 @@ impl Network {
                 "queue",
                 "from one packet (mtu + framing) to 1 GiB",
             ),
+            (self.ahead <= 1 << 30, "ahead", "at most 1 GiB"),
             ((1..=64).contains(&self.rails), "rails", "from 1 to 64"),
             ((0.0..=1.0).contains(&self.loss), "loss", "from 0 to 1"),
             (

@@ -38,6 +38,8 @@ struct Path {
     /// Packets that wait for it, and their octets.
     held: VecDeque<u32>,
     octets: u32,
+    /// The place of the oldest among all that wait.
+    place: u64,
     /// Since when the oldest of them waits, or somebody without one did: `u64::MAX`: nobody does.
     wanted: u64,
     /// It will be looked at again when patience is at its end.
@@ -52,6 +54,7 @@ impl Path {
             planned: false,
             held: VecDeque::new(),
             octets: 0,
+            place: 0,
             wanted: u64::MAX,
             watched: false,
         }
@@ -134,6 +137,9 @@ pub(super) struct Paths {
     dark: VecDeque<Pair>,
     /// Hosts whose collectives have released everything.
     freed: VecDeque<u32>,
+    /// Packets whose paths have just been set up, by place, and how many have had to wait.
+    going: Vec<(u64, u32)>,
+    waited: u64,
     rng: Prng,
     pub(super) stats: OpticsStats,
 }
@@ -182,6 +188,8 @@ impl Paths {
             wavelengths: optics.wavelengths.unwrap_or(u32::MAX),
             dark: VecDeque::new(),
             freed: VecDeque::new(),
+            going: Vec::new(),
+            waited: 0,
             rng: Prng::new(seed),
             stats: OpticsStats::default(),
             optics,
@@ -245,14 +253,19 @@ impl Paths {
             Unconnected::Hold(most) => most,
             Unconnected::Drop => 0,
         };
+        let waited = self.waited;
         let path = self.path(pair, now);
         path.wanted = path.wanted.min(now);
+        if path.held.is_empty() {
+            path.place = waited;
+        }
         if path.octets.saturating_add(octets) <= most {
             path.octets += octets;
             path.held.push_back(packet);
             let waiting = around.wires.get(packet);
             (waiting.source, waiting.destination) = (from, to);
             self.stats.held += 1;
+            self.waited += 1;
         } else {
             self.stats.dropped += 1;
             around.wires.drop_packet(packet);
@@ -488,7 +501,19 @@ impl Paths {
                 }
             }
         }
+        self.go(around, now);
         self.freed.pop_front()
+    }
+
+    /// What has waited for paths that are there now goes, what has waited longest first: paths that are ready at the same time
+    /// share their hosts' wires.
+    fn go(&mut self, around: &mut Surroundings<'_>, now: u64) {
+        self.going.sort_by_key(|(place, _)| *place);
+        for (_, packet) in std::mem::take(&mut self.going) {
+            let waiting = around.wires.get(packet);
+            let (from, to) = (waiting.source, waiting.destination);
+            around.wires.send(around.queue, now, packet, from, to);
+        }
     }
 
     /// A set-up is over.
@@ -504,11 +529,9 @@ impl Paths {
         } else {
             let path = self.path(pair, now);
             (path.state, path.since, path.wanted, path.octets) = (State::Up, now, u64::MAX, 0);
-            for packet in std::mem::take(&mut path.held) {
-                let waiting = around.wires.get(packet);
-                let (from, to) = (waiting.source, waiting.destination);
-                around.wires.send(around.queue, now, packet, from, to);
-            }
+            let place = path.place;
+            let packets = std::mem::take(&mut path.held);
+            self.going.extend(packets.into_iter().map(|packet| (place, packet)));
             self.hosts[pair.0 as usize].held.remove(&pair.1);
             self.hosts[pair.1 as usize].held.remove(&pair.0);
         }

@@ -150,6 +150,16 @@ impl Wires {
         self.free.push(packet);
     }
 
+    /// When a host goes on sending, ns, if more waits before each of its wires than it lets wait there. (Not where all share
+    /// one medium: there hosts have queues of their own.)
+    pub(super) fn blocked(&self, now: u64, process: u32) -> Option<u64> {
+        let first = self.host(process) * self.ports;
+        let wires = &self.free_at[first as usize..(first + self.ports) as usize];
+        let free_at = *wires.iter().min()?;
+        let most = u64::from(self.network.ahead) * self.octet;
+        (free_at > now * 1_000 + most).then(|| (free_at - most / 2).div_ceil(1_000))
+    }
+
     /// Process `source` sends a packet at `now`, ns.
     pub(super) fn send(&mut self, queue: &mut Queue, now: u64, packet: u32, source: u32, destination: u32) {
         let p = &mut self.packets[packet as usize];

@@ -607,11 +607,15 @@ impl World {
             burst,
             ..
         } = self;
-        loop {
+        // Who has just sent comes after the others of its host who wait for the same wire.
+        let mut sent = 0;
+        let blocked = loop {
             let node = &mut nodes[index as usize];
-            if !node.messenger.poll_transmit(Instant::from_nanos(node.local), burst) {
-                break;
+            let blocked = wires.blocked(node.local, index);
+            if blocked.is_some() || !node.messenger.poll_transmit(Instant::from_nanos(node.local), burst) {
+                break blocked.map(|at| at + sent);
             }
+            sent = 1;
             let Some(destination) = process_at(burst.destination()) else {
                 continue;
             };
@@ -627,9 +631,9 @@ impl World {
                     paths.send(around, local, packet, (index, destination));
                 }
             }
-        }
+        };
         self.settle_paths(index);
-        self.arm(index);
+        self.arm(index, blocked);
     }
 
     fn settle_paths(&mut self, index: u32) {
@@ -637,13 +641,13 @@ impl World {
         self.with_paths(|paths, around, _| paths.settle(around, index, local));
     }
 
-    /// Sees to it that the node is called when its next deadline is due.
-    fn arm(&mut self, index: u32) {
+    /// Sees to it that the node is called when its next deadline is due, but not before it may send again.
+    fn arm(&mut self, index: u32, blocked: Option<u64>) {
         let node = &self.nodes[index as usize];
         let Some(deadline) = node.messenger.poll_timeout() else {
             return;
         };
-        let deadline = deadline.as_nanos().max(node.local);
+        let deadline = deadline.as_nanos().max(node.local).max(blocked.unwrap_or(0));
         let armed = &mut self.armed[index as usize];
         if deadline < *armed {
             *armed = deadline;

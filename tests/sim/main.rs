@@ -1,6 +1,7 @@
 //! Simulated processes: that they do what real ones do, in virtual time, and the same each time.
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod bulk;
 mod faults;
 mod network;
 mod optics;

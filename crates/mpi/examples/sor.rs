@@ -1,12 +1,14 @@
 //! Successive over-relaxation: a plate whose left edge is hot, on a grid of ranks that talk to their neighbours.
 //!
 //! ```text
-//! hikyaku run -n 4 target/release/examples/sor [SIZE [ITERATIONS]]
+//! hikyaku run -n 4 target/release/examples/sor [SIZE [ITERATIONS]] [strips] [report=N]
 //! ```
 //!
 //! SIZE (default 64) is the number of points along each side of the plate, ITERATIONS (default 10000) the most that are
 //! done. Each is one sweep over the red points and one over the black ones, as on a chessboard; after each half, ranks
 //! exchange the edges of their parts. Every tenth iteration all agree how much still changes, and stop below 1e-9.
+//! With `strips` each rank has whole rows, so two neighbours at most. With `report=N` all send interim results to rank 0
+//! after every so many iterations, each the first of its rows, and rank 0 prints how warm they are on the average.
 //!
 //! Which points a sweep reads does not depend on how the plate is divided, so the result is that of one process to the
 //! last bit. Rank 0 collects the parts, compares, and says how long both took.
@@ -109,26 +111,59 @@ impl Plate {
     }
 }
 
+/// How a plate is relaxed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    /// Points along each side.
+    pub(crate) size: usize,
+    /// At most so many.
+    pub(crate) iterations: usize,
+    /// Whole rows for each rank, instead of parts that are as square as can be.
+    pub(crate) strips: bool,
+    /// Interim results go to rank 0 after every so many iterations; 0: never.
+    pub(crate) report: usize,
+}
+
 /// Relaxes until little changes; gives the iterations that took. `exchange` brings the border up to date, `agree` makes
-/// the largest change of all out of the own one.
+/// the largest change of all out of the own one, `report` tells of interim results.
 fn relax(
     plate: &mut Plate,
-    (size, iterations): (usize, usize),
+    job: Job,
     mut exchange: impl FnMut(&mut Plate) -> Result<(), Error>,
     agree: impl Fn(f64) -> Result<f64, Error>,
+    report: impl Fn(&Plate, usize) -> Result<(), Error>,
 ) -> Result<usize, Error> {
-    let omega = 2.0 / (1.0 + (std::f64::consts::PI / (size + 1) as f64).sin());
-    for iteration in 1..=iterations {
+    let omega = 2.0 / (1.0 + (std::f64::consts::PI / (job.size + 1) as f64).sin());
+    for iteration in 1..=job.iterations {
         let mut change = 0.0_f64;
         for colour in 0..2 {
             change = change.max(plate.sweep(colour, omega));
             exchange(plate)?;
         }
+        if job.report > 0 && iteration % job.report == 0 {
+            report(plate, iteration)?;
+        }
         if iteration % CHECK_EVERY == 0 && agree(change)? < ENOUGH {
             return Ok(iteration);
         }
     }
-    Ok(iterations)
+    Ok(job.iterations)
+}
+
+/// Rank 0 gets the first row of each part, and gives the mean of all of these.
+fn interim(grid: &CartesianCommunicator, plate: &Plate) -> Result<Option<f64>, Error> {
+    let first = plate.at(1, 1);
+    let own = &plate.points[first..first + plate.columns];
+    if grid.rank() != 0 {
+        grid.process_at_rank(0).send(own)?;
+        return Ok(None);
+    }
+    let mut all = own.to_vec();
+    for rank in 1..grid.size() {
+        let (row, _) = grid.process_at_rank(rank).receive_vec::<f64>()?;
+        all.extend(row);
+    }
+    Ok(Some(all.iter().sum::<f64>() / all.len() as f64))
 }
 
 /// The part of `size` points that the `index`-th of `parts` has.
@@ -186,15 +221,16 @@ pub(crate) struct Solved {
     pub(crate) alone: f64,
 }
 
-/// Relaxes a plate of `size` × `size` points in at most `iterations`. `swept` is told of each sweep at this rank: over how
-/// many points.
+/// Does a job. `swept` is told of each sweep at this rank: over how many points; `told` of interim results at rank 0: after
+/// how many iterations, and the mean.
 pub(crate) fn solve(
     world: &SimpleCommunicator,
-    size: usize,
-    iterations: usize,
+    job: Job,
     swept: &dyn Fn(u64),
+    told: &dyn Fn(usize, f64),
 ) -> Result<Option<Solved>, Error> {
-    let mut dims = [0, 0];
+    let size = job.size;
+    let mut dims = [0, if job.strips { 1 } else { 0 }];
     dimensions(world.size(), &mut dims)?;
     assert!(dims[0] <= size as Count, "{size} rows for {} rows of ranks", dims[0]);
     let grid = world
@@ -214,7 +250,13 @@ pub(crate) fn solve(
         swept((plate.rows * plate.columns / 2) as u64);
         plate.exchange(&grid)
     };
-    let took = relax(&mut plate, (size, iterations), exchange, agree)?;
+    let report = |plate: &Plate, iteration| {
+        if let Some(mean) = interim(&grid, plate)? {
+            told(iteration, mean);
+        }
+        Ok(())
+    };
+    let took = relax(&mut plate, job, exchange, agree, report)?;
     let together = mpi::time() - start;
 
     let Some(whole) = collect(&grid, &plate, size)? else {
@@ -222,7 +264,7 @@ pub(crate) fn solve(
     };
     let mut alone = Plate::new(0..size, 0..size);
     let start = mpi::time();
-    let expected = relax(&mut alone, (size, iterations), |_| Ok(()), Ok)?;
+    let expected = relax(&mut alone, job, |_| Ok(()), Ok, |_, _| Ok(()))?;
     let serial = mpi::time() - start;
     assert_eq!(took, expected, "iterations");
     for (index, (point, expected)) in whole.iter().zip(alone.inner()).enumerate() {
@@ -243,18 +285,43 @@ pub(crate) fn solve(
     }))
 }
 
+/// What the command line says.
+fn job(arguments: impl Iterator<Item = String>) -> Option<Job> {
+    let mut job = Job {
+        size: 64,
+        iterations: 10_000,
+        strips: false,
+        report: 0,
+    };
+    let mut numbers = 0;
+    for argument in arguments {
+        if argument == "strips" {
+            job.strips = true;
+        } else if let Some(every) = argument.strip_prefix("report=") {
+            job.report = every.parse().ok()?;
+        } else {
+            let number = argument.parse().ok()?;
+            match numbers {
+                0 => job.size = number,
+                1 => job.iterations = number,
+                _ => return None,
+            }
+            numbers += 1;
+        }
+    }
+    Some(job)
+}
+
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|argument| {
-        argument
-            .parse::<usize>()
-            .unwrap_or_else(|_| panic!("usage: sor [SIZE [ITERATIONS]]"))
-    });
-    let (size, iterations) = (arguments.next().unwrap_or(64), arguments.next().unwrap_or(10_000));
+    let job = job(std::env::args().skip(1)).expect("usage: sor [SIZE [ITERATIONS]] [strips] [report=N]");
     let universe = mpi::initialize().unwrap();
-    if let Some(solved) = solve(&universe.world(), size, iterations, &|_| ())? {
+    let told = |iteration, mean| println!("sor: after {iteration} iterations, mean of the first rows {mean:.6}");
+    if let Some(solved) = solve(&universe.world(), job, &|_| (), &told)? {
         println!(
-            "sor: {size} x {size} points on {} x {} ranks, {} iterations, middle {:.6}: as in one process; {:.1} ms \
+            "sor: {} x {} points on {} x {} ranks, {} iterations, middle {:.6}: as in one process; {:.1} ms \
              (one process: {:.1} ms)",
+            job.size,
+            job.size,
             solved.dims[0],
             solved.dims[1],
             solved.iterations,

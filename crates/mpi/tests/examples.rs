@@ -112,6 +112,12 @@ examples! {
     window
 }
 
+/// Strips, and interim results: the same points.
+#[test]
+fn sor_in_strips() {
+    by_launcher("sor", &["20", "200", "strips", "report=20"], 3);
+}
+
 /// A benchmark: it only must run.
 #[test]
 fn osu() {

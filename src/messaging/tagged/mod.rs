@@ -17,8 +17,9 @@
 //!
 //! # Grants
 //!
-//! The receiver paces its senders: what is granted and has not landed is about [`GRANT_BYTES`] in all, shared by the peers
-//! that send its [`SERVED`] oldest messages; of a peer, the oldest first.
+//! The receiver paces its senders: what is granted and has not landed is at most [`GRANT_BYTES`] for one of them, which its
+//! own wire paces, and [`SHARED_GRANT_BYTES`] in all for several: what these send at once meets in the queue before the
+//! receiver, which must hold it. The oldest messages come first.
 
 mod control;
 mod hash;
@@ -56,8 +57,10 @@ use crate::{
     time::Instant,
 };
 
-/// Octets that are granted and have not landed, in all.
+/// Octets that are granted and have not landed, if one peer sends them.
 pub const GRANT_BYTES: u64 = 4 << 20;
+/// The same if several do, in all: more than wires and hosts need to be busy, less than a switch's queue holds.
+pub const SHARED_GRANT_BYTES: u64 = 384 << 10;
 /// So many messages are granted something at a time.
 pub const SERVED: usize = 64;
 /// Credit that is left for grants and answers.

@@ -5,7 +5,7 @@ use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use bytes::Bytes;
 use hashbrown::HashMap;
 
-use super::{Completion, Envelope, GRANT_BYTES, Outcome, SERVED, control::Control, hash::Hash};
+use super::{Completion, Envelope, GRANT_BYTES, Outcome, SERVED, SHARED_GRANT_BYTES, control::Control, hash::Hash};
 use crate::{
     error::{PeerError, SendError},
     messaging::{Access, Landing, LandingId, Messenger},
@@ -262,7 +262,8 @@ impl Rendezvous {
     }
 
     /// Grants more, as what was granted lands: to each peer its share, of which its oldest messages get as much as they
-    /// want. (A peer sends them one after the other; in pieces they would only get in each other's way.)
+    /// want. (A peer sends them one after the other; in pieces they would only get in each other's way.) Peers have equal
+    /// shares; where these would be too small, those with the oldest messages have them, and the others their turn later.
     pub(super) fn grant(
         &mut self,
         messenger: &mut Messenger,
@@ -272,15 +273,23 @@ impl Rendezvous {
             return;
         }
         self.shares.clear();
+        let mut under_way = 0;
         for incoming in self.incoming.iter_mut().take(SERVED) {
             let known = self.shares.iter().position(|(peer, _)| *peer == incoming.peer);
             incoming.share = known.unwrap_or(self.shares.len());
             if known.is_none() {
                 self.shares.push((incoming.peer, 0));
             }
+            under_way += incoming.granted - messenger.landed(incoming.landing);
         }
-        let share = (GRANT_BYTES / self.shares.len() as u64).max(MIN_GRANT);
-        self.shares.iter_mut().for_each(|(_, left)| *left = share);
+        let (share, most) = match self.shares.len() as u64 {
+            1 => (GRANT_BYTES, GRANT_BYTES),
+            peers => ((SHARED_GRANT_BYTES / peers).max(MIN_GRANT), SHARED_GRANT_BYTES),
+        };
+        // Less than nothing is left if one peer was alone before.
+        let mut room = most.saturating_sub(under_way);
+        let served = (SHARED_GRANT_BYTES / MIN_GRANT) as usize;
+        self.shares.iter_mut().take(served).for_each(|(_, left)| *left = share);
         for incoming in self.incoming.iter_mut().take(SERVED) {
             let Some((_, left)) = self.shares.get_mut(incoming.share) else {
                 continue;
@@ -292,12 +301,14 @@ impl Rendezvous {
                 continue;
             }
             // Not in small pieces, and nobody overtakes.
-            if *left < wanted && *left < share / 2 {
+            let may = (*left).min(room);
+            if may < wanted && may < share / 2 {
                 *left = 0;
                 continue;
             }
-            let more = wanted.min(*left);
+            let more = wanted.min(may);
             *left -= more;
+            room -= more;
             incoming.announced = true;
             incoming.granted += more;
             let grant = Control::Grant {

@@ -125,6 +125,8 @@ pub(super) fn simulation(ranks: u32, mode: &Mode, parameters: &Parameters) -> Si
     be_patient(config);
     (config.congestion, config.window_bytes) = (Congestion::Fixed, 64 << 20);
     (config.unexpected_bytes, config.send_queue_bytes) = (1 << 30, 1 << 30);
+    // A whole message waits for its connection, not a part of each of several.
+    simulation.receive_buffer = 128 << 20;
     // Asking first would be messages of their own.
     simulation.options.eager_limit = hikyaku::mpi::engine::Options::MAX_EAGER_LIMIT;
     if let Some(handling) = mode.handling {
