@@ -22,6 +22,12 @@ use crate::{
 const STAMP_AGE: u64 = 1_000_000_000;
 
 impl Endpoint {
+    /// There may be something to transmit: what costs less to ask than [`poll_transmit`](Self::poll_transmit).
+    #[inline]
+    pub(super) fn may_transmit(&self) -> bool {
+        !self.ready.is_empty() || !self.control.is_empty()
+    }
+
     /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
     ///
     /// Flows take turns, a burst each. Acknowledgements ride on data where there is any.

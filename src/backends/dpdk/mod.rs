@@ -376,10 +376,7 @@ impl DpdkBackend {
         for _ in 0..TRIES {
             self.stats.transmit_calls += 1;
             sent += self.queues[self.next_queue].send(&mut self.outgoing);
-            self.next_queue += 1;
-            if self.next_queue == self.queues.len() {
-                self.next_queue = 0;
-            }
+            self.turn();
             if sent == all {
                 self.full_since = None;
                 return Sent::All;
@@ -430,6 +427,54 @@ impl DpdkBackend {
             self.send_alone(&discovery::ask(&self.host, to.ip()));
         }
         sent
+    }
+
+    /// Sends a lone datagram to a neighbour whose address is known: the shortest way. `None`: it is not known.
+    #[inline]
+    fn send_one(&mut self, now: Instant, transmit: &Transmit<'_>) -> Option<Sent> {
+        let to = transmit.destination;
+        let template = self.neighbours.last(now, to.ip())?;
+        let at = self.host.headers();
+        let Some(mut packet) = self.port.shared.pools.send.take_one(at + transmit.len) else {
+            // The port has them in its queue.
+            return Some(Sent::Busy);
+        };
+        Gather::new(transmit.slices).copy(&mut packet.data_mut()[at..]);
+        let ports = [self.host.addr.port(), to.port()];
+        self.identification = self.identification.wrapping_add(1);
+        let headers = template.headers(packet.len(), ports, self.checksum);
+        headers.write(packet.data_mut(), self.identification);
+        if self.checksum == UdpChecksum::Port {
+            packet.ask_udp_checksum(ETHERNET, headers.ip());
+        }
+        self.stats.transmit_calls += 1;
+        let sent = self.queues[self.next_queue].send_one(packet);
+        self.turn();
+        Some(match sent {
+            Ok(()) => {
+                self.full_since = None;
+                Sent::All
+            }
+            Err(packet) => self.insist(now, packet),
+        })
+    }
+
+    /// Sends a packet that the port has not taken.
+    #[cold]
+    fn insist(&mut self, now: Instant, packet: Packet) -> Sent {
+        match self.outgoing.push(packet) {
+            Ok(()) => self.push_out(now),
+            Err(_) => Sent::Dropped,
+        }
+    }
+
+    /// The next queue sends.
+    #[inline]
+    fn turn(&mut self) {
+        self.next_queue += 1;
+        if self.next_queue == self.queues.len() {
+            self.next_queue = 0;
+        }
     }
 
     /// Keeps what is in `outgoing` until `to` has told its address; the oldest have to go.
@@ -733,12 +778,19 @@ impl Backend for DpdkBackend {
         if datagram > self.max_datagram || datagram == 0 || segments(transmit) > BURST {
             return Ok(self.dropped());
         }
-        let attached = self.attached.take();
-        let sent = match attached.as_ref().filter(|_| datagram >= ATTACH) {
-            Some(attached) => attached.scope(|scope| self.send(now, transmit, Some(scope))),
-            None => self.send(now, transmit, None),
+        let lone = transmit.len == datagram && (self.attached.is_none() || datagram < ATTACH);
+        let sent = match if lone { self.send_one(now, transmit) } else { None } {
+            Some(sent) => sent,
+            None => {
+                let attached = self.attached.take();
+                let sent = match attached.as_ref().filter(|_| datagram >= ATTACH) {
+                    Some(attached) => attached.scope(|scope| self.send(now, transmit, Some(scope))),
+                    None => self.send(now, transmit, None),
+                };
+                self.attached = attached;
+                sent
+            }
         };
-        self.attached = attached;
         match sent {
             Sent::All => {
                 self.stats.datagrams_sent += segments(transmit) as u64;
