@@ -150,8 +150,13 @@ impl Endpoint {
             if last || oversize {
                 break;
             }
+            // Most messages are alone.
+            if lane.send.queue.is_empty() && lane.send.lost_count == 0 {
+                more = false;
+                break;
+            }
         }
-        if !more {
+        if !more && !lane.send.queue.is_empty() {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
@@ -174,7 +179,7 @@ impl Endpoint {
     fn note_blocked(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        if active.send.queue.is_empty() || active.send.una != flow.send_next {
+        if active.send.una != flow.send_next {
             return;
         }
         // Nothing in flight and nothing may go: it is the peer's credit. Ask for it after a while.
@@ -286,6 +291,7 @@ impl Endpoint {
     }
 
     /// Retransmission time-out of a flow with its back-off, ns.
+    #[inline]
     pub(super) fn rto(&self, index: u32) -> u64 {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
