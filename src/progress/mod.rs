@@ -16,6 +16,8 @@
 
 mod chance;
 mod clock;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod counter;
 mod events;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
