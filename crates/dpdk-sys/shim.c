@@ -51,6 +51,16 @@ int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packe
     return 0;
 }
 
+int dpdk_alloc_one(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packet) {
+    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
+    if (mbuf == NULL)
+        return -ENOMEM;
+    mbuf->data_len = (uint16_t)len;
+    mbuf->pkt_len = len;
+    look(packet, mbuf);
+    return 0;
+}
+
 void dpdk_cut(struct rte_mbuf *mbuf, uint16_t len) {
     if (mbuf->nb_segs != 1 || len > mbuf->data_len)
         return;

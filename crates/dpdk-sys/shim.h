@@ -59,6 +59,8 @@ uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct dpdk_packet *packet
 uint16_t dpdk_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 /* rte_pktmbuf_alloc_bulk(); each gets `len` octets (at most its room) of no particular content. 0, or a negative errno. */
 int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packets, unsigned int count);
+/* rte_pktmbuf_alloc(), for one of `len` octets, which must be no more than its room. 0, or a negative errno. */
+int dpdk_alloc_one(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packet);
 /* Cuts a packet of one segment to `len` octets, at most what it has. */
 void dpdk_cut(struct rte_mbuf *mbuf, uint16_t len);
 /* rte_pktmbuf_free(). */

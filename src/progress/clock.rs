@@ -29,3 +29,132 @@ impl Clock {
         self.origin.checked_add(at.saturating_since(Instant::ZERO))
     }
 }
+
+/// A reading is continued by the counter for so long, ns. Whatever becomes of the counter meanwhile (another processor's, a
+/// machine that was stopped), time is wrong by no more than that, and not for longer.
+const TRUSTED: u64 = 20_000;
+/// The counter's speed is taken over so long at least …
+const SHORTEST: u64 = 1_000_000;
+/// … and at most, ns: it may change.
+const LONGEST: u64 = 1_000_000_000;
+
+/// A clock for those who read it all the time: for some microseconds after a reading, the processor's counter says how much
+/// later it is, which takes a third of the time.
+#[derive(Debug)]
+pub(crate) struct Stopwatch {
+    clock: Clock,
+    /// Last reading of the clock.
+    last: Reading,
+    /// An earlier one, from which the counter's speed is taken.
+    first: Reading,
+    /// 2^-32 ns per tick.
+    per_tick: u64,
+    /// Ticks for which `last` is continued; 0: not at all.
+    trusted: u64,
+    /// What was said last: it is not taken back.
+    said: u64,
+}
+
+/// Both at the same time.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// Of the counter.
+    ticks: u64,
+    /// Of the clock.
+    nanos: u64,
+}
+
+impl Stopwatch {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let reading = Reading {
+            ticks: counter(),
+            nanos: clock.now().as_nanos(),
+        };
+        Self {
+            clock,
+            last: reading,
+            first: reading,
+            per_tick: 0,
+            trusted: 0,
+            said: reading.nanos,
+        }
+    }
+
+    /// What both continue.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What the clock says, or would say if it were read.
+    #[inline]
+    pub(crate) fn now(&mut self) -> Instant {
+        let passed = counter().wrapping_sub(self.last.ticks);
+        let nanos = if passed < self.trusted {
+            self.last.nanos + ((passed * self.per_tick) >> 32)
+        } else {
+            self.read()
+        };
+        self.said = self.said.max(nanos);
+        Instant::from_nanos(self.said)
+    }
+
+    #[inline(never)]
+    fn read(&mut self) -> u64 {
+        let (ticks, nanos) = (counter(), self.clock.now().as_nanos());
+        self.last = Reading { ticks, nanos };
+        let passed = nanos - self.first.nanos;
+        if passed >= 2 * LONGEST {
+            self.first = self.last;
+        } else if passed >= SHORTEST {
+            let ticked = ticks.wrapping_sub(self.first.ticks);
+            let per_tick = (passed << 32) / ticked.max(1);
+            // From 62 MHz to 16 GHz; anything else is no counter.
+            let plausible = (1 << 28..1 << 36).contains(&per_tick);
+            (self.per_tick, self.trusted) = match plausible {
+                true => (per_tick, (TRUSTED << 32) / per_tick),
+                false => (0, 0),
+            };
+            if passed >= LONGEST || !plausible {
+                self.first = self.last;
+            }
+        }
+        nanos
+    }
+}
+
+/// A counter of the processor that goes on at about the same speed; 0 where there is none that is cheap to read.
+#[inline]
+fn counter() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return super::counter::ticks();
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopwatch_goes_with_its_clock_and_never_back() {
+        let clock = Clock::new();
+        let mut watch = Stopwatch::new(clock);
+        let mut last = Instant::ZERO;
+        // Long enough for the counter to be trusted.
+        while last.as_nanos() < 5_000_000 {
+            let before = clock.now();
+            let now = watch.now();
+            let after = clock.now();
+            assert!(now >= last, "{now:?} after {last:?}");
+            assert!(
+                now.as_nanos() + TRUSTED >= before.as_nanos(),
+                "{now:?} is before {before:?}"
+            );
+            assert!(
+                now.as_nanos() <= after.as_nanos() + TRUSTED,
+                "{now:?} is after {after:?}"
+            );
+            last = now;
+        }
+    }
+}

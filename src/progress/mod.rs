@@ -16,14 +16,19 @@
 
 mod chance;
 mod clock;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod counter;
 mod events;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
 
 use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Duration};
 
-use self::events::{Events, MAX_SENT};
 pub(crate) use self::{chance::random, clock::Clock};
+use self::{
+    clock::Stopwatch,
+    events::{Events, MAX_SENT},
+};
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
@@ -110,7 +115,7 @@ pub struct Driver {
     messenger: Messenger,
     backend: Box<dyn Backend>,
     capabilities: Capabilities,
-    clock: Clock,
+    clock: Stopwatch,
     policy: WaitPolicy,
     /// The last reading of the clock.
     now: Instant,
@@ -167,7 +172,7 @@ impl Driver {
             messenger,
             capabilities: backend.capabilities(),
             backend,
-            clock,
+            clock: Stopwatch::new(clock),
             policy,
             now: clock.now(),
             burst: Burst::default(),
@@ -231,7 +236,7 @@ impl Driver {
     /// The same on the system's clock.
     #[must_use]
     pub fn std_deadline(&self) -> Option<std::time::Instant> {
-        self.clock.to_std(self.deadline()?)
+        self.clock.clock().to_std(self.deadline()?)
     }
 
     /// [`poll_event`](Self::poll_event) would give something.
@@ -416,7 +421,7 @@ impl Driver {
     /// The clock that times are read from.
     #[cfg(feature = "mpi")]
     pub(crate) fn clock(&self) -> Clock {
-        self.clock
+        self.clock.clock()
     }
 
     /// Says goodbye to every peer and waits, not longer than `linger`, until all have heard it. Gives how many have not.

@@ -156,7 +156,7 @@ impl Lane<'_> {
     #[inline(always)]
     fn single(&self, source: SourceId, offset: u32) -> (usize, usize) {
         match wire::Record::split(&self.sources.bytes(source)[offset as usize..]) {
-            Ok((record, _)) => (record.data.len(), 8 * usize::from(record.match_bits.is_some())),
+            Ok((record, _)) => alone(&record),
             Err(_) => (0, 0),
         }
     }
@@ -200,14 +200,15 @@ impl Lane<'_> {
                 if config.bundle && !self.in_window(nearly - nearly / 16) {
                     return None;
                 }
-                let (len, count, cost) = split_run(run, most, credit, config.bundle);
-                if count == 0 {
-                    return None;
-                }
+                let Split {
+                    len,
+                    count,
+                    cost,
+                    first,
+                } = split_run(run, most, credit, config.bundle)?;
                 if count == 1 {
                     form = Form::Single;
-                    let (payload, extra) = self.single(queued.source, queued.at);
-                    (len, payload, extra, count, cost)
+                    (len, first.0, first.1, count, cost)
                 } else {
                     (len, len, 0, count, cost)
                 }
@@ -301,22 +302,56 @@ fn return_len(more: u32) -> usize {
     8 * usize::from(more > 0)
 }
 
-/// How many octets and records from the front of a run fit a payload of `room` octets and the credit, and what they
-/// cost. No records: the credit is too small.
+/// Octets of the payload of a record that is sent plain, and of its header beyond those of any packet.
 #[inline(always)]
-fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> (usize, u32, u64) {
-    let (mut len, mut count, mut cost) = (0, 0, 0);
-    for record in Records::new(run) {
+fn alone(record: &wire::Record<'_>) -> (usize, usize) {
+    (record.data.len(), 8 * usize::from(record.match_bits.is_some()))
+}
+
+/// The records from the front of a run that make a packet.
+struct Split {
+    /// Octets.
+    len: usize,
+    /// How many, at least one.
+    count: u32,
+    /// What they cost.
+    cost: u64,
+    /// The first of them, [`alone`].
+    first: (usize, usize),
+}
+
+/// How much from the front of a run fits a payload of `room` octets and the credit. `None`: the credit is too small.
+#[inline(always)]
+fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> Option<Split> {
+    let mut records = Records::new(run);
+    let sizes = |record: &wire::Record<'_>| {
         let size = wire::Record::header_len(record.match_bits) + record.data.len();
-        let more = cost + record.data.len() as u64 + u64::from(MESSAGE_COST);
-        if more > credit || count > 0 && (len + size > room || !bundle) {
+        (size, record.data.len() as u64 + u64::from(MESSAGE_COST))
+    };
+    let first = records.next()?;
+    let (len, cost) = sizes(&first);
+    if cost > credit {
+        return None;
+    }
+    let mut split = Split {
+        len,
+        count: 1,
+        cost,
+        first: alone(&first),
+    };
+    if len == run.len() {
+        return Some(split);
+    }
+    for record in records {
+        let (size, more) = sizes(&record);
+        if split.cost + more > credit || split.len + size > room || !bundle {
             break;
         }
-        len += size;
-        cost = more;
-        count += 1;
+        split.len += size;
+        split.cost += more;
+        split.count += 1;
     }
-    (len, count, cost)
+    Some(split)
 }
 
 /// The packet is sent for the first time: the queue moves on at `place`, and the packet refers to its source.

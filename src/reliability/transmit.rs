@@ -26,6 +26,12 @@ const BULK: u32 = 64 << 10;
 const TURN: u32 = 1 << 20;
 
 impl Endpoint {
+    /// There may be something to transmit: what costs less to ask than [`poll_transmit`](Self::poll_transmit).
+    #[inline]
+    pub(super) fn may_transmit(&self) -> bool {
+        !self.ready.is_empty() || !self.bulk.is_empty() || !self.control.is_empty()
+    }
+
     /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
     ///
     /// Flows take turns, a burst each; those that have much to send come last, and have longer turns: of several large
@@ -211,8 +217,13 @@ impl Endpoint {
             if last || oversize {
                 break;
             }
+            // Most messages are alone.
+            if lane.send.queue.is_empty() && lane.send.lost_count == 0 {
+                more = false;
+                break;
+            }
         }
-        if !more {
+        if !more && !lane.send.queue.is_empty() {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
@@ -235,7 +246,7 @@ impl Endpoint {
     fn note_blocked(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        if active.send.queue.is_empty() || active.send.una != flow.send_next {
+        if active.send.una != flow.send_next {
             return;
         }
         // Nothing in flight and nothing may go: it is the peer's credit. Ask for it after a while.
@@ -358,6 +369,7 @@ impl Endpoint {
     }
 
     /// Retransmission time-out of a flow with its back-off, ns.
+    #[inline]
     pub(super) fn rto(&self, index: u32) -> u64 {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];

@@ -176,7 +176,7 @@ impl Headers<'_> {
     ///
     /// # Panics
     /// If `frame` is shorter than its headers.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&self, frame: &mut [u8], identification: u16) {
         let Template { octets, len, .. } = self.template;
         match frame.first_chunk_mut::<{ Usual::HEADERS }>() {

@@ -23,6 +23,7 @@ mod neighbours;
 mod options;
 mod place;
 mod port;
+mod stats;
 mod sys;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ pub use self::{
     error::DpdkError,
     options::{Checksum, Device, DpdkOptions, Memory, VARIABLES},
     port::{DpdkPort, Steering},
+    stats::DpdkStats,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::time::Instant;
@@ -64,56 +66,13 @@ const PARKED: usize = BURST;
 const LOOKS: usize = 4;
 /// From so many octets on that lie in one place, to refer to them is faster than to copy them (measured over memif).
 const ATTACH: usize = 2048;
+/// Where the link is memory, no more than so many octets should wait there to be received, so that they are still in a cache
+/// of the processor then (measured over memif): half of it may be on the way.
+const NEAR: usize = 512 << 10;
 /// Looks before a wait begins to nap: some tens of microseconds.
 const SPINS: u32 = 2_000;
 /// A nap of a wait.
 const NAP: Duration = Duration::from_micros(50);
-
-/// What came that was of no use, and what else only this backend counts. All since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DpdkStats {
-    /// Frames with lengths that do not fit each other, or of another version of IP.
-    pub malformed: u64,
-    /// Frames with a VLAN tag.
-    pub vlan: u64,
-    /// Frames that are neither UDP over IP nor about neighbours.
-    pub other_protocol: u64,
-    /// Frames for another host, or another port of this one.
-    pub not_ours: u64,
-    /// Parts of IP packets.
-    pub fragments: u64,
-    /// Frames with a wrong checksum of IPv4, UDP or ICMPv6.
-    pub bad_checksum: u64,
-    /// Frames that do not fit a packet buffer: the other end has a larger MTU.
-    pub oversized: u64,
-    /// Questions for neighbours' addresses asked (ARP, neighbour solicitations).
-    pub neighbours_asked: u64,
-    /// Questions of neighbours answered.
-    pub neighbours_answered: u64,
-    /// Datagrams that other backends of the port have found and handed over.
-    pub handed_over: u64,
-    /// Datagrams that others have found and thrown away, because too many waited here already.
-    pub overflows: u64,
-    /// Datagrams copied instead of lent, because too many buffers were on loan.
-    pub copied: u64,
-    /// Datagrams thrown away because their neighbour has not told its address.
-    pub unresolved: u64,
-    /// The other end of the link is there, as far as the port knows.
-    pub link_up: bool,
-    /// Packets that the driver says it has received.
-    pub port_received: u64,
-    /// Packets that the driver says it has sent.
-    pub port_sent: u64,
-    /// Packets lost because nobody received them in time.
-    pub port_missed: u64,
-    /// Packets that the driver received damaged.
-    pub port_receive_errors: u64,
-    /// Packets that the driver could not send.
-    pub port_send_errors: u64,
-    /// Times that there was no buffer for a packet.
-    pub port_no_buffer: u64,
-}
 
 /// How many buffers of a pool there are, and how many of them are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,10 +335,7 @@ impl DpdkBackend {
         for _ in 0..TRIES {
             self.stats.transmit_calls += 1;
             sent += self.queues[self.next_queue].send(&mut self.outgoing);
-            self.next_queue += 1;
-            if self.next_queue == self.queues.len() {
-                self.next_queue = 0;
-            }
+            self.turn();
             if sent == all {
                 self.full_since = None;
                 return Sent::All;
@@ -430,6 +386,54 @@ impl DpdkBackend {
             self.send_alone(&discovery::ask(&self.host, to.ip()));
         }
         sent
+    }
+
+    /// Sends a lone datagram to a neighbour whose address is known: the shortest way. `None`: it is not known.
+    #[inline]
+    fn send_one(&mut self, now: Instant, transmit: &Transmit<'_>) -> Option<Sent> {
+        let to = transmit.destination;
+        let template = self.neighbours.last(now, to.ip())?;
+        let at = self.host.headers();
+        let Some(mut packet) = self.port.shared.pools.send.take_one(at + transmit.len) else {
+            // The port has them in its queue.
+            return Some(Sent::Busy);
+        };
+        Gather::new(transmit.slices).copy(&mut packet.data_mut()[at..]);
+        let ports = [self.host.addr.port(), to.port()];
+        self.identification = self.identification.wrapping_add(1);
+        let headers = template.headers(packet.len(), ports, self.checksum);
+        headers.write(packet.data_mut(), self.identification);
+        if self.checksum == UdpChecksum::Port {
+            packet.ask_udp_checksum(ETHERNET, headers.ip());
+        }
+        self.stats.transmit_calls += 1;
+        let sent = self.queues[self.next_queue].send_one(packet);
+        self.turn();
+        Some(match sent {
+            Ok(()) => {
+                self.full_since = None;
+                Sent::All
+            }
+            Err(packet) => self.insist(now, packet),
+        })
+    }
+
+    /// Sends a packet that the port has not taken.
+    #[cold]
+    fn insist(&mut self, now: Instant, packet: Packet) -> Sent {
+        match self.outgoing.push(packet) {
+            Ok(()) => self.push_out(now),
+            Err(_) => Sent::Dropped,
+        }
+    }
+
+    /// The next queue sends.
+    #[inline]
+    fn turn(&mut self) {
+        self.next_queue += 1;
+        if self.next_queue == self.queues.len() {
+            self.next_queue = 0;
+        }
     }
 
     /// Keeps what is in `outgoing` until `to` has told its address; the oldest have to go.
@@ -605,6 +609,15 @@ impl DpdkBackend {
         }
     }
 
+    /// Octets that may wait here.
+    fn receive_buffer(&self) -> usize {
+        let all = self.queues.len() * self.port.shared.share() * self.max_datagram;
+        match self.port.shared.options.device.is_memory() {
+            true => all.min(NEAR),
+            false => all,
+        }
+    }
+
     fn dropped(&mut self) -> Sent {
         self.stats.dropped += 1;
         Sent::Dropped
@@ -709,7 +722,7 @@ impl Backend for DpdkBackend {
             max_datagram: self.max_datagram,
             max_segments: BURST,
             max_batch: BURST * self.max_datagram,
-            receive_buffer: self.queues.len() * self.port.shared.share() * self.max_datagram,
+            receive_buffer: self.receive_buffer(),
             checksummed: true,
             holds_references: false,
             receive_port: 0,
@@ -733,12 +746,19 @@ impl Backend for DpdkBackend {
         if datagram > self.max_datagram || datagram == 0 || segments(transmit) > BURST {
             return Ok(self.dropped());
         }
-        let attached = self.attached.take();
-        let sent = match attached.as_ref().filter(|_| datagram >= ATTACH) {
-            Some(attached) => attached.scope(|scope| self.send(now, transmit, Some(scope))),
-            None => self.send(now, transmit, None),
+        let lone = transmit.len == datagram && (self.attached.is_none() || datagram < ATTACH);
+        let sent = match if lone { self.send_one(now, transmit) } else { None } {
+            Some(sent) => sent,
+            None => {
+                let attached = self.attached.take();
+                let sent = match attached.as_ref().filter(|_| datagram >= ATTACH) {
+                    Some(attached) => attached.scope(|scope| self.send(now, transmit, Some(scope))),
+                    None => self.send(now, transmit, None),
+                };
+                self.attached = attached;
+                sent
+            }
         };
-        self.attached = attached;
         match sent {
             Sent::All => {
                 self.stats.datagrams_sent += segments(transmit) as u64;

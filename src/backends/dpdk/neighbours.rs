@@ -73,13 +73,22 @@ impl Neighbours {
     /// The way to `ip`, which is noted down if it is new.
     #[inline]
     pub(super) fn route(&mut self, now: Instant, ip: IpAddr) -> Route<'_> {
-        if self.last.as_ref().is_none_or(|last| last.ip != ip || now >= last.until) {
+        if self.last(now, ip).is_none() {
             return self.find(now, ip);
         }
         Route {
             template: self.last.as_ref().map(|last| &last.template),
             ask: false,
         }
+    }
+
+    /// Headers to `ip`, if that is where the last datagram went, too.
+    #[inline]
+    pub(super) fn last(&self, now: Instant, ip: IpAddr) -> Option<&Template> {
+        self.last
+            .as_ref()
+            .filter(|last| last.ip == ip && now < last.until)
+            .map(|last| &last.template)
     }
 
     #[inline(never)]

@@ -277,6 +277,15 @@ impl Carrier {
         each!(self, it => it.handle_released(token))
     }
 
+    /// [`poll_transmit`](Self::poll_transmit) may give something.
+    #[inline]
+    pub(crate) fn may_transmit(&self) -> bool {
+        match self {
+            Self::Here(endpoint) => endpoint.may_transmit(),
+            Self::There(_) | Self::Both(_) => true,
+        }
+    }
+
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         each!(self, it => it.poll_transmit(now, burst))

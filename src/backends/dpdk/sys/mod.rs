@@ -257,6 +257,21 @@ impl Pool {
         }
         result == 0
     }
+
+    /// Takes one packet of `len` octets out of the pool; `None`: there is none, or it is not that large. What is in it is
+    /// anybody's guess, but it has been written.
+    #[inline]
+    pub(in crate::backends::dpdk) fn take_one(&self, len: usize) -> Option<Packet> {
+        if len > self.room() {
+            return None;
+        }
+        let mut packet = mem::MaybeUninit::uninit();
+        // SAFETY: room for one packet, which is filled in if there is one; the pool lives as long as `self`.
+        unsafe {
+            let found = sys::dpdk_alloc_one(self.raw, len as u32, packet.as_mut_ptr()) == 0;
+            found.then(|| Packet(packet.assume_init()))
+        }
+    }
 }
 
 impl Drop for Pool {

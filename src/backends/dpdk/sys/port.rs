@@ -5,7 +5,7 @@ use std::{ffi::CStr, io, mem, ptr, sync::Arc};
 
 use dpdk_sys as sys;
 
-use super::{BURST, Burst, DEVICES, Pool, c_string, check};
+use super::{BURST, Burst, DEVICES, Packet, Pool, c_string, check};
 use crate::backends::dpdk::{error::DpdkError, frame::Mac};
 
 /// Octets of a frame besides the packet: the header and the check sequence.
@@ -351,6 +351,19 @@ impl SendQueue {
         let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr().cast(), count as u16) };
         packets.next += usize::from(taken);
         usize::from(taken)
+    }
+
+    /// Sends one packet; gives it back if the port does not take it.
+    #[inline]
+    pub(in crate::backends::dpdk) fn send_one(&mut self, packet: Packet) -> Result<(), Packet> {
+        let packet = mem::ManuallyDrop::new(packet);
+        let mut mbuf = packet.0.mbuf;
+        // SAFETY: the port is started, `self` is the only one with this queue, and the packet is ours. If it is taken, it
+        // belongs to the port from then on, and is forgotten here.
+        match unsafe { sys::dpdk_tx_burst(self.port.id, self.index, &mut mbuf, 1) } {
+            0 => Err(mem::ManuallyDrop::into_inner(packet)),
+            _ => Ok(()),
+        }
     }
 }
 
