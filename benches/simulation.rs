@@ -134,11 +134,17 @@ fn measure(&(_, ranks, times, talk): &Case) -> (u64, f64) {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with("--")).collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|name| !name.starts_with("--"))
+        .collect();
     let cases = CASES
         .iter()
         .filter(|case| arguments.is_empty() || arguments.iter().any(|name| case.0.contains(name.as_str())));
-    println!("{:26} {:>10} {:>8} {:>12} {:>8}", "", "packets", "s", "packets/s", "ns each");
+    println!(
+        "{:26} {:>10} {:>8} {:>12} {:>8}",
+        "", "packets", "s", "packets/s", "ns each"
+    );
     for case in cases {
         let (packets, seconds) = measure(case);
         let (rate, each) = (packets as f64 / seconds, 1e9 * seconds / packets as f64);

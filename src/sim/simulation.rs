@@ -279,7 +279,11 @@ impl fmt::Display for SimulationError {
         match self {
             Self::Range(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
-            Self::Stack(error) => write!(f, "making the stacks of simulated processes: {error}"),
+            Self::Stack(error) => write!(
+                f,
+                "making the stacks of simulated processes: {error} (each is two mappings; sysctl vm.max_map_count says how \
+                 many there may be)"
+            ),
             Self::File { path, source } => write!(f, "writing what is simulated to {}: {source}", path.display()),
             Self::Deadlock { time, waiting } => {
                 write!(f, "deadlock at {time:?}: {} processes wait for ever", waiting.len())?;

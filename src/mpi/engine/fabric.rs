@@ -20,6 +20,7 @@ impl core::error::Error for FabricError {}
 
 /// A call of MPI, as far as those who wait in it for ever are told of it.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "only simulations take notes"))]
 pub(crate) struct Called {
     pub(crate) call: &'static str,
     pub(crate) context: u32,
