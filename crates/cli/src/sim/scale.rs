@@ -86,10 +86,8 @@ fn program(alltoall: bool) -> Seen {
     if alltoall {
         let own = vec![world.rank() as u8; world.size() as usize];
         let mut all = vec![0_u8; own.len()];
-        let mut swap = || world.all_to_all_into(&own[..], &mut all[..]).expect("nobody is lost");
-        swap();
         meet();
-        exchange = timed(&mut swap);
+        exchange = timed(&mut || world.all_to_all_into(&own[..], &mut all[..]).expect("nobody is lost"));
         assert!(
             all.iter().enumerate().all(|(rank, octet)| *octet == rank as u8),
             "what each has sent"
@@ -128,7 +126,7 @@ fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool
         allreduce_us: duration(&outcome.results, 1),
         allreduce_model_us: model(Collective::Allreduce, 8),
         alltoall_us: alltoall.then(|| duration(&outcome.results, 2)),
-        alltoall_model_us: alltoall.then(|| model(Collective::Alltoall, 1)),
+        alltoall_model_us: alltoall.then(|| model(Collective::Alltoall, ranks as usize)),
         real_s,
         packets,
         packets_per_s: packets as f64 / real_s,
