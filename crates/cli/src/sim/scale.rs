@@ -21,7 +21,7 @@ pub(crate) struct Scale {
     /// there are ranks, and more (4096: 4 GB in all, 8192: more than 16 GB)
     #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     alltoall: u32,
-    /// Most ranks of one that is pairwise; time and memory grow with their square (2048: minutes, and about 9 GB)
+    /// Most ranks of one that is pairwise; time and memory grow with their square (1024: 3 GB; 2048: minutes)
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2_048))]
     pairwise: u32,
     #[command(flatten)]
