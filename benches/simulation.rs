@@ -54,7 +54,7 @@ fn byte() -> Datatype {
 
 impl Talk {
     fn once(self, world: &Communicator, memory: &mut [u8]) {
-        let (own, size) = (world.rank(), world.size() as i32);
+        let (own, size) = (world.rank(), world.size());
         match self {
             Self::Bulk(octets) => match own {
                 0 => send(world, &memory[..octets], 1),
