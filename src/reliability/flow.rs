@@ -254,7 +254,7 @@ impl Sender {
     #[cold]
     fn grow(&mut self) {
         let old_len = self.records.len();
-        let new_len = (2 * old_len).max(16);
+        let new_len = (2 * old_len).max(4);
         let old = core::mem::replace(&mut self.records, alloc::vec![Record::EMPTY; new_len]);
         for n in 0..old_len as u32 {
             let seq = self.una.plus(n);

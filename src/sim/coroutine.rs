@@ -128,8 +128,11 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A program in the middle of something can not be ended from outside: libraries rely on it that waiting returns. It
-        // never goes on, and what is on its stack stays.
+        // A program in the middle of something is not ended from outside. To unwind it from where it waits would be sound for
+        // the engine, which has let go of its memory by then, but not for all who stand on it: they may rely on it that
+        // waiting returns (`hikyaku-mpi` ends the process if it does not, as validation of what has come would be left
+        // out). To let waiting fail would make a process that has crashed go on. And its stack can not be given back
+        // alone, since others may refer to what is on it. So it never goes on, and what is on its stack stays.
         if !self.coroutine.started() || self.coroutine.done() {
             // SAFETY: it is not used any more.
             unsafe { ManuallyDrop::drop(&mut self.coroutine) };

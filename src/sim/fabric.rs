@@ -3,6 +3,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
     time::Duration,
 };
 
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Core, Fabric, FabricError},
+    mpi::engine::{Called, Core, Fabric, FabricError},
     time::{Instant, nanos},
 };
 
@@ -44,12 +45,10 @@ impl Simulated {
 
     /// Lets go of the lock, and wakes the tasks that may go on.
     fn unlock(&self, mut world: MutexGuard<'_, World>) {
-        let woken = self.node(&mut world).core.take_woken();
-        let wakers = std::mem::take(&mut world.wakers);
+        let mut woken = self.node(&mut world).core.take_woken();
+        woken.append(&mut world.wakers);
         drop(world);
-        for waker in woken.into_iter().chain(wakers) {
-            waker.wake();
-        }
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// Lets the others run until the node is called.
@@ -147,6 +146,16 @@ impl Fabric for Simulated {
     fn attend(&self) -> bool {
         // The scheduler wakes tasks.
         true
+    }
+
+    fn takes_notes(&self) -> bool {
+        true
+    }
+
+    fn note(&self, call: Option<Called>) {
+        let mut world = self.shared.lock();
+        let node = self.node(&mut world);
+        node.call = call.map(|call| (node.local, call));
     }
 
     fn away(&self, delay: Duration) -> Result<(), FabricError> {

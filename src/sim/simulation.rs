@@ -6,7 +6,7 @@ use std::{
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,13 +25,12 @@ use crate::{
     config::{Config, ConfigError},
     messaging::Messenger,
     mpi::{
-        self,
-        engine::{Core, Engine, Entry, Exit, FabricError, Links, Options, Peers, Profiler},
+        engine::{Core, Engine, Entry, FabricError, Links, Options, Peers, Profiler},
         trace::Tracer,
     },
     prng::{Prng, mix},
     reliability::{Endpoint, Limits},
-    time::{Instant, nanos},
+    time::nanos,
 };
 
 /// Most processes: they are numbered in a private network.
@@ -280,7 +279,11 @@ impl fmt::Display for SimulationError {
         match self {
             Self::Range(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
-            Self::Stack(error) => write!(f, "making the stacks of simulated processes: {error}"),
+            Self::Stack(error) => write!(
+                f,
+                "making the stacks of simulated processes: {error} (each is two mappings; sysctl vm.max_map_count says how \
+                 many there may be)"
+            ),
             Self::File { path, source } => write!(f, "writing what is simulated to {}: {source}", path.display()),
             Self::Deadlock { time, waiting } => {
                 write!(f, "deadlock at {time:?}: {} processes wait for ever", waiting.len())?;
@@ -306,83 +309,14 @@ impl std::error::Error for SimulationError {
     }
 }
 
-/// Remembers the call that a process is in, to tell in case it waits there for ever; and tells another one.
-#[derive(Debug)]
-struct Observer {
-    call: Mutex<Option<Entered>>,
-    other: Option<Arc<dyn Profiler>>,
-}
-
-/// What of a call is told: lists are long, and this is for one line of text.
-#[derive(Clone, Copy, Debug)]
-struct Entered {
-    since: Instant,
-    call: &'static str,
-    context: u32,
-    peer: Option<mpi::Rank>,
-    tag: Option<i32>,
-}
-
-impl Entered {
-    fn entry(&self) -> Entry {
-        Entry {
-            call: self.call,
-            context: self.context,
-            peer: self.peer,
-            tag: self.tag,
-            ..Entry::default()
-        }
-    }
-}
-
-impl Observer {
-    fn set(&self, call: Option<Entered>) {
-        *self.call.lock().unwrap_or_else(PoisonError::into_inner) = call;
-    }
-}
-
-impl Profiler for Observer {
-    fn open(&self, now: Instant, process: u32, size: u32) {
-        if let Some(other) = &self.other {
-            other.open(now, process, size);
-        }
-    }
-
-    fn enter(&self, now: Instant, entry: &Entry) {
-        self.set(Some(Entered {
-            since: now,
-            call: entry.call,
-            context: entry.context,
-            peer: entry.peer,
-            tag: entry.tag,
-        }));
-        if let Some(other) = &self.other {
-            other.enter(now, entry);
-        }
-    }
-
-    fn leave(&self, begun: Instant, now: Instant, entry: &Entry, exit: &Exit<'_>) {
-        self.set(None);
-        if let Some(other) = &self.other {
-            other.leave(begun, now, entry, exit);
-        }
-    }
-
-    fn close(&self, now: Instant) {
-        if let Some(other) = &self.other {
-            other.close(now);
-        }
-    }
-}
-
 struct Job<'a> {
     simulation: &'a Simulation,
     config: Config,
     limits: Limits,
     rng: Prng,
     shared: Shared,
-    /// Of the latest incarnation of each process.
-    observers: Vec<Arc<Observer>>,
+    /// Who writes the traces of the latest incarnation of each process, if somebody does.
+    tracers: Vec<Option<Arc<dyn Profiler>>>,
     incarnations: Vec<u32>,
 }
 
@@ -424,7 +358,7 @@ impl<'a> Job<'a> {
             limits,
             rng,
             shared: Shared::new(world),
-            observers: Vec::with_capacity(simulation.processes as usize),
+            tracers: vec![None; simulation.processes as usize],
             incarnations: vec![0; simulation.processes as usize],
         })
     }
@@ -440,34 +374,29 @@ impl<'a> Job<'a> {
         Ok((messenger, core))
     }
 
-    /// An engine on the node of a process, and who remembers what it does.
-    fn engine(&self, process: u32) -> Result<(Arc<Engine>, Arc<Observer>), SimulationError> {
-        let simulation = self.simulation;
-        let other = match &simulation.trace {
-            None => simulation.options.profiler.clone(),
-            Some(path) => {
-                let tracer = Tracer::simulated(path, process, self.incarnations[process as usize]);
-                let tracer = tracer.map_err(|source| SimulationError::File {
-                    path: path.clone(),
-                    source,
-                })?;
-                Some(tracer as Arc<dyn Profiler>)
-            }
-        };
-        let observer = Arc::new(Observer {
-            call: Mutex::new(None),
-            other,
-        });
+    /// An engine on the node of a process.
+    fn engine(&mut self, process: u32) -> Result<Arc<Engine>, SimulationError> {
+        let (simulation, index) = (self.simulation, process as usize);
+        let mut options = simulation.options.clone();
+        if let Some(path) = &simulation.trace {
+            let tracer = Tracer::simulated(path, process, self.incarnations[index]);
+            let tracer = tracer.map_err(|source| SimulationError::File {
+                path: path.clone(),
+                source,
+            })? as Arc<dyn Profiler>;
+            options.profiler = Some(Arc::clone(&tracer));
+            self.tracers[index] = Some(tracer);
+        }
         let fabric = Simulated {
             shared: self.shared.clone(),
             index: process,
         };
-        let options = Options {
-            profiler: Some(Arc::clone(&observer) as Arc<dyn Profiler>),
-            ..simulation.options.clone()
-        };
-        let engine = Engine::on_fabric(Arc::new(fabric), process, simulation.processes, options);
-        Ok((Arc::new(engine), observer))
+        Ok(Arc::new(Engine::on_fabric(
+            Arc::new(fabric),
+            process,
+            simulation.processes,
+            options,
+        )))
     }
 
     /// Runs all programs until they are over. Gives the time when the last one was.
@@ -482,9 +411,8 @@ impl<'a> Job<'a> {
             world.paths = Some(Paths::new(optics.clone(), &mut world.queue, &mut world.nodes, seed));
         }
         for process in 0..self.simulation.processes {
-            let (engine, observer) = self.engine(process)?;
+            let engine = self.engine(process)?;
             programs.push(spawn(process, engine, 0)?);
-            self.observers.push(observer);
         }
         let ran = self.go_on(programs, spawn);
         self.shared.lock().trouble.flush();
@@ -554,24 +482,20 @@ impl<'a> Job<'a> {
         self.incarnations[index] += 1;
         let (messenger, core) = self.node(process)?;
         self.shared.lock().replace(process, messenger, core);
-        let (engine, observer) = self.engine(process)?;
-        self.observers[index] = observer;
+        let engine = self.engine(process)?;
         spawn(process, engine, self.incarnations[index])
     }
 
     /// What is to be written of a trace is: programs that are not over keep their engines for ever.
     fn close_trace(&self, index: usize) {
-        if self.simulation.trace.is_none() {
-            return;
-        }
-        if let Some(tracer) = &self.observers[index].other {
+        if let Some(tracer) = &self.tracers[index] {
             let now = self.shared.lock().nodes[index].now();
             tracer.close(now);
         }
     }
 
     fn close_traces(&self) {
-        (0..self.observers.len()).for_each(|index| self.close_trace(index));
+        (0..self.tracers.len()).for_each(|index| self.close_trace(index));
     }
 
     /// Lets a program go on. Gives whether it is over then.
@@ -601,11 +525,10 @@ impl<'a> Job<'a> {
     fn stop(&self, error: impl FnOnce(Vec<Waiting>) -> SimulationError) -> SimulationError {
         let mut world = self.shared.lock();
         let mut waiting = Vec::new();
-        for (process, (node, observer)) in (0..).zip(world.nodes.iter_mut().zip(&self.observers)) {
+        for (process, node) in (0..).zip(&mut world.nodes) {
             if matches!(node.doing, Doing::Over | Doing::Crashed { .. }) {
                 continue;
             }
-            let call = *observer.call.lock().unwrap_or_else(PoisonError::into_inner);
             let peers = node.core.awaited();
             let mut on: Vec<u32> = peers
                 .filter_map(|peer| node.messenger.endpoint().processor(peer))
@@ -614,8 +537,14 @@ impl<'a> Job<'a> {
             on.dedup();
             waiting.push(Waiting {
                 process,
-                since: Duration::from_nanos(call.map_or(node.local, |call| call.since.as_nanos())),
-                call: call.map(|call| call.entry()),
+                since: Duration::from_nanos(node.call.map_or(node.local, |(since, _)| since)),
+                call: node.call.map(|(_, called)| Entry {
+                    call: called.call,
+                    context: called.context,
+                    peer: called.peer,
+                    tag: called.tag,
+                    ..Entry::default()
+                }),
                 on,
             });
         }

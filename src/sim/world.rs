@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Core, FabricError},
+    mpi::engine::{Called, Core, FabricError},
     prng::mix,
     reliability::{Burst, Event as Told, PeerId},
     time::{Instant, nanos},
@@ -125,6 +125,8 @@ pub(super) struct Node {
     /// Packets that wait until the program has computed, where processes poll.
     left: VecDeque<u32>,
     pub(super) ended_sessions: usize,
+    /// The call that its program is in, and since when, to be told in case it waits there for ever.
+    pub(super) call: Option<(u64, Called)>,
 }
 
 impl Node {
@@ -139,6 +141,7 @@ impl Node {
             unread_octets: 0,
             left: VecDeque::new(),
             ended_sessions: 0,
+            call: None,
         }
     }
 
@@ -579,8 +582,7 @@ impl World {
             self.transmit(index);
         }
         let node = &mut self.nodes[index as usize];
-        let woken = node.core.take_woken();
-        self.wakers.extend(woken);
+        self.wakers.append(&mut node.core.take_woken());
         None
     }
 

@@ -40,7 +40,7 @@ cargo xtask <chore>
   soak [--minutes N] [--seed S]
                             whole simulated jobs, and the protocol alone, with fresh seeds (from S on) until one
                             fails or N minutes (10) are over
-  model                     every state of two endpoints within larger bounds than `cargo test` has (10 minutes)
+  model                     every state of two endpoints within larger bounds than `cargo test` has (15 minutes)
   msrv                      compile everything with the oldest Rust that is promised
   miri                      unit tests of `unsafe` code and rings under miri
   no-std                    prove that the core builds without std

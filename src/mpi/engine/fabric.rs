@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::{fmt, time::Duration};
 
 use super::core::Core;
-use crate::{messaging::Messenger, time::Instant};
+use crate::{messaging::Messenger, mpi::Rank, time::Instant};
 
 /// The network can not be used any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,16 @@ impl fmt::Display for FabricError {
 }
 
 impl core::error::Error for FabricError {}
+
+/// A call of MPI, as far as those who wait in it for ever are told of it.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "only simulations take notes"))]
+pub(crate) struct Called {
+    pub(crate) call: &'static str,
+    pub(crate) context: u32,
+    pub(crate) peer: Option<Rank>,
+    pub(crate) tag: Option<i32>,
+}
 
 /// What an engine runs on.
 ///
@@ -37,6 +47,16 @@ pub(crate) trait Fabric: Send + Sync {
 
     /// A task waits for a request: lets progress be made until it is woken. False: nobody will, it must ask again.
     fn attend(&self) -> bool;
+
+    /// Wants to [know](Self::note) which call the program is in.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
+    /// The program is in this call of MPI; `None`: in none.
+    fn note(&self, call: Option<Called>) {
+        let _ = call;
+    }
 
     /// Time goes on without the program; natively it does so by itself.
     #[cfg(feature = "sim")]

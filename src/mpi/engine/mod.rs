@@ -63,7 +63,12 @@ pub use self::{
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
-pub(crate) use self::{core::Core, fabric::Fabric, links::Links, peers::Peers};
+pub(crate) use self::{
+    core::Core,
+    fabric::{Called, Fabric},
+    links::Links,
+    peers::Peers,
+};
 use self::{native::Native, profile::Profile};
 use super::collectives::Policy;
 use crate::{
@@ -157,6 +162,7 @@ impl Engine {
         if let Some(profiler) = &options.profiler {
             profiler.open(fabric.now(), process, size);
         }
+        let noted = fabric.takes_notes();
         Self {
             fabric,
             process,
@@ -165,7 +171,7 @@ impl Engine {
             finalized: AtomicBool::new(false),
             policy,
             check: options.check,
-            profile: Profile::new(options.profiler),
+            profile: Profile::new(options.profiler, noted),
             arrays: Arc::default(),
             helper: None,
         }
@@ -282,15 +288,23 @@ impl Engine {
         if self.finalized.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let Some(profiler) = self.profile.profiler() else {
-            return self.fabric.close(linger);
-        };
         let (begun, entry) = (self.fabric.now(), Entry::named("MPI_Finalize"));
-        profiler.enter(begun, &entry);
+        if let Some(profiler) = self.profile.profiler() {
+            profiler.enter(begun, &entry);
+        }
+        self.fabric.note(Some(Called {
+            call: entry.call,
+            context: 0,
+            peer: None,
+            tag: None,
+        }));
         let closed = self.fabric.close(linger);
-        let now = self.fabric.now();
-        profiler.leave(begun, now, &entry, &Exit::default());
-        profiler.close(now);
+        self.fabric.note(None);
+        if let Some(profiler) = self.profile.profiler() {
+            let now = self.fabric.now();
+            profiler.leave(begun, now, &entry, &Exit::default());
+            profiler.close(now);
+        }
         closed
     }
 

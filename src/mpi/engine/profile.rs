@@ -7,7 +7,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Communicator, Engine, Region, Request, Status};
+use super::{Communicator, Engine, Region, Request, Status, fabric::Called};
 use crate::{
     mpi::{
         Rank,
@@ -272,13 +272,16 @@ fn octets(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
 #[derive(Debug)]
 pub(super) struct Profile {
     profiler: Option<Arc<dyn Profiler>>,
+    /// The fabric wants to know, too, and no more than the name.
+    noted: bool,
     numbers: AtomicU64,
 }
 
 impl Profile {
-    pub(super) fn new(profiler: Option<Arc<dyn Profiler>>) -> Self {
+    pub(super) fn new(profiler: Option<Arc<dyn Profiler>>, noted: bool) -> Self {
         Self {
             profiler,
+            noted,
             numbers: AtomicU64::new(1),
         }
     }
@@ -290,7 +293,15 @@ impl Profile {
 
 /// A call that has been entered. Nothing, if nobody wants to know.
 #[derive(Default)]
-pub(super) struct Span(Option<Box<Open>>);
+pub(super) struct Span(Option<Told>);
+
+/// Who knows of a call.
+enum Told {
+    /// The fabric of this engine.
+    Fabric(Arc<Engine>),
+    /// The profiler; the fabric, too, if it wants to.
+    Profiler(Box<Open>),
+}
 
 struct Open {
     engine: Arc<Engine>,
@@ -302,10 +313,27 @@ impl Communicator {
     /// A call begins.
     #[inline]
     pub(super) fn enter(&self, entry: impl FnOnce() -> Entry) -> Span {
-        match self.engine().profile.profiler() {
-            None => Span(None),
+        let profile = &self.engine().profile;
+        match profile.profiler() {
+            None if !profile.noted => Span(None),
+            None => {
+                self.note(&entry());
+                Span(Some(Told::Fabric(Arc::clone(self.engine()))))
+            }
             Some(profiler) => Span::open(self, profiler, entry()),
         }
+    }
+}
+
+impl Communicator {
+    /// Tells the fabric.
+    fn note(&self, entry: &Entry) {
+        self.engine().fabric.note(Some(Called {
+            call: entry.call,
+            context: self.context(),
+            peer: entry.peer,
+            tag: entry.tag,
+        }));
     }
 }
 
@@ -319,11 +347,14 @@ impl Span {
             ..entry
         };
         profiler.enter(begun, &entry);
-        Self(Some(Box::new(Open {
+        if engine.profile.noted {
+            communicator.note(&entry);
+        }
+        Self(Some(Told::Profiler(Box::new(Open {
             engine: Arc::clone(engine),
             begun,
             entry,
-        })))
+        }))))
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -337,7 +368,7 @@ impl Span {
         result: Result<T, Error>,
         tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>)),
     ) -> Result<T, Error> {
-        if let Self(Some(_)) = &self {
+        if let Self(Some(Told::Profiler(_))) = &self {
             self.close(result.as_ref(), tell);
         }
         result
@@ -345,7 +376,9 @@ impl Span {
 
     #[cold]
     fn close<T>(mut self, result: Result<&T, &Error>, tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>))) {
-        let Some(open) = self.0.take() else { return };
+        let Some(Told::Profiler(open)) = self.0.take() else {
+            return;
+        };
         match result {
             Ok(value) => tell(value, &mut |exit| open.leave(exit)),
             Err(error) => open.leave(&Exit {
@@ -375,7 +408,7 @@ impl Span {
     /// The same for what has begun a request: it gets a number.
     #[inline]
     pub(super) fn begin(self, mut result: Result<Request, Error>) -> Result<Request, Error> {
-        if let (Self(Some(open)), Ok(request)) = (&self, &mut result) {
+        if let (Self(Some(Told::Profiler(open))), Ok(request)) = (&self, &mut result) {
             request.number = open.number();
         }
         self.leave(result, |request, leave| {
@@ -408,14 +441,19 @@ impl Span {
 
     /// A number for what the call has begun; 0 if nobody wants to know.
     pub(super) fn number(&self) -> u64 {
-        self.0.as_ref().map_or(0, |open| open.number())
+        match &self.0 {
+            Some(Told::Profiler(open)) => open.number(),
+            _ => 0,
+        }
     }
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
-        if let Some(open) = self.0.take() {
-            open.leave(&Exit::default());
+        match self.0.take() {
+            None => {}
+            Some(Told::Fabric(engine)) => engine.fabric.note(None),
+            Some(Told::Profiler(open)) => open.leave(&Exit::default()),
         }
     }
 }
@@ -429,6 +467,9 @@ impl Open {
         let profile = &self.engine.profile;
         if let Some(profiler) = profile.profiler() {
             profiler.leave(self.begun, self.engine.fabric.now(), &self.entry, exit);
+        }
+        if profile.noted {
+            self.engine.fabric.note(None);
         }
     }
 }

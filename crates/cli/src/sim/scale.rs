@@ -1,4 +1,4 @@
-//! `sim scale`: barrier and allreduce of ever more ranks.
+//! `sim scale`: barrier, allreduce and alltoall of ever more ranks.
 
 use clap::Args;
 use hikyaku::{
@@ -14,13 +14,14 @@ use crate::{allocation, clock};
 /// Options.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Scale {
-    /// Numbers of ranks, one row each [default: powers of two from 2 to 4096]
+    /// Numbers of ranks, one row each [default: powers of two from 2 to 16384]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(2..=65_536))]
     ranks: Vec<u32>,
-    /// Most ranks of an alltoall: its memory grows with their square
-    #[arg(long, default_value_t = 1_024, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16_384))]
+    /// Most ranks of an alltoall, by Bruck's algorithm beyond --pairwise; each of its schedules has as many steps as
+    /// there are ranks, and more (4096: 4 GB in all, 8192: more than 16 GB)
+    #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     alltoall: u32,
-    /// Most ranks of one that is pairwise
+    /// Most ranks of one that is pairwise; time and memory grow with their square (1024: 3 GB; 2048: minutes)
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2_048))]
     pairwise: u32,
     #[command(flatten)]
@@ -125,7 +126,7 @@ fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool
         allreduce_us: duration(&outcome.results, 1),
         allreduce_model_us: model(Collective::Allreduce, 8),
         alltoall_us: alltoall.then(|| duration(&outcome.results, 2)),
-        alltoall_model_us: alltoall.then(|| model(Collective::Alltoall, 1)),
+        alltoall_model_us: alltoall.then(|| model(Collective::Alltoall, ranks as usize)),
         real_s,
         packets,
         packets_per_s: packets as f64 / real_s,
@@ -143,7 +144,7 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
     let common = &options.common;
     let network = common.network()?;
     let all: Vec<u32> = if options.ranks.is_empty() {
-        (1..=12).map(|power| 1 << power).collect()
+        (1..=14).map(|power| 1 << power).collect()
     } else {
         options.ranks.clone()
     };

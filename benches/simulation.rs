@@ -1,0 +1,153 @@
+#![expect(unsafe_code, reason = "the engine takes pointers")]
+//! How fast the simulator is: packets of the full protocol per second of processor time, in one thread.
+//!
+//! `cargo bench --features sim --bench simulation [-- NAME…]`; names are those of the table, or parts of them. Sessions
+//! are open before anything is measured, but for the cases that say so.
+
+use std::{cell::Cell, sync::Arc};
+
+use hikyaku::{
+    mpi::{
+        collectives::Call,
+        datatype::{Datatype, Kind},
+        engine::{Buffers, Communicator, Engine, Mode, Region},
+        operation::{Operation, Predefined},
+    },
+    sim::Simulation,
+};
+
+/// What each rank does again and again.
+#[derive(Clone, Copy)]
+enum Talk {
+    /// Rank 0 sends a message of so many octets to rank 1.
+    Bulk(usize),
+    /// 8 octets to the next, 8 from the one before.
+    Ring,
+    /// Of one number.
+    Allreduce,
+    /// The same, and the sessions open meanwhile.
+    Opening,
+}
+
+/// Name, ranks, how many times, what.
+type Case = (&'static str, u32, u32, Talk);
+
+const CASES: &[Case] = &[
+    ("bulk of 2", 2, 100, Talk::Bulk(1 << 20)),
+    ("ring of 2", 2, 250_000, Talk::Ring),
+    ("ring of 64", 64, 8_000, Talk::Ring),
+    ("ring of 1024", 1_024, 400, Talk::Ring),
+    ("ring of 4096", 4_096, 100, Talk::Ring),
+    ("ring of 16384", 16_384, 25, Talk::Ring),
+    ("allreduce of 64", 64, 800, Talk::Allreduce),
+    ("allreduce of 1024", 1_024, 40, Talk::Allreduce),
+    ("allreduce of 4096", 4_096, 10, Talk::Allreduce),
+    ("allreduce of 16384", 16_384, 2, Talk::Allreduce),
+    ("first allreduce of 4096", 4_096, 1, Talk::Opening),
+    ("first allreduce of 16384", 16_384, 1, Talk::Opening),
+];
+
+/// As long as a receive may take.
+fn byte() -> Datatype {
+    Datatype::predefined(Kind::Byte)
+}
+
+impl Talk {
+    fn once(self, world: &Communicator, memory: &mut [u8]) {
+        let (own, size) = (world.rank(), world.size());
+        match self {
+            Self::Bulk(octets) => match own {
+                0 => send(world, &memory[..octets], 1),
+                _ => receive(world, &mut memory[..octets], 0),
+            },
+            Self::Ring => {
+                send(world, &[7; 8], (own + 1) % size);
+                receive(world, &mut memory[..8], (own + size - 1) % size);
+            }
+            Self::Allreduce | Self::Opening => assert_eq!(allreduce(world, 1), size.into()),
+        }
+    }
+}
+
+fn send(world: &Communicator, data: &[u8], to: i32) {
+    // SAFETY: it is borrowed until it has ended.
+    unsafe { world.send(Mode::Standard, data.as_ptr(), data.len() as u64, &byte(), to, 0) }.expect("nobody is lost");
+}
+
+fn receive(world: &Communicator, data: &mut [u8], from: i32) {
+    // SAFETY: the same.
+    unsafe { world.receive(data.as_mut_ptr(), data.len() as u64, &byte(), from, 0) }.expect("nobody is lost");
+}
+
+fn allreduce(world: &Communicator, own: i64) -> i64 {
+    let (mut sum, datatype) = (0_i64, Datatype::predefined(Kind::I64));
+    let buffers = Buffers {
+        input: Region::Plain((&raw const own).cast_mut().cast(), &datatype),
+        output: Region::Plain((&raw mut sum).cast(), &datatype),
+    };
+    let call = Call::Allreduce {
+        count: 1,
+        commutative: true,
+        in_place: false,
+    };
+    let operation = Operation::predefined(Predefined::Sum);
+    // SAFETY: both are borrowed until it has ended.
+    let request = unsafe { world.collective("MPI_Allreduce", &call, &buffers, Some(&operation), None) };
+    request.and_then(|request| request.wait()).expect("nobody is lost");
+    sum
+}
+
+/// Processor time of this thread, s.
+fn processor_time() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to `time` only.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Packets, and how long they took, s.
+fn measure(&(_, ranks, times, talk): &Case) -> (u64, f64) {
+    let (begun, ended) = (Cell::new(None::<f64>), Cell::new(None::<f64>));
+    let run = |times: u32| {
+        begun.set(None);
+        let outcome = Simulation::new(ranks, 1).run(|engine: &Arc<Engine>| {
+            let world = Communicator::world(engine);
+            let mut memory = match talk {
+                Talk::Bulk(octets) => vec![0; octets],
+                _ => vec![0; 8],
+            };
+            let warm = !matches!(talk, Talk::Opening);
+            (0..2 * u32::from(warm)).for_each(|_| talk.once(&world, &mut memory));
+            if begun.get().is_none() {
+                begun.set(Some(processor_time()));
+            }
+            (0..times).for_each(|_| talk.once(&world, &mut memory));
+            ended.set(Some(processor_time()));
+        });
+        let sent = outcome.expect("it ends").network.sent;
+        let took = begun.get().zip(ended.get()).map(|(begun, ended)| ended - begun);
+        (sent, took.unwrap_or_default())
+    };
+    let warm = if matches!(talk, Talk::Opening) { 0 } else { run(0).0 };
+    let (all, took) = run(times);
+    (all - warm, took)
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|name| !name.starts_with("--"))
+        .collect();
+    let cases = CASES
+        .iter()
+        .filter(|case| arguments.is_empty() || arguments.iter().any(|name| case.0.contains(name.as_str())));
+    println!(
+        "{:26} {:>10} {:>8} {:>12} {:>8}",
+        "", "packets", "s", "packets/s", "ns each"
+    );
+    for case in cases {
+        let (packets, seconds) = measure(case);
+        let (rate, each) = (packets as f64 / seconds, 1e9 * seconds / packets as f64);
+        println!("{:26} {packets:>10} {seconds:>8.3} {rate:>12.0} {each:>8.0}", case.0);
+    }
+}
