@@ -81,6 +81,8 @@ pub struct Endpoint {
     pub(super) ready: VecDeque<u32>,
     /// Those that have much to send, in the order of their turns.
     pub(super) bulk: VecDeque<u32>,
+    /// Bursts that others were before those.
+    pub(super) passed: u32,
     pub(super) heap: Heap,
     pub(super) events: VecDeque<Event>,
     pub(super) control: VecDeque<Control>,
@@ -133,6 +135,7 @@ impl Endpoint {
             sources: Sources::default(),
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
+            passed: 0,
             heap: Heap::default(),
             events: VecDeque::new(),
             control: VecDeque::new(),

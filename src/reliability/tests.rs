@@ -247,6 +247,34 @@ fn ends_of_messages_do_not_end_bursts() {
     assert_eq!(bursts(1, 65_536), [44, 3]);
 }
 
+/// Those who have little to send go first, but do not hold up for ever who has much.
+#[test]
+fn many_small_messages_do_not_starve_a_large_one() {
+    let address = |n: u16| SocketAddr::from(([127, 0, 0, 1], n));
+    let now = Instant::ZERO;
+    let mut endpoint = Endpoint::new(Config::default(), LIMITS, 11, 1).unwrap();
+    for (n, len) in [(1, 100_000)].into_iter().chain((2..40).map(|n| (n, 10))) {
+        let peer = endpoint.add_peer(address(n), u32::from(n)).unwrap();
+        let message = Outgoing {
+            source: 0,
+            destination: u32::from(n),
+            message: Seq(0),
+            match_bits: None,
+            immediate: None,
+        };
+        endpoint
+            .send(now, peer, 0, &message, Payload::Copy(&data(0, len)))
+            .unwrap();
+    }
+    let mut burst = Burst::default();
+    let mut order = vec![];
+    while endpoint.poll_transmit(now, &mut burst) {
+        order.push(burst.destination());
+    }
+    let large = order.iter().position(|to| *to == address(1));
+    assert_eq!(large, Some(16));
+}
+
 #[test]
 fn an_open_gap_does_not_have_each_packet_acknowledged() {
     let (mut pair, to_b, _) = Pair::new(&Config {

@@ -24,6 +24,8 @@ const STAMP_AGE: u64 = 1_000_000_000;
 const BULK: u32 = 64 << 10;
 /// Octets that a flow sends before the next one that has much, if nothing holds it up.
 const TURN: u32 = 1 << 20;
+/// Bursts of those that have little to send before one of those that have much, if there is no end of them.
+const BEFORE: u32 = 16;
 
 impl Endpoint {
     /// There may be something to transmit: what costs less to ask than [`poll_transmit`](Self::poll_transmit).
@@ -43,6 +45,12 @@ impl Endpoint {
             self.write_control(control, burst);
             return true;
         }
+        (self.passed >= BEFORE && self.transmit_bulk(burst)) || self.transmit_ready(burst) || self.transmit_bulk(burst)
+    }
+
+    /// A burst of a flow that has little to send, or has something to send again.
+    #[inline]
+    fn transmit_ready(&mut self, burst: &mut Burst) -> bool {
         while let Some(index) = self.ready.pop_front() {
             let active = &mut self.actives[index as usize];
             active.ready = false;
@@ -60,10 +68,17 @@ impl Endpoint {
                 self.mark_ready(index);
             }
             if !burst.is_empty() {
+                self.passed += u32::from(!self.bulk.is_empty());
                 self.hold(burst);
                 return true;
             }
         }
+        false
+    }
+
+    /// A burst of the flow that has much to send and whose turn it is.
+    fn transmit_bulk(&mut self, burst: &mut Burst) -> bool {
+        self.passed = 0;
         while let Some(index) = self.bulk.pop_front() {
             let active = &mut self.actives[index as usize];
             active.bulk = false;
