@@ -162,6 +162,9 @@ struct Part<'a> {
     comm: &'a SimpleCommunicator,
     problem: Problem,
     transforms: [Transform; 3],
+    /// What is swapped. Kept, like all large memory: new pages take longer than what is written to them.
+    sent: Vec<Complex>,
+    received: Vec<Complex>,
 }
 
 fn share(len: usize, parts: i32, index: i32) -> Range<usize> {
@@ -190,6 +193,8 @@ impl<'a> Part<'a> {
             comm,
             problem,
             transforms: problem.len.map(Transform::new),
+            sent: Vec::new(),
+            received: Vec::new(),
         }
     }
 
@@ -210,7 +215,7 @@ impl<'a> Part<'a> {
     }
 
     /// The own part of NPB's random field: real and imaginary parts are drawn in turns, x first.
-    fn random_field(&self) -> Vec<Complex> {
+    fn random_field(&self, field: &mut Vec<Complex>) {
         let [nx, ny, _] = self.problem.len;
         let planes = self.field_of(self.comm.rank());
         let mut state = times(SEED, power(2 * (planes.start * nx * ny) as u64));
@@ -218,9 +223,8 @@ impl<'a> Part<'a> {
             state = times(state, FACTOR);
             state as f64 / MODULUS as f64
         };
-        (0..planes.len() * nx * ny)
-            .map(|_| Complex { re: draw(), im: draw() })
-            .collect()
+        field.clear();
+        field.extend((0..planes.len() * nx * ny).map(|_| Complex { re: draw(), im: draw() }));
     }
 
     /// Elements of the rank's planes of the field that are of each rank's planes of the spectrum.
@@ -237,13 +241,12 @@ impl<'a> Part<'a> {
         (0..self.comm.size()).map(part).collect()
     }
 
-    /// Swaps with all: each rank gets as many elements of `own`, one rank's after the other's, as `sent` says, and gives as
-    /// many as `received` says.
-    fn swap(&self, own: &[Complex], sent: &[usize], received: &[usize]) -> Result<Vec<Complex>, Error> {
-        let mut into = vec![Complex::default(); received.iter().sum()];
+    /// Swaps with all: each rank gets as many elements, one rank's after the other's, as `sent` says, and gives as many as
+    /// `received` says.
+    fn swap(&mut self, sent: &[usize], received: &[usize]) -> Result<(), Error> {
+        self.received.resize(received.iter().sum(), Complex::default());
         if self.is_even() {
-            self.comm.all_to_all_into(own, &mut into[..])?;
-            return Ok(into);
+            return self.comm.all_to_all_into(&self.sent[..], &mut self.received[..]);
         }
         let table = |counts: &[usize]| {
             let mut total = 0;
@@ -255,22 +258,21 @@ impl<'a> Part<'a> {
         };
         let (sent, received) = (table(sent), table(received));
         self.comm.all_to_all_varcount_into(
-            &Partition::new(own, sent.0, sent.1),
-            &mut PartitionMut::new(&mut into[..], received.0, received.1),
-        )?;
-        Ok(into)
+            &Partition::new(&self.sent[..], sent.0, sent.1),
+            &mut PartitionMut::new(&mut self.received[..], received.0, received.1),
+        )
     }
 
     /// From planes of the field to planes of the spectrum.
-    fn to_spectrum(&self, field: &[Complex]) -> Result<Vec<Complex>, Error> {
+    fn to_spectrum(&mut self, field: &[Complex], spectrum: &mut Vec<Complex>) -> Result<(), Error> {
         let [nx, ny, nz] = self.problem.len;
-        let mut columns = Vec::with_capacity(field.len());
+        self.sent.clear();
         for column in 0..nx * ny {
-            columns.extend(field.iter().skip(column).step_by(nx * ny));
+            self.sent.extend(field.iter().skip(column).step_by(nx * ny));
         }
-        let received = self.swap(&columns, &self.field_parts(), &self.spectrum_parts())?;
-        let mut spectrum = vec![Complex::default(); received.len()];
-        let mut received = &received[..];
+        self.swap(&self.field_parts(), &self.spectrum_parts())?;
+        spectrum.resize(self.received.len(), Complex::default());
+        let mut received = &self.received[..];
         for rank in 0..self.comm.size() {
             let z = self.field_of(rank);
             for column in spectrum.chunks_exact_mut(nz) {
@@ -279,45 +281,47 @@ impl<'a> Part<'a> {
                 received = rest;
             }
         }
-        Ok(spectrum)
+        Ok(())
     }
 
     /// The way back.
-    fn to_field(&self, spectrum: &[Complex]) -> Result<Vec<Complex>, Error> {
+    fn to_field(&mut self, spectrum: &[Complex], field: &mut Vec<Complex>) -> Result<(), Error> {
         let [nx, ny, nz] = self.problem.len;
-        let mut parts = Vec::with_capacity(spectrum.len());
+        self.sent.clear();
         for rank in 0..self.comm.size() {
             let z = self.field_of(rank);
             for column in spectrum.chunks_exact(nz) {
-                parts.extend_from_slice(&column[z.clone()]);
+                self.sent.extend_from_slice(&column[z.clone()]);
             }
         }
-        let received = self.swap(&parts, &self.spectrum_parts(), &self.field_parts())?;
-        let mut field = vec![Complex::default(); received.len()];
+        self.swap(&self.spectrum_parts(), &self.field_parts())?;
+        field.resize(self.received.len(), Complex::default());
         let planes = field.len() / (nx * ny);
-        for (column, values) in received.chunks_exact(planes.max(1)).enumerate() {
+        for (column, values) in self.received.chunks_exact(planes.max(1)).enumerate() {
             let into = field.iter_mut().skip(column).step_by(nx * ny);
             into.zip(values).for_each(|(into, value)| *into = *value);
         }
-        Ok(field)
+        Ok(())
     }
 
-    fn forward(&mut self, mut field: Vec<Complex>) -> Result<Vec<Complex>, Error> {
+    /// From the field, which is not of use any more, to the spectrum.
+    fn forward(&mut self, field: &mut [Complex], spectrum: &mut Vec<Complex>) -> Result<(), Error> {
         let nx = self.problem.len[0];
-        self.transforms[0].run_strided(&mut field, 1, Direction::Forward);
-        self.transforms[1].run_strided(&mut field, nx, Direction::Forward);
-        let mut spectrum = self.to_spectrum(&field)?;
-        self.transforms[2].run_strided(&mut spectrum, 1, Direction::Forward);
-        Ok(spectrum)
+        self.transforms[0].run_strided(field, 1, Direction::Forward);
+        self.transforms[1].run_strided(field, nx, Direction::Forward);
+        self.to_spectrum(field, spectrum)?;
+        self.transforms[2].run_strided(spectrum, 1, Direction::Forward);
+        Ok(())
     }
 
-    fn back(&mut self, mut spectrum: Vec<Complex>) -> Result<Vec<Complex>, Error> {
+    /// From the spectrum, which is not of use any more, to the field.
+    fn back(&mut self, spectrum: &mut [Complex], field: &mut Vec<Complex>) -> Result<(), Error> {
         let nx = self.problem.len[0];
-        self.transforms[2].run_strided(&mut spectrum, 1, Direction::Back);
-        let mut field = self.to_field(&spectrum)?;
-        self.transforms[1].run_strided(&mut field, nx, Direction::Back);
-        self.transforms[0].run_strided(&mut field, 1, Direction::Back);
-        Ok(field)
+        self.transforms[2].run_strided(spectrum, 1, Direction::Back);
+        self.to_field(spectrum, field)?;
+        self.transforms[1].run_strided(field, nx, Direction::Back);
+        self.transforms[0].run_strided(field, 1, Direction::Back);
+        Ok(())
     }
 
     /// What one step of time multiplies each element of the own spectrum by.
@@ -356,22 +360,26 @@ impl<'a> Part<'a> {
 
     /// The checksums of all iterations, and the seconds that they took.
     fn run(&mut self) -> Result<(Vec<Complex>, f64), Error> {
-        self.forward(self.random_field())?;
+        let (mut field, mut spectrum) = (Vec::new(), Vec::new());
+        self.random_field(&mut field);
+        self.forward(&mut field, &mut spectrum)?;
         self.comm.barrier()?;
         let start = mpi::time();
-        let sums = self.timed()?;
+        let sums = self.timed(&mut field, &mut spectrum)?;
         Ok((sums, mpi::time() - start))
     }
 
-    fn timed(&mut self) -> Result<Vec<Complex>, Error> {
-        let mut spectrum = self.forward(self.random_field())?;
-        let (evolution, iterations) = (self.evolution(), 0..self.problem.iterations);
+    fn timed(&mut self, field: &mut Vec<Complex>, spectrum: &mut Vec<Complex>) -> Result<Vec<Complex>, Error> {
+        self.random_field(field);
+        self.forward(field, spectrum)?;
+        let (evolution, iterations, mut copy) = (self.evolution(), 0..self.problem.iterations, Vec::new());
         let iteration = |_| {
             for (element, factor) in spectrum.iter_mut().zip(&evolution) {
                 *element = *element * *factor;
             }
-            let field = self.back(spectrum.clone())?;
-            self.checksum(&field)
+            copy.clone_from(spectrum);
+            self.back(&mut copy, field)?;
+            self.checksum(field)
         };
         iterations.map(iteration).collect()
     }

@@ -26,7 +26,7 @@ pub(crate) struct OverflowArgs {
     #[arg(long, default_value_t = 15_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rate: u32,
     /// Packets that wait in a queue of the port
-    #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u16).range(64..=16_384))]
+    #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u16).range(64..=16_384))]
     descriptors: u16,
     /// Queues of the port with the flood
     #[arg(long, default_value = "1,4", value_delimiter = ',', value_name = "LIST",
