@@ -264,7 +264,7 @@ impl<'a> Part<'a> {
     }
 
     /// From planes of the field to planes of the spectrum.
-    fn to_spectrum(&mut self, field: &[Complex], spectrum: &mut Vec<Complex>) -> Result<(), Error> {
+    fn transpose(&mut self, field: &[Complex], spectrum: &mut Vec<Complex>) -> Result<(), Error> {
         let [nx, ny, nz] = self.problem.len;
         self.sent.clear();
         for column in 0..nx * ny {
@@ -285,7 +285,7 @@ impl<'a> Part<'a> {
     }
 
     /// The way back.
-    fn to_field(&mut self, spectrum: &[Complex], field: &mut Vec<Complex>) -> Result<(), Error> {
+    fn transpose_back(&mut self, spectrum: &[Complex], field: &mut Vec<Complex>) -> Result<(), Error> {
         let [nx, ny, nz] = self.problem.len;
         self.sent.clear();
         for rank in 0..self.comm.size() {
@@ -309,7 +309,7 @@ impl<'a> Part<'a> {
         let nx = self.problem.len[0];
         self.transforms[0].run_strided(field, 1, Direction::Forward);
         self.transforms[1].run_strided(field, nx, Direction::Forward);
-        self.to_spectrum(field, spectrum)?;
+        self.transpose(field, spectrum)?;
         self.transforms[2].run_strided(spectrum, 1, Direction::Forward);
         Ok(())
     }
@@ -318,7 +318,7 @@ impl<'a> Part<'a> {
     fn back(&mut self, spectrum: &mut [Complex], field: &mut Vec<Complex>) -> Result<(), Error> {
         let nx = self.problem.len[0];
         self.transforms[2].run_strided(spectrum, 1, Direction::Back);
-        self.to_field(spectrum, field)?;
+        self.transpose_back(spectrum, field)?;
         self.transforms[1].run_strided(field, nx, Direction::Back);
         self.transforms[0].run_strided(field, 1, Direction::Back);
         Ok(())
