@@ -15,7 +15,7 @@ Examples:
   hikyaku run -n 1 ./server : -n 3 ./worker      two programs in one job: rank 0 and ranks 1 to 3
   hikyaku run -n 2 --env HIKYAKU_IFACE=eth1 ./p  a setting for all ranks
   hikyaku run --backend dpdk --device memif -n 2 ./p   without the kernel: docs/dpdk.md
-  HIKYAKU_POLLER=/tmp/p hikyaku run --backend poller -n 2 ./p   by way of `hikyaku poller`: docs/dpdk.md
+  HIKYAKU_POLLER=/tmp/p hikyaku run --backend poller -n 2 ./p   see `hikyaku poller`
   hikyaku run -n 64 --bind-to none ./prog        more ranks than cores: let them share
 
 Ranks are processes; any program can be one. Those that use hikyaku find each other through this command: `docs/launchers.md`. \
