@@ -88,7 +88,9 @@ pub(super) fn parse_icmpv6(header: &[u8], body: &[u8]) -> Result<Notice, Useless
     let target = ip(&body[8..24]);
     let wanted = if is_request { OPTION_SOURCE } else { OPTION_TARGET };
     let mac = option(&body[DISCOVERY..], wanted)?;
+    // A group sends nothing (RFC 4291, 2.7).
     let is_wrong = target.is_multicast()
+        || source.is_multicast()
         || (!is_request && destination.is_multicast() && body[4] & FLAG_SOLICITED != 0)
         || (is_request && source.is_unspecified() && (mac.is_some() || destination != solicited_node(target)));
     if is_wrong {
@@ -336,6 +338,18 @@ mod tests {
             answer(b.mac, Ipv4Addr::new(10, 0, 0, 2).into(), &question, BROADCAST),
             None
         );
+    }
+
+    #[test]
+    fn nobody_is_answered_who_says_that_he_is_a_group() {
+        let b = host(2, "fd77::2");
+        let IpAddr::V6(ip) = b.addr.ip() else { panic!() };
+        let group = solicited_node(ip);
+        for (source, is_wrong) in [("ff77::9", true), ("fd77::9", false)] {
+            let source = source.parse().unwrap();
+            let asked = discovery([2; 6], source, (group_mac(group), group), SOLICITATION, 0, ip);
+            assert_eq!(parse(&asked, &b.mac) == Err(Useless::Malformed), is_wrong, "{source}");
+        }
     }
 
     /// Makes the checksum right again.
