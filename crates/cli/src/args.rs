@@ -136,7 +136,7 @@ ranks. All are medians over rounds, p99 is over all rounds. Sizes are octets of 
 const OVERFLOW: &str = "\
 Examples:
   hikyaku bench overflow                                50 ms of computing between two looks
-  hikyaku bench overflow --compute 10 --descriptors 1024
+  hikyaku bench overflow --compute 10 --descriptors 64
   hikyaku bench overflow --queues 1,2,8 --format json
 
 Processes joined by memif (shared memory) in the place of a card; it takes neither root nor hugepages. What finds no room \

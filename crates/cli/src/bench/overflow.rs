@@ -201,7 +201,8 @@ mod real {
         clock::now() as f64 / 1e9
     }
 
-    /// No message shares a packet with others, and nothing but the window, of 1,024 packets, limits what is on its way.
+    /// No message shares a packet with others, and nothing but the window, which the receiver's buffer bounds, limits what
+    /// is on its way.
     fn config() -> Config {
         Config {
             bundle: false,
