@@ -45,6 +45,7 @@ use crate::{
     error::{AddPeerError, SendError},
     reliability::{Burst, Event, Limits, Outgoing, Payload, PeerId, SendToken, Target, delegated::Carrier},
     time::Instant,
+    wire::Seq,
 };
 
 /// How a message is to be sent; [`SendOptions::default`] is right for most.
@@ -145,29 +146,35 @@ impl Messenger {
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
         self.finish();
-        let Some(processor) = self.endpoint.processor(peer) else {
-            return Err(SendError::UnknownPeer(peer));
-        };
-        let source = options.source.unwrap_or_else(|| self.inbox.processor());
-        let destination = options.destination.unwrap_or(processor);
-        let usual = source == self.inbox.processor() && destination == processor;
-        let other = if usual { None } else { Some((source, destination)) };
-        let Some(number) = self.numbers.next(peer, self.endpoint.session(peer), other) else {
-            return Err(SendError::TooManyPairs {
-                peer,
-                max: pair::MAX_PAIRS as u32,
-            });
-        };
-        let message = Outgoing {
-            source,
-            destination,
-            message: *number,
-            match_bits: options.tag,
-            immediate: options.immediate,
-        };
+        let (message, number) = number(&self.endpoint, &self.inbox, &mut self.numbers, peer, options)?;
         let token = self.endpoint.send(now, peer, options.channel, &message, payload)?;
         *number = number.plus(1);
         Ok(token)
+    }
+
+    /// Writes a small message to `burst` at once if nothing is before it on its channel. `false`: nothing was done;
+    /// [`send`](Self::send) takes it, or says why not. See
+    /// [`Endpoint::send_alone`](crate::reliability::Endpoint::send_alone).
+    #[inline]
+    pub fn send_alone(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        options: &SendOptions,
+        data: &[u8],
+        burst: &mut Burst,
+    ) -> bool {
+        // What was lent is given back later, when nobody waits for it.
+        let Ok((message, number)) = number(&self.endpoint, &self.inbox, &mut self.numbers, peer, options) else {
+            return false;
+        };
+        let sent = self
+            .endpoint
+            .send_alone(now, peer, options.channel, &message, data, burst);
+        if sent {
+            *number = number.plus(1);
+        }
+        sent
     }
 
     /// The next message, in order of admission. It is lent until the next call of a method of `&mut self`, which
@@ -358,4 +365,36 @@ impl Messenger {
             }
         }
     }
+}
+
+/// A message as it goes to the endpoint, and its pair's next number, which is its own until it is taken.
+#[inline]
+fn number<'a>(
+    endpoint: &Carrier,
+    inbox: &Inbox,
+    numbers: &'a mut Numbers,
+    peer: PeerId,
+    options: &SendOptions,
+) -> Result<(Outgoing, &'a mut Seq), SendError> {
+    let Some(processor) = endpoint.processor(peer) else {
+        return Err(SendError::UnknownPeer(peer));
+    };
+    let source = options.source.unwrap_or_else(|| inbox.processor());
+    let destination = options.destination.unwrap_or(processor);
+    let usual = source == inbox.processor() && destination == processor;
+    let other = if usual { None } else { Some((source, destination)) };
+    let Some(number) = numbers.next(peer, endpoint.session(peer), other) else {
+        return Err(SendError::TooManyPairs {
+            peer,
+            max: pair::MAX_PAIRS as u32,
+        });
+    };
+    let message = Outgoing {
+        source,
+        destination,
+        message: *number,
+        match_bits: options.tag,
+        immediate: options.immediate,
+    };
+    Ok((message, number))
 }

@@ -318,17 +318,40 @@ impl Driver {
         options: &SendOptions,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
+        let quiet = !options.more && self.messenger.endpoint().is_quiet(peer, options.channel);
+        if quiet
+            && let Payload::Copy(data) = payload
+            && self.send_alone(peer, options, data)
+        {
+            return Ok(None);
+        }
         // What is queued behind others needs no exact time, and what is transmitted gets it.
         let token = self.messenger.send(self.now, peer, options, payload)?;
-        if !options.more {
-            let endpoint = self.messenger.endpoint();
-            if endpoint.is_quiet(peer, options.channel) {
-                self.transmit_now();
-            } else if endpoint.has_batch(peer, options.channel) {
-                self.transmit_batches(peer, options.channel);
-            }
+        if quiet {
+            self.transmit_now();
+        } else if !options.more && self.messenger.endpoint().has_batch(peer, options.channel) {
+            self.transmit_batches(peer, options.channel);
         }
         Ok(token)
+    }
+
+    /// Transmits a message at once if it is small and nothing is before it. `false`: nothing was done.
+    #[inline]
+    fn send_alone(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
+        if self.held {
+            return false;
+        }
+        let now = self.read_clock();
+        if !self.messenger.send_alone(now, peer, options, data, &mut self.burst) {
+            return false;
+        }
+        match self.transmit_burst(now) {
+            Ok(sent) => {
+                self.note_sent(sent);
+            }
+            Err(error) => self.failure = Some(error),
+        }
+        true
     }
 
     /// Transmits as long as a full batch is queued. The rest waits for company: it would be a burst of its own.
@@ -661,15 +684,21 @@ impl Driver {
         } else {
             return Ok(false);
         };
+        Ok(self.note_sent(sent))
+    }
+
+    /// What has become of the burst; `false`: it waits for room in the backend.
+    #[inline]
+    fn note_sent(&mut self, sent: Sent) -> bool {
         if sent == Sent::Busy {
             self.hold();
-            return Ok(false);
+            return false;
         }
         self.held = false;
         if sent == Sent::Dropped {
             self.dropped();
         }
-        Ok(true)
+        true
     }
 
     /// Keeps the burst for later.

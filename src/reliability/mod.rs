@@ -5,6 +5,7 @@
 //! datagrams and the time are handed in, bursts to transmit are polled out.
 
 mod addresses;
+mod alone;
 mod bits;
 mod burst;
 pub mod congestion;

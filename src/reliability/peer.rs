@@ -171,6 +171,12 @@ impl Peer {
         self.remote_epoch == open.epoch && !(self.unanswered != 0 && follows(open.token, self.unanswered))
     }
 
+    /// Messages can be sent to it, and it has not closed.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::New | Phase::Open)
+    }
+
     /// Packets of the session carry checksums: one side wants it.
     #[inline]
     pub(crate) fn checksums(&self, config: &Config) -> bool {

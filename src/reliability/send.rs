@@ -191,15 +191,21 @@ impl Endpoint {
 }
 
 #[inline]
-fn fits_record(config: &Config, peer: &Peer, message: &Outgoing, len: usize) -> bool {
+pub(super) fn fits_record(config: &Config, peer: &Peer, message: &Outgoing, len: usize) -> bool {
     let room = usize::from(peer.mtu) - Endpoint::overhead(config, peer);
     len + Record::header_len(message.match_bits) <= room && len <= usize::from(config.max_payload)
 }
 
-/// Copies a small message behind those that wait already, in the form of a bundle's record.
+/// Copies a small message into the block that the flow appends to, in the form of a bundle's record. Gives its offset there
+/// and its length.
 #[inline]
-fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, data: &[u8], cost: u64) {
-    let need = Record::header_len(message.match_bits) + data.len();
+pub(super) fn store_record(
+    send: &mut Sender,
+    sources: &mut Sources,
+    match_bits: Option<u64>,
+    data: &[u8],
+) -> (u32, u32) {
+    let need = Record::header_len(match_bits) + data.len();
     if send.tail != NONE && sources.is_sole(send.tail) {
         send.tail_fill = 0;
     }
@@ -216,11 +222,18 @@ fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, d
     }
     let at = send.tail_fill;
     let room = &mut sources.block_mut(send.tail)[at as usize..at as usize + need];
-    let header = Record::emit_header(room, message.match_bits, data.len() as u16);
+    let header = Record::emit_header(room, match_bits, data.len() as u16);
     room[header..].copy_from_slice(data);
     send.tail_fill += need as u32;
     send.copied_bytes += need as u32;
-    send.queued_bytes = send.queued_bytes.saturating_add(need as u32);
+    (at, need as u32)
+}
+
+/// Copies a small message behind those that wait already.
+#[inline]
+fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, data: &[u8], cost: u64) {
+    let (at, len) = store_record(send, sources, message.match_bits, data);
+    send.queued_bytes = send.queued_bytes.saturating_add(len);
     let cost_end = cost + data.len() as u64 + u64::from(MESSAGE_COST);
     if let Some(last) = send.queue.back_mut()
         && last.form == Form::Bundle

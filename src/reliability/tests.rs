@@ -1,9 +1,10 @@
 //! Two endpoints in one place, without a network: the smallest run of the whole.
 
-use alloc::{collections::VecDeque, vec, vec::Vec};
+use alloc::{collections::VecDeque, format, vec, vec::Vec};
 use core::net::SocketAddr;
 
 use bytes::Bytes;
+use proptest::prelude::*;
 
 use super::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, Sink, Verdict};
 use crate::{
@@ -97,30 +98,47 @@ impl Pair {
         )
     }
 
-    fn pump(&mut self) {
-        let mut burst = Burst::default();
-        for _ in 0..100_000 {
-            let now = Instant::from_nanos(self.now);
-            for (n, end) in self.ends.iter_mut().enumerate() {
-                while end.0.poll_transmit(now, &mut burst) {
-                    let mut bytes = vec![];
-                    end.0.gather(&burst, |part| bytes.extend_from_slice(part));
-                    assert_eq!(bytes.len(), burst.len());
-                    for datagram in bytes.chunks(burst.segment_size()) {
-                        self.datagrams += 1;
-                        if !self.datagrams.is_multiple_of(self.drop_every) {
-                            self.wire.push_back((1 - n, datagram.to_vec(), datagram.len()));
-                        }
-                    }
-                }
+    /// Puts a burst on the wire, unless it is lost. Gives its octets.
+    fn emit(&mut self, from: usize, burst: &Burst) -> Vec<u8> {
+        let mut bytes = vec![];
+        self.ends[from].0.gather(burst, |part| bytes.extend_from_slice(part));
+        assert_eq!(bytes.len(), burst.len());
+        for datagram in bytes.chunks(burst.segment_size()) {
+            self.datagrams += 1;
+            if !self.datagrams.is_multiple_of(self.drop_every) {
+                self.wire.push_back((1 - from, datagram.to_vec(), datagram.len()));
             }
-            if let Some((to, mut bytes, stride)) = self.wire.pop_front() {
-                self.now += 1_000;
-                let from = self.ends[1 - to].1;
-                let end = &mut self.ends[to];
-                end.0
-                    .handle_datagrams(Instant::from_nanos(self.now), from, &mut bytes, stride, &mut end.2);
-            } else {
+        }
+        bytes
+    }
+
+    fn transmit(&mut self) {
+        let mut burst = Burst::default();
+        let now = Instant::from_nanos(self.now);
+        for n in 0..2 {
+            while self.ends[n].0.poll_transmit(now, &mut burst) {
+                self.emit(n, &burst);
+            }
+        }
+    }
+
+    /// Takes in what is next on the wire; `false`: nothing.
+    fn arrive(&mut self) -> bool {
+        let Some((to, mut bytes, stride)) = self.wire.pop_front() else {
+            return false;
+        };
+        self.now += 1_000;
+        let from = self.ends[1 - to].1;
+        let end = &mut self.ends[to];
+        end.0
+            .handle_datagrams(Instant::from_nanos(self.now), from, &mut bytes, stride, &mut end.2);
+        true
+    }
+
+    fn pump(&mut self) {
+        for _ in 0..100_000 {
+            self.transmit();
+            if !self.arrive() {
                 let next = self.ends.iter().filter_map(|end| end.0.poll_timeout()).min();
                 let Some(next) = next else { return };
                 self.now = self.now.max(next.as_nanos());
@@ -138,15 +156,19 @@ impl Pair {
     }
 
     fn send(&mut self, from: usize, peer: PeerId, number: u32, payload: Payload<'_>) {
-        let message = Outgoing {
-            source: from as u32,
-            destination: 1 - from as u32,
-            message: Seq(number),
-            match_bits: None,
-            immediate: None,
-        };
         let now = Instant::from_nanos(self.now);
+        let message = message(from, number);
         self.ends[from].0.send(now, peer, 0, &message, payload).unwrap();
+    }
+}
+
+fn message(from: usize, number: u32) -> Outgoing {
+    Outgoing {
+        source: from as u32,
+        destination: 1 - from as u32,
+        message: Seq(number),
+        match_bits: None,
+        immediate: None,
     }
 }
 
@@ -544,4 +566,105 @@ fn returns_are_bounded() {
     pair.pump();
     let returned = |event: &&Event| matches!(event, Event::Returned { .. });
     assert_eq!(pair.ends[0].3.iter().filter(returned).count(), 500);
+}
+
+/// What is sent past the queue is what would have gone through it: the same octets, and the same endpoint afterwards.
+/// Gives whether it was.
+fn send_past_the_queue(pair: &mut Pair, from: usize, peer: PeerId, number: u32, data: &[u8]) -> bool {
+    let now = Instant::from_nanos(pair.now);
+    let message = Outgoing {
+        match_bits: number.is_multiple_of(3).then_some(number.into()),
+        ..message(from, number)
+    };
+    // Nothing of others is in the way.
+    pair.transmit();
+    let mut twin = pair.ends[from].0.clone();
+    let mut burst = Burst::default();
+    if !pair.ends[from].0.send_alone(now, peer, 0, &message, data, &mut burst) {
+        assert_eq!(
+            format!("{:?}", pair.ends[from].0),
+            format!("{twin:?}"),
+            "nothing was done"
+        );
+        return false;
+    }
+    let octets = pair.emit(from, &burst);
+    twin.send(now, peer, 0, &message, Payload::Copy(data)).unwrap();
+    assert!(twin.poll_transmit(now, &mut burst));
+    let mut others = vec![];
+    twin.gather(&burst, |part| others.extend_from_slice(part));
+    assert_eq!(octets, others);
+    assert!(!twin.poll_transmit(now, &mut burst));
+    assert_eq!(format!("{:?}", pair.ends[from].0), format!("{twin:?}"));
+    true
+}
+
+proptest! {
+    // Each of them compares whole endpoints.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn past_the_queue_is_as_through_it(
+        steps in prop::collection::vec((0_usize..2, 0_usize..3_000, 0_u8..6), 1..80),
+        drop_every in 3_usize..40,
+        timestamps in any::<bool>(),
+        checksum in any::<bool>(),
+        window_packets in 1_u16..8,
+    ) {
+        let config = Config { timestamps, checksum, window_packets, ..Config::default() };
+        let (mut pair, to_b, to_a) = Pair::new(&config);
+        pair.drop_every = drop_every;
+        let peers = [to_b, to_a];
+        let mut sent = [vec![], vec![]];
+        for (from, len, then) in steps {
+            let number = sent[from].len() as u32;
+            let octets = data(number, len);
+            if !send_past_the_queue(&mut pair, from, peers[from], number, &octets) {
+                pair.send(from, peers[from], number, Payload::Copy(&octets));
+            }
+            sent[from].push(octets);
+            match then {
+                0 => pair.pump(),
+                1..4 => drop(pair.arrive()),
+                _ => {}
+            }
+        }
+        pair.pump();
+        for (end, sent) in pair.ends.iter_mut().zip([&sent[1], &sent[0]]) {
+            end.2.messages.sort_by_key(|(n, _)| *n);
+            let got: Vec<_> = end.2.messages.iter().map(|(_, data)| data.clone()).collect();
+            prop_assert_eq!(&got, sent);
+            prop_assert!(end.0.all_idle());
+        }
+    }
+}
+
+/// A request finds its flow quiet, and so does its answer.
+#[test]
+fn request_and_answer_go_past_the_queue() {
+    let (mut pair, to_b, to_a) = Pair::new(&Config {
+        path_mtu_discovery: false,
+        ..Config::default()
+    });
+    for number in 0..2 {
+        pair.send(0, to_b, number, Payload::Copy(b"hello"));
+        pair.send(1, to_a, number, Payload::Copy(b"hello"));
+        pair.transmit();
+        while pair.arrive() {
+            pair.transmit();
+        }
+    }
+    pair.ends[0].0.request_acks(Instant::from_nanos(pair.now));
+    pair.transmit();
+    while pair.arrive() {
+        pair.transmit();
+    }
+    for number in 2..100 {
+        for (from, peer) in [(0, to_b), (1, to_a)] {
+            assert!(send_past_the_queue(&mut pair, from, peer, number, &data(number, 600)));
+            while pair.arrive() {}
+        }
+    }
+    // Behind what is under way it has to wait.
+    assert!(send_past_the_queue(&mut pair, 0, to_b, 100, b"first"));
+    assert!(!send_past_the_queue(&mut pair, 0, to_b, 101, b"second"));
 }

@@ -170,33 +170,7 @@ impl Endpoint {
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
         let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
         let max_batch = self.limits.max_batch;
-        let active = &mut self.actives[index as usize];
-        let flow = &mut self.flows[active.flow as usize];
-        let peer = &mut self.peers[flow.peer as usize];
-        let mut lane = Lane {
-            config: &self.config,
-            now: self.now,
-            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
-            checksum: peer.checksums(&self.config),
-            open: (!peer.confirmed).then(|| {
-                open_of(
-                    &self.config,
-                    &self.limits,
-                    self.epoch,
-                    peer.local_token,
-                    window_of(&self.limits, &self.config, 1),
-                )
-            }),
-            overhead: Self::overhead(&self.config, peer),
-            window: active.send.congestion.window().min(peer.window),
-            send: &mut active.send,
-            flow,
-            peer,
-            sources: &mut self.sources,
-            stats: &mut self.stats,
-            passed: 0,
-            settled: false,
-        };
+        let mut lane = self.lane(index);
         let first = lane.send.una == lane.flow.send_next;
         let mut more = true;
         while burst.segments() < most {
@@ -242,19 +216,57 @@ impl Endpoint {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
-            if first {
-                // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
-                self.actives[index as usize].send.waiting_since = self.active_now();
-            }
-            self.acknowledged(index);
-            if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
-                let timeout = self.rto(index);
-                self.actives[index as usize]
-                    .deadlines
-                    .set(Timer::Rto, self.now + timeout);
-            }
+            self.launched(index, first);
         }
         more
+    }
+
+    /// A flow, to write its packets.
+    #[inline(always)]
+    pub(super) fn lane(&mut self, index: u32) -> Lane<'_> {
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let peer = &mut self.peers[flow.peer as usize];
+        Lane {
+            config: &self.config,
+            now: self.now,
+            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            checksum: peer.checksums(&self.config),
+            open: (!peer.confirmed).then(|| {
+                open_of(
+                    &self.config,
+                    &self.limits,
+                    self.epoch,
+                    peer.local_token,
+                    window_of(&self.limits, &self.config, 1),
+                )
+            }),
+            overhead: Self::overhead(&self.config, peer),
+            window: active.send.congestion.window().min(peer.window),
+            send: &mut active.send,
+            flow,
+            peer,
+            sources: &mut self.sources,
+            stats: &mut self.stats,
+            passed: 0,
+            settled: false,
+        }
+    }
+
+    /// A burst with packets of a flow is written. `first`: nothing was in flight before.
+    #[inline(always)]
+    pub(super) fn launched(&mut self, index: u32, first: bool) {
+        if first {
+            // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
+            self.actives[index as usize].send.waiting_since = self.active_now();
+        }
+        self.acknowledged(index);
+        if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
+            let timeout = self.rto(index);
+            self.actives[index as usize]
+                .deadlines
+                .set(Timer::Rto, self.now + timeout);
+        }
     }
 
     /// There is something queued that must not go now: see that it is woken up.
@@ -454,7 +466,7 @@ pub(super) struct Lane<'a> {
 impl Lane<'_> {
     /// Writes one data packet and notes that it is in flight.
     #[inline(always)]
-    fn write(&mut self, plan: &Plan, burst: &mut Burst) {
+    pub(super) fn write(&mut self, plan: &Plan, burst: &mut Burst) {
         self.launch(plan);
         let record = &plan.record;
         let ask = self.send.want_ack

@@ -216,6 +216,22 @@ impl Carrier {
     }
 
     #[inline]
+    pub(crate) fn send_alone(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        message: &Outgoing,
+        data: &[u8],
+        burst: &mut Burst,
+    ) -> bool {
+        match self {
+            Self::Here(endpoint) => endpoint.send_alone(now, peer, channel, message, data, burst),
+            Self::There(_) | Self::Both(_) => false,
+        }
+    }
+
+    #[inline]
     pub(crate) fn place(
         &mut self,
         now: Instant,
