@@ -301,27 +301,41 @@ impl Datagram {
     }
 }
 
+/// Of address and port, with two octets between that do not count.
+const TO_BITS: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff]);
+
 /// What nearly all frames for a host begin with, to be recognised by a few comparisons: [`parse`] gives the same, and
 /// tells what the others are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
     /// The first eight octets; two of them do not count.
     mac: u64,
-    /// The destination's address, two octets that do not count, and its port.
+    /// The destination's address, two octets that are zero here, and its port.
     to: u64,
 }
 
+/// The UDP port that headers, which end with UDP's, are for.
+pub(super) fn destination_port(headers: &[u8]) -> u16 {
+    let udp = &headers[headers.len() - UDP..];
+    u16::from_be_bytes([udp[2], udp[3]])
+}
+
 impl Usual {
-    /// `None`: the host's address is not of IPv4.
-    pub(super) fn new(host: &Host) -> Option<Self> {
-        let IpAddr::V4(ip) = host.addr.ip() else { return None };
+    /// No frame is like this.
+    pub(super) const NONE: Self = Self { mac: 0, to: !TO_BITS };
+
+    /// Of a host; [`NONE`](Self::NONE) if its address is not of IPv4.
+    pub(super) fn new(host: &Host) -> Self {
+        let IpAddr::V4(ip) = host.addr.ip() else {
+            return Self::NONE;
+        };
         let [a, b, c, d, e, f] = host.mac;
         let [g, h, i, j] = ip.octets();
         let [k, l] = host.addr.port().to_be_bytes();
-        Some(Self {
-            mac: u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]),
-            to: u64::from_ne_bytes([g, h, i, j, 0, 0, k, l]),
-        })
+        Self {
+            mac: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
+            to: u64::from_le_bytes([g, h, i, j, 0, 0, k, l]),
+        }
     }
 
     /// The source of a datagram for this host over IPv4 without options, and where its payload ends; it begins behind
@@ -329,25 +343,23 @@ impl Usual {
     /// something else, or empty, or its UDP checksum must be looked at.
     #[inline]
     pub(super) fn read(&self, frame: &[u8], checked: impl FnOnce() -> bool) -> Option<(SocketAddr, usize)> {
-        const MAC_BITS: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
-        const TO_BITS: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff]);
         /// IPv4, and a header of five words.
-        const KIND: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
-        const KIND_BITS: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
+        const KIND: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
+        const KIND_BITS: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
         /// Neither "more fragments" nor an offset, and UDP inside.
-        const INSIDE: u32 = u32::from_ne_bytes([0, 0, 0, PROTOCOL_UDP]);
-        const INSIDE_BITS: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
+        const INSIDE: u32 = u32::from_le_bytes([0, 0, 0, PROTOCOL_UDP]);
+        const INSIDE_BITS: u32 = u32::from_le_bytes([0x3f, 0xff, 0, 0xff]);
         let head: &[u8; Self::HEADERS] = frame.first_chunk()?;
-        let eight = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().expect("eight octets"));
-        let quad = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("four octets"));
+        let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight octets"));
+        let quad = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four octets"));
         let pair = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
-        // All at once: nearly always nothing differs.
-        let differs = (eight(0) ^ self.mac) & MAC_BITS
-            | (eight(30) ^ self.to) & TO_BITS
+        // All at once: nearly always nothing differs. (The last two octets of the first eight are shifted out.)
+        let differs = (eight(0) ^ self.mac) << 16
+            | (eight(30) & TO_BITS) ^ self.to
             | u64::from((quad(12) ^ KIND) & KIND_BITS | (quad(20) ^ INSIDE) & INSIDE_BITS);
-        let sum: u64 = [14, 18, 22, 26, 30].map(|at| u64::from(quad(at))).into_iter().sum();
-        // A sum that is not zero folds to 0xffff if 0xffff divides it.
-        if differs != 0 || !sum.is_multiple_of(0xffff) || (pair(40) != 0 && !checked()) {
+        // In whatever order octets are added, and how many at once (RFC 1071).
+        let sum = end_around(end_around(eight(14), eight(22)), quad(30).into());
+        if differs != 0 || !folds_to_ones(sum) || (pair(40) != 0 && !checked()) {
             return None;
         }
         let end = ETHERNET + usize::from(u16::from_be(pair(16)));
@@ -361,6 +373,22 @@ impl Usual {
 
     /// Octets before the payload.
     pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
+}
+
+/// The sum in ones' complement.
+#[inline]
+fn end_around(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + u64::from(carry)
+}
+
+/// A sum that is not zero folds to sixteen ones: 0xffff divides it. (Of all products with the inverse only those of its
+/// multiples are so small. The compiler would divide, to save a branch that always goes the same way.)
+#[inline]
+fn folds_to_ones(sum: u64) -> bool {
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    const _: () = assert!(INVERSE.wrapping_mul(0xffff) == 1);
+    sum.wrapping_mul(INVERSE) <= u64::MAX / 0xffff
 }
 
 /// Reads a frame that somebody at `mac` has received.
@@ -510,7 +538,7 @@ mod tests {
 
     /// What both ways of reading say of a frame for `MINE`.
     fn both(frame: &[u8]) -> [Option<(SocketAddr, usize, usize)>; 2] {
-        let usual = Usual::new(&MINE).unwrap().read(frame, || false);
+        let usual = Usual::new(&MINE).read(frame, || false);
         let all = read(frame).ok().filter(|datagram| datagram.destination == MINE.addr);
         [
             usual.map(|(source, end)| (source, Usual::HEADERS, end)),

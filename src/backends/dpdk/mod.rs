@@ -116,10 +116,20 @@ struct Slot {
     /// `None` once taken.
     packet: Option<Packet>,
     source: SocketAddr,
-    /// UDP port that it is for.
-    port: u16,
+    /// Where its payload begins; it ends with what the packet shows.
     start: usize,
-    end: usize,
+}
+
+impl Slot {
+    #[inline]
+    fn new(mut packet: Packet, source: SocketAddr, start: usize, end: usize) -> Self {
+        packet.hide(end);
+        Self {
+            packet: Some(packet),
+            source,
+            start,
+        }
+    }
 }
 
 /// A datagram that waits for its neighbour's address.
@@ -134,7 +144,6 @@ struct Parked {
 struct Loan {
     packet: Packet,
     start: usize,
-    end: usize,
     /// Counts it.
     mailbox: Arc<Mailbox>,
     /// Dropped after the packet.
@@ -149,7 +158,7 @@ impl Drop for Loan {
 
 impl AsRef<[u8]> for Loan {
     fn as_ref(&self) -> &[u8] {
-        &self.packet.data()[self.start..self.end]
+        &self.packet.data()[self.start..]
     }
 }
 
@@ -171,7 +180,7 @@ pub struct DpdkBackend {
     /// For payload that is sent from where it lies, where that is right.
     attached: Option<Attached>,
     host: Host,
-    usual: Option<Usual>,
+    usual: Usual,
     /// The address that the port knows it by.
     seat: SocketAddr,
     /// Takes what is for any UDP port.
@@ -504,23 +513,15 @@ impl DpdkBackend {
     /// Looks at the oldest of the staged packets, which becomes a slot if it is a datagram for us. `false`: there is none.
     #[inline]
     fn look(&mut self, now: Instant) -> bool {
-        let Some(packet) = self.staged.first() else {
+        let Some(packet) = self.staged.pop() else {
             return false;
         };
-        let usual = match &self.usual {
-            Some(usual) => usual.read(packet.data(), || packet.udp_checksum() == Some(true)),
-            None => None,
-        };
-        match (usual, self.staged.pop()) {
-            (Some((source, end)), Some(packet)) => self.keep(Slot {
-                packet: Some(packet),
-                source,
-                port: self.host.addr.port(),
-                start: Usual::HEADERS,
-                end,
-            }),
-            (None, Some(packet)) => self.look_closer(now, packet),
-            (_, None) => {}
+        match self.usual.read(packet.data(), || packet.udp_checksum() == Some(true)) {
+            Some((source, end)) => {
+                self.stats.bytes_received += (end - Usual::HEADERS) as u64;
+                self.slots.push(Slot::new(packet, source, Usual::HEADERS, end));
+            }
+            None => self.look_closer(now, packet),
         }
         true
     }
@@ -556,13 +557,7 @@ impl DpdkBackend {
         if start == end {
             return;
         }
-        let slot = Slot {
-            packet: Some(packet),
-            source,
-            port: datagram.destination.port(),
-            start,
-            end,
-        };
+        let slot = Slot::new(packet, source, start, end);
         if datagram.destination == self.host.addr || (self.whole && datagram.destination.ip() == self.host.addr.ip()) {
             self.keep(slot);
         } else if !self.port.shared.hand_over(datagram.destination, slot) {
@@ -571,9 +566,9 @@ impl DpdkBackend {
     }
 
     /// Hands a datagram up.
-    #[inline]
     fn keep(&mut self, slot: Slot) {
-        self.stats.bytes_received += (slot.end - slot.start) as u64;
+        let shown = slot.packet.as_ref().map_or(0, |packet| packet.data().len());
+        self.stats.bytes_received += (shown - slot.start) as u64;
         self.slots.push(slot);
     }
 
@@ -773,7 +768,7 @@ impl Backend for DpdkBackend {
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         if self.slots.len() > 1 {
             let mut returning = Returning::new();
-            while let Some(slot) = self.slots.pop() {
+            for slot in self.slots.drain(..) {
                 slot.packet.into_iter().for_each(|packet| returning.push(packet));
             }
         } else {
@@ -798,27 +793,27 @@ impl Backend for DpdkBackend {
     fn received(&mut self, index: usize) -> Received<'_> {
         let slot = &mut self.slots[index];
         let packet = slot.packet.as_mut().expect("the buffer has been taken");
+        let data = &mut packet.data_mut()[slot.start..];
         Received {
             source: slot.source,
-            stride: slot.end - slot.start,
-            data: &mut packet.data_mut()[slot.start..slot.end],
+            stride: data.len(),
+            data,
         }
     }
 
     fn take(&mut self, index: usize) -> Bytes {
         let slot = &mut self.slots[index];
         let packet = slot.packet.take().expect("the buffer has been taken");
-        let (start, end) = (slot.start, slot.end);
+        let start = slot.start;
         // Who keeps them for long takes none from the others.
         if self.mailbox.on_loan.load(Ordering::Relaxed) as usize >= self.port.shared.share() {
             self.more.copied += 1;
-            return Bytes::copy_from_slice(&packet.data()[start..end]);
+            return Bytes::copy_from_slice(&packet.data()[start..]);
         }
         self.mailbox.on_loan.fetch_add(1, Ordering::Relaxed);
         Bytes::from_owner(Loan {
             packet,
             start,
-            end,
             mailbox: Arc::clone(&self.mailbox),
             _pool: Arc::clone(&self.port.shared.pools.receive),
         })

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     DpdkBackend, DpdkError, DpdkOptions, DpdkPort,
+    frame::{Usual, destination_port},
     sys::{Packet, Pool},
 };
 use crate::backends::poller::memory::Memory;
@@ -39,7 +40,7 @@ impl DpdkPort {
         let queues = self.shared.options.queues;
         let mut backend = self.bind(SocketAddr::new(ip, 0), queues)?;
         backend.whole = true;
-        backend.usual = None;
+        backend.usual = Usual::NONE;
         Ok(backend)
     }
 }
@@ -51,10 +52,12 @@ impl DpdkBackend {
         self.host.addr.set_port(port);
     }
 
-    /// The UDP port for which datagram `index` of the last receive is.
+    /// The UDP port for which datagram `index` of the last receive is, as long as the octets before it are untouched.
     #[inline]
     pub(crate) fn received_port(&self, index: usize) -> u16 {
-        self.slots[index].port
+        let slot = &self.slots[index];
+        let packet = slot.packet.as_ref().expect("the buffer has been taken");
+        destination_port(&packet.data()[..slot.start])
     }
 
     /// Where datagram `index` comes from, and its octets with the `before` octets before them, which are free to use (at
@@ -63,7 +66,7 @@ impl DpdkBackend {
     pub(crate) fn received_with(&mut self, index: usize, before: usize) -> (SocketAddr, &mut [u8]) {
         let slot = &mut self.slots[index];
         let packet = slot.packet.as_mut().expect("the buffer has been taken");
-        (slot.source, &mut packet.data_mut()[slot.start - before..slot.end])
+        (slot.source, &mut packet.data_mut()[slot.start - before..])
     }
 
     /// Takes the packet of datagram `index` away.

@@ -251,7 +251,7 @@ impl Pool {
         }
         packets.clear();
         // SAFETY: room for `count` packets; the pool lives as long as `self`. `dpdk_alloc` fills in all or none.
-        let result = unsafe { sys::dpdk_alloc(self.raw, len as u32, packets.slots.as_mut_ptr(), count as u32) };
+        let result = unsafe { sys::dpdk_alloc(self.raw, len as u32, packets.slots.as_mut_ptr().cast(), count as u32) };
         if result == 0 {
             packets.end = count;
         }
@@ -265,11 +265,11 @@ impl Pool {
         if len > self.room() {
             return None;
         }
-        let mut packet = mem::MaybeUninit::uninit();
+        let mut packet = mem::MaybeUninit::<Packet>::uninit();
         // SAFETY: room for one packet, which is filled in if there is one; the pool lives as long as `self`.
         unsafe {
-            let found = sys::dpdk_alloc_one(self.raw, len as u32, packet.as_mut_ptr()) == 0;
-            found.then(|| Packet(packet.assume_init()))
+            let found = sys::dpdk_alloc_one(self.raw, len as u32, packet.as_mut_ptr().cast()) == 0;
+            found.then(|| packet.assume_init())
         }
     }
 }
@@ -299,9 +299,24 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A packet of one segment, with its buffer.
-#[repr(transparent)]
-pub(in crate::backends::dpdk) struct Packet(sys::dpdk_packet);
+/// A packet with its buffer: a [`sys::dpdk_packet`] that is there.
+#[repr(C)]
+pub(in crate::backends::dpdk) struct Packet {
+    mbuf: ptr::NonNull<sys::rte_mbuf>,
+    data: *mut u8,
+    flags: u64,
+    data_len: u32,
+    packet_len: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Packet>() == size_of::<sys::dpdk_packet>() && size_of::<Option<Packet>>() == size_of::<Packet>());
+    assert!(mem::offset_of!(Packet, mbuf) == mem::offset_of!(sys::dpdk_packet, mbuf));
+    assert!(mem::offset_of!(Packet, data) == mem::offset_of!(sys::dpdk_packet, data));
+    assert!(mem::offset_of!(Packet, flags) == mem::offset_of!(sys::dpdk_packet, flags));
+    assert!(mem::offset_of!(Packet, data_len) == mem::offset_of!(sys::dpdk_packet, data_len));
+    assert!(mem::offset_of!(Packet, packet_len) == mem::offset_of!(sys::dpdk_packet, packet_len));
+};
 
 // SAFETY: it owns its mbuf; freeing one is allowed on any thread.
 unsafe impl Send for Packet {}
@@ -313,32 +328,32 @@ impl Packet {
     #[inline]
     pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
         // SAFETY: the first segment has `data_len` octets at `data`, which nobody else refers to.
-        unsafe { slice::from_raw_parts(self.0.data, self.0.data_len as usize) }
+        unsafe { slice::from_raw_parts(self.data, self.data_len as usize) }
     }
 
     /// The octets of the frame.
     #[inline]
     pub(in crate::backends::dpdk) fn data_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `data`, and `self` is borrowed for writing.
-        unsafe { slice::from_raw_parts_mut(self.0.data, self.0.data_len as usize) }
+        unsafe { slice::from_raw_parts_mut(self.data, self.data_len as usize) }
     }
 
     /// Octets of all segments.
     #[inline]
     pub(in crate::backends::dpdk) fn len(&self) -> usize {
-        self.0.packet_len as usize
+        self.packet_len as usize
     }
 
     /// All of the packet is in its first segment.
     #[inline]
     pub(in crate::backends::dpdk) fn is_whole(&self) -> bool {
-        self.0.data_len == self.0.packet_len
+        self.data_len == self.packet_len
     }
 
     /// Whether the port has looked at the UDP checksum: right, wrong, or not looked.
     #[inline]
     pub(in crate::backends::dpdk) fn udp_checksum(&self) -> Option<bool> {
-        match self.0.flags & sys::DPDK_RX_L4_CHECKSUM_MASK {
+        match self.flags & sys::DPDK_RX_L4_CHECKSUM_MASK {
             // "None": the other end has left it to a card that there is not (virtio); the data is right.
             sys::DPDK_RX_L4_CHECKSUM_GOOD | sys::DPDK_RX_L4_CHECKSUM_NONE => Some(true),
             sys::DPDK_RX_L4_CHECKSUM_BAD => Some(false),
@@ -349,18 +364,24 @@ impl Packet {
     /// Cuts it to `len` octets, at most what it has.
     #[inline]
     pub(in crate::backends::dpdk) fn cut(&mut self, len: usize) {
-        let len = (len as u32).min(self.0.data_len);
+        let len = (len as u32).min(self.data_len);
         // SAFETY: the mbuf is ours.
-        unsafe { sys::dpdk_cut(self.0.mbuf, len as u16) };
-        self.0.data_len = len;
-        self.0.packet_len = len;
+        unsafe { sys::dpdk_cut(self.mbuf.as_ptr(), len as u16) };
+        self.data_len = len;
+        self.packet_len = len;
+    }
+
+    /// Shows no more than the first `len` octets from now on: what is behind them is padding.
+    #[inline]
+    pub(in crate::backends::dpdk) fn hide(&mut self, len: usize) {
+        self.data_len = self.data_len.min(len as u32);
     }
 
     /// Asks the port to compute the UDP checksum, behind headers of these sizes.
     #[inline]
     pub(in crate::backends::dpdk) fn ask_udp_checksum(&mut self, ethernet: usize, ipv4: usize) {
         // SAFETY: the mbuf is ours.
-        unsafe { sys::dpdk_ask_udp_checksum(self.0.mbuf, ethernet as u16, ipv4 as u16) };
+        unsafe { sys::dpdk_ask_udp_checksum(self.mbuf.as_ptr(), ethernet as u16, ipv4 as u16) };
     }
 }
 
@@ -368,7 +389,7 @@ impl Drop for Packet {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the mbuf is ours, and this is the end of it.
-        unsafe { sys::dpdk_free(self.0.mbuf) };
+        unsafe { sys::dpdk_free(self.mbuf.as_ptr()) };
     }
 }
 
@@ -390,11 +411,15 @@ impl Returning {
 
     #[inline]
     pub(in crate::backends::dpdk) fn push(&mut self, packet: Packet) {
-        if self.count == BURST {
-            self.flush();
-        }
         let packet = mem::ManuallyDrop::new(packet);
-        self.mbufs[self.count].write(packet.0.mbuf);
+        let place = match self.mbufs.get_mut(self.count) {
+            Some(place) => place,
+            None => {
+                self.flush();
+                &mut self.mbufs[0]
+            }
+        };
+        place.write(packet.mbuf.as_ptr());
         self.count += 1;
     }
 
@@ -415,7 +440,7 @@ impl Drop for Returning {
 /// Up to [`BURST`] packets in a row.
 pub(in crate::backends::dpdk) struct Burst {
     /// Those from `next` to `end` are packets that are owned.
-    slots: [sys::dpdk_packet; BURST],
+    slots: [mem::MaybeUninit<Packet>; BURST],
     next: usize,
     end: usize,
 }
@@ -426,8 +451,7 @@ unsafe impl Send for Burst {}
 impl Burst {
     pub(in crate::backends::dpdk) fn new() -> Self {
         Self {
-            // SAFETY: plain integers and pointers, which may be zero.
-            slots: unsafe { mem::zeroed() },
+            slots: [const { mem::MaybeUninit::uninit() }; BURST],
             next: 0,
             end: 0,
         }
@@ -442,17 +466,6 @@ impl Burst {
         self.end - self.next
     }
 
-    /// The oldest.
-    #[inline]
-    pub(in crate::backends::dpdk) fn first(&self) -> Option<&Packet> {
-        if self.is_empty() {
-            return None;
-        }
-        let slot = &self.slots[self.next];
-        // SAFETY: it is a packet that is owned, of the same layout; behind a reference, the burst stays the owner.
-        Some(unsafe { &*ptr::from_ref(slot).cast::<Packet>() })
-    }
-
     /// Takes the oldest out.
     #[inline]
     pub(in crate::backends::dpdk) fn pop(&mut self) -> Option<Packet> {
@@ -461,7 +474,8 @@ impl Burst {
             return None;
         }
         self.next += 1;
-        Some(Packet(self.slots[next]))
+        // SAFETY: it is a packet that is owned, and is not any more.
+        Some(unsafe { self.slots[next].assume_init_read() })
     }
 
     /// Adds one at the end; gives it back if there is no room.
@@ -472,9 +486,8 @@ impl Burst {
         if self.end == BURST {
             return Err(packet);
         }
-        self.slots[self.end] = packet.0;
+        self.slots[self.end].write(packet);
         self.end += 1;
-        mem::forget(packet);
         Ok(())
     }
 
@@ -492,8 +505,8 @@ impl Burst {
     #[inline]
     pub(in crate::backends::dpdk) fn for_each(&mut self, mut each: impl FnMut(usize, &mut Packet)) {
         for (index, slot) in self.slots[self.next..self.end].iter_mut().enumerate() {
-            // SAFETY: it is a packet that is owned, of the same layout; behind a reference, the burst stays the owner.
-            each(index, unsafe { &mut *ptr::from_mut(slot).cast::<Packet>() });
+            // SAFETY: it is a packet that is owned; behind a reference, the burst stays the owner.
+            each(index, unsafe { slot.assume_init_mut() });
         }
     }
 

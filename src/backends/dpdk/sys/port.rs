@@ -325,7 +325,14 @@ impl ReceiveQueue {
         debug_assert!(packets.is_empty());
         packets.clear();
         // SAFETY: the port is started, `self` is the only one with this queue, and there is room for a burst.
-        let got = unsafe { sys::dpdk_rx_burst(self.port.id, self.index, packets.slots.as_mut_ptr(), BURST as u16) };
+        let got = unsafe {
+            sys::dpdk_rx_burst(
+                self.port.id,
+                self.index,
+                packets.slots.as_mut_ptr().cast(),
+                BURST as u16,
+            )
+        };
         packets.end = usize::from(got);
         packets.end
     }
@@ -341,11 +348,10 @@ impl SendQueue {
     #[inline]
     pub(in crate::backends::dpdk) fn send(&mut self, packets: &mut Burst) -> usize {
         let mut mbufs = [const { mem::MaybeUninit::uninit() }; BURST];
-        let mut count = 0;
-        for slot in &packets.slots[packets.next..packets.end] {
-            mbufs[count].write(slot.mbuf);
-            count += 1;
-        }
+        let count = packets.len();
+        packets.for_each(|index, packet| {
+            mbufs[index].write(packet.mbuf.as_ptr());
+        });
         // SAFETY: the port is started, `self` is the only one with this queue; the first `count` of `mbufs` are packets
         // that are ours. Those that are taken belong to the port from then on, and are forgotten here.
         let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr().cast(), count as u16) };
@@ -357,7 +363,7 @@ impl SendQueue {
     #[inline]
     pub(in crate::backends::dpdk) fn send_one(&mut self, packet: Packet) -> Result<(), Packet> {
         let packet = mem::ManuallyDrop::new(packet);
-        let mut mbuf = packet.0.mbuf;
+        let mut mbuf = packet.mbuf.as_ptr();
         // SAFETY: the port is started, `self` is the only one with this queue, and the packet is ours. If it is taken, it
         // belongs to the port from then on, and is forgotten here.
         match unsafe { sys::dpdk_tx_burst(self.port.id, self.index, &mut mbuf, 1) } {
