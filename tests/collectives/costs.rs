@@ -231,7 +231,12 @@ fn the_cheapest_is_chosen() {
 /// What these schedules do.
 fn counted(schedules: &[Schedule]) -> Work {
     let mut work = Work::default();
-    let octets = |spans: &[hikyaku::mpi::collectives::Span]| spans.iter().map(|span| span.count).sum::<usize>() as f64;
+    let octets = |spans: &[hikyaku::mpi::collectives::Span]| {
+        spans
+            .iter()
+            .map(hikyaku::mpi::collectives::Span::elements)
+            .sum::<usize>() as f64
+    };
     for schedule in schedules {
         for round in 0..schedule.rounds() {
             let mut waits = false;

@@ -24,7 +24,8 @@ pub(crate) fn check(schedule: &Schedule, rank: usize, size: usize) {
                         fail("comes from nowhere");
                     }
                     for (index, span) in spans.iter().enumerate() {
-                        if any_overlap(&[*span], &received)
+                        if overlaps_itself(span)
+                            || any_overlap(&[*span], &received)
                             || any_overlap(&[*span], &sent)
                             || any_overlap(&[*span], &spans[..index])
                         {
@@ -47,10 +48,9 @@ pub(crate) fn check(schedule: &Schedule, rank: usize, size: usize) {
                 Step::Reduce { from, into } | Step::Copy { from, into } => vec![from, into],
             };
             for span in spans {
-                let end = span.offset + span.count as isize;
-                if span.count == 0
-                    || span.region == Region::Scratch && (span.offset < 0 || end > schedule.scratch() as isize)
-                {
+                let outside =
+                    |run: Span| run.offset < 0 || run.offset + run.count as isize > schedule.scratch() as isize;
+                if span.elements() == 0 || span.region == Region::Scratch && span.runs().any(outside) {
                     fail("is empty or outside of the scratch memory");
                 }
             }
@@ -59,8 +59,14 @@ pub(crate) fn check(schedule: &Schedule, rank: usize, size: usize) {
 }
 
 fn any_overlap(a: &[Span], b: &[Span]) -> bool {
-    let overlap = |a: &Span, b: &Span| {
+    let overlap = |a: Span, b: Span| {
         a.region == b.region && a.offset < b.offset + b.count as isize && b.offset < a.offset + a.count as isize
     };
-    a.iter().any(|a| b.iter().any(|b| overlap(a, b)))
+    let runs = |spans: &[Span]| spans.iter().flat_map(Span::runs).collect::<Vec<_>>();
+    let (a, b) = (runs(a), runs(b));
+    a.iter().any(|a| b.iter().any(|b| overlap(*a, *b)))
+}
+
+fn overlaps_itself(span: &Span) -> bool {
+    span.times > 1 && span.stride.unsigned_abs() < span.count
 }

@@ -236,6 +236,8 @@ impl Rank {
 
 pub(crate) fn cells(span: &Span, units: (usize, usize)) -> impl Iterator<Item = Cell> + use<> {
     let unit = if span.region == Region::Input { units.0 } else { units.1 };
-    let (region, first) = (span.region, span.offset * unit as isize);
-    (0..(span.count * unit) as isize).map(move |at| (region, first + at))
+    span.runs().flat_map(move |run| {
+        let first = run.offset * unit as isize;
+        (0..(run.count * unit) as isize).map(move |at| (run.region, first + at))
+    })
 }

@@ -17,6 +17,15 @@ fn allgather(size: usize, rank: usize, algorithm: Algorithm) -> Schedule {
     call.schedule(rank, size, algorithm).unwrap()
 }
 
+fn alltoall(size: usize, rank: usize, algorithm: Algorithm) -> Schedule {
+    let call = Call::Alltoall {
+        input: Blocks::Even { count: 3 },
+        output: Blocks::Even { count: 3 },
+        in_place: false,
+    };
+    call.schedule(rank, size, algorithm).unwrap()
+}
+
 fn ranks(schedule: &Schedule) -> Vec<usize> {
     schedule.peers().iter().map(|peer| peer.rank).collect()
 }
@@ -77,6 +86,9 @@ fn schedules_of_many_ranks_are_short() {
             }
             for algorithm in [Algorithm::RecursiveDoubling, Algorithm::Bruck { radix: 2 }] {
                 assert!(length(&allgather(size, rank, algorithm)) <= 6 * log + 6);
+                if size.is_power_of_two() || algorithm != Algorithm::RecursiveDoubling {
+                    assert!(length(&alltoall(size, rank, algorithm)) <= 12 * log);
+                }
             }
             let halving = Call::ReduceScatter {
                 counts: Counts::Even(64),

@@ -89,11 +89,8 @@ impl<'a> Layout<'a> {
 
     /// The span of one block.
     pub(super) fn block(&self, index: usize) -> Span {
-        Span {
-            region: self.buffer.region,
-            offset: self.buffer.base + self.blocks.offset(index),
-            count: self.blocks.count(index),
-        }
+        let offset = self.buffer.base + self.blocks.offset(index);
+        Span::run(self.buffer.region, offset, self.blocks.count(index))
     }
 
     /// The spans of neighbouring blocks; one if they lie one after the other for sure.

@@ -1,12 +1,12 @@
 //! Bruck's algorithms: logarithmically many rounds for any number of ranks. In round `i` each rank sends at distances
 //! that are multiples of `radix`^`i`.
 
-use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::{
     blocks::Layout,
     member::Member,
-    schedule::{Buffer, Builder, Span},
+    schedule::{Builder, Span},
 };
 
 /// 1, `radix`, `radix`², … below `size`.
@@ -65,49 +65,67 @@ impl Way {
             Self::Hypercube => me.rank ^ distance,
         }
     }
+
+    /// The distances of all blocks that move on by `step`: those that have the same digit at the place of `power`. Sender
+    /// and receiver have them in the same order, in which their blocks lie in order, too.
+    fn runs(self, me: Member, (power, radix): (usize, usize), step: usize) -> impl Iterator<Item = Range<usize>> {
+        let every = power.saturating_mul(radix);
+        let turn = match self {
+            Self::Ring => 0,
+            Self::Hypercube => me.rank / every,
+        };
+        (0..(me.size - step).div_ceil(every)).map(move |index| {
+            let first = step + (index ^ turn) * every;
+            first..(first + power).min(me.size)
+        })
+    }
+
+    /// The places of such a run.
+    fn places(self, me: Member, output: Layout<'_>, run: Range<usize>) -> impl Iterator<Item = Span> {
+        let first = match self {
+            Self::Ring => me.before(run.end - 1),
+            Self::Hypercube => (me.rank ^ run.start) & !(run.len() - 1),
+        };
+        output.cyclic(first, run.len(), me.size)
+    }
 }
 
 /// A block travels the distance to its rank digit by digit, together with all others that have this digit to go.
 /// Blocks of equal size only. The own block is not copied.
 ///
-/// All blocks with a distance to go share a slot: in each round in which it moves, it is sent from where it is and the
-/// next one received elsewhere, by turns in the scratch memory and in the output, so that it ends in the output. There
-/// its place is that of the rank from which the last one comes.
+/// All blocks with a distance to go share a place in the output: that of the rank from which the last one of them comes.
+/// In each round in which they move on, what is there is copied into a message, and the next one received. So the blocks
+/// of a message lie in runs at equal distances: a schedule needs a few spans for each of its rounds.
 pub(super) fn alltoall(b: &mut Builder, me: Member, input: Layout<'_>, output: Layout<'_>, radix: usize, way: Way) {
     let count = output.blocks.count(0);
-    let transit = if radix < me.size {
-        b.scratch(me.size * count)
-    } else {
-        Buffer::OUTPUT
-    };
-    let digits = |mut distance: usize| {
-        let mut moves = 0_usize;
-        while distance > 0 {
-            moves += usize::from(!distance.is_multiple_of(radix));
-            distance /= radix;
-        }
-        moves
-    };
-    // Where the slot of a distance is after some of its moves.
-    let place = |distance: usize, moved: usize| -> Span {
-        if moved == 0 {
-            input.block(way.forward(me, distance))
-        } else if (digits(distance) - moved).is_multiple_of(2) {
-            output.block(way.back(me, distance))
-        } else {
-            transit.span(distance * count..(distance + 1) * count)
-        }
-    };
+    let runs = |power, step| way.runs(me, (power, radix), step);
+    let all = |power| multiples(power, radix, me.size).flat_map(move |step| runs(power, step));
+    // What moves in the first round comes straight from the input.
+    let later = powers(radix, me.size).skip(1);
+    let most = later.map(|power| all(power).map(|run| run.len()).sum::<usize>()).max();
+    let messages = b.scratch(most.unwrap_or(0) * count);
     for power in powers(radix, me.size) {
+        let is_first = power == 1;
+        // What has not moved yet comes to its place.
+        for distance in all(power).map(|run| run.start).filter(|_| !is_first) {
+            let (to, from) = (way.forward(me, distance), way.back(me, distance));
+            b.copy(input.block(to), output.block(from));
+        }
+        let mut at = 0;
         for step in multiples(power, radix, me.size) {
-            // The distances that have the same digit as `step` at the place of `power`.
-            let runs = (step..me.size).step_by(power.saturating_mul(radix));
-            let slots = runs.flat_map(|run| run..(run + power).min(me.size));
-            let moves: Vec<(usize, usize)> = slots.map(|distance| (distance, digits(distance % power))).collect();
-            let after = moves.iter().map(|(distance, moved)| place(*distance, moved + 1));
-            b.receive(way.back(me, step), after);
-            let before = moves.iter().map(|(distance, moved)| place(*distance, *moved));
-            b.send(way.forward(me, step), before);
+            let (to, from) = (way.forward(me, step), way.back(me, step));
+            let places = || runs(power, step).flat_map(|run| way.places(me, output, run));
+            let begin = at;
+            for part in places().filter(|_| !is_first) {
+                b.copy(part, messages.span(at..at + part.count));
+                at += part.count;
+            }
+            b.receive(from, places());
+            if is_first {
+                b.send(to, runs(power, step).map(|run| input.block(way.forward(me, run.start))));
+            } else {
+                b.send(to, [messages.span(begin..at)]);
+            }
         }
         b.end_round();
     }

@@ -189,7 +189,7 @@ struct Simulation<'a> {
 
 impl Simulation<'_> {
     fn octets(&self, spans: &[Span]) -> f64 {
-        spans.iter().map(|span| span.count * self.element).sum::<usize>() as f64
+        spans.iter().map(|span| span.elements() * self.element).sum::<usize>() as f64
     }
 
     /// Goes on with a rank's rounds as far as messages are complete.

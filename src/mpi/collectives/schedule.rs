@@ -14,7 +14,7 @@ pub enum Region {
     Scratch,
 }
 
-/// Neighbouring elements of a region. Never empty in a schedule.
+/// Elements of a region: a run of neighbouring ones, or several such runs at equal distances. Never empty in a schedule.
 ///
 /// The unit is one element of the region's datatype, as MPI counts and displaces them. Elements of the scratch memory
 /// are those of the output, or those of the input where MPI gives a rank no output (gather, on all ranks but the root).
@@ -24,10 +24,57 @@ pub enum Region {
 pub struct Span {
     /// Which buffer.
     pub region: Region,
+    /// How many runs, at least 1; 1 where elements are reduced.
+    pub times: u32,
     /// The first element, counted from the buffer's address. Negative only where the caller's displacements are.
     pub offset: isize,
-    /// How many elements.
+    /// How many elements a run has.
     pub count: usize,
+    /// From the first element of a run to that of the next one; negative if that lies before it. 0 for a single run.
+    pub stride: isize,
+}
+
+impl Span {
+    /// Neighbouring elements.
+    pub(super) fn run(region: Region, offset: isize, count: usize) -> Self {
+        Self {
+            region,
+            times: 1,
+            offset,
+            count,
+            stride: 0,
+        }
+    }
+
+    /// How many elements there are in all.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.times as usize * self.count
+    }
+
+    /// The runs one by one.
+    pub fn runs(&self) -> impl Iterator<Item = Self> + use<> {
+        let span = *self;
+        (0..span.times as isize).map(move |index| Self::run(span.region, span.offset + index * span.stride, span.count))
+    }
+
+    /// This span with another run after its last element or, if that is as long, at the distance of the others.
+    fn then(self, run: Self) -> Option<Self> {
+        let stride = run.offset - self.offset - (self.times as isize - 1) * self.stride;
+        match self {
+            _ if self.region != run.region || run.times > 1 => None,
+            Self { times: 1, count, .. } if stride == count as isize => Some(Self {
+                count: count + run.count,
+                ..self
+            }),
+            Self { times, count, .. } if count == run.count && (times == 1 || stride == self.stride) => Some(Self {
+                times: times.checked_add(1)?,
+                stride,
+                ..self
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// One step of a rank.
@@ -54,7 +101,7 @@ pub enum Step<'a> {
         /// The right operand, and the result.
         into: Span,
     },
-    /// `into = from`, element by element in the sense of datatypes: the counts differ if the datatypes do.
+    /// `into = from`, element by element in the sense of datatypes: the counts differ if the datatypes do, and the runs may.
     Copy {
         /// What to read.
         from: Span,
@@ -230,11 +277,27 @@ impl Builder {
         self.push(Kind::Receive, from);
     }
 
+    /// Copies a run; together with those before it, if they and their places lie in regular order.
     pub(super) fn copy(&mut self, from: Span, into: Span) {
-        if from.count > 0 && into.count > 0 && from != into {
-            self.schedule.spans.extend([from, into]);
-            self.push(Kind::Copy, 0);
+        if from.count == 0 || into.count == 0 || from == into {
+            return;
         }
+        let Schedule {
+            records, spans, rounds, ..
+        } = &mut self.schedule;
+        let in_round = records.len() > rounds.last().copied().unwrap_or(0);
+        // Between regions no copy can read what another one has written.
+        if in_round
+            && from.region != into.region
+            && let Some(Record { kind: Kind::Copy, .. }) = records.last()
+            && let [.., before, place] = &mut spans[..]
+            && let (Some(longer), Some(farther)) = (before.then(from), place.then(into))
+        {
+            (*before, *place) = (longer, farther);
+            return;
+        }
+        spans.extend([from, into]);
+        self.push(Kind::Copy, 0);
     }
 
     pub(super) fn reduce(&mut self, from: Span, into: Span) {
@@ -271,13 +334,13 @@ impl Builder {
     fn message(&mut self, kind: Kind, peer: usize, spans: impl IntoIterator<Item = Span>) {
         let all = &mut self.schedule.spans;
         let begin = all.len();
-        for span in spans {
-            match all[begin..].last_mut() {
-                Some(last) if last.region == span.region && last.offset + last.count as isize == span.offset => {
-                    last.count += span.count;
-                }
-                _ if span.count > 0 => all.push(span),
-                _ => {}
+        for span in spans.into_iter().filter(|span| span.count > 0) {
+            if let Some(last) = all[begin..].last_mut()
+                && let Some(longer) = last.then(span)
+            {
+                *last = longer;
+            } else {
+                all.push(span);
             }
         }
         if all.len() > begin {
@@ -318,11 +381,7 @@ impl Buffer {
     }
 
     pub(super) fn span(self, elements: Range<usize>) -> Span {
-        Span {
-            region: self.region,
-            offset: self.base + elements.start as isize,
-            count: elements.len(),
-        }
+        Span::run(self.region, self.base + elements.start as isize, elements.len())
     }
 }
 
@@ -333,7 +392,11 @@ impl fmt::Display for Span {
             Region::Output => "output",
             Region::Scratch => "scratch",
         };
-        write!(f, "{region}[{}..{}]", self.offset, self.offset + self.count as isize)
+        write!(f, "{region}[{}..{}]", self.offset, self.offset + self.count as isize)?;
+        match self.times {
+            1 => Ok(()),
+            times => write!(f, " and {} more at distances of {}", times - 1, self.stride),
+        }
     }
 }
 

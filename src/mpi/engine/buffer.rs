@@ -150,30 +150,36 @@ impl Buffer {
     }
 
     /// Appends the octets from `offset` on, at most `len`, to `out`.
-    pub(super) fn pack(&self, mut offset: u64, mut len: u64, out: &mut Vec<u8>) {
+    pub(super) fn pack(&self, offset: u64, len: u64, out: &mut Vec<u8>) {
+        let len = len.min(self.len().saturating_sub(offset)) as usize;
+        out.reserve(len);
+        let filled = out.len() + self.pack_to(offset, &mut out.spare_capacity_mut()[..len]);
+        // SAFETY: so many octets of the spare capacity have just been written.
+        unsafe { out.set_len(filled) };
+    }
+
+    /// Writes the octets from `offset` on to `room`, which is no part of this buffer. Gives how many.
+    fn pack_to(&self, mut offset: u64, room: &mut [MaybeUninit<u8>]) -> usize {
+        let mut done = 0;
         for piece in self.pieces() {
             if offset >= piece.len {
                 offset -= piece.len;
                 continue;
             }
-            let take = len.min(piece.len - offset);
-            out.reserve(take as usize);
-            let room: &mut [MaybeUninit<u8>] = &mut out.spare_capacity_mut()[..take as usize];
-            // SAFETY: `new`'s contract: the data may be read; `out` is memory of our own.
-            let done = unsafe {
+            let take = ((room.len() - done) as u64).min(piece.len - offset) as usize;
+            let part = &mut room[done..done + take];
+            // SAFETY: `new`'s contract: the data may be read; and `room` is other memory.
+            done += unsafe {
                 piece
                     .datatype
-                    .pack_at(piece.base, piece.count, piece.from + offset, room)
+                    .pack_at(piece.base, piece.count, piece.from + offset, part)
             };
-            let filled = out.len() + done;
-            // SAFETY: so many octets of the spare capacity have just been written.
-            unsafe { out.set_len(filled) };
-            len -= take;
             offset = 0;
-            if len == 0 {
+            if done == room.len() {
                 break;
             }
         }
+        done
     }
 
     /// Copies elements: the octets of `from` become those of this buffer, as far as both go.
@@ -181,6 +187,21 @@ impl Buffer {
         let (mut at, len) = (0, from.len().min(self.len()));
         if let Some(data) = from.as_slice() {
             self.place(0, &data[..len as usize]);
+            return;
+        }
+        if let Pieces::One(piece) = &self.pieces
+            && let Some(run) = piece
+                .datatype
+                .segments(piece.count, piece.from..piece.from + len)
+                .next()
+            && run.len == len
+        {
+            let start = piece
+                .base
+                .wrapping_offset(run.offset as isize)
+                .cast::<MaybeUninit<u8>>();
+            // SAFETY: `new`'s contract: these are data of the elements, which nobody else uses; so `from` is other memory.
+            from.pack_to(0, unsafe { slice::from_raw_parts_mut(start, len as usize) });
             return;
         }
         while at < len {

@@ -57,10 +57,21 @@ impl Memory {
 
     fn buffer(&self, span: &Span) -> Option<Buffer> {
         match self {
+            Self::Plain(base, datatype) if span.times > 1 => {
+                let (times, count, stride) = (span.times.into(), span.count.try_into().ok()?, span.stride as i64);
+                let runs = Datatype::vector(times, count, stride, datatype).ok()?;
+                let octets = datatype.extent().checked_mul(span.offset as i64)?;
+                // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
+                unsafe { Buffer::new(base.0.wrapping_offset(octets as isize), 1, &runs) }
+            }
+            _ if span.times > 1 => {
+                let runs: Option<Vec<_>> = span.runs().map(|run| self.buffer(&run)).collect();
+                Some(Buffer::join(runs?))
+            }
             Self::Plain(base, datatype) => {
                 let octets = datatype.extent().checked_mul(span.offset as i64)?;
                 let base = base.0.wrapping_offset(octets as isize);
-                // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
+                // SAFETY: as above.
                 unsafe { Buffer::new(base, span.count as u64, datatype) }
             }
             Self::Packed(base, count, datatype) => {

@@ -17,9 +17,8 @@ pub(crate) struct Scale {
     /// Numbers of ranks, one row each [default: powers of two from 2 to 16384]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(2..=65_536))]
     ranks: Vec<u32>,
-    /// Most ranks of an alltoall, by Bruck's algorithm beyond --pairwise; each of its schedules has as many steps as
-    /// there are ranks, and more (4096: 4 GB in all, 8192: more than 16 GB)
-    #[arg(long, default_value_t = 4_096, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16_384))]
+    /// Most ranks of an alltoall, by Bruck's algorithm beyond --pairwise; its memory grows with their square
+    #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     alltoall: u32,
     /// Most ranks of one that is pairwise; time and memory grow with their square (1024: 3 GB; 2048: minutes)
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2_048))]
