@@ -13,7 +13,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// Sizes of blocks: a flow gets a small one while it has little to send (of many flows most have), and larger ones when
 /// it sends in bursts.
-const SIZES: [usize; 3] = [512, 4 << 10, 64 << 10];
+const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
 /// Free blocks of each size that are kept.
 const KEPT: usize = 64;
 

@@ -108,7 +108,7 @@ impl<'a> Layout<'a> {
 
     /// The spans of `len` blocks from `first` on, which go on at 0 after `size`.
     pub(super) fn cyclic(self, first: usize, len: usize, size: usize) -> impl Iterator<Item = Span> {
-        let first = first % size;
+        let first = if first < size { first } else { first % size };
         let end = (first + len).min(size);
         let rest = first + len - end;
         self.range(first..end).chain(self.range(0..rest))

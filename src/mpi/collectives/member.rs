@@ -10,11 +10,26 @@ pub(super) struct Member {
 impl Member {
     /// The rank that is `distance` after this one, on a ring.
     pub(super) fn after(self, distance: usize) -> usize {
-        (self.rank + distance % self.size) % self.size
+        let rank = self.rank + self.around(distance);
+        if rank < self.size { rank } else { rank - self.size }
     }
 
     /// The rank that is `distance` before this one, on a ring.
     pub(super) fn before(self, distance: usize) -> usize {
-        (self.rank + self.size - distance % self.size) % self.size
+        let distance = self.around(distance);
+        if distance <= self.rank {
+            self.rank - distance
+        } else {
+            self.rank + self.size - distance
+        }
+    }
+
+    /// The same distance within one turn. Mostly it is: divisions are what schedules of many ranks would wait for.
+    fn around(self, distance: usize) -> usize {
+        if distance < self.size {
+            distance
+        } else {
+            distance % self.size
+        }
     }
 }
