@@ -132,7 +132,8 @@ impl Drop for Program {
         // the engine, which has let go of its memory by then, but not for all who stand on it: they may rely on it that
         // waiting returns (`hikyaku-mpi` ends the process if it does not, as validation of what has come would be left
         // out). To let waiting fail would make a process that has crashed go on. And its stack can not be given back
-        // alone, since others may refer to what is on it. So it never goes on, and what is on its stack stays.
+        // alone: safe code may rely on it that what is pinned there, or borrowed by a scope's threads, stays until it is
+        // dropped. So it never goes on, and what is on its stack stays.
         if !self.coroutine.started() || self.coroutine.done() {
             // SAFETY: it is not used any more.
             unsafe { ManuallyDrop::drop(&mut self.coroutine) };

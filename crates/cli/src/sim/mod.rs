@@ -25,7 +25,7 @@ use crate::{
 
 const SCALE: &str = "\
 Examples:
-  hikyaku sim scale                                      2 to 16384 ranks: some minutes, 4 GB
+  hikyaku sim scale                                      2 to 16384 ranks: some minutes, 6 GB
   hikyaku sim scale --ranks 1024,16384 --format json
   hikyaku sim scale --bandwidth 100e9 --plot scale.svg
 
