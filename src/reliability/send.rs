@@ -210,14 +210,18 @@ pub(super) fn store_record(
         send.tail_fill = 0;
     }
     if send.tail == NONE || send.tail_fill as usize + need > sources.bytes(send.tail).len() {
-        let mut outgrown = 0;
+        let mut least = need;
         if send.tail != NONE {
             if send.copied_bytes > 0 {
-                outgrown = sources.bytes(send.tail).len();
+                least = least.max(sources.bytes(send.tail).len() + 1);
             }
             sources.release(send.tail);
         }
-        send.tail = sources.block(need, outgrown, Whole::default());
+        // A packet takes records of one block only, so those of a burst shall not be many blocks.
+        if least > Sources::BURST {
+            least = Sources::MAX_BLOCK;
+        }
+        send.tail = sources.block(least, Whole::default());
         send.tail_fill = 0;
     }
     let at = send.tail_fill;
@@ -271,7 +275,7 @@ fn queue_copy(send: &mut Sender, sources: &mut Sources, flow: u32, message: &Out
     let source = if data.len() > Sources::MAX_BLOCK {
         sources.shared(Bytes::copy_from_slice(data), whole, None, flow)
     } else {
-        let source = sources.block(data.len(), 0, whole);
+        let source = sources.block(data.len(), whole);
         sources.block_mut(source)[..data.len()].copy_from_slice(data);
         source
     };

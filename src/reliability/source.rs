@@ -11,8 +11,8 @@ use crate::wire::Placement;
 pub(crate) type SourceId = u32;
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Sizes of blocks: a flow gets a small one while it has little to send (of many flows most have), and larger ones when
-/// it sends in bursts.
+/// Sizes of blocks: a flow gets a small one for its records while it has little to send (of many flows most have), and
+/// larger ones when it sends in bursts. Other messages lie in one that is not much larger.
 const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
 /// Free blocks of each size that are kept.
 const KEPT: usize = 64;
@@ -108,11 +108,9 @@ impl Sources {
         (self.slots.len() - 1) as SourceId
     }
 
-    /// A block of at least `len` octets (at most [`Self::MAX_BLOCK`]), and more than `outgrown` if there are such, with one
-    /// reference.
-    pub(crate) fn block(&mut self, len: usize, outgrown: usize, whole: Whole) -> SourceId {
-        let fits = |size: &usize| *size >= len && *size > outgrown;
-        let class = SIZES.iter().position(fits).unwrap_or(SIZES.len() - 1);
+    /// A block of at least `len` octets (at most [`Self::MAX_BLOCK`]), with one reference.
+    pub(crate) fn block(&mut self, len: usize, whole: Whole) -> SourceId {
+        let class = SIZES.iter().position(|size| *size >= len).unwrap_or(SIZES.len() - 1);
         let block = self.pools[class]
             .pop()
             .unwrap_or_else(|| vec![0; SIZES[class]].into_boxed_slice());
@@ -121,6 +119,8 @@ impl Sources {
 
     /// Octets that [`Self::block`] takes at least.
     pub(crate) const MIN_BLOCK: usize = SIZES[0];
+    /// Of records, who outgrows this one sends in bursts.
+    pub(crate) const BURST: usize = SIZES[1];
     /// Largest length for [`Self::block`].
     pub(crate) const MAX_BLOCK: usize = SIZES[SIZES.len() - 1];
 
