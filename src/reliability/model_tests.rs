@@ -696,6 +696,14 @@ fn nothing_is_lost_doubled_or_crossed_and_nobody_waits_for_ever() {
     );
     let all = check_all(2, Recovery::SelectiveRepeat, &[more], 100_000);
     assert!(all, "not all states were seen");
+    // Window 3: a packet may be missing between a gap and what has arrived beyond it.
+    let between = Budget {
+        messages: [2, 0],
+        losses: 1,
+        ..NONE
+    };
+    let all = check_all(3, Recovery::SelectiveRepeat, &[between], 100_000);
+    assert!(all, "not all states were seen");
 }
 
 /// More of everything: about a quarter of an hour. Not all kinds have an end within that.

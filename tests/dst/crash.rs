@@ -71,13 +71,6 @@ fn crashes() {
     });
 }
 
-/// A collective that fails for the sake of one process while its memory is still lent for another one must end when that
-/// is given back. (Without that, a fence of this job waits for ever.)
-#[test]
-fn a_failed_collective_ends_when_its_memory_is_back() {
-    run(466, false);
-}
-
 /// A process that starts again is a stranger: nothing that the old one has said is taken for the new one's, or the other
 /// way round, and nobody waits for ever.
 #[test]

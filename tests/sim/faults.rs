@@ -3,8 +3,10 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use hikyaku::{
+    Config, Congestion, Recovery,
     mpi::{
-        engine::{ANY_SOURCE, ANY_TAG, Communicator, Engine, Mode},
+        collectives::{Algorithm, Blocks, Call},
+        engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Engine, Mode, Region},
         error::{Error, ErrorClass},
     },
     sim::{self, Fault, Impairment, Rank, Simulation, SimulationError},
@@ -160,6 +162,63 @@ fn who_starts_again_is_a_stranger_and_is_told() {
         .unwrap();
     let failed = Some(ErrorClass::ProcFailed);
     assert_eq!(outcome.results, [(0, failed), (1, failed)]);
+}
+
+/// A collective that fails for the sake of one process, while its memory is still lent for others, ends when that is given
+/// back. (Each rank places octets at all others at once, one message at a time, on a slow network with short queues.)
+#[test]
+fn a_failed_collective_ends_when_its_memory_is_back() {
+    const COUNT: usize = 417 * 8;
+    let mut simulation = Simulation::new(4, 1);
+    simulation.network.bandwidth = 100e6;
+    simulation.network.queue = 20_000;
+    simulation.config = Config {
+        recovery: Recovery::GoBackN,
+        congestion: Congestion::Fixed,
+        window_bytes: 38_844,
+        send_queue_messages: 1,
+        ..simulation.config
+    };
+    simulation.options.eager_limit = 100;
+    simulation.faults.watch = true;
+    simulation.limit = Some(Duration::from_secs(60));
+    let mut failures = 0;
+    for step in 0..40 {
+        let at = step * Duration::from_micros(25);
+        simulation.faults.plan = vec![(
+            at,
+            Fault::Crash {
+                process: 3,
+                refuse: false,
+            },
+        )];
+        let outcome = simulation.run(|engine| {
+            let world = Communicator::world(engine);
+            // Leaked, since others may still write to it when it has failed.
+            let [input, output] = [(); 2].map(|()| Box::leak(vec![0_u8; 4 * COUNT].into_boxed_slice()));
+            let even = Blocks::Even { count: COUNT };
+            let call = Call::Alltoall {
+                input: even,
+                output: even,
+                in_place: false,
+            };
+            let byte = byte();
+            let buffers = Buffers {
+                input: Region::Plain(input.as_mut_ptr().cast(), &byte),
+                output: Region::Plain(output.as_mut_ptr().cast(), &byte),
+            };
+            let algorithm = Some(Algorithm::Bruck { radix: 8 });
+            // SAFETY: the memory stays for ever.
+            let mut request = unsafe { world.collective("MPI_Alltoall", &call, &buffers, None, algorithm) }?;
+            request.wait_mut().map(drop)
+        });
+        let outcome = outcome.unwrap_or_else(|error| panic!("a crash after {at:?}: {error}"));
+        for class in outcome.results.iter().filter_map(class) {
+            assert_eq!(class, ErrorClass::ProcFailed, "a crash after {at:?}");
+            failures += 1;
+        }
+    }
+    assert!(failures > 0, "it is over before anybody crashes");
 }
 
 /// What a new incarnation says, in the packet that also ends the old one's session, is not taken for the old one's. (The

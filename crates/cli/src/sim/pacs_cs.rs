@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use hikyaku::sim::{Network, Simulation, Topology, compute};
+use hikyaku::{
+    mpi::engine::Options,
+    sim::{Network, Simulation, Topology, compute},
+};
 use mpi::{collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
@@ -21,6 +24,9 @@ pub(crate) struct PacsCs {
     /// Octets for each neighbour, at most 16M
     #[arg(long, default_value = "64K", value_parser = size::parse, value_name = "N")]
     bytes: usize,
+    /// Messages of up to so many octets go without asking; at most 1M
+    #[arg(long, default_value = "128K", value_parser = size::parse, value_name = "N")]
+    eager: usize,
     /// Octets of the vectors that are summed by all, one after the other; at most 16M
     #[arg(long, value_delimiter = ',', default_value = "8K,64K,1K,32K", value_parser = size::parse, value_name = "LIST")]
     vectors: Vec<usize>,
@@ -71,6 +77,8 @@ struct Row {
 struct Work<'a> {
     grid: [u32; 3],
     bytes: usize,
+    /// Most octets that go without asking.
+    eager: u32,
     /// Of an octet, s.
     copy: f64,
     vectors: &'a [usize],
@@ -78,6 +86,9 @@ struct Work<'a> {
 
 /// Rounds of exchanges that are measured.
 const ROUNDS: usize = 4;
+/// All have left a barrier after this time. Its last messages pass nodes that would send already, and wait there behind half
+/// a millisecond of data; who is late by that makes its neighbours late, again and again.
+const CALM: Duration = Duration::from_millis(1);
 /// Octets of a node's receive buffers; switches have half of that before each wire.
 const BUFFER: u32 = 16 << 20;
 
@@ -129,6 +140,7 @@ fn program(work: &Work<'_>) -> Vec<(f64, f64)> {
     // Sessions open, and windows grow.
     exchange(&world, &peers, &out, &mut into);
     world.barrier().expect("nobody is lost");
+    compute(CALM).expect("it goes on");
     let begun = mpi::time();
     for _ in 0..ROUNDS {
         compute(copying).expect("it goes on");
@@ -147,6 +159,7 @@ fn program(work: &Work<'_>) -> Vec<(f64, f64)> {
         let own = vec![f64::from(rank); octets.div_ceil(8)];
         let mut sum = vec![0.0; own.len()];
         world.barrier().expect("nobody is lost");
+        compute(CALM).expect("it goes on");
         let begun = mpi::time();
         world
             .all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())
@@ -167,6 +180,7 @@ fn simulate(network: Network, seed: u64, work: &Work<'_>) -> Result<Vec<f64>, Fa
     simulation.network = network;
     // Rails reorder by more than a jumbo frame's time, and six neighbours send at once.
     simulation.config.reordering_window = Duration::from_micros(500);
+    simulation.options.eager_limit = work.eager;
     simulation.receive_buffer = BUFFER;
     simulation.network.queue = BUFFER / 2;
     let outcome = simulation.run(|_| program(work)).map_err(|error| failed(&error))?;
@@ -194,6 +208,7 @@ fn measure(options: &PacsCs, grid: [u32; 3], crossbars: bool, rails: u32) -> Res
     let mut work = Work {
         grid,
         bytes: options.bytes,
+        eager: options.eager as u32,
         copy: 0.0,
         vectors: if crossbars { &options.vectors } else { &[] },
     };
@@ -219,6 +234,9 @@ pub(super) fn run(options: &PacsCs) -> Result<(), Failure> {
     let within = |octets: &usize| (8..=16 << 20).contains(octets);
     if !within(&options.bytes) || !options.vectors.iter().all(within) {
         return Err(Failure::usage("--bytes and --vectors must be from 8 to 16M"));
+    }
+    if options.eager > Options::MAX_EAGER_LIMIT as usize {
+        return Err(Failure::usage("--eager must be at most 1M"));
     }
     if !(0.0..=1e3).contains(&options.copy) {
         return Err(Failure::usage("--copy must be from 0 to 1000"));
@@ -343,6 +361,7 @@ mod tests {
         let mut work = Work {
             grid: [3, 3, 3],
             bytes: 64 << 10,
+            eager: 128 << 10,
             copy: 0.0,
             vectors: &[1_000],
         };

@@ -44,6 +44,9 @@ pub(crate) struct Dse {
     /// SOR: whole rows for each rank, instead of parts that are as square as can be
     #[arg(long)]
     strips: bool,
+    /// Milliseconds that an acknowledgement of the protocol waits for something to ride on (the paper does not say)
+    #[arg(long, default_value_t = 1.0, value_name = "MS")]
+    ack_delay: f64,
     /// A burst of packets, then nothing until all are acknowledged, instead of a sliding window
     #[arg(long)]
     burst_then_wait: bool,
@@ -141,6 +144,7 @@ impl Dse {
         simulation.config = match way {
             Way::Protocol => Config {
                 window_mode,
+                ack_delay: Duration::from_secs_f64(self.ack_delay * 1e-3),
                 ..Config::dse()
             },
             Way::Tcp(relays) => {
@@ -309,6 +313,9 @@ pub(super) fn run(options: &Dse) -> Result<(), Failure> {
             "--tcp-packet, --udp-packet and --call must be from 0 to 100000",
         ));
     }
+    if !(0.0..=100.0).contains(&options.ack_delay) {
+        return Err(Failure::usage("--ack-delay must be from 0 to 100"));
+    }
     let rows = measure(options)?;
     let tables = [
         message_table(options, &rows),
@@ -453,6 +460,18 @@ mod tests {
         let options = options();
         let times = WAYS.map(|(_, way)| program(&options, way, 8, true).unwrap());
         assert!(times.is_sorted(), "{times:?}");
+    }
+
+    /// Whole rows, sent to two neighbours: acknowledgements that wait for too short a time to ride on data put the protocol
+    /// behind the meshes.
+    #[test]
+    fn strips_are_a_matter_of_acknowledgements() {
+        let times = ["1", "100"].map(|delay| {
+            let options = Command::parse_from(["dse", "--strips", "--ack-delay", delay]).options;
+            [Way::Protocol, Way::Tcp(Some(Relays::Ring))].map(|way| program(&options, way, 8, false).unwrap())
+        });
+        let [[often, ring], [seldom, _]] = times;
+        assert!(seldom < ring && ring < often, "{times:?}");
     }
 
     /// With interim results to rank 0, ring before torus, and both before the rest.
