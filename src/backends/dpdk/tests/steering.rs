@@ -3,7 +3,7 @@
 //! TAP has the kernel make its rules, and not every kernel can (it takes `sch_multiq`, `cls_flower` and `act_skbedit`):
 //! then everything is handed over, as on a device without rules.
 
-use std::{net::UdpSocket, process::Command};
+use std::{net::UdpSocket, process::Command, thread};
 
 use super::{super::frame::parse, sharing::drain, *};
 
@@ -44,6 +44,19 @@ fn kernel_sends(to: [SocketAddr; 2]) {
     }
 }
 
+/// Looks until `COUNT` have come: a TAP device has something to receive a moment later, when a signal has told it so.
+fn come<T>(mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for _ in 0..100_000 {
+        all.extend(look());
+        if all.len() >= COUNT {
+            break;
+        }
+        thread::yield_now();
+    }
+    all
+}
+
 /// UDP ports of the datagrams in a queue.
 fn look_into(port: &DpdkPort, queue: u16) -> Vec<u16> {
     let mut packets = Burst::new();
@@ -79,12 +92,13 @@ fn datagrams_come_to_their_backend_by_rules_or_by_handing_over() {
         if steering[0] == Steering::Port {
             kernel_sends(ours);
             for (queue, addr) in ours.iter().enumerate() {
-                assert_eq!(look_into(&port, queue as u16), [addr.port(); COUNT], "queue {queue}");
+                let found = come(|| look_into(&port, queue as u16));
+                assert_eq!(found, [addr.port(); COUNT], "queue {queue}");
             }
         }
         kernel_sends(ours);
         for backend in &mut backends {
-            let got = drain(backend);
+            let got = come(|| drain(backend));
             assert_eq!(got.len(), COUNT, "{:?}", backend.dpdk_stats());
             assert!(
                 got.iter()
