@@ -1,7 +1,7 @@
 //! Packets through the DPDK backend, whose instructions `cargo xtask callgrind` counts per packet, DPDK's own left out.
 //!
-//! The device is a ring: what is sent is received by the same backend. Sending and
-//! receiving are counted apart.
+//! The device is a ring: what is sent is received by the same backend, or found by it and handed to another one of the port.
+//! Sending, receiving and handing over (both ends together) are counted apart.
 //!
 //! `cargo bench --features dpdk --bench dpdk` only runs every case once, to see that it works.
 
@@ -10,7 +10,7 @@ use std::{hint::black_box, io::IoSlice, net::SocketAddr};
 use hikyaku::{
     backends::{
         Backend, Sent, Transmit,
-        dpdk::{Device, DpdkBackend, DpdkOptions, Memory},
+        dpdk::{Device, DpdkBackend, DpdkOptions, DpdkPort, Memory},
     },
     time::Instant,
 };
@@ -25,15 +25,26 @@ const CASES: [(&str, usize, usize); 4] = [
     ("1400b_burst", 1400, 32),
 ];
 
-fn open() -> DpdkBackend {
+/// Backends of one port on a ring, a queue for each.
+fn open<const COUNT: usize>() -> [DpdkBackend; COUNT] {
     let mut options = DpdkOptions::new(Device::parse("ring").expect("a device"));
     options.memory = Memory::NoHuge;
-    let at: SocketAddr = "10.77.0.1:4000".parse().expect("an address");
-    let mut backend = DpdkBackend::bind(at, &options).expect("a port on a ring");
-    let mac = backend.mac();
-    backend.add_neighbour(at.ip(), mac);
-    while backend.receive(Instant::ZERO, 1).expect("receiving") > 0 {}
-    backend
+    options.memory_mb = 512;
+    options.queues = COUNT as u16;
+    let port = DpdkPort::open(&options).expect("a port on a ring");
+    let mut backends = [4000, 4001, 4002, 4003]
+        .first_chunk::<COUNT>()
+        .expect("so few")
+        .map(|udp_port| {
+            let at = SocketAddr::from(([10, 77, 0, 1], udp_port));
+            let mut backend = port.bind(at, 1).expect("a queue");
+            backend.add_neighbour(at.ip(), port.mac());
+            backend
+        });
+    for backend in &mut backends {
+        while backend.receive(Instant::ZERO, 1).expect("receiving") > 0 {}
+    }
+    backends
 }
 
 /// What is counted of cases that send. Valgrind finds it by its name, so it must stay a function.
@@ -50,11 +61,23 @@ fn measured_receive(backend: &mut dyn Backend, burst: usize) -> (usize, u64) {
     (count, octets.sum())
 }
 
-fn exchange(backend: &mut dyn Backend, size: usize, burst: usize) {
+/// What is counted of datagrams that one backend finds and hands to the other one, which receives them.
+#[inline(never)]
+fn measured_hand_over(finder: &mut dyn Backend, owner: &mut dyn Backend, burst: usize) -> (usize, u64) {
+    assert_eq!(finder.receive(Instant::ZERO, burst).ok(), Some(0));
+    let count = owner.receive(Instant::ZERO, burst).unwrap_or(0);
+    let octets = (0..count).map(|index| owner.received(index).data.len() as u64);
+    (count, octets.sum())
+}
+
+/// With an `owner`, what `backend` sends to it comes to the queue of `backend`.
+fn exchange(backend: &mut dyn Backend, mut owner: Option<&mut dyn Backend>, size: usize, burst: usize) {
     let payload = vec![7; size * burst];
     let slices = [IoSlice::new(&payload)];
     let transmit = Transmit {
-        destination: backend.local_addr(),
+        destination: owner
+            .as_deref()
+            .map_or_else(|| backend.local_addr(), Backend::local_addr),
         segment_size: size,
         len: payload.len(),
         slices: &slices,
@@ -66,7 +89,10 @@ fn exchange(backend: &mut dyn Backend, size: usize, burst: usize) {
         measured_send(backend, &transmit);
         let mut left = burst;
         while left > 0 {
-            let (count, octets) = measured_receive(backend, burst);
+            let (count, octets) = match owner.as_deref_mut() {
+                Some(owner) => measured_hand_over(backend, owner, burst),
+                None => measured_receive(backend, burst),
+            };
             left -= count;
             sum += octets;
         }
@@ -79,15 +105,22 @@ fn main() {
     let wanted = std::env::args().skip(1).find(|arg| arg != "--bench");
     if wanted.as_deref() == Some("--list") {
         for (name, ..) in CASES {
-            println!("dpdk_send_{name}\ndpdk_receive_{name}");
+            println!("dpdk_send_{name}\ndpdk_receive_{name}\ndpdk_hand_over_{name}");
         }
         return;
     }
-    let mut backend = open();
+    let [mut backend] = open();
+    let [mut finder, mut owner] = open();
     for (name, size, burst) in CASES {
-        // Both directions of a case are the same run; which of them is counted is said to valgrind.
+        // Sending and receiving are the same run; which of them is counted is said to valgrind.
         if wanted.as_deref().is_none_or(|wanted| wanted.ends_with(name)) {
-            exchange(&mut backend, size, burst);
+            let handed_over = wanted.as_deref().map(|wanted| wanted.starts_with("dpdk_hand_over"));
+            if handed_over != Some(true) {
+                exchange(&mut backend, None, size, burst);
+            }
+            if handed_over != Some(false) {
+                exchange(&mut finder, Some(&mut owner), size, burst);
+            }
         }
     }
 }

@@ -53,7 +53,8 @@ mod bindings {
     /// What those need of the system.
     const STATIC_SYSTEM: [&str; 5] = ["numa", "dl", "m", "pthread", "bsd"];
 
-    const FUNCTIONS: [&str; 40] = [
+    const FUNCTIONS: [&str; 41] = [
+        "rte_eal_alarm_set",
         "rte_eal_init",
         "rte_eal_cleanup",
         "rte_eal_hotplug_add",

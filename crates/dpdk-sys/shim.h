@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <rte_config.h>
+#include <rte_alarm.h>
 #include <rte_bus_vdev.h>
 #include <rte_dev.h>
 #include <rte_eal.h>

@@ -4,14 +4,10 @@ use std::{
     fmt,
     io::{self, Write},
     net::SocketAddr,
-    os::fd::BorrowedFd,
-    time::Duration,
 };
 
-use bytes::Bytes;
-
-use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake, pcapng::Writer};
-use crate::time::Instant;
+use super::{Backend, Sent, Transmit, pcapng::Writer};
+use crate::{forward_backend, time::Instant};
 
 /// Captures the traffic of the backend `B` to `W`.
 ///
@@ -96,17 +92,8 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
 }
 
 impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn local_addr(&self) -> SocketAddr {
-        self.inner.local_addr()
-    }
+    forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, take, wait,
+        link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         let sent = self.inner.transmit(now, transmit)?;
@@ -130,10 +117,6 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
         Ok(sent)
     }
 
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        self.inner.reclaim(free);
-    }
-
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         let filled = self.inner.receive(now, budget)?;
         let local = self.inner.local_addr();
@@ -143,42 +126,6 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
                 .burst(now, [received.source, local], received.data, received.stride, None);
         }
         Ok(filled)
-    }
-
-    fn received(&mut self, index: usize) -> Received<'_> {
-        self.inner.received(index)
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        self.inner.take(index)
-    }
-
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        self.inner.wait(timeout)
-    }
-
-    fn link_address(&self) -> Vec<u8> {
-        self.inner.link_address()
-    }
-
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        self.inner.introduce(address, link)
-    }
-
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
-        self.inner.poll_unreachable()
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.as_fd()
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.inner.next_deadline()
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.inner.stats()
     }
 }
 

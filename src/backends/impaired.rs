@@ -11,14 +11,13 @@ use std::{
     io::{self, IoSlice},
     net::SocketAddr,
     ops::RangeInclusive,
-    os::fd::BorrowedFd,
     time::Duration,
 };
 
-use bytes::Bytes;
-
-use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
+use super::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake};
 use crate::{
+    forward_backend,
+    id::LINK,
     prng::Prng,
     time::{Instant, nanos},
 };
@@ -364,9 +363,8 @@ impl<B: Backend> Impaired<B> {
 }
 
 impl<B: Backend> Backend for Impaired<B> {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+    forward_backend!(self => self.inner; name, is_link, link_beside, local_addr, received, take, link_address, introduce,
+        poll_unreachable, as_fd);
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -378,14 +376,11 @@ impl<B: Backend> Backend for Impaired<B> {
         }
     }
 
-    fn local_addr(&self) -> SocketAddr {
-        self.inner.local_addr()
-    }
-
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         self.release(now)?;
         let holds_references = self.inner.capabilities().holds_references;
-        if self.impairments.harmless() && self.queue.is_empty() {
+        // What goes to a process of this host is no datagram.
+        if transmit.destination == LINK || (self.impairments.harmless() && self.queue.is_empty()) {
             let token = self.number;
             let sent = self.inner.transmit(self.now, &Transmit { token, ..*transmit })?;
             self.stats.datagrams += if sent == Sent::Busy {
@@ -437,14 +432,6 @@ impl<B: Backend> Backend for Impaired<B> {
         self.inner.receive(now, budget)
     }
 
-    fn received(&mut self, index: usize) -> Received<'_> {
-        self.inner.received(index)
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        self.inner.take(index)
-    }
-
     /// Sleeps no longer than until the next datagram is due, which a later [`receive`](Backend::receive) sends.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
         // Due by the last `now` and still here: the backend below was busy. Then a little patience, no spinning.
@@ -456,22 +443,6 @@ impl<B: Backend> Backend for Impaired<B> {
             (Some(_), Wake::TimedOut) => Ok(Wake::Readable),
             (_, wake) => Ok(wake),
         }
-    }
-
-    fn link_address(&self) -> Vec<u8> {
-        self.inner.link_address()
-    }
-
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        self.inner.introduce(address, link)
-    }
-
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
-        self.inner.poll_unreachable()
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.as_fd()
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -8,6 +8,7 @@
 pub mod captured;
 #[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub mod dpdk;
+mod forward;
 pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
@@ -36,7 +37,7 @@ pub use self::{
     impaired::{Impaired, Impairments},
     registry::{BindError, BindOptions, Place, available, bind, has_own_addresses},
 };
-use crate::time::Instant;
+use crate::{forward_backend, time::Instant};
 
 /// What a backend can do, as data; may change at run time (GSO refused by the kernel), so ask again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,71 +244,5 @@ pub trait Backend: Send {
 }
 
 impl<B: Backend + ?Sized> Backend for Box<B> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        (**self).capabilities()
-    }
-
-    fn is_link(&self) -> bool {
-        (**self).is_link()
-    }
-
-    fn link_beside(&self) -> Option<Capabilities> {
-        (**self).link_beside()
-    }
-
-    fn local_addr(&self) -> SocketAddr {
-        (**self).local_addr()
-    }
-
-    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
-        (**self).transmit(now, transmit)
-    }
-
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        (**self).reclaim(free);
-    }
-
-    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        (**self).receive(now, budget)
-    }
-
-    fn received(&mut self, index: usize) -> Received<'_> {
-        (**self).received(index)
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        (**self).take(index)
-    }
-
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        (**self).wait(timeout)
-    }
-
-    fn link_address(&self) -> Vec<u8> {
-        (**self).link_address()
-    }
-
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        (**self).introduce(address, link)
-    }
-
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
-        (**self).poll_unreachable()
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        (**self).as_fd()
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        (**self).next_deadline()
-    }
-
-    fn stats(&self) -> BackendStats {
-        (**self).stats()
-    }
+    forward_backend!(self => (**self));
 }

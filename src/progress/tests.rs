@@ -6,8 +6,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    backends::{BindOptions, Received, bind},
+    backends::{BindOptions, bind},
     config::Config,
+    forward_backend,
     reliability::Endpoint,
 };
 
@@ -22,6 +23,8 @@ struct Stubborn {
 }
 
 impl Backend for Stubborn {
+    forward_backend!(self => self.inner; local_addr, receive, received, take, wait, stats);
+
     fn name(&self) -> &'static str {
         "stubborn"
     }
@@ -29,9 +32,6 @@ impl Backend for Stubborn {
         let mut capabilities = self.inner.capabilities();
         capabilities.holds_references = true;
         capabilities
-    }
-    fn local_addr(&self) -> SocketAddr {
-        self.inner.local_addr()
     }
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         self.calls += 1;
@@ -54,21 +54,6 @@ impl Backend for Stubborn {
             self.count.lock().unwrap().1 += self.kept.len() as u32;
             self.kept.drain(..).for_each(free);
         }
-    }
-    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        self.inner.receive(now, budget)
-    }
-    fn received(&mut self, index: usize) -> Received<'_> {
-        self.inner.received(index)
-    }
-    fn take(&mut self, index: usize) -> Bytes {
-        self.inner.take(index)
-    }
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        self.inner.wait(timeout)
-    }
-    fn stats(&self) -> BackendStats {
-        self.inner.stats()
     }
 }
 

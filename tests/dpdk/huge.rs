@@ -1,36 +1,48 @@
-//! Devices that need hugepages.
+//! The devices in hugepages, and those that need them.
 
 use super::{
-    Socket,
+    ETHERNET, JUMBO, LOSES, NO_HUGE, START_LIMIT, Socket, failure,
     hugepages::{Huge, IN_MEMORY},
-    pair,
+    pair, part, part_variables, virtio,
 };
 
 #[test]
 fn memif_in_hugepages() {
     let Some(_huge) = Huge::reserve() else { return };
-    let socket = Socket::new("huge");
-    pair([&socket.memif("client"), &socket.memif("server")], &[IN_MEMORY]);
+    for more in [&[ETHERNET][..], &[JUMBO], &LOSES] {
+        let socket = Socket::new("huge");
+        let more = [&[IN_MEMORY], more].concat();
+        pair([&socket.memif("client"), &socket.memif("server")], &more);
+    }
 }
 
 #[test]
 fn memif_without_copies() {
     let Some(_huge) = Huge::reserve() else { return };
-    for mtu in ["1500", "9000"] {
+    for more in [&[ETHERNET][..], &[JUMBO], &LOSES] {
         let socket = Socket::new("zero-copy");
         let client = format!("{},zero-copy=yes", socket.memif("client"));
         // The driver forgets what it has put into its ring to be written to, and one that it was sending.
         let kept = ("NETNS_KEPT", "1024");
-        let more = [IN_MEMORY, ("HIKYAKU_DPDK_MTU", mtu), kept];
-        pair([&client, &socket.memif("server")], &more);
+        pair([&client, &socket.memif("server")], &[&[IN_MEMORY, kept], more].concat());
     }
 }
 
 #[test]
-fn virtio_between_processes() {
+fn memif_without_copies_is_nothing_without_hugepages() {
+    let socket = Socket::new("zero-copy-none");
+    let mut answers = part::start("answers", &part_variables(1, &socket.memif("server"), &[]));
+    answers.wait_for("answers", START_LIMIT);
+    let error = failure(&format!("{},zero-copy=yes", socket.memif("client")), &[NO_HUGE]);
+    answers.kill();
+    assert!(
+        error.contains("zero-copy=yes") && error.contains("in-memory"),
+        "{error}"
+    );
+}
+
+#[test]
+fn virtio_in_hugepages() {
     let Some(_huge) = Huge::reserve() else { return };
-    let socket = Socket::new("virtio");
-    let path = socket.0.display();
-    let (vhost, virtio) = (format!("vhost:iface={path}"), format!("virtio-user:path={path}"));
-    pair([&virtio, &vhost], &[IN_MEMORY]);
+    virtio("huge", IN_MEMORY);
 }

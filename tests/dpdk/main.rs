@@ -14,7 +14,10 @@ mod memif;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
 #[path = "../support/netns.rs"]
 mod netns;
+#[path = "../support/part.rs"]
+mod part;
 mod veth;
+mod virtio;
 
 use std::{
     env, fs,
@@ -28,10 +31,14 @@ use std::{
 use exchange::{LONG, content, exchange};
 use hikyaku::{
     Config, PeerId,
-    backends::dpdk::{DpdkBackend, DpdkOptions, Pools},
+    backends::{
+        Backend, Impaired, Impairments,
+        dpdk::{DpdkBackend, DpdkOptions, Pools},
+    },
     transport::{Event, Transport},
 };
 use netns::Process;
+use virtio::virtio;
 
 const PART_LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(15);
@@ -62,7 +69,15 @@ fn open(processor: u32) -> (Transport, PeerId, Option<Pools>) {
         let backend = DpdkBackend::bind(at, &options).unwrap_or_else(|error| panic!("{error}"));
         println!("opened {backend:?}");
         let pools = backend.pools();
-        (builder.backend(Box::new(backend)).unwrap(), Some(pools))
+        let mut backend: Box<dyn Backend> = Box::new(backend);
+        if env::var("NETNS_LOSES").is_ok() {
+            let losing = Impairments {
+                loss: 0.02,
+                ..Impairments::default()
+            };
+            backend = Box::new(Impaired::new(backend, losing, processor.into()).unwrap());
+        }
+        (builder.backend(backend).unwrap(), Some(pools))
     };
     let peer = transport
         .add_peer(3 - processor, var("NETNS_TO").parse().unwrap())
@@ -184,6 +199,12 @@ fn part() {
 
 /// Without reserved pages, which not every machine has.
 const NO_HUGE: (&str, &str) = ("HIKYAKU_DPDK_MEMORY", "no-huge");
+const ETHERNET: (&str, &str) = ("HIKYAKU_DPDK_MTU", "1500");
+const JUMBO: (&str, &str) = ("HIKYAKU_DPDK_MTU", "9000");
+/// Packets get lost, by other means than [`LOSES`].
+const LOSSY: (&str, &str) = ("NETNS_LOSSY", "1");
+/// One in fifty is lost before it gets to a device that nobody could lose packets of.
+const LOSES: [(&str, &str); 2] = [("NETNS_LOSES", "1"), LOSSY];
 const ADDRESSES: [&str; 2] = ["10.77.0.1:7001", "10.77.0.2:7002"];
 const ADDRESSES_IPV6: [&str; 2] = ["[fd77::1]:7001", "[fd77::2]:7002"];
 
@@ -203,30 +224,8 @@ fn part_variables<'a>(side: usize, device: &'a str, more: &[(&'a str, &'a str)])
     [&own, more].concat()
 }
 
-/// Runs a part in this namespace.
-fn part_command(role: &str, variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command
-        .args([
-            "--exact",
-            "part",
-            "--include-ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .envs(variables.iter().copied())
-        .env(netns::ROLE, role);
-    command
-}
-
-fn start_here(role: &str, variables: &[(&str, &str)]) -> Process {
-    Process::spawn(part_command(role, variables))
-}
-
 fn finish(process: Process) -> String {
-    let (status, output) = process.finish(PART_LIMIT);
-    assert!(status.success(), "{output}");
-    output
+    part::finish(process, PART_LIMIT)
 }
 
 fn finish_with_buffers(process: Process) -> String {
@@ -257,16 +256,16 @@ impl Drop for Socket {
 
 /// Two processes in this namespace; the one that answers starts first.
 fn pair(devices: [&str; 2], more: &[(&str, &str)]) {
-    let mut answers = start_here("answers", &part_variables(1, devices[1], more));
+    let mut answers = part::start("answers", &part_variables(1, devices[1], more));
     answers.wait_for("answers", START_LIMIT);
-    let asks = start_here("exchange", &part_variables(0, devices[0], more));
+    let asks = part::start("exchange", &part_variables(0, devices[0], more));
     finish_with_buffers(asks);
     finish_with_buffers(answers);
 }
 
 /// Tries to open a device, and gives what is said about it.
 fn failure(device: &str, more: &[(&str, &str)]) -> String {
-    let output = finish(start_here("failure", &part_variables(0, device, more)));
+    let output = finish(part::start("failure", &part_variables(0, device, more)));
     let (_, error) = output.split_once("error: ").expect("it has failed");
     error.to_owned()
 }
@@ -309,18 +308,26 @@ fn devices_that_are_not_there() {
     assert!(error.contains("0000:99:00.0"), "{error}");
 }
 
-/// As somebody who may open no packet sockets.
+/// As somebody who may open no packet sockets, no XDP sockets and no TAP devices, nor write into somebody's folder.
 #[test]
 fn without_permission() {
-    let mut command = part_command("failure", &part_variables(0, "af_packet:iface=lo", &[]));
-    command.uid(65_534).gid(65_534);
     // Whether it starts at all is seen by having it list its tests.
-    let mut tried = Command::new(command.get_program());
+    let mut tried = Command::new(env::current_exe().unwrap());
     if let Err(error) = tried.arg("--list").uid(65_534).gid(65_534).output() {
         println!("skipped: to try it without permission needs root, and a folder that all may read: {error}");
         return;
     }
-    let output = finish(Process::spawn(command));
-    assert!(output.contains("error: the device net_af_packet"), "{output}");
-    assert!(output.contains("needs root"), "{output}");
+    for (device, wanted) in [
+        ("af_packet:iface=lo", "needs root"),
+        ("af_xdp:iface=lo", "needs root"),
+        ("net_tap", "needs root"),
+        ("memif:socket=/proc/hikyaku,role=server", "needs a folder"),
+        ("vhost:iface=/proc/hikyaku", "needs a vhost device"),
+    ] {
+        let mut command = part::command("failure", &part_variables(0, device, &[]));
+        command.uid(65_534).gid(65_534);
+        let output = finish(Process::spawn(command));
+        let error = output.split_once("error: ").map_or("", |(_, error)| error);
+        assert!(error.contains(wanted), "{device}: {output}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Memory shared by two processes.
 
-use super::{START_LIMIT, Socket, finish_with_buffers, pair, part_variables, start_here};
+use super::{ETHERNET, JUMBO, LOSES, START_LIMIT, Socket, finish_with_buffers, pair, part, part_variables};
 
 fn memif(name: &str, more: &[(&str, &str)]) {
     let socket = Socket::new(name);
@@ -27,6 +27,13 @@ fn memif_that_overflows() {
 }
 
 #[test]
+fn memif_with_loss() {
+    for mtu in [ETHERNET, JUMBO] {
+        memif("loss", &[&LOSES[..], &[mtu]].concat());
+    }
+}
+
+#[test]
 fn memif_with_several_queues() {
     memif(
         "queues",
@@ -44,8 +51,8 @@ fn memif_over_ipv6() {
 fn memif_client_that_starts_first() {
     let socket = Socket::new("first");
     let (server, client) = (socket.memif("server"), socket.memif("client"));
-    let asks = start_here("exchange", &part_variables(0, &client, &[]));
-    let answers = start_here("answers", &part_variables(1, &server, &[]));
+    let asks = part::start("exchange", &part_variables(0, &client, &[]));
+    let answers = part::start("answers", &part_variables(1, &server, &[]));
     finish_with_buffers(asks);
     finish_with_buffers(answers);
 }
@@ -55,8 +62,8 @@ fn the_end_of_a_memif_dies() {
     for (asking, answering) in [("client", "server"), ("server", "client")] {
         let socket = Socket::new(asking);
         let (asking, answering) = (socket.memif(asking), socket.memif(answering));
-        let mut answers = start_here("answers", &part_variables(1, &answering, &[]));
-        let mut asks = start_here("death", &part_variables(0, &asking, &[]));
+        let mut answers = part::start("answers", &part_variables(1, &answering, &[]));
+        let mut asks = part::start("death", &part_variables(0, &asking, &[]));
         answers.wait_for("answers", START_LIMIT);
         asks.wait_for("talks", START_LIMIT);
         answers.kill();

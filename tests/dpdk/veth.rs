@@ -3,7 +3,8 @@
 use std::{env, fs, process::Command, time::Duration};
 
 use super::{
-    START_LIMIT, Socket, finish_with_buffers,
+    ETHERNET, JUMBO, LOSSY, START_LIMIT, Socket, finish_with_buffers,
+    hugepages::{Huge, IN_MEMORY},
     netns::{INTERFACE, Namespace, Process, Veth},
     part_variables,
 };
@@ -73,7 +74,17 @@ fn af_packet_over_veth_jumbo() {
     let Some(veth) = dpdk_only(9000) else {
         return;
     };
-    between(&veth, [&af_packet(), &af_packet()], &[("HIKYAKU_DPDK_MTU", "9000")]);
+    between(&veth, [&af_packet(), &af_packet()], &[JUMBO]);
+}
+
+#[test]
+fn af_packet_in_hugepages() {
+    let (Some(_huge), Some(veth)) = (Huge::reserve(), dpdk_only(9000)) else {
+        return;
+    };
+    for mtu in [ETHERNET, JUMBO] {
+        between(&veth, [&af_packet(), &af_packet()], &[IN_MEMORY, mtu]);
+    }
 }
 
 #[test]
@@ -84,11 +95,13 @@ fn af_packet_with_several_queues() {
 
 #[test]
 fn af_packet_with_loss() {
-    let Some(veth) = dpdk_only(1500) else { return };
+    let Some(veth) = dpdk_only(9000) else { return };
     for end in [&veth.a, &veth.b] {
         lose(end, 2);
     }
-    between(&veth, [&af_packet(), &af_packet()], &[("NETNS_LOSSY", "1")]);
+    for mtu in [ETHERNET, JUMBO] {
+        between(&veth, [&af_packet(), &af_packet()], &[LOSSY, mtu]);
+    }
 }
 
 #[test]
@@ -105,16 +118,24 @@ fn a_link_that_goes_and_comes_back() {
     });
 }
 
+/// The largest MTU with which the kernel runs an XDP program on a veth pair; its frames fill the driver's buffers.
+const XDP_JUMBO: (&str, &str) = ("HIKYAKU_DPDK_MTU", "3000");
+
 #[test]
 fn af_xdp_over_veth() {
-    // Frames that fill the driver's buffers, with MTU 3000.
-    for (mtu, text) in [(1500, "1500"), (3000, "3000")] {
-        let Some(veth) = dpdk_only(mtu) else { return };
-        between(
-            &veth,
-            [&af_xdp(), &af_xdp()],
-            &[("HIKYAKU_DPDK_MTU", text), AF_XDP_KEEPS],
-        );
+    let Some(veth) = dpdk_only(3000) else { return };
+    for mtu in [ETHERNET, XDP_JUMBO] {
+        between(&veth, [&af_xdp(), &af_xdp()], &[mtu, AF_XDP_KEEPS]);
+    }
+}
+
+#[test]
+fn af_xdp_in_hugepages() {
+    let (Some(_huge), Some(veth)) = (Huge::reserve(), dpdk_only(3000)) else {
+        return;
+    };
+    for mtu in [ETHERNET, XDP_JUMBO] {
+        between(&veth, [&af_xdp(), &af_xdp()], &[IN_MEMORY, mtu, AF_XDP_KEEPS]);
     }
 }
 
@@ -130,7 +151,7 @@ fn af_xdp_and_the_kernel() {
 /// A program in the kernel throws frames away before they reach the socket.
 #[test]
 fn af_xdp_with_loss() {
-    let Some(veth) = dpdk_only(1500) else { return };
+    let Some(veth) = dpdk_only(3000) else { return };
     let program = Socket::new("lossy.o");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dpdk/lossy.bpf.c");
     let compiled = Command::new("clang")
@@ -143,7 +164,9 @@ fn af_xdp_with_loss() {
         return;
     }
     let device = format!("{},xdp_prog={}", af_xdp(), program.0.display());
-    between(&veth, [&device, &device], &[("NETNS_LOSSY", "1"), AF_XDP_KEEPS]);
+    for mtu in [ETHERNET, XDP_JUMBO] {
+        between(&veth, [&device, &device], &[LOSSY, mtu, AF_XDP_KEEPS]);
+    }
 }
 
 /// Of what DPDK hands to the interface, which no other filter sees.

@@ -2,8 +2,6 @@
 
 use std::{
     io,
-    net::SocketAddr,
-    os::fd::BorrowedFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use hikyaku::{
-    backends::{self, Backend, BackendStats, BindOptions, Capabilities, Received, Sent, Transmit, Wake as Woken},
+    backends::{self, Backend, BindOptions, Sent, Transmit, Wake as Woken},
+    forward_backend,
     mpi::{
         engine::{Communicator, Engine, Mode},
         error::ErrorClass,
@@ -42,41 +40,22 @@ impl Failing {
 }
 
 impl Backend for Failing {
+    forward_backend!(self => self.inner; capabilities, local_addr, reclaim, received, take, as_fd, stats);
+
     fn name(&self) -> &'static str {
         "failing"
-    }
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-    fn local_addr(&self) -> SocketAddr {
-        self.inner.local_addr()
     }
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         self.check()?;
         self.inner.transmit(now, transmit)
     }
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        self.inner.reclaim(free);
-    }
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         self.check()?;
         self.inner.receive(now, budget)
     }
-    fn received(&mut self, index: usize) -> Received<'_> {
-        self.inner.received(index)
-    }
-    fn take(&mut self, index: usize) -> Bytes {
-        self.inner.take(index)
-    }
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Woken> {
         self.check()?;
         self.inner.wait(timeout)
-    }
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.as_fd()
-    }
-    fn stats(&self) -> BackendStats {
-        self.inner.stats()
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::{
     io,
-    net::SocketAddr,
-    os::fd::BorrowedFd,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -11,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use hikyaku::{
     Config,
     backends::{
-        Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake,
+        Backend, BackendStats, Sent, Transmit,
         poller::Joined,
         udp::{UdpBackend, UdpOptions},
     },
+    forward_backend,
     mpi::{
         engine::{Communicator, Engine},
         error::ErrorClass,
@@ -46,21 +44,8 @@ struct Watching<B> {
 }
 
 impl<B: Backend> Backend for Watching<B> {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn link_beside(&self) -> Option<Capabilities> {
-        self.inner.link_beside()
-    }
-
-    fn local_addr(&self) -> SocketAddr {
-        self.inner.local_addr()
-    }
+    forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, take, wait,
+        link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         if self.watched.cut.load(Ordering::Relaxed) {
@@ -77,42 +62,6 @@ impl<B: Backend> Backend for Watching<B> {
             *self.watched.stats.lock().unwrap() = self.inner.stats();
         }
         Ok(received)
-    }
-
-    fn received(&mut self, index: usize) -> Received<'_> {
-        self.inner.received(index)
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        self.inner.take(index)
-    }
-
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        self.inner.wait(timeout)
-    }
-
-    fn link_address(&self) -> Vec<u8> {
-        self.inner.link_address()
-    }
-
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        self.inner.introduce(address, link)
-    }
-
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
-        self.inner.poll_unreachable()
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.as_fd()
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.inner.next_deadline()
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.inner.stats()
     }
 }
 

@@ -20,6 +20,8 @@ mod messages;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
 #[path = "../support/netns.rs"]
 mod netns;
+#[path = "../support/part.rs"]
+mod part;
 #[path = "../mpi/persistent.rs"]
 mod persistent;
 #[path = "../mpi/windows.rs"]
@@ -28,7 +30,7 @@ mod windows;
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{self, Command},
+    process,
     time::Duration,
 };
 
@@ -266,25 +268,8 @@ fn part() {
 
 // ---- tests
 
-fn start(role: &str, variables: &[(&str, &str)]) -> Process {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command
-        .args([
-            "--exact",
-            "part",
-            "--include-ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .envs(variables.iter().copied())
-        .env(netns::ROLE, role);
-    Process::spawn(command)
-}
-
 fn finish(process: Process) -> String {
-    let (status, output) = process.finish(PART_LIMIT);
-    assert!(status.success(), "{output}");
-    output
+    part::finish(process, PART_LIMIT)
 }
 
 /// What joins two pollers.
@@ -345,7 +330,7 @@ impl Nodes {
             ("PART_BUFFERS", &buffers),
         ];
         match &self.link {
-            Link::Memif(more) => start("poller", &[&own[..], more].concat()),
+            Link::Memif(more) => part::start("poller", &[&own[..], more].concat()),
             Link::PacketSockets(veth, more) => {
                 [&veth.a, &veth.b][node].spawn_role("part", "poller", &[&own[..], more].concat())
             }
@@ -361,7 +346,7 @@ impl Nodes {
         let to = format!("{}:{port}", ADDRESSES[1 - node]);
         let (socket, port) = (self.socket(node), port.to_string());
         let own = [("HIKYAKU_POLLER", &*socket), ("PART_PORT", &port), ("PART_TO", &to)];
-        start(role, &[&own[..], more].concat())
+        part::start(role, &[&own[..], more].concat())
     }
 
     /// Ends the pollers, which have no ranks any more; gives what they say.

@@ -73,6 +73,8 @@ impl Bench {
         measured: |case| {
             if case.starts_with("dpdk_send") {
                 "--toggle-collect=*dpdk::measured_send*"
+            } else if case.starts_with("dpdk_hand_over") {
+                "--toggle-collect=*dpdk::measured_hand_over*"
             } else {
                 "--toggle-collect=*dpdk::measured_receive*"
             }
@@ -142,15 +144,7 @@ fn count(bench: &Bench) -> Result<BTreeMap<String, u64>, String> {
 /// Builds the bench and gives its path.
 fn build(bench: &Bench) -> Result<String, String> {
     let Bench { name, features, .. } = bench;
-    let what = format!("-p hikyaku {features} --bench {name} --no-run");
-    Cmd::parse(&format!("cargo bench {what}")).run()?;
-    let messages = Cmd::parse(&format!("cargo bench --quiet {what} --message-format=json"));
-    let messages = messages.stdout().ok_or_else(|| format!("fails: {messages}"))?;
-    let executable = |line: &str| Some(line.split_once(r#""executable":""#)?.1.split_once('"')?.0.to_owned());
-    messages
-        .lines()
-        .find_map(executable)
-        .ok_or_else(|| "cargo names no executable".to_owned())
+    shell::executable(&format!("cargo bench -p hikyaku {features} --bench {name} --no-run"))
 }
 
 /// Instructions of a callgrind profile in all objects but those with `object` in their names, and from all source files but

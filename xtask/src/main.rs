@@ -10,6 +10,7 @@ mod check;
 mod ci;
 mod fuzz;
 mod goodput;
+mod guest;
 mod no_std;
 mod setup;
 mod shell;
@@ -27,6 +28,7 @@ cargo xtask <chore>
   ci                        check, then every test that is too long, or needs root or a tool, for `cargo test`
   netns                     tests between two network namespaces (root)
   dpdk                      bindings, backend and tests over DPDK's virtual devices (some need root)
+  rules                     the test of rte_flow's rules in a virtual machine whose kernel can make them
   launchers                 tests under MPICH's, Open MPI's and Slurm's launchers
   fuzz [TARGET [SECONDS]]   every fuzz target, or one, over its corpus and then for SECONDS (20)
   callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         ("netns", []) => ci::netns(&mut steps),
         ("launchers", []) => ci::launchers(&mut steps),
         ("dpdk", []) => ci::dpdk(&mut steps),
+        ("rules", []) => guest::rules(&mut steps),
         ("fuzz", [] | [_] | [_, _]) => fuzz::run(&mut steps, &args),
         ("callgrind", []) => callgrind::run(&mut steps, false),
         ("callgrind", [flag]) if flag == "--bless" => callgrind::run(&mut steps, true),

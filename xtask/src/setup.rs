@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// (tool, or a file by its path; Debian package; what for)
-const PACKAGES: [(&str, &str, &str); 16] = [
+const PACKAGES: [(&str, &str, &str); 17] = [
     ("ip", "iproute2", "tests between network namespaces"),
     ("nft", "nftables", "loss in those tests"),
     ("ethtool", "ethtool", "offloads in those tests"),
@@ -28,6 +28,11 @@ const PACKAGES: [(&str, &str, &str); 16] = [
         "/usr/include/bpf/bpf_helpers.h",
         "libbpf-dev",
         "loss in tests of the dpdk backend",
+    ),
+    (
+        "qemu-system-x86_64",
+        "qemu-system-x86",
+        "rules of DPDK's ports, in a virtual machine",
     ),
     // A program that comes with the headers and all drivers.
     ("dpdk-testpmd", "dpdk-dev", "the dpdk backend and its tests"),

@@ -112,6 +112,18 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// Builds what `cargo` says, which is one program, and gives its path.
+pub(crate) fn executable(cargo: &str) -> Result<String, String> {
+    Cmd::parse(cargo).run()?;
+    let messages = Cmd::parse(&format!("{cargo} --quiet --message-format=json"));
+    let messages = messages.stdout().ok_or_else(|| format!("fails: {messages}"))?;
+    let path = |line: &str| Some(line.split_once(r#""executable":""#)?.1.split_once('"')?.0.to_owned());
+    messages
+        .lines()
+        .find_map(path)
+        .ok_or_else(|| "cargo names no executable".to_owned())
+}
+
 /// The repository's root.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

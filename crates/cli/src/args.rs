@@ -238,8 +238,9 @@ pub(crate) struct Tune {
     /// Also say what packets cost a processor, as options of `hikyaku sim`
     #[arg(long)]
     pub sim: bool,
+    /// The rest.
     #[command(flatten)]
-    pub world: World,
+    pub turns: Turns,
 }
 
 /// Options of `bench incast`.
@@ -315,9 +316,6 @@ pub(crate) struct Output {
 /// Options of benchmarks between the ranks of an MPI job.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct World {
-    /// How datagrams travel: udp, or loopback (all ranks are threads of one process)
-    #[arg(long, default_value = "udp", value_name = "NAME")]
-    pub backend: String,
     /// What is measured: only mpi has these operations
     #[arg(
         long,
@@ -330,6 +328,17 @@ pub(crate) struct World {
     /// Ranks, all on this machine [default: 4; bibw, put, get: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=257))]
     pub np: Option<u32>,
+    /// The rest.
+    #[command(flatten)]
+    pub turns: Turns,
+}
+
+/// Options of what ranks of an MPI job measure in turns.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Turns {
+    /// How datagrams travel: udp, or loopback (all ranks are threads of one process)
+    #[arg(long, default_value = "udp", value_name = "NAME")]
+    pub backend: String,
     /// How ranks wait [default: spin; with more ranks than cores: as in a job of `hikyaku run`]
     #[arg(long, value_enum, value_name = "HOW")]
     pub wait: Option<Wait>,

@@ -322,6 +322,8 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench latency --np 3", "exactly 2"),
         ("bench put --np 3", "exactly 2"),
         ("tune --sizes 8", "two sizes"),
+        ("tune --np 2", "unexpected argument"),
+        ("tune --level mpi", "unexpected argument"),
         ("bench bibw --sizes 0", "0 octets"),
         ("bench barrier --level transport", "only MPI"),
         ("bench barrier --sizes 8", "a barrier has none"),

@@ -150,13 +150,17 @@ impl fmt::Display for DpdkError {
 /// What most often is the reason.
 fn hint(device: &str, source: &io::Error) -> &'static str {
     let denied = source.kind() == io::ErrorKind::PermissionDenied;
-    if device.contains("memif") {
+    if device.contains("zero-copy=yes") {
+        "A memif client that does not copy needs a server at its socket, and hugepages (HIKYAKU_DPDK_MEMORY=in-memory)"
+    } else if device.contains("memif") {
         "A memif client needs a server at its socket, with the same id; the server needs a folder in which it may make \
          the socket"
     } else if device.contains("af_packet") || device.contains("af_xdp") {
         "It needs root (or CAP_NET_RAW, CAP_NET_ADMIN and, for af_xdp, CAP_BPF), and an interface of that name that is up"
+    } else if device.contains("net_tap") {
+        "It needs root (or CAP_NET_ADMIN) and /dev/net/tun"
     } else if device.contains("vhost") || device.contains("virtio") {
-        "virtio-user needs a vhost device at its socket, and hugepages"
+        "virtio-user needs a vhost device at its socket; vhost needs a folder in which it may make the socket"
     } else if denied {
         "It needs root"
     } else {

@@ -39,6 +39,8 @@ pub const VARIABLES: [&str; 10] = [
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 /// MTU of Ethernet.
 const ETHERNET_MTU: u16 = 1500;
+/// Octets before each frame in virtio's queues.
+const VIRTIO_HEADER: u16 = 12;
 /// MTU of devices that are memory: what jumbo frames usually hold.
 const MEMORY_MTU: u16 = 9000;
 /// Octets of frames that af_packet's default ring holds.
@@ -224,8 +226,7 @@ impl DpdkOptions {
         } else {
             ETHERNET_MTU
         };
-        let most = self.device.max_mtu().unwrap_or(16_000);
-        self.mtu.unwrap_or(usual).clamp(576, most)
+        self.mtu.unwrap_or(usual).clamp(576, 16_000)
     }
 }
 
@@ -391,12 +392,6 @@ impl Device {
         self.kind != Kind::Port
     }
 
-    /// Octets of an IP packet that the device takes at most.
-    fn max_mtu(&self) -> Option<u16> {
-        // The host's side decides about virtio's buffers; larger packets would be chained.
-        matches!(self.kind, Kind::Vhost | Kind::VirtioUser).then_some(ETHERNET_MTU)
-    }
-
     /// Name and arguments in DPDK's words; `number` makes the name unique in the process.
     pub(super) fn words(&self, number: u32, mtu: u16, descriptors: u16, queues: u16) -> (String, String) {
         let mut device = self.clone();
@@ -454,6 +449,8 @@ impl Device {
         match self.kind {
             Kind::AfPacket if needed > AF_PACKET_SMALL => 16_384,
             Kind::AfXdp => needed.max(2944),
+            // It counts its own header to what comes in.
+            Kind::VirtioUser => (needed + VIRTIO_HEADER).max(2048),
             _ => needed.max(2048),
         }
     }

@@ -12,7 +12,7 @@ use super::{
     size,
     table::{Group, Table, number},
     work::{Task, Work},
-    world::{Job, Ranks, Series},
+    world::{self, Job, Ranks, Series},
 };
 use crate::{args, failure::Failure};
 
@@ -25,17 +25,17 @@ const AUTO: &str = "auto";
 
 /// Measures and prints.
 pub(crate) fn run(options: &args::Collective, task: Task) -> Result<(), Failure> {
-    let world = &options.world;
-    let sizes = sizes(&world.sizes, task)?;
+    let turns = &options.world.turns;
+    let sizes = sizes(&turns.sizes, task)?;
     let names = check(task, &options.algorithm)?;
-    let mut job = Job::start(world, Ranks::Default(4))?;
+    let mut job = Job::start(turns, world::number(&options.world, Ranks::Default(4))?)?;
     fits(task, &names, job.np)?;
-    let mut progress = Progress::new(world.output.progress, sizes.len() * job.rounds * names.len());
+    let mut progress = Progress::new(turns.output.progress, sizes.len() * job.rounds * names.len());
     let mut results: Vec<Vec<Series>> = Vec::new();
     for &size in &sizes {
         let works: Vec<(String, Work)> = names
             .iter()
-            .map(|name| (name.clone(), work(world, task, size, name)))
+            .map(|name| (name.clone(), work(turns, task, size, name)))
             .collect();
         results.push(job.interleave(&works, &mut progress)?);
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &args::Collective, task: Task) -> Result<(), Failure>
     };
     let table = table(&job, task, &names, &results);
     emit(
-        &world.output,
+        &turns.output,
         &document,
         &[table],
         Some(&figure(task, &names, &results)),
@@ -109,8 +109,8 @@ fn fits(task: Task, names: &[String], np: usize) -> Result<(), Failure> {
     }
 }
 
-fn work(world: &args::World, task: Task, size: usize, name: &str) -> Work {
-    let count = world
+fn work(turns: &args::Turns, task: Task, size: usize, name: &str) -> Work {
+    let count = turns
         .iterations
         .map_or_else(|| (ROUND / size.max(1)).clamp(5, 100), |count| count as usize);
     Work {

@@ -8,7 +8,7 @@ use super::{
     size,
     table::{Group, Table, number},
     work::{Task, Work},
-    world::{Job, Ranks, Series},
+    world::{self, Job, Ranks, Series},
 };
 use crate::{args, failure::Failure};
 
@@ -55,24 +55,25 @@ type Both = (Option<Series>, Series);
 
 /// Measures and prints.
 pub(crate) fn run(world: &args::World, pair: Pair) -> Result<(), Failure> {
-    size::not_empty(&world.sizes)?;
-    let sizes = if world.sizes.is_empty() {
+    let turns = &world.turns;
+    size::not_empty(&turns.sizes)?;
+    let sizes = if turns.sizes.is_empty() {
         SIZES.to_vec()
     } else {
-        world.sizes.clone()
+        turns.sizes.clone()
     };
-    let mut job = Job::start(world, Ranks::Exactly(2))?;
+    let mut job = Job::start(turns, world::number(world, Ranks::Exactly(2))?)?;
     let alone = pair != Pair::Bibw;
     let mut progress = Progress::new(
-        world.output.progress,
+        turns.output.progress,
         sizes.len() * job.rounds * (1 + usize::from(alone)),
     );
     let mut results: Vec<Both> = Vec::new();
     for &size in &sizes {
         let window = (WINDOW_OCTETS / size).clamp(2, WINDOW);
-        let mut works = vec![("windows".to_owned(), work(world, pair.task(), size, window))];
+        let mut works = vec![("windows".to_owned(), work(turns, pair.task(), size, window))];
         if alone {
-            works.push(("single".to_owned(), work(world, pair.task(), size, 1)));
+            works.push(("single".to_owned(), work(turns, pair.task(), size, 1)));
         }
         let mut series = job.interleave(&works, &mut progress)?;
         let single = if alone { series.pop() } else { None };
@@ -85,16 +86,16 @@ pub(crate) fn run(world: &args::World, pair: Pair) -> Result<(), Failure> {
         environment: Some(job.environment.clone()),
     };
     emit(
-        &world.output,
+        &turns.output,
         &document,
         &[table(&job, pair, &results)],
         Some(&figure(pair, &results)),
     )
 }
 
-fn work(world: &args::World, task: Task, size: usize, window: usize) -> Work {
+fn work(turns: &args::Turns, task: Task, size: usize, window: usize) -> Work {
     let most = if window > 1 { 50 } else { 500 };
-    let count = world
+    let count = turns
         .iterations
         .map_or_else(|| (ROUND / (size * window)).clamp(2, most), |count| count as usize);
     Work {

@@ -19,7 +19,7 @@ use super::{
     stats::median,
     table::{Group, Table, number},
     work::{Task, Work},
-    world::{Job, Ranks, Series},
+    world::{Job, Series},
 };
 use crate::{args, clock, failure::Failure};
 
@@ -87,24 +87,24 @@ struct Document {
 
 /// Measures and prints.
 pub(crate) fn run(options: &args::Tune) -> Result<(), Failure> {
-    let world = &options.world;
-    size::not_empty(&world.sizes)?;
-    let mut sizes = if world.sizes.is_empty() {
+    let turns = &options.turns;
+    size::not_empty(&turns.sizes)?;
+    let mut sizes = if turns.sizes.is_empty() {
         SIZES.to_vec()
     } else {
-        world.sizes.clone()
+        turns.sizes.clone()
     };
     sizes.sort_unstable();
     sizes.dedup();
     if sizes.len() < 2 {
         return Err(Failure::usage("--sizes: a line needs two sizes at least"));
     }
-    let mut job = Job::start(world, Ranks::Exactly(2))?;
-    let mut progress = Progress::new(world.output.progress, sizes.len() * 2 * job.rounds);
+    let mut job = Job::start(turns, 2)?;
+    let mut progress = Progress::new(turns.output.progress, sizes.len() * 2 * job.rounds);
     let mut rows = Vec::new();
     for &size in &sizes {
         let works = [("eager", Options::MAX_EAGER_LIMIT), ("rendezvous", 0)]
-            .map(|(name, limit)| (name.to_owned(), work(world, size, limit)));
+            .map(|(name, limit)| (name.to_owned(), work(turns, size, limit)));
         rows.extend(row(&job.interleave(&works, &mut progress)?));
     }
     drop(progress);
@@ -137,11 +137,11 @@ pub(crate) fn run(options: &args::Tune) -> Result<(), Failure> {
         simulation,
         environment: job.environment.clone(),
     };
-    publish(&world.output, &document, text, Some(&figure))
+    publish(&turns.output, &document, text, Some(&figure))
 }
 
-fn work(world: &args::World, size: usize, eager_limit: u32) -> Work {
-    let count = world
+fn work(turns: &args::Turns, size: usize, eager_limit: u32) -> Work {
+    let count = turns
         .iterations
         .map_or_else(|| (ROUND / size).clamp(5, 200), |count| count as usize);
     Work {

@@ -97,8 +97,8 @@ pub(crate) enum Ranks {
 
 impl Job {
     /// Starts the ranks.
-    pub(crate) fn start(options: &args::World, ranks: Ranks) -> Result<Self, Failure> {
-        let np = check(options, ranks)?;
+    pub(crate) fn start(options: &args::Turns, np: u32) -> Result<Self, Failure> {
+        check(options)?;
         let ends = match options.backend.as_str() {
             "loopback" => Ends::Threads,
             _ => Ends::Processes,
@@ -192,14 +192,18 @@ impl Job {
     }
 }
 
-fn check(options: &args::World, ranks: Ranks) -> Result<u32, Failure> {
+fn check(options: &args::Turns) -> Result<(), Failure> {
     check_backend(&options.backend)?;
     if options.backend == "dpdk" {
         return Err(Failure::usage(
             "--backend dpdk: latency, bandwidth and rate have it; ranks of a job do not yet",
         ));
     }
-    check_output(&options.output)?;
+    check_output(&options.output)
+}
+
+/// How many ranks there are to be.
+pub(crate) fn number(options: &args::World, ranks: Ranks) -> Result<u32, Failure> {
     if options.level != Level::Mpi {
         return Err(Failure::usage("--level transport: only MPI has this operation"));
     }

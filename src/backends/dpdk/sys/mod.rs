@@ -132,6 +132,16 @@ impl Drop for Elsewhere {
     }
 }
 
+/// Gives this thread a network of its own, which goes with the thread and what it has opened.
+#[cfg(test)]
+pub(in crate::backends::dpdk) fn own_network() -> io::Result<()> {
+    // SAFETY: takes no memory; from here on this thread sees other interfaces.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// DPDK's version, for instance `DPDK 22.11.11`.
 pub(in crate::backends::dpdk) fn version() -> String {
     // SAFETY: a C string that is never freed.

@@ -1,7 +1,11 @@
 //! A port and its queues.
 #![expect(unsafe_code, reason = "foreign calls")]
 
-use std::{ffi::CStr, io, mem, ptr, sync::Arc};
+use std::{
+    ffi::{CStr, c_void},
+    io, mem, ptr,
+    sync::{Arc, mpsc},
+};
 
 use dpdk_sys as sys;
 
@@ -400,16 +404,57 @@ fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let device = c_string(&self.device);
-        let _devices = super::lock(&DEVICES);
-        // SAFETY: the port exists and nobody else uses it; stopping one that has not started is an error without
-        // consequences. Closing gives the mbufs in its queues back to the pools, which are dropped after this.
-        unsafe {
-            let _ = sys::rte_eth_dev_stop(self.id);
-            let _ = sys::rte_eth_dev_close(self.id);
-            if self.made {
-                let _ = sys::rte_vdev_uninit(device.as_ptr());
+        let (id, device, made) = (self.id, c_string(&self.device), self.made);
+        let close = move || {
+            // SAFETY: the port exists and nobody else uses it; stopping one that has not started is an error without
+            // consequences. Closing gives the mbufs in its queues back to the pools, which are dropped after this.
+            unsafe {
+                let _ = sys::rte_eth_dev_stop(id);
+                let _ = sys::rte_eth_dev_close(id);
+                if made {
+                    let _ = sys::rte_vdev_uninit(device.as_ptr());
+                }
             }
+        };
+        let _devices = super::lock(&DEVICES);
+        // When the other end goes, DPDK's own thread takes the link apart. If that happens while it is closed here, both
+        // free the same memory: so the same thread does both.
+        if self.driver == "net_memif" {
+            on_dpdks_thread(close);
+            // Something may have been reported of the connection that is closed now, and would be looked for in the next one
+            // that gets the same number. Another errand comes after all that was reported before it.
+            on_dpdks_thread(|| ());
+        } else {
+            close();
         }
     }
+}
+
+type Errand = Box<dyn FnOnce() + Send>;
+
+/// Does something on the thread of DPDK's that also looks after control connections, and waits until it is done.
+fn on_dpdks_thread(errand: impl FnOnce() + Send + 'static) {
+    let (done, wait) = mpsc::channel();
+    let errand: Errand = Box::new(move || {
+        errand();
+        // Somebody waits below.
+        let _ = done.send(());
+    });
+    let errand = Box::into_raw(Box::new(errand));
+    // Alarms are rung by that thread; a microsecond is the shortest time.
+    // SAFETY: the function takes this pointer, and takes what it points to over.
+    if unsafe { sys::rte_eal_alarm_set(1, Some(run), errand.cast()) } != 0 {
+        // No memory for an alarm: better here than not at all.
+        // SAFETY: nobody else has got it.
+        unsafe { run(errand.cast()) };
+    }
+    let _ = wait.recv();
+}
+
+/// # Safety
+/// `errand` is an [`Errand`] in a box, which is used for nothing else any more.
+unsafe extern "C" fn run(errand: *mut c_void) {
+    // SAFETY: by the contract.
+    let errand = unsafe { Box::from_raw(errand.cast::<Errand>()) };
+    errand();
 }

@@ -1,6 +1,7 @@
 //! The backend on a ring device, which gives back what it is given: whatever a wire could bring.
 
 mod sharing;
+mod steering;
 
 use std::{io::IoSlice, net::Ipv4Addr};
 
@@ -202,20 +203,24 @@ fn frames_that_fill_more_than_one_buffer_are_counted() {
     end(backend);
 }
 
+/// All buffers that nobody has.
+fn take_all(pool: &Pool) -> Vec<Burst> {
+    let mut all = Vec::new();
+    loop {
+        let mut burst = Burst::new();
+        if !pool.take(1, 100, &mut burst) {
+            return all;
+        }
+        all.push(burst);
+    }
+}
+
 /// Those who send everything at once get told, and nothing is stuck when the pool is full again.
 #[test]
 fn an_exhausted_pool_is_busy_until_buffers_come_back() {
     let mut backend = ring();
     introduce(&mut backend);
-    let pool = Arc::clone(&backend.port.shared.pools.send);
-    let mut all = Vec::new();
-    loop {
-        let mut burst = Burst::new();
-        if !pool.take(1, 100, &mut burst) {
-            break;
-        }
-        all.push(burst);
-    }
+    let mut all = take_all(&backend.port.shared.pools.send);
     let busy = backend.stats().busy;
     assert_eq!(transmit(&mut backend, OTHER.addr, 4, &[b"more"]), Sent::Busy);
     assert_eq!(backend.stats().busy, busy + 1);

@@ -35,7 +35,7 @@ fn link_of(mtu: u16, queues: u16, own_queues: u16) -> [DpdkPort; 2] {
     [client, server]
 }
 
-fn at(end: u8, port: u16) -> SocketAddr {
+pub(super) fn at(end: u8, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1 + end)), port)
 }
 
@@ -54,8 +54,27 @@ fn all_back(ports: [DpdkPort; 2]) {
     }
 }
 
+/// The second end is closed while DPDK's own thread hears that the first one has gone.
+#[test]
+fn both_ends_of_a_memif_close_one_after_the_other() {
+    for round in 0..40 {
+        let [client, server] = link(1, 0);
+        let pools = [client.pools(), server.pools()];
+        let (first, second) = if round % 2 == 0 {
+            (client, server)
+        } else {
+            (server, client)
+        };
+        drop(first);
+        drop(second);
+        for pools in pools {
+            assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
+        }
+    }
+}
+
 /// Receives everything that is there.
-fn drain(backend: &mut DpdkBackend) -> Vec<Vec<u8>> {
+pub(super) fn drain(backend: &mut DpdkBackend) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut empty = 0;
     while empty < 50 {
@@ -128,6 +147,27 @@ fn a_flood_to_one_takes_nothing_from_the_others() {
     assert_eq!(stats.handed_over, share as u64);
     assert_eq!(stats.overflows, (19 * share) as u64);
     drop((sender, flooded, other));
+    all_back(ports);
+}
+
+/// What there is no buffer for waits in the ring; sending has buffers of its own.
+#[test]
+fn an_exhausted_pool_for_receiving_stops_nothing_else() {
+    let ports = link(1, 0);
+    let mut sender = backend(&ports, 0, 1, 1);
+    let mut receiver = backend(&ports, 1, 1, 1);
+    // A client has to look before its server can send.
+    assert!(drain(&mut sender).is_empty());
+    let all = take_all(&ports[1].shared.pools.receive);
+    for _ in 0..10 {
+        assert_eq!(transmit(&mut sender, at(1, 1), 4, &[b"here"]), Sent::All);
+    }
+    assert!(drain(&mut receiver).is_empty());
+    assert_eq!(transmit(&mut receiver, at(0, 1), 4, &[b"back"]), Sent::All);
+    assert_eq!(drain(&mut sender), [b"back"]);
+    drop(all);
+    assert_eq!(drain(&mut receiver), [b"here"; 10]);
+    drop((sender, receiver));
     all_back(ports);
 }
 
@@ -377,26 +417,4 @@ fn hashes_choose_among_the_eager_queues() {
     assert_eq!(pools.receive().in_use, 0);
     let port = null(1, 0);
     assert!(!port.hashes() && port.spread().is_empty());
-}
-
-/// A TAP device finds nothing wrong with a rule, but needs the kernel's help to make it.
-#[test]
-fn a_rule_that_the_port_can_not_make_is_done_without() {
-    let tap = DpdkOptions {
-        queues: 2,
-        mtu: Some(1500),
-        ..options("net_tap")
-    };
-    let port = match DpdkPort::open(&tap) {
-        Ok(port) => port,
-        Err(error) => {
-            println!("skipped: a TAP device needs root and /dev/net/tun: {error}");
-            return;
-        }
-    };
-    let backend = port.bind(at(0, 1), 1).unwrap();
-    assert_ne!(backend.steering(), Steering::Software, "TAP knows rules");
-    let pools = port.pools();
-    drop((backend, port));
-    assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0));
 }
