@@ -288,6 +288,9 @@ impl DpdkPort {
             again
         })?;
         wait_for_link(&opened.port, options);
+        if options.device.is_memory() {
+            sys::populate_rings();
+        }
         let mut free = [Vec::new(), Vec::new()];
         for queue in opened.send {
             free[usize::from(queue.index() >= options.queues.max(1))].push(queue);

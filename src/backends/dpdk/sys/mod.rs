@@ -132,6 +132,29 @@ impl Drop for Elsewhere {
     }
 }
 
+/// Has the kernel give memifs all pages of the memory that they share with their other ends. Else it does so when the first
+/// packet comes to a page: at each end, in the middle of a message, for as long as the rings have not been around once.
+///
+/// What fails (a kernel before 5.14) leaves it at that.
+pub(in crate::backends::dpdk) fn populate_rings() {
+    for (start, len) in rings(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default()) {
+        // SAFETY: whatever is mapped there by now, its contents stay as they are; nothing refers to `start`.
+        unsafe { libc::madvise(ptr::without_provenance_mut(start), len, libc::MADV_POPULATE_WRITE) };
+    }
+}
+
+/// Where memifs' memory is among the mappings of a process, as the kernel lists them.
+fn rings(maps: &str) -> impl Iterator<Item = (usize, usize)> {
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    maps.lines()
+        .filter(|line| line.contains(" /memfd:memif_region_"))
+        .filter_map(move |line| {
+            let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+            let (start, end) = (number(start)?, number(end)?);
+            Some((start, end.checked_sub(start)?))
+        })
+}
+
 /// DPDK's version, for instance `DPDK 22.11.11`.
 pub(in crate::backends::dpdk) fn version() -> String {
     // SAFETY: a C string that is never freed.
