@@ -307,6 +307,7 @@ impl DpdkBackend {
     /// more.
     pub fn add_neighbour(&mut self, ip: IpAddr, mac: [u8; 6]) {
         self.neighbours.learn(ip, mac);
+        self.port.shared.populate();
     }
 
     /// What only this backend counts.
@@ -482,6 +483,7 @@ impl DpdkBackend {
     }
 
     fn hear(&mut self, now: Instant, notice: &Notice) {
+        self.port.shared.populate();
         if let Some(ip) = self.neighbours.hear(now, notice) {
             self.unpark(now, ip);
         }

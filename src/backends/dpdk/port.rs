@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -66,6 +66,8 @@ pub(super) struct Shared {
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
     pub(super) pools: Pools,
+    /// The memory of its link has all of its pages.
+    populated: AtomicBool,
     pub(super) options: DpdkOptions,
 }
 
@@ -288,15 +290,12 @@ impl DpdkPort {
             again
         })?;
         wait_for_link(&opened.port, options);
-        if options.device.is_memory() {
-            sys::populate_rings();
-        }
         let mut free = [Vec::new(), Vec::new()];
         for queue in opened.send {
             free[usize::from(queue.index() >= options.queues.max(1))].push(queue);
         }
         free.iter_mut().for_each(|free| sort(free));
-        Ok(Self {
+        let this = Self {
             shared: Arc::new(Shared {
                 mailboxes: RwLock::default(),
                 queues: opened
@@ -307,12 +306,15 @@ impl DpdkPort {
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
+                populated: AtomicBool::new(false),
                 options: DpdkOptions {
                     queues: options.queues.max(1),
                     ..options.clone()
                 },
             }),
-        })
+        };
+        this.shared.populate();
+        Ok(this)
     }
 
     /// A backend at `addr` with `queues` (at least 1) of the port's eager queues: it sends over them in turn, and the
@@ -489,6 +491,14 @@ fn wait_for_link(port: &Port, options: &DpdkOptions) {
 }
 
 impl Shared {
+    /// Has the link's memory ready before packets come, as soon as the other end is there.
+    #[cold]
+    pub(super) fn populate(&self) {
+        if self.options.device.is_memory() && self.port.is_up() && !self.populated.swap(true, Ordering::Relaxed) {
+            sys::populate_rings();
+        }
+    }
+
     /// What UDP checksums are here for an address of IPv4 or not.
     pub(super) fn checksum(&self, is_ipv4: bool) -> UdpChecksum {
         match self.options.checksum {
