@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
     max_batch: 65_507,
     receive_buffer: 4 << 20,
     holds_references: false,
+    ack_bytes: usize::MAX,
     receive_port: 0,
 };
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, Slot,
+    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, STRIDE, Slot,
     discovery::Notice,
     eal,
     frame::{Host, UdpChecksum},
@@ -23,6 +23,8 @@ use super::{
 
 /// First of the ports that are taken for port 0.
 const FIRST_FREE_PORT: u16 = 49_152;
+/// Fewer packets in one go are not worth the call.
+const FEW: usize = 8;
 /// Between two tries to start a port whose other end is not there yet.
 const RETRY: Duration = Duration::from_millis(20);
 /// The other end of a link may take so long to notice that this one is there.
@@ -66,6 +68,8 @@ pub(super) struct Shared {
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
     pub(super) pools: Pools,
+    /// Packets that are sent or received in one go.
+    pub(super) burst: usize,
     /// The memory of its link has all of its pages.
     populated: AtomicBool,
     pub(super) options: DpdkOptions,
@@ -172,7 +176,7 @@ impl Shared {
         };
         let mut queue = queue;
         let queue = queue.as_mut().and_then(|queue| queue.as_mut());
-        queue.is_some_and(|queue| queue.receive(packets) > 0)
+        queue.is_some_and(|queue| queue.receive(packets, self.burst) > 0)
     }
 
     /// Datagrams that wait for one backend, or that it may have on loan, at most.
@@ -306,6 +310,10 @@ impl DpdkPort {
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
+                burst: match options.device.copies_when_sent() {
+                    true => (STRIDE / usize::from(mtu)).clamp(FEW, BURST),
+                    false => BURST,
+                },
                 populated: AtomicBool::new(false),
                 options: DpdkOptions {
                     queues: options.queues.max(1),
