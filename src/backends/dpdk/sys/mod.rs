@@ -545,3 +545,17 @@ impl Drop for Burst {
         self.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::rings;
+
+    #[test]
+    fn rings_are_found_among_mappings() {
+        let maps = "7f31e1aeb000-7f31e2c94000 rw-s 00000000 00:01 49407      /memfd:memif_region_0 (deleted)\n\
+                    7f31e6033000-7f31e6035000 r--p 00000000 fe:00 15696980   /usr/lib/librte_net_memif.so.23.0\n\
+                    7ffc12300000-7ffc12400000 rw-p 00000000 00:00 0          [stack]\n";
+        assert!(rings(maps).eq([(0x7f31_e1ae_b000, 0x011a_9000)]));
+        assert_eq!(rings("nonsense /memfd:memif_region_0\n").count(), 0);
+    }
+}
