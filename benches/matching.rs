@@ -49,6 +49,7 @@ impl Side {
             max_batch: 65_000,
             receive_buffer: 1 << 20,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         };
         let endpoint = Endpoint::new(Config::default(), limits, 7, 9).expect("these settings are fine");

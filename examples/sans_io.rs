@@ -39,6 +39,7 @@ fn node(name: &'static str, processor: u32, port: u16, other: (u32, u16)) -> Res
         max_batch: 1_472,
         receive_buffer: 1 << 20,
         holds_references: false,
+        ack_bytes: usize::MAX,
         receive_port: 0,
     };
     // Drawn at random by who wants to be safe from accidents; fixed here, so that each run is the same.

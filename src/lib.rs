@@ -74,6 +74,7 @@
 //!     max_batch: 1_472,
 //!     receive_buffer: 1 << 20,
 //!     holds_references: false,
+//!     ack_bytes: usize::MAX,
 //!     receive_port: 0,
 //! };
 //! let (here, there) = ("192.0.2.1:1000".parse()?, "192.0.2.2:1000".parse()?);

@@ -49,6 +49,7 @@ impl Spoke {
             max_batch: 1_472,
             receive_buffer: 64 << 10,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         };
         let config = Config {

@@ -54,6 +54,7 @@ impl Pair {
             max_batch: 65_507,
             receive_buffer: 8 << 20,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         };
         let addresses = [

@@ -326,6 +326,7 @@ impl Backend for LoopbackBackend {
             receive_buffer: SIZES[1] * LIMITS[1],
             checksummed: true,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         }
     }

@@ -56,6 +56,9 @@ pub struct Capabilities {
     /// [`Backend::transmit`] may still refer to the payload after it has returned; such references come back through
     /// [`Backend::reclaim`]. When false they are all free when `transmit` returns.
     pub holds_references: bool,
+    /// Octets after which it is worth a datagram to tell their sender that they have come, because a datagram costs less
+    /// than what is gained when memory is used again as long as it is in a cache; `usize::MAX`: it is not.
+    pub ack_bytes: usize,
     /// UDP port at which it receives, if its datagrams come from another one; else 0.
     pub receive_port: u16,
 }

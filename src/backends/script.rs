@@ -50,6 +50,7 @@ impl Backend for Script {
             receive_buffer: 1 << 20,
             checksummed: true,
             holds_references: self.holds_references,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         }
     }

@@ -158,6 +158,7 @@ pub fn limits_of(capabilities: &Capabilities) -> Limits {
         max_batch: capabilities.max_batch,
         receive_buffer: capabilities.receive_buffer,
         holds_references: capabilities.holds_references,
+        ack_bytes: capabilities.ack_bytes,
         receive_port: capabilities.receive_port,
     }
 }

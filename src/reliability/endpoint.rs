@@ -17,6 +17,7 @@ use super::{
     peer::{Peer, Phase, token},
     source::{Freed, NONE, SourceId, Sources},
     timers::{Heap, Timer},
+    transmit::ack_bytes_of,
 };
 use crate::{
     config::{Config, ConfigError, MIN_DATAGRAM},
@@ -63,6 +64,8 @@ pub struct Endpoint {
     pub(super) config: Config,
     pub(super) times: Times,
     pub(super) limits: Limits,
+    /// An acknowledgement is due after so many octets.
+    pub(super) ack_bytes: u32,
     pub(super) epoch: u64,
     pub(super) processor: u32,
     pub(super) random: u64,
@@ -116,6 +119,7 @@ impl Endpoint {
             keepalive: nanos(config.keepalive),
         };
         Ok(Self {
+            ack_bytes: ack_bytes_of(&limits, &config),
             config,
             times,
             limits,
@@ -297,6 +301,7 @@ impl Endpoint {
         let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
         let shrunk = limits.max_datagram < self.limits.max_datagram;
         self.limits = limits;
+        self.ack_bytes = ack_bytes_of(&limits, &self.config);
         if !shrunk {
             return;
         }

@@ -259,9 +259,8 @@ impl Endpoint {
                 (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
             }
             let moved = p.address != arrival.source && !p.split_ports;
-            let window = self.config.window_bytes.min((self.limits.receive_buffer / 2) as u32);
             let due = marks.contains(Flags::ACK_REQUEST)
-                || receive.unacked_bytes >= self.config.ack_bytes.min(window / 4)
+                || receive.unacked_bytes >= self.ack_bytes
                 || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
             if !in_order {
                 self.note_beside_gap(index, base.sequence, due);

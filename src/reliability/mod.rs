@@ -194,6 +194,8 @@ pub struct Limits {
     pub receive_buffer: usize,
     /// The backend may refer to the payload of a burst until `Endpoint::handle_released`.
     pub holds_references: bool,
+    /// Acknowledge at the latest after so many octets, if [`Config::ack_bytes`](crate::Config::ack_bytes) is more.
+    pub ack_bytes: usize,
     /// UDP port to answer to if it is not the source port of our datagrams, else 0.
     pub receive_port: u16,
 }

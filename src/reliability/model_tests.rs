@@ -124,6 +124,7 @@ const LIMITS: Limits = Limits {
     max_batch: 1_472,
     receive_buffer: 1 << 20,
     holds_references: false,
+    ack_bytes: usize::MAX,
     receive_port: 0,
 };
 

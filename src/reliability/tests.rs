@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
     max_batch: 65_507,
     receive_buffer: 4 << 20,
     holds_references: false,
+    ack_bytes: usize::MAX,
     receive_port: 0,
 };
 
@@ -313,6 +314,21 @@ fn an_open_gap_does_not_have_each_packet_acknowledged() {
         resends > 15 && acks < 10 * resends,
         "{resends} resends, {acks} acknowledgements"
     );
+}
+
+#[test]
+fn the_backend_may_ask_for_more_acknowledgements() {
+    let acks = |ack_bytes| {
+        let (mut pair, to_b, _) = Pair::new(&Config::default());
+        pair.ends[1].0.set_limits(Limits { ack_bytes, ..LIMITS });
+        let bytes = data(0, 3_000_000);
+        pair.send(0, to_b, 0, Payload::Copy(&bytes));
+        pair.pump();
+        assert!(pair.ends[1].2.messages == [(0, bytes)]);
+        pair.ends[1].0.stats().acks_alone
+    };
+    let [seldom, often] = [usize::MAX, 64 << 10].map(acks);
+    assert!(often >= 2 * seldom && often >= 22, "{often} instead of {seldom}");
 }
 
 #[test]

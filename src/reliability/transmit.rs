@@ -618,6 +618,12 @@ pub(super) fn window_of(limits: &super::Limits, config: &Config, inbound: u32) -
         .max(4 << 10)
 }
 
+/// Octets after which we acknowledge.
+pub(super) fn ack_bytes_of(limits: &super::Limits, config: &Config) -> u32 {
+    let most = u32::try_from(limits.ack_bytes).unwrap_or(u32::MAX);
+    config.ack_bytes.min(window_of(limits, config, 1) / 4).min(most)
+}
+
 pub(super) fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token: u32, window: u32) -> Open {
     Open {
         epoch,

@@ -333,6 +333,7 @@ impl<'a> Job<'a> {
             max_batch: datagram,
             receive_buffer: simulation.receive_buffer as usize,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         };
         let mut config = simulation.config.clone();

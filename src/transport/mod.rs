@@ -566,6 +566,7 @@ impl Backend for Gone {
             receive_buffer: 0,
             checksummed: true,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         }
     }

@@ -66,9 +66,9 @@ const PARKED: usize = BURST;
 const LOOKS: usize = 4;
 /// From so many octets on that lie in one place, to refer to them is faster than to copy them (measured over memif).
 const ATTACH: usize = 2048;
-/// Where the link is memory, no more than so many octets should wait there to be received, so that they are still in a cache
-/// of the processor then (measured over memif): half of it may be on the way.
-const NEAR: usize = 512 << 10;
+/// Where the link is memory, so many octets are moved in one go and acknowledged then (measured over memif): the other end
+/// has something to do while this one copies, and what is copied twice is still in a cache the second time.
+const STRIDE: usize = 64 << 10;
 /// Looks before a wait begins to nap: some tens of microseconds.
 const SPINS: u32 = 2_000;
 /// A nap of a wait.
@@ -307,6 +307,7 @@ impl DpdkBackend {
     /// more.
     pub fn add_neighbour(&mut self, ip: IpAddr, mac: [u8; 6]) {
         self.neighbours.learn(ip, mac);
+        self.port.shared.populate();
     }
 
     /// What only this backend counts.
@@ -482,6 +483,7 @@ impl DpdkBackend {
     }
 
     fn hear(&mut self, now: Instant, notice: &Notice) {
+        self.port.shared.populate();
         if let Some(ip) = self.neighbours.hear(now, notice) {
             self.unpark(now, ip);
         }
@@ -583,7 +585,7 @@ impl DpdkBackend {
             }
             self.stats.receive_calls += 1;
             let found = match self.alone.get_mut(usize::from(queue)) {
-                Some(queue) => queue.receive(&mut self.staged) > 0,
+                Some(queue) => queue.receive(&mut self.staged, self.port.shared.burst) > 0,
                 None => self.port.shared.receive(queue, &mut self.staged),
             };
             if found {
@@ -606,11 +608,7 @@ impl DpdkBackend {
 
     /// Octets that may wait here.
     fn receive_buffer(&self) -> usize {
-        let all = self.queues.len() * self.port.shared.share() * self.max_datagram;
-        match self.port.shared.options.device.is_memory() {
-            true => all.min(NEAR),
-            false => all,
-        }
+        self.queues.len() * self.port.shared.share() * self.max_datagram
     }
 
     fn dropped(&mut self) -> Sent {
@@ -715,11 +713,15 @@ impl Backend for DpdkBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             max_datagram: self.max_datagram,
-            max_segments: BURST,
-            max_batch: BURST * self.max_datagram,
+            max_segments: self.port.shared.burst,
+            max_batch: self.port.shared.burst * self.max_datagram,
             receive_buffer: self.receive_buffer(),
             checksummed: true,
             holds_references: false,
+            ack_bytes: match self.port.shared.options.device.is_memory() {
+                true => STRIDE,
+                false => usize::MAX,
+            },
             receive_port: 0,
         }
     }

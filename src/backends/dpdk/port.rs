@@ -6,13 +6,13 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use super::{
-    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, Slot,
+    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, STRIDE, Slot,
     discovery::Notice,
     eal,
     frame::{Host, UdpChecksum},
@@ -23,6 +23,8 @@ use super::{
 
 /// First of the ports that are taken for port 0.
 const FIRST_FREE_PORT: u16 = 49_152;
+/// Fewer packets in one go are not worth the call.
+const FEW: usize = 8;
 /// Between two tries to start a port whose other end is not there yet.
 const RETRY: Duration = Duration::from_millis(20);
 /// The other end of a link may take so long to notice that this one is there.
@@ -66,6 +68,10 @@ pub(super) struct Shared {
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
     pub(super) pools: Pools,
+    /// Packets that are sent or received in one go.
+    pub(super) burst: usize,
+    /// The memory of its link has all of its pages.
+    populated: AtomicBool,
     pub(super) options: DpdkOptions,
 }
 
@@ -170,7 +176,7 @@ impl Shared {
         };
         let mut queue = queue;
         let queue = queue.as_mut().and_then(|queue| queue.as_mut());
-        queue.is_some_and(|queue| queue.receive(packets) > 0)
+        queue.is_some_and(|queue| queue.receive(packets, self.burst) > 0)
     }
 
     /// Datagrams that wait for one backend, or that it may have on loan, at most.
@@ -293,7 +299,7 @@ impl DpdkPort {
             free[usize::from(queue.index() >= options.queues.max(1))].push(queue);
         }
         free.iter_mut().for_each(|free| sort(free));
-        Ok(Self {
+        let this = Self {
             shared: Arc::new(Shared {
                 mailboxes: RwLock::default(),
                 queues: opened
@@ -304,12 +310,19 @@ impl DpdkPort {
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
+                burst: match options.device.copies_when_sent() {
+                    true => (STRIDE / usize::from(mtu)).clamp(FEW, BURST),
+                    false => BURST,
+                },
+                populated: AtomicBool::new(false),
                 options: DpdkOptions {
                     queues: options.queues.max(1),
                     ..options.clone()
                 },
             }),
-        })
+        };
+        this.shared.populate();
+        Ok(this)
     }
 
     /// A backend at `addr` with `queues` (at least 1) of the port's eager queues: it sends over them in turn, and the
@@ -486,6 +499,14 @@ fn wait_for_link(port: &Port, options: &DpdkOptions) {
 }
 
 impl Shared {
+    /// Has the link's memory ready before packets come, as soon as the other end is there.
+    #[cold]
+    pub(super) fn populate(&self) {
+        if self.options.device.is_memory() && self.port.is_up() && !self.populated.swap(true, Ordering::Relaxed) {
+            sys::populate_rings();
+        }
+    }
+
     /// What UDP checksums are here for an address of IPv4 or not.
     pub(super) fn checksum(&self, is_ipv4: bool) -> UdpChecksum {
         match self.options.checksum {

@@ -300,6 +300,7 @@ impl Backend for PollerBackend {
             receive_buffer: hello::REPORTS,
             checksummed: true,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: 0,
         }
     }

@@ -357,6 +357,7 @@ impl Backend for UdpBackend {
             receive_buffer: self.receive_buffer,
             checksummed: true,
             holds_references: false,
+            ack_bytes: usize::MAX,
             receive_port: if self.sender.is_some() {
                 self.local_addr().port()
             } else {

@@ -146,6 +146,7 @@ impl Pair {
                 max_batch: 65_000,
                 receive_buffer: 1 << 20,
                 holds_references: false,
+                ack_bytes: usize::MAX,
                 receive_port: 0,
             };
             let endpoint = Endpoint::new(config, limits, 7 + side as u64, 9).unwrap();

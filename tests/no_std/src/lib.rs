@@ -84,6 +84,7 @@ fn messenger(processor: u32) -> Option<Messenger> {
         max_batch: 1_472,
         receive_buffer: 64 << 10,
         holds_references: false,
+        ack_bytes: usize::MAX,
         receive_port: 0,
     };
     let endpoint = Endpoint::new(Config::default(), limits, processor.into(), 17).ok()?;

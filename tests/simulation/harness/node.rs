@@ -73,6 +73,7 @@ impl Default for NodeOptions {
                 max_batch: 65_507,
                 receive_buffer: 4 << 20,
                 holds_references: false,
+                ack_bytes: usize::MAX,
                 receive_port: 0,
             },
             processors: 1,

@@ -60,6 +60,7 @@ fn endpoint(config: Config, datagram: usize, epoch: u64) -> Result<Endpoint, Fai
         max_batch: 65_507,
         receive_buffer: 8 << 20,
         holds_references: false,
+        ack_bytes: usize::MAX,
         receive_port: 0,
     };
     Endpoint::new(config, limits, epoch, epoch).map_err(|error| failed("settings", error))

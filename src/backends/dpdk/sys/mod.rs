@@ -142,6 +142,29 @@ pub(in crate::backends::dpdk) fn own_network() -> io::Result<()> {
     }
 }
 
+/// Has the kernel give memifs all pages of the memory that they share with their other ends. Else it does so when the first
+/// packet comes to a page: at each end, in the middle of a message, for as long as the rings have not been around once.
+///
+/// What fails (a kernel before 5.14) leaves it at that.
+pub(in crate::backends::dpdk) fn populate_rings() {
+    for (start, len) in rings(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default()) {
+        // SAFETY: whatever is mapped there by now, its contents stay as they are; nothing refers to `start`.
+        unsafe { libc::madvise(ptr::without_provenance_mut(start), len, libc::MADV_POPULATE_WRITE) };
+    }
+}
+
+/// Where memifs' memory is among the mappings of a process, as the kernel lists them.
+fn rings(maps: &str) -> impl Iterator<Item = (usize, usize)> {
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    maps.lines()
+        .filter(|line| line.contains(" /memfd:memif_region_"))
+        .filter_map(move |line| {
+            let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+            let (start, end) = (number(start)?, number(end)?);
+            Some((start, end.checked_sub(start)?))
+        })
+}
+
 /// DPDK's version, for instance `DPDK 22.11.11`.
 pub(in crate::backends::dpdk) fn version() -> String {
     // SAFETY: a C string that is never freed.
@@ -530,5 +553,19 @@ impl Burst {
 impl Drop for Burst {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rings;
+
+    #[test]
+    fn rings_are_found_among_mappings() {
+        let maps = "7f31e1aeb000-7f31e2c94000 rw-s 00000000 00:01 49407      /memfd:memif_region_0 (deleted)\n\
+                    7f31e6033000-7f31e6035000 r--p 00000000 fe:00 15696980   /usr/lib/librte_net_memif.so.23.0\n\
+                    7ffc12300000-7ffc12400000 rw-p 00000000 00:00 0          [stack]\n";
+        assert!(rings(maps).eq([(0x7f31_e1ae_b000, 0x011a_9000)]));
+        assert_eq!(rings("nonsense /memfd:memif_region_0\n").count(), 0);
     }
 }

@@ -323,20 +323,14 @@ impl Drop for Rule {
 }
 
 impl ReceiveQueue {
-    /// Receives what is there into `packets`, which is empty.
+    /// Receives what is there, at most `most` (and [`BURST`]) packets, into `packets`, which is empty.
     #[inline]
-    pub(in crate::backends::dpdk) fn receive(&mut self, packets: &mut Burst) -> usize {
+    pub(in crate::backends::dpdk) fn receive(&mut self, packets: &mut Burst, most: usize) -> usize {
         debug_assert!(packets.is_empty());
         packets.clear();
+        let most = most.min(BURST) as u16;
         // SAFETY: the port is started, `self` is the only one with this queue, and there is room for a burst.
-        let got = unsafe {
-            sys::dpdk_rx_burst(
-                self.port.id,
-                self.index,
-                packets.slots.as_mut_ptr().cast(),
-                BURST as u16,
-            )
-        };
+        let got = unsafe { sys::dpdk_rx_burst(self.port.id, self.index, packets.slots.as_mut_ptr().cast(), most) };
         packets.end = usize::from(got);
         packets.end
     }
