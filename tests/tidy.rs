@@ -134,6 +134,9 @@ const SOURCES: [&str; 7] = [
     "fuzz/fuzz_targets",
 ];
 
+/// Macros are named from the crate's root, whatever room they are in.
+const MACROS: [&str; 1] = ["forward_backend"];
+
 /// Macros that stand for code that is not there yet, or that talk to the developer. (Split, so as not to find itself.)
 const BANNED_MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 const BANNED_WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
@@ -152,6 +155,9 @@ fn dependencies_point_down() {
         };
         let code = without_tests(&code_of(&file.text));
         for target in crate_paths(&code) {
+            if MACROS.contains(&target.as_str()) {
+                continue;
+            }
             if ROOMS.iter().all(|(name, _)| *name != target) {
                 complaints.push(format!(
                     "{}: crate::{target} is no room; name the module it is in",
