@@ -1,6 +1,6 @@
 //! The endpoint: all peers of one socket. This file has its state, getters and commands; what comes in is in
-//! `input.rs`, what goes out in `transmit.rs`, sessions in `session.rs`, acknowledgements and losses in `recovery.rs`,
-//! deadlines in `timeout.rs`.
+//! `input.rs`, what goes out in `transmit.rs` and `alone.rs`, sessions in `session.rs`, acknowledgements and losses in
+//! `recovery.rs`, deadlines in `timeout.rs`.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},

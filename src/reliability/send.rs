@@ -32,13 +32,9 @@ impl Endpoint {
     ) -> Result<Option<SendToken>, SendError> {
         self.advance(now);
         let len = payload.len();
-        let Some(Peer {
-            phase: Phase::New | Phase::Open,
-            ..
-        }) = self.peers.get(peer.index())
-        else {
+        if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));
-        };
+        }
         if len as u64 > u64::from(u32::MAX) {
             return Err(too_large(len));
         }
@@ -103,13 +99,9 @@ impl Endpoint {
         data: Bytes,
     ) -> Result<SendToken, SendError> {
         self.advance(now);
-        let Some(Peer {
-            phase: Phase::New | Phase::Open,
-            ..
-        }) = self.peers.get(peer.index())
-        else {
+        if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));
-        };
+        }
         let Ok(len) = u32::try_from(data.len()) else {
             return Err(too_large(data.len()));
         };
