@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hikyaku::PeerError;
+
 use crate::{
     exactly_once::traffic,
     harness::{NodeOptions, Prng, World, note, scenario, talk::Talk},
@@ -91,6 +93,50 @@ fn a_process_with_placements_of_its_own_dies() {
                 lost.len() <= 1 && lost.iter().all(|(_, other, _)| *other == 2),
                 "{lost:?}"
             );
+        }
+    });
+}
+
+/// What a process says before its goodbye arrives, whichever of the two ways is the slower one.
+#[test]
+fn a_goodbye_by_two_ways() {
+    scenario("delegated::a_goodbye_by_two_ways", 40, |seed| {
+        let mut rng = Prng::new(seed ^ 0xb7e);
+        let mut world = World::pair(
+            seed,
+            &NodeOptions {
+                delegated: true,
+                split: true,
+                eager_limit: Some(4_096),
+                ..NodeOptions::default()
+            },
+        );
+        world.network.usual.loss = 200;
+        world.network.usual.jitter = rng.below(500_000);
+        let mut talk = Talk::new(world);
+        let mut bits = 0;
+        let mut say = |talk: &mut Talk, from: usize, len: usize| {
+            bits += 1;
+            talk.send(from, 1 - from, bits, len, false);
+            talk.receive(1 - from, Some(from), bits, 0, 200_000);
+        };
+        // Both ways are open before.
+        for from in [0, 1] {
+            say(&mut talk, from, 50_000);
+            say(&mut talk, from, 100);
+        }
+        talk.world.run_idle(Duration::from_secs(10));
+        for _ in 0..rng.between(1, 20) {
+            say(&mut talk, 0, rng.skewed(4_000) as usize);
+        }
+        let (now, peer) = (talk.world.now, talk.world.nodes[0].peer_of[&1]);
+        talk.world.nodes[0].stack_mut().close(now, peer);
+        talk.world.touch(0);
+        talk.world.run_idle(Duration::from_secs(60));
+        talk.check_all_received();
+        for node in 0..2 {
+            let downs = talk.world.downs(node);
+            assert!(matches!(downs[..], [(_, _, PeerError::Closed)]), "{downs:?}");
         }
     });
 }

@@ -537,8 +537,23 @@ impl Remote {
 
     pub(super) fn close(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
-        if self.check(peer).is_ok() {
+        if self.refuse_sends(peer) {
+            self.say_goodbye(peer);
+        }
+    }
+
+    /// Nothing more is sent in this session. Gives whether something could be before.
+    pub(super) fn refuse_sends(&mut self, peer: PeerId) -> bool {
+        let could = self.check(peer).is_ok();
+        if could {
             self.peers[peer.index()].closing = true;
+        }
+        could
+    }
+
+    /// Once nothing more is sent: says so, after all that was.
+    pub(super) fn say_goodbye(&mut self, peer: PeerId) {
+        if self.peers[peer.index()].closing && !self.down.contains_key(&peer.0) {
             self.order(Kind::Close, peer, 0);
         }
     }

@@ -31,8 +31,11 @@ enum End {
 /// A [`Remote`] that has the messages and an [`Endpoint`] of our own that has the placements.
 ///
 /// Both know the same peers by the same numbers and addresses; who carries the datagrams translates the addresses of the
-/// endpoint. A peer is as the `Remote` says: up when that is, and when one of the two sessions ends, so does the other,
+/// endpoint. A peer is as the `Remote` says: up when that is, and when one of the two sessions fails, so does the other,
 /// and one end is told.
+///
+/// Either way may be the slower one, so a goodbye has two parts: first the endpoint's, when all that was placed has
+/// arrived, and when the peer has heard it, that by way of the host, which is the last word.
 #[derive(Debug)]
 pub struct Split {
     eager: Remote,
@@ -241,8 +244,17 @@ impl Split {
 
     pub(super) fn close(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
-        self.eager.close(now, peer);
-        self.bulk.close(now, peer);
+        if !self.eager.refuse_sends(peer) {
+            return;
+        }
+        self.drain_bulk();
+        if self.bulk.down(peer).is_some() {
+            self.eager.say_goodbye(peer);
+        } else {
+            self.bulk.close(now, peer);
+            // It may have had nothing to end.
+            self.drain_bulk();
+        }
     }
 
     pub(super) fn reconnect(&mut self, peer: PeerId) {
@@ -361,7 +373,8 @@ impl Split {
                 _ => {
                     self.ends.insert(peer.0, End::Bulk { error, lost });
                     if error == PeerError::Closed {
-                        self.eager.close(self.now, peer);
+                        // If it is the peer that goes, its last word is on its way.
+                        self.eager.say_goodbye(peer);
                     } else {
                         self.eager.give_up(peer);
                     }
@@ -392,7 +405,7 @@ impl Split {
                 }
                 self.ends.insert(peer.0, End::Eager { session, error, lost });
                 if error == PeerError::Closed {
-                    // What is on its way may arrive.
+                    // The peer has ended its own before, or had none.
                     self.bulk.close(self.now, peer);
                 } else {
                     self.bulk.expel(peer, error);
@@ -411,9 +424,13 @@ impl Split {
     fn end_bulk(&mut self, peer: PeerId) {
         if let Some(End::Eager { .. }) = self.ends.get(&peer.0) {
             self.bulk.expel(peer, PeerError::Closed);
-            while let Some(event) = self.bulk.poll_event() {
-                self.handle_bulk(event);
-            }
+            self.drain_bulk();
+        }
+    }
+
+    fn drain_bulk(&mut self) {
+        while let Some(event) = self.bulk.poll_event() {
+            self.handle_bulk(event);
         }
     }
 
