@@ -29,6 +29,13 @@ fn core(criterion: &mut Criterion) {
             });
         }
     }
+    for size in [64, 1_024] {
+        // A message there and one back.
+        group.throughput(Throughput::Elements(2));
+        let data = vec![3; size];
+        let mut pair = Pair::quiet(8_972);
+        group.bench_function(format!("answered/{size}"), |b| b.iter(|| pair.answer(black_box(&data))));
+    }
     group.finish();
 }
 

@@ -25,6 +25,7 @@ const CASES: &[Case] = &[
     ("core_1k_by_reference_x1600", || core(&Pair::shared(1_024), 8_972)),
     ("core_1k_copied_x1600", || core(&Payload::Copy(&[3; 1_024]), 8_972)),
     ("core_64b_bundled_x1600", || core(&Payload::Copy(&[3; 64]), 8_972)),
+    ("core_64b_answered_x800", || answered(&[3; 64])),
     ("core_64k_fragmented_x1600", || core(&Pair::shared(65_536), 1_472)),
 ];
 
@@ -40,6 +41,15 @@ fn core(payload: &Payload<'static>, max_datagram: usize) -> Work {
         for _ in 0..100 {
             pair.exchange(&payload, 16);
         }
+        pair.got.bytes
+    })
+}
+
+/// Requests and answers in turn, both ends: 1,600 messages.
+fn answered(data: &'static [u8]) -> Work {
+    let mut pair = Pair::quiet(8_972);
+    Box::new(move || {
+        (0..800).for_each(|_| pair.answer(data));
         pair.got.bytes
     })
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hikyaku::{
-    Config, PeerId,
+    Config, Congestion, PeerId,
     reliability::{Burst, Endpoint, Limits, Origin, Outgoing, Payload, Sink, Verdict},
     time::Instant,
     wire::{Packet, Seq},
@@ -46,6 +46,17 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// For [`answer`](Self::answer): no search for the path MTU, or for credit, comes between.
+    pub(crate) fn quiet(max_datagram: usize) -> Self {
+        let config = Config {
+            congestion: Congestion::Fixed,
+            path_mtu_discovery: false,
+            unexpected_bytes: 1 << 30,
+            ..Config::default()
+        };
+        Self::new(&config, max_datagram)
+    }
+
     /// With a session that is open and a path MTU of `max_datagram` that is found.
     pub(crate) fn new(config: &Config, max_datagram: usize) -> Self {
         let limits = Limits {
@@ -126,6 +137,48 @@ impl Pair {
             while self.sender.poll_event().is_some() {}
             while self.receiver.poll_event().is_some() {}
         }
+    }
+
+    /// Sends a message, and one of the same octets back, each of which carries the other's acknowledgement.
+    pub(crate) fn answer(&mut self, data: &[u8]) {
+        for answer in [false, true] {
+            let (from, to) = (&mut self.sender, &mut self.receiver);
+            let (peers, pair) = ((self.to_receiver, self.to_sender), (0, 1));
+            let ((from, to), (peer, back), (source, destination)) = match answer {
+                false => ((from, to), peers, pair),
+                true => ((to, from), (peers.1, peers.0), (1, 0)),
+            };
+            let message = Outgoing {
+                source,
+                destination,
+                message: Seq(self.next),
+                match_bits: None,
+                immediate: None,
+            };
+            self.now += 2_000;
+            let (now, wire) = (Instant::from_nanos(self.now), &mut self.wire);
+            let sent = from.send_alone(now, peer, 0, &message, data, &mut self.burst, |burst, rest| {
+                wire.clear();
+                wire.extend_from_slice(burst.head());
+                wire.extend_from_slice(rest);
+            });
+            assert!(sent, "the flow is quiet");
+            let stride = wire.len();
+            to.handle_datagrams(now, self.addresses[source as usize], wire, stride, &mut self.got);
+            let (session, cost) = (to.session(back), std::mem::take(&mut self.got.cost));
+            to.release(back, session, cost);
+            // Its first credit.
+            carry(
+                to,
+                from,
+                self.addresses[destination as usize],
+                self.now,
+                &mut self.burst,
+                &mut self.wire,
+                &mut self.got,
+            );
+        }
+        self.next = self.next.wrapping_add(1);
     }
 
     /// A shared payload of `len` octets.

@@ -125,13 +125,10 @@ impl Inbox {
         self.ready.is_lent()
     }
 
-    /// Frees the memory of what was taken.
+    /// Frees the memory of what was taken. Gives what is to be given to `Endpoint::release` for it.
     #[inline]
-    pub(super) fn retire(&mut self) {
-        let Some(retired) = self.ready.retire(&mut self.pool) else {
-            return;
-        };
-        self.release(retired.peer, retired.session, retired.cost - retired.kept);
+    pub(super) fn retire(&mut self) -> Option<Release> {
+        let retired = self.ready.retire(&mut self.pool)?;
         if let Some(inbound) = self.peers.get(retired.peer.index())
             && inbound.busy != IDLE
         {
@@ -140,6 +137,7 @@ impl Inbox {
         if !self.candidates.is_empty() {
             self.promote_candidates();
         }
+        Some((retired.peer, retired.session, retired.cost - retired.kept))
     }
 
     fn retire_of_busy(&mut self, peer: PeerId, session: u32, cost: u32, promoted: u64) {
@@ -156,7 +154,7 @@ impl Inbox {
         self.rest(peer);
     }
 
-    /// What is to be given to `Endpoint::release` now.
+    /// What else is to be given to `Endpoint::release` now.
     #[inline]
     pub(super) fn releases(&mut self) -> impl Iterator<Item = Release> + '_ {
         self.releases.drain(..)
@@ -279,7 +277,7 @@ impl Inbox {
     }
 
     /// Counts the messages of a packet that is no fragment: `None` for a plain one. Fails on one that is too large.
-    #[inline]
+    #[inline(always)]
     fn count(&self, packet: &Packet<&[u8]>, flags: Flags) -> Result<Option<usize>, Verdict> {
         if !flags.contains(Flags::BUNDLE) {
             let len = packet.into_payload().len() as u64;
@@ -585,7 +583,7 @@ impl Inbox {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn head(origin: Origin, base: &Base, packet: &Packet<&[u8]>) -> Head {
     Head {
         peer: origin.peer,

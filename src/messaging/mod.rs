@@ -152,7 +152,7 @@ impl Messenger {
         Ok(token)
     }
 
-    /// Writes a small message to `burst` at once if nothing is before it on its channel. `false`: nothing was done;
+    /// Transmits a small message at once if nothing is before it on its channel. `false`: nothing was done;
     /// [`send`](Self::send) takes it, or says why not. See
     /// [`Endpoint::send_alone`](crate::reliability::Endpoint::send_alone).
     #[inline]
@@ -163,6 +163,7 @@ impl Messenger {
         options: &SendOptions,
         data: &[u8],
         burst: &mut Burst,
+        transmit: impl FnOnce(&mut Burst, &[u8]),
     ) -> bool {
         // What was lent is given back later, when nobody waits for it.
         let Ok((message, number)) = number(&self.endpoint, &self.inbox, &mut self.numbers, peer, options) else {
@@ -170,7 +171,7 @@ impl Messenger {
         };
         let sent = self
             .endpoint
-            .send_alone(now, peer, options.channel, &message, data, burst);
+            .send_alone(now, peer, options.channel, &message, data, burst, transmit);
         if sent {
             *number = number.plus(1);
         }
@@ -349,20 +350,31 @@ impl Messenger {
 
 impl Messenger {
     /// Frees what was lent.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self) {
         if self.inbox.is_lent() {
-            self.inbox.retire();
-            self.apply_releases();
+            self.retire();
         }
     }
 
-    #[inline]
+    fn retire(&mut self) {
+        if let Some((peer, session, cost)) = self.inbox.retire() {
+            self.endpoint.release(peer, session, cost);
+        }
+        self.apply_releases();
+    }
+
+    #[inline(always)]
     fn apply_releases(&mut self) {
         if self.inbox.has_releases() {
-            for (peer, session, cost) in self.inbox.releases() {
-                self.endpoint.release(peer, session, cost);
-            }
+            self.release_more();
+        }
+    }
+
+    #[cold]
+    fn release_more(&mut self) {
+        for (peer, session, cost) in self.inbox.releases() {
+            self.endpoint.release(peer, session, cost);
         }
     }
 }

@@ -106,7 +106,7 @@ impl Ready {
     }
 
     /// Appends a message (`records` is `None`) or a bundle of so many.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, head: &Head, records: Option<usize>, data: &[u8], pool: &mut Pool) {
         if data.len() <= SMALL {
             let at = self.arena.push(data);
@@ -132,7 +132,7 @@ impl Ready {
         self.push_entry(head, records, len, at, marks);
     }
 
-    #[inline]
+    #[inline(always)]
     fn push_entry(&mut self, head: &Head, records: Option<usize>, len: usize, at: u32, mut marks: Marks) {
         marks.set(Marks::TAG, head.tag.is_some());
         marks.set(Marks::IMMEDIATE, head.immediate.is_some());

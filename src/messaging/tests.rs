@@ -163,14 +163,21 @@ impl Receiver {
         }
     }
 
+    /// Gives back what was taken.
+    fn retire(&mut self, inbox: &mut Inbox) {
+        if let Some((peer, session, cost)) = inbox.retire() {
+            inbox.release(peer, session, cost);
+        }
+        self.releases(inbox);
+    }
+
     fn held(&self, peer: u32, session: u32) -> i64 {
         self.held.get(&(peer, session)).copied().unwrap_or(0)
     }
 
     /// Takes one message and compares it with what the model says comes next of its pair.
     fn take(&mut self, inbox: &mut Inbox, lens: &BTreeMap<(u32, u32, u32), Vec<usize>>, keep: bool) -> bool {
-        inbox.retire();
-        self.releases(inbox);
+        self.retire(inbox);
         let ready = inbox.messages();
         let Some(message) = inbox.take() else {
             assert_eq!(ready, 0);
@@ -354,8 +361,7 @@ proptest! {
                     receiver.deliver(&mut inbox, &sent);
                 }
                 if random.below(10) < take {
-                    inbox.retire();
-                    receiver.releases(&mut inbox);
+                    receiver.retire(&mut inbox);
                     inbox.take();
                 }
                 let bound = u64::from(sessions) * 2 * u64::from(UNEXPECTED) + u64::from(MAX);
@@ -366,8 +372,7 @@ proptest! {
             prop_assert_eq!(inbox.waits_len(), 0);
         }
         loop {
-            inbox.retire();
-            receiver.releases(&mut inbox);
+            receiver.retire(&mut inbox);
             if inbox.take().is_none() {
                 break;
             }

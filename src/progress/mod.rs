@@ -339,17 +339,31 @@ impl Driver {
     /// Transmits a message at once if it is small and nothing is before it. `false`: nothing was done.
     #[inline]
     fn send_alone(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
-        if self.held {
+        // (A backend may refer only to what the endpoint keeps.)
+        if self.held || self.capabilities.holds_references {
             return false;
         }
         let now = self.read_clock();
-        if !self.messenger.send_alone(now, peer, options, data, &mut self.burst) {
+        let (backend, kept) = (&mut self.backend, &mut self.kept);
+        let mut sent = Ok(Sent::All);
+        let done = self
+            .messenger
+            .send_alone(now, peer, options, data, &mut self.burst, |burst, rest| {
+                let slices = [IoSlice::new(burst.head()), IoSlice::new(rest)];
+                let count = 1 + usize::from(!rest.is_empty());
+                sent = backend.transmit(now, &transmit_of(burst, &slices[..count]));
+                if matches!(sent, Ok(Sent::Busy)) {
+                    keep(kept, &slices);
+                }
+            });
+        if !done {
             return false;
         }
-        match self.transmit_burst(now) {
-            Ok(sent) => {
-                self.note_sent(sent);
-            }
+        match sent {
+            Ok(Sent::All) => {}
+            // Its octets are kept already.
+            Ok(Sent::Busy) => self.held = true,
+            Ok(Sent::Dropped) => self.dropped(),
             Err(error) => self.failure = Some(error),
         }
         true
@@ -783,6 +797,14 @@ impl Driver {
             }
             self.events.push(event);
         }
+    }
+}
+
+#[cold]
+fn keep(kept: &mut Vec<u8>, slices: &[IoSlice<'_>]) {
+    kept.clear();
+    for slice in slices {
+        kept.extend_from_slice(slice);
     }
 }
 

@@ -3,22 +3,33 @@
 
 use super::{
     Outgoing, PeerId,
-    burst::Burst,
-    endpoint::Endpoint,
+    burst::{Burst, INLINE},
+    congestion::Controller as _,
+    endpoint::{Endpoint, later},
     flow::{Form, Record},
     peer::MESSAGE_COST,
-    plan::Plan,
     send::{fits_record, store_record},
+    timers::Timer,
+    transmit::timestamp,
 };
-use crate::time::Instant;
+use crate::{
+    config::WindowMode,
+    time::Instant,
+    wire::{Base, Builder, Flags, Kind, Record as Stored},
+};
 
 impl Endpoint {
-    /// Writes the packet of a message to `burst` and notes it as sent, if it fits one, and nothing else of its flow is
-    /// queued, unacknowledged or owed. `false`: nothing was done, and [`send`](Self::send) takes it or says why not.
+    /// Writes the packet of a message, has it transmitted, and notes it as sent, if it fits one packet without checksum, and
+    /// nothing else of its flow is queued, unacknowledged or owed. `false`: nothing was done, and [`send`](Self::send) takes
+    /// it or says why not.
+    ///
+    /// `transmit` gets the burst and, unless they were copied to it, the octets of the message, which belong at its end.
+    /// What becomes of it changes nothing here: like any packet it is sent again if it does not arrive.
     ///
     /// It is what `send` and [`poll_transmit`](Self::poll_transmit) would do together, but for what others have to transmit,
-    /// which waits for the next `poll_transmit`.
+    /// which waits for the next `poll_transmit`. What only is to be remembered is noted when the packet is on its way.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "those of `send`, and where to")]
     pub fn send_alone(
         &mut self,
         now: Instant,
@@ -27,29 +38,72 @@ impl Endpoint {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
+        transmit: impl FnOnce(&mut Burst, &[u8]),
     ) -> bool {
         let Some(flow) = self.find_flow(peer.0, channel) else {
             return false;
         };
-        let state = &self.flows[flow as usize];
-        let index = state.active;
+        let flow = &mut self.flows[flow as usize];
+        let index = flow.active;
+        let p = &mut self.peers[peer.index()];
         let Some(active) = self.actives.get_mut(index as usize) else {
             return false;
         };
-        let p = &mut self.peers[peer.index()];
-        let (send, receive) = (&mut active.send, &active.receive);
+        let (send, receive) = (&mut active.send, &mut active.receive);
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
-        let quiet = send.una == state.send_next && send.queue.is_empty() && !active.probe.is_due();
-        let owes = receive.nack_now || receive.tell_credit || receive.has_gap(state.expected);
+        let quiet = send.una == flow.send_next
+            && send.queue.is_empty()
+            && send.timeouts == 0
+            && !send.waiting
+            && !active.probe.is_due();
+        let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
         let may_go = p.confirmed && p.is_open() && p.cost_queued + cost <= p.cost_limit;
         if !quiet
             || owes
             || !may_go
+            || p.checksums(&self.config)
             || message.immediate.is_some()
             || !fits_record(&self.config, p, message, data.len())
         {
             return false;
         }
+        self.now = later(self.now, now);
+        let (now, seq) = (self.now, flow.send_next);
+        let window = send.congestion.window().min(p.window);
+        let one_is_all = self.config.window_packets <= 1;
+        let size = Stored::header_len(message.match_bits) + data.len();
+        let base = Base {
+            kind: Kind::Data,
+            channel,
+            source: message.source,
+            destination: message.destination,
+            session: p.remote_token,
+            sequence: seq,
+            acknowledgement: flow.expected,
+            reply_queue: 0,
+            message: message.message,
+        };
+        burst.begin(p.address);
+        let mut header = Builder::new(burst.header(), &base);
+        // Another one like it would not be allowed: its acknowledgement is what we wait for.
+        if send.want_ack || one_is_all || 2 * size > window as usize {
+            header.set(Flags::ACK_REQUEST);
+        }
+        if let Some(bits) = message.match_bits {
+            header.match_bits(bits);
+        }
+        if let Some(stamp) = timestamp(now, &self.config, receive.stamp, receive.stamp_at) {
+            header.timestamp(stamp);
+        }
+        let header = header.finish(data.len() as u16);
+        if data.len() <= INLINE {
+            burst.push_inline(header, data);
+            transmit(burst, &[]);
+        } else {
+            burst.push_header(header, data.len());
+            transmit(burst, data);
+        }
+
         p.cost_queued += cost;
         if !active.busy {
             active.busy = true;
@@ -57,33 +111,35 @@ impl Endpoint {
         }
         let (offset, len) = store_record(send, &mut self.sources, message.match_bits, data);
         self.sources.retain(send.tail);
-        let (seq, source, address) = (state.send_next, send.tail, p.address);
-        self.advance(now);
-        burst.begin(address);
-        let mut lane = self.lane(index);
-        let plan = Plan {
-            seq,
-            record: Record {
-                sent_at: lane.now,
-                source,
-                offset,
-                len: len as u16,
-                resends: 0,
-                form: Form::Single,
-                message: message.message,
-                from: message.source,
-                to: message.destination,
-            },
-            payload: data.len(),
-            header: lane.overhead + 8 * usize::from(message.match_bits.is_some()),
-            resend: false,
-            messages: 1,
-            cost,
+        let record = Record {
+            sent_at: now,
+            source: send.tail,
+            offset,
+            len: len as u16,
+            resends: 0,
+            form: Form::Single,
+            message: message.message,
+            from: message.source,
+            to: message.destination,
         };
-        lane.write(&plan, burst);
-        self.launched(index, true);
-        self.reschedule(index);
-        self.hold(burst);
+        send.push_record(seq, record);
+        flow.send_next = seq.plus(1);
+        send.bytes_in_flight += len;
+        send.packets_in_flight += 1;
+        send.probe = false;
+        send.want_ack = false;
+        send.waiting = one_is_all && self.config.window_mode == WindowMode::BurstThenWait;
+        send.waiting_since = now - self.stalled.min(now);
+        self.stats.packets_sent += 1;
+        self.stats.payload_sent += data.len() as u64;
+        // It has carried the acknowledgement.
+        active.last_use = now;
+        (receive.ack_now, receive.unacked_bytes, receive.unacked_packets) = (false, 0, 0);
+        active.deadlines.stop(Timer::Ack);
+        if !active.deadlines.is_set(Timer::Rto) {
+            let at = now + self.times.rto(flow, p);
+            active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
+        }
         true
     }
 }

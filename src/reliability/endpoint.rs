@@ -48,6 +48,14 @@ pub(super) struct Times {
     pub(super) keepalive: u64,
 }
 
+impl Times {
+    /// Retransmission time-out of a flow without back-off, ns.
+    #[inline]
+    pub(super) fn rto(&self, flow: &Flow, peer: &Peer) -> u64 {
+        flow.rtt.timeout(self.initial_rto, self.min_rto, peer.ack_delay.into())
+    }
+}
+
 /// All peers of one socket: exactly-once delivery of packets, sans-IO.
 ///
 /// Methods are of four kinds: *getters*; *commands* ([`send`](Self::send), [`add_peer`](Self::add_peer), …);
@@ -590,7 +598,7 @@ impl Endpoint {
     /// Time goes on, never back.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now.as_nanos().min(LAST));
+        self.now = later(self.now, now);
     }
 
     /// Now, without the time that this side did not run.
@@ -613,6 +621,12 @@ impl Endpoint {
             .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
         most.min(self.config.safe_datagram - if ipv6 { IPV6_MORE } else { 0 })
     }
+}
+
+/// The later of the two, ns.
+#[inline]
+pub(super) fn later(before: u64, now: Instant) -> u64 {
+    before.max(now.as_nanos().min(LAST))
 }
 
 #[inline]

@@ -11,7 +11,10 @@ use super::{
     source::{NONE, SourceId},
     timers::Deadlines,
 };
-use crate::wire::Seq;
+use crate::{
+    config::Config,
+    wire::{Flags, Seq},
+};
 
 /// The resident part.
 #[derive(Debug)]
@@ -231,6 +234,16 @@ impl Sender {
         *self = fresh;
     }
 
+    /// Room in a window of so many octets for another packet of `len` octets.
+    #[inline]
+    pub(crate) fn has_room(&self, window: u32, len: usize) -> bool {
+        if self.packets_in_flight == 0 || self.probe {
+            return true;
+        }
+        // After two time-outs in a row a single packet has to prove that the path is alive.
+        self.timeouts < 2 && self.bytes_in_flight as usize + len <= window as usize
+    }
+
     #[inline]
     pub(crate) fn record(&self, seq: Seq) -> &Record {
         &self.records[seq.0 as usize & (self.records.len() - 1)]
@@ -306,6 +319,15 @@ impl Receiver {
     #[inline]
     pub(crate) fn has_gap(&self, expected: Seq) -> bool {
         self.end.after(expected)
+    }
+
+    /// What has arrived is to be acknowledged at once: packets with these flags asked for it, or it is so many octets, or
+    /// a quarter of a window.
+    #[inline]
+    pub(crate) fn is_due(&self, flags: Flags, config: &Config, octets: u32) -> bool {
+        flags.contains(Flags::ACK_REQUEST)
+            || self.unacked_bytes >= octets
+            || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2)
     }
 }
 

@@ -18,11 +18,12 @@ use crate::{
 };
 
 /// A packet with what is read of it again and again.
-struct Arrival<'a> {
-    source: SocketAddr,
-    packet: Packet<&'a [u8]>,
-    base: Base,
-    flags: Flags,
+pub(super) struct Arrival<'a> {
+    pub(super) source: SocketAddr,
+    pub(super) octets: &'a [u8],
+    pub(super) packet: Packet<&'a [u8]>,
+    pub(super) base: Base,
+    pub(super) flags: Flags,
 }
 
 impl Endpoint {
@@ -62,8 +63,35 @@ impl Endpoint {
             wire::Error::Version(_) => DropReason::Version,
             _ => DropReason::Malformed,
         })?;
-        let base = packet.base();
-        let flags = packet.flags();
+        let arrival = Arrival {
+            source,
+            octets,
+            packet,
+            base: packet.base(),
+            flags: packet.flags(),
+        };
+        if rest.len() == 0
+            && let Some(done) = self.handle_predicted(&arrival, sink)
+        {
+            return done;
+        }
+        self.handle_any(&arrival, rest, sink)
+    }
+
+    /// The same, whatever the packet is.
+    pub(super) fn handle_any<S: Sink>(
+        &mut self,
+        arrival: &Arrival<'_>,
+        rest: &mut Chunks<'_, u8>,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let &Arrival {
+            source,
+            octets,
+            packet,
+            base,
+            flags,
+        } = arrival;
         let checked = flags.contains(Flags::OPEN) || base.kind == Kind::Reset || self.must_be_checked(base.session);
         if !is_intact(checked, &packet, octets, flags) {
             return Err(DropReason::Checksum);
@@ -89,15 +117,7 @@ impl Endpoint {
             self.handle_credit(peer, &packet);
         }
         match base.kind {
-            Kind::Data | Kind::Goodbye | Kind::Return | Kind::Ack => {
-                let arrival = Arrival {
-                    source,
-                    packet,
-                    base,
-                    flags,
-                };
-                self.handle_flow(peer, &arrival, rest, sink)
-            }
+            Kind::Data | Kind::Goodbye | Kind::Return | Kind::Ack => self.handle_flow(peer, arrival, rest, sink),
             Kind::Probe => {
                 self.push_control(Control::ProbeAck {
                     peer,
@@ -259,9 +279,7 @@ impl Endpoint {
                 (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
             }
             let moved = p.address != arrival.source && !p.split_ports;
-            let due = marks.contains(Flags::ACK_REQUEST)
-                || receive.unacked_bytes >= self.ack_bytes
-                || receive.unacked_packets >= u32::from(self.config.window_packets).div_ceil(4).max(2);
+            let due = receive.is_due(marks, &self.config, self.ack_bytes);
             if !in_order {
                 self.note_beside_gap(index, base.sequence, due);
             } else {
@@ -285,10 +303,7 @@ impl Endpoint {
             }
         }
         if verdict != Verdict::Taken {
-            return Err(match verdict {
-                Verdict::Misaddressed => self.take_back(peer, index, &packet, cost_of(&packet, flags)),
-                _ => self.not_taken(peer, index, verdict),
-            });
+            return Err(self.refused(peer, index, &packet, flags, verdict));
         }
         if base.kind == Kind::Goodbye {
             self.peer_said_goodbye(peer, base.channel);
@@ -320,9 +335,17 @@ impl Endpoint {
 
     /// A packet was not taken, for want of credit or by the layer above.
     #[cold]
-    fn not_taken(&mut self, peer: u32, index: u32, verdict: Verdict) -> DropReason {
+    pub(super) fn refused(
+        &mut self,
+        peer: u32,
+        index: u32,
+        packet: &Packet<&[u8]>,
+        flags: Flags,
+        verdict: Verdict,
+    ) -> DropReason {
         match verdict {
-            Verdict::Taken | Verdict::Misaddressed | Verdict::NoRoom => self.put_off(index),
+            Verdict::Misaddressed => self.take_back(peer, index, packet, cost_of(packet, flags)),
+            Verdict::Taken | Verdict::NoRoom => self.put_off(index),
             Verdict::Impossible => {
                 self.end_session(peer, PeerError::Misbehaved);
                 DropReason::Refused
@@ -478,7 +501,7 @@ fn is_intact(checked: bool, packet: &Packet<&[u8]>, octets: &[u8], flags: Flags)
 
 /// What a data packet costs of the credit: its messages' octets, and something for each message that begins in it.
 #[inline]
-fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
+pub(super) fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
     if flags.contains(Flags::PLACEMENT) {
         return 0;
     }

@@ -17,6 +17,7 @@ mod input;
 mod mtu;
 mod peer;
 mod plan;
+mod predicted;
 mod recovery;
 mod returns;
 mod rtt;

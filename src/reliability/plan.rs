@@ -40,12 +40,7 @@ impl Lane<'_> {
     /// Room in the windows for another packet of `len` octets.
     #[inline(always)]
     fn in_window(&self, len: usize) -> bool {
-        let send = &*self.send;
-        if send.packets_in_flight == 0 || send.probe {
-            return true;
-        }
-        // After two time-outs in a row a single packet has to prove that the path is alive.
-        send.timeouts < 2 && send.bytes_in_flight as usize + len <= self.window as usize
+        self.send.has_room(self.window, len)
     }
 
     /// Another packet like the last one would not be allowed: its acknowledgement is what we wait for.

@@ -6,14 +6,14 @@ use super::{
     Event, PeerId,
     congestion::{Acked, Controller},
     endpoint::Endpoint,
-    flow::{Active, Form, Record, Sender},
+    flow::{Active, Flow, Form, Record, Sender},
     send::charge,
     source::{Freed, NONE, Sources},
     timeout::BLACK_HOLE,
-    timers::{NEVER, Timer},
+    timers::{Deadlines, NEVER, Timer},
 };
 use crate::{
-    config::Recovery,
+    config::{Config, Recovery},
     error::DropReason,
     wire::{Flags, Packet, Seq},
 };
@@ -48,16 +48,12 @@ impl Endpoint {
         if send.una == state.send_next || ack.before(send.una) {
             return true;
         }
-        let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
-        let was_limited = send.bytes_in_flight + 2 * u32::from(u16::MAX).min(send.bytes_in_flight / 4 + 1_472)
-            >= send.congestion.window()
-            || !send.queue.is_empty();
-        let (mut bytes, newest) = self.release_up_to(index, ack);
+        let mut released = self.release_up_to(index, ack);
         if flags.contains(Flags::SACK) {
-            bytes += self.apply_bitmap(index, packet, ack);
+            released.bytes += self.apply_bitmap(index, packet, ack);
         }
-        if bytes > 0 {
-            self.on_delivered(index, bytes, newest, echo, was_limited);
+        if released.bytes > 0 {
+            self.on_delivered(index, &released, packet);
         }
         if self.actives[index as usize].send.sacked_count > 0 {
             self.detect_losses(index);
@@ -65,52 +61,27 @@ impl Endpoint {
         if flags.contains(Flags::NACK) {
             self.handle_nack(index);
         }
-        self.after_ack(index, bytes > 0);
+        self.after_ack(index, released.bytes > 0);
         true
     }
 
-    /// Releases everything before `ack`; gives the octets that are newly delivered and the send time of the last
-    /// packet that was sent only once (Karn), 0 if none.
+    /// Releases everything before `ack`.
     #[inline]
-    fn release_up_to(&mut self, index: u32, ack: Seq) -> (u32, u64) {
+    fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
         let active = &mut self.actives[index as usize];
-        let state = &self.flows[active.flow as usize];
-        let recent = self.now.saturating_sub(state.rtt.min.into());
-        let send = &mut active.send;
-        let (mut bytes, mut newest) = (0, 0);
-        let mut writable = false;
-        while send.una.before(ack) {
-            let seq = send.una;
-            send.una = seq.plus(1);
-            if send.sacked_count > 0 && send.sacked.get(seq) {
-                send.sacked.clear(seq);
-                send.sacked_count -= 1;
-                continue;
-            }
-            let record = *send.record(seq);
-            bytes += u32::from(record.len).max(1);
-            if record.resends == 0 {
-                newest = record.sent_at;
-                // It filled a gap without being sent again: the network reorders.
-                send.reordering |= seq.before(send.highest_acked);
-            }
-            writable |= deliver(
-                send,
-                &mut self.sources,
-                &mut self.events,
-                PeerId(state.peer),
-                (seq, record),
-                recent,
-            );
-        }
-        if ack.after(send.highest_acked) {
-            send.highest_acked = ack;
-        }
-        send.waiting &= send.una != state.send_next;
-        if writable {
+        let flow = &self.flows[active.flow as usize];
+        let released = release(
+            &mut active.send,
+            flow,
+            &mut self.sources,
+            &mut self.events,
+            self.now,
+            ack,
+        );
+        if released.writable {
             self.note_writable(index);
         }
-        (bytes, newest)
+        released
     }
 
     fn note_writable(&mut self, index: u32) {
@@ -162,39 +133,16 @@ impl Endpoint {
 
     /// Progress: round-trip time, congestion window, time-out.
     #[inline]
-    fn on_delivered(&mut self, index: u32, bytes: u32, newest: u64, echo: u32, limited: bool) {
-        let now = self.now;
+    fn on_delivered(&mut self, index: u32, released: &Released, packet: &Packet<&[u8]>) {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
-        let sample = if echo != 0 {
-            u64::from((now as u32).wrapping_sub(echo))
-        } else if newest != 0 && !self.config.timestamps {
-            now - newest
-        } else {
-            0
-        };
-        // A clock that seems to run backwards (or a forged echo) is no sample.
-        let sample = if sample < 1 << 31 { sample } else { 0 };
-        if sample != 0 {
-            flow.rtt.sample(sample);
-        }
-        let send = &mut active.send;
-        let silent = send.timeouts >= BLACK_HOLE;
-        send.timeouts = 0;
-        send.probe = false;
-        send.congestion.on_ack(&Acked {
-            bytes,
-            in_flight: send.bytes_in_flight,
-            limited,
-            rtt: sample as u32,
-            min_rtt: flow.rtt.min,
-            now,
-        });
-        active.deadlines.stop(Timer::Persist);
-        active.deadlines.stop(Timer::Rto);
-        if send.una != flow.send_next {
+        let silent = active.send.timeouts >= BLACK_HOLE;
+        let Active { send, deadlines, .. } = active;
+        note_progress(send, deadlines, flow, &self.config, self.now, released, packet);
+        if active.send.una != flow.send_next {
             let timeout = self.rto(index);
-            self.actives[index as usize].deadlines.set(Timer::Rto, now + timeout);
+            let deadlines = &mut self.actives[index as usize].deadlines;
+            deadlines.set(Timer::Rto, self.now + timeout);
         }
         if silent {
             self.search_mtu_again(index);
@@ -324,9 +272,135 @@ impl Endpoint {
     }
 }
 
+/// What an acknowledgement releases.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Released {
+    /// Octets that are newly delivered.
+    pub(super) bytes: u32,
+    /// Send time of the last packet that was sent only once (Karn); 0 if none.
+    newest: u64,
+    /// There is more room in the send queue.
+    writable: bool,
+    /// The window, and not the application, bounded what was in flight, or nearly.
+    limited: bool,
+}
+
+#[inline]
+fn is_limited(send: &Sender) -> bool {
+    let soon = 2 * u32::from(u16::MAX).min(send.bytes_in_flight / 4 + 1_472);
+    send.bytes_in_flight + soon >= send.congestion.window() || !send.queue.is_empty()
+}
+
+/// Releases everything before `ack`.
+#[inline]
+pub(super) fn release(
+    send: &mut Sender,
+    flow: &Flow,
+    sources: &mut Sources,
+    events: &mut VecDeque<Event>,
+    now: u64,
+    ack: Seq,
+) -> Released {
+    let recent = now.saturating_sub(flow.rtt.min.into());
+    let mut released = Released {
+        limited: is_limited(send),
+        ..Released::default()
+    };
+    if ack == send.una.plus(1) {
+        release_first(send, flow, sources, events, recent, &mut released);
+    } else {
+        release_many(send, flow, sources, events, (recent, ack), &mut released);
+    }
+    if ack.after(send.highest_acked) {
+        send.highest_acked = ack;
+    }
+    send.waiting &= send.una != flow.send_next;
+    released
+}
+
+#[inline(never)]
+fn release_many(
+    send: &mut Sender,
+    flow: &Flow,
+    sources: &mut Sources,
+    events: &mut VecDeque<Event>,
+    (recent, ack): (u64, Seq),
+    released: &mut Released,
+) {
+    while send.una.before(ack) {
+        release_first(send, flow, sources, events, recent, released);
+    }
+}
+
+/// Releases the oldest packet.
+#[inline(always)]
+fn release_first(
+    send: &mut Sender,
+    flow: &Flow,
+    sources: &mut Sources,
+    events: &mut VecDeque<Event>,
+    recent: u64,
+    released: &mut Released,
+) {
+    let seq = send.una;
+    send.una = seq.plus(1);
+    if send.sacked_count > 0 && send.sacked.get(seq) {
+        send.sacked.clear(seq);
+        send.sacked_count -= 1;
+        return;
+    }
+    let record = *send.record(seq);
+    released.bytes += u32::from(record.len).max(1);
+    if record.resends == 0 {
+        released.newest = record.sent_at;
+        // It filled a gap without being sent again: the network reorders.
+        send.reordering |= seq.before(send.highest_acked);
+    }
+    released.writable |= deliver(send, sources, events, PeerId(flow.peer), (seq, record), recent);
+}
+
+/// Something new was delivered: takes the sample that the packet with the acknowledgement gives, and stops what waited for
+/// an answer.
+#[inline]
+pub(super) fn note_progress(
+    send: &mut Sender,
+    deadlines: &mut Deadlines,
+    flow: &mut Flow,
+    config: &Config,
+    now: u64,
+    released: &Released,
+    packet: &Packet<&[u8]>,
+) {
+    let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
+    let sample = if echo != 0 {
+        u64::from((now as u32).wrapping_sub(echo))
+    } else if released.newest != 0 && !config.timestamps {
+        now - released.newest
+    } else {
+        0
+    };
+    // A clock that seems to run backwards (or a forged echo) is no sample.
+    let sample = if sample < 1 << 31 { sample } else { 0 };
+    if sample != 0 {
+        flow.rtt.sample(sample);
+    }
+    send.timeouts = 0;
+    send.probe = false;
+    send.congestion.on_ack(&Acked {
+        bytes: released.bytes,
+        in_flight: send.bytes_in_flight,
+        limited: released.limited,
+        rtt: sample as u32,
+        min_rtt: flow.rtt.min,
+        now,
+    });
+    deadlines.stop(Timer::Persist);
+    deadlines.stop(Timer::Rto);
+}
+
 /// The packet has arrived: it is not in flight or lost any more, and needs its source no more. Tells whether there is
 /// more room in the send queue. `recent`: a round trip ago.
-#[inline]
+#[inline(always)]
 fn deliver(
     send: &mut Sender,
     sources: &mut Sources,

@@ -6,9 +6,9 @@ use core::net::SocketAddr;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, Sink, Verdict};
+use super::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, Sink, Verdict, input::Arrival};
 use crate::{
-    Config,
+    Config, Congestion, SendError,
     time::Instant,
     wire::{Flags, Packet, Seq},
 };
@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits {
 /// A processor that is nowhere.
 const NOBODY: u32 = 99;
 
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Got {
     messages: Vec<(u32, Vec<u8>)>,
     partial: Vec<(u32, Vec<u8>, usize)>,
@@ -73,6 +73,9 @@ struct Pair {
     wire: VecDeque<(usize, Vec<u8>, usize)>,
     datagrams: usize,
     drop_every: usize,
+    /// What arrives is taken in by a twin, too, which predicts nothing; counts what was predicted.
+    twins: bool,
+    predicted: usize,
 }
 
 impl Pair {
@@ -93,24 +96,30 @@ impl Pair {
                 wire: VecDeque::new(),
                 datagrams: 0,
                 drop_every: usize::MAX,
+                twins: false,
+                predicted: 0,
             },
             to_b,
             to_a,
         )
     }
 
-    /// Puts a burst on the wire, unless it is lost. Gives its octets.
-    fn emit(&mut self, from: usize, burst: &Burst) -> Vec<u8> {
+    /// Puts a burst on the wire.
+    fn emit(&mut self, from: usize, burst: &Burst) {
         let mut bytes = vec![];
         self.ends[from].0.gather(burst, |part| bytes.extend_from_slice(part));
         assert_eq!(bytes.len(), burst.len());
         for datagram in bytes.chunks(burst.segment_size()) {
-            self.datagrams += 1;
-            if !self.datagrams.is_multiple_of(self.drop_every) {
-                self.wire.push_back((1 - from, datagram.to_vec(), datagram.len()));
-            }
+            self.carry(from, datagram);
         }
-        bytes
+    }
+
+    /// Puts a datagram on the wire, unless it is lost.
+    fn carry(&mut self, from: usize, datagram: &[u8]) {
+        self.datagrams += 1;
+        if !self.datagrams.is_multiple_of(self.drop_every) {
+            self.wire.push_back((1 - from, datagram.to_vec(), datagram.len()));
+        }
     }
 
     fn transmit(&mut self) {
@@ -130,10 +139,25 @@ impl Pair {
         };
         self.now += 1_000;
         let from = self.ends[1 - to].1;
-        let end = &mut self.ends[to];
-        end.0
-            .handle_datagrams(Instant::from_nanos(self.now), from, &mut bytes, stride, &mut end.2);
+        let (now, end) = (Instant::from_nanos(self.now), &mut self.ends[to]);
+        let before = self.twins.then(|| (end.0.clone(), end.2.clone()));
+        end.0.handle_datagrams(now, from, &mut bytes, stride, &mut end.2);
+        let after = before.map(|(mut twin, mut got)| {
+            self.predicted += usize::from(handle_unpredicted(&mut twin, now, from, &bytes, &mut got));
+            (twin, got)
+        });
+        if let Some(after) = after {
+            assert_eq!(format!("{:?}", (&end.0, &end.2)), format!("{:?}", (&after.0, &after.1)));
+        }
         true
+    }
+
+    /// All that can be sent arrives, and no time-out.
+    fn settle(&mut self) {
+        self.transmit();
+        while self.arrive() {
+            self.transmit();
+        }
     }
 
     fn pump(&mut self) {
@@ -157,9 +181,17 @@ impl Pair {
     }
 
     fn send(&mut self, from: usize, peer: PeerId, number: u32, payload: Payload<'_>) {
+        assert!(self.try_send(from, peer, number, payload));
+    }
+
+    /// `false`: there is no room.
+    fn try_send(&mut self, from: usize, peer: PeerId, number: u32, payload: Payload<'_>) -> bool {
         let now = Instant::from_nanos(self.now);
-        let message = message(from, number);
-        self.ends[from].0.send(now, peer, 0, &message, payload).unwrap();
+        match self.ends[from].0.send(now, peer, 0, &message(from, number), payload) {
+            Ok(_) => true,
+            Err(SendError::WouldBlock(_)) => false,
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 
@@ -424,7 +456,7 @@ fn empty_messages_are_refused_in_the_end() {
             }
             assert!(sent < 100_000, "never refused");
         };
-        assert_eq!(refused, crate::SendError::WouldBlock(to_b));
+        assert_eq!(refused, SendError::WouldBlock(to_b));
         pair.pump();
         assert_eq!(pair.ends[1].2.messages.len() as u32, sent);
         pair.ends[1].2.messages.clear();
@@ -584,6 +616,25 @@ fn returns_are_bounded() {
     assert_eq!(pair.ends[0].3.iter().filter(returned).count(), 500);
 }
 
+/// Takes in a datagram as if nothing could be predicted. Gives whether it was as predicted.
+fn handle_unpredicted(endpoint: &mut Endpoint, now: Instant, source: SocketAddr, octets: &[u8], got: &mut Got) -> bool {
+    endpoint.advance(now);
+    endpoint.stats.packets_received += 1;
+    let packet = Packet::new_checked(octets).unwrap();
+    let arrival = Arrival {
+        source,
+        octets,
+        packet,
+        base: packet.base(),
+        flags: packet.flags(),
+    };
+    let predicted = endpoint.clone().handle_predicted(&arrival, &mut got.clone()).is_some();
+    if let Err(reason) = endpoint.handle_any(&arrival, &mut [].chunks(1), got) {
+        endpoint.count_drop(reason);
+    }
+    predicted
+}
+
 /// What is sent past the queue is what would have gone through it: the same octets, and the same endpoint afterwards.
 /// Gives whether it was.
 fn send_past_the_queue(pair: &mut Pair, from: usize, peer: PeerId, number: u32, data: &[u8]) -> bool {
@@ -596,7 +647,10 @@ fn send_past_the_queue(pair: &mut Pair, from: usize, peer: PeerId, number: u32, 
     pair.transmit();
     let mut twin = pair.ends[from].0.clone();
     let mut burst = Burst::default();
-    if !pair.ends[from].0.send_alone(now, peer, 0, &message, data, &mut burst) {
+    let mut octets = vec![];
+    let transmit = |burst: &mut Burst, rest: &[u8]| octets = [burst.head(), rest].concat();
+    let endpoint = &mut pair.ends[from].0;
+    if !endpoint.send_alone(now, peer, 0, &message, data, &mut burst, transmit) {
         assert_eq!(
             format!("{:?}", pair.ends[from].0),
             format!("{twin:?}"),
@@ -604,7 +658,8 @@ fn send_past_the_queue(pair: &mut Pair, from: usize, peer: PeerId, number: u32, 
         );
         return false;
     }
-    let octets = pair.emit(from, &burst);
+    assert_eq!((octets.len(), octets.len()), (burst.len(), burst.segment_size()));
+    pair.carry(from, &octets);
     twin.send(now, peer, 0, &message, Payload::Copy(data)).unwrap();
     assert!(twin.poll_transmit(now, &mut burst));
     let mut others = vec![];
@@ -652,6 +707,138 @@ proptest! {
             prop_assert!(end.0.all_idle());
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn as_predicted_is_as_ever(
+        steps in prop::collection::vec((0_usize..2, 1_usize..8, 0_usize..3_000, 0_u8..16, any::<bool>()), 1..60),
+        drop_every in prop::sample::select(vec![3, 5, 11, 40, usize::MAX]),
+        (timestamps, checksum, nack) in (any::<bool>(), prop::bool::weighted(0.2), any::<bool>()),
+        window_packets in 1_u16..8,
+        (put_off, congestion) in (0_usize..3, 0_usize..3),
+    ) {
+        let congestion = [Congestion::Fixed, Congestion::Aimd, Congestion::Delay][congestion];
+        let config = Config {
+            timestamps, checksum, nack, window_packets, congestion, send_queue_bytes: 16 << 10, ..Config::default()
+        };
+        let (mut pair, to_b, to_a) = Pair::new(&config);
+        pair.twins = true;
+        let peers = [to_b, to_a];
+        (0..2).for_each(|from| pair.send(from, peers[from], 0, Payload::Copy(b"first")));
+        pair.pump();
+        pair.drop_every = drop_every;
+        let mut sent = [1, 1];
+        for (from, count, len, then, shared) in steps {
+            for _ in 0..count {
+                let octets = data(sent[from], len);
+                let shared = shared.then(|| Payload::Shared(Bytes::from(octets.clone())));
+                sent[from] += u32::from(pair.try_send(from, peers[from], sent[from], shared.unwrap_or(Payload::Copy(&octets))));
+            }
+            match then {
+                0 => pair.pump(),
+                1..4 => drop(pair.arrive()),
+                4..10 => pair.settle(),
+                10..13 => {
+                    pair.now += 150_000;
+                    let now = Instant::from_nanos(pair.now);
+                    pair.ends.iter_mut().for_each(|end| end.0.handle_timeout(now));
+                    pair.transmit();
+                }
+                13 => pair.ends[1 - from].2.put_off = put_off,
+                _ => {}
+            }
+        }
+        // One side goes while messages are under way in both directions.
+        for from in [0, 1, 0, 1] {
+            pair.try_send(from, peers[from], sent[from], Payload::Copy(b"last"));
+            sent[from] += 1;
+            pair.transmit();
+        }
+        let now = Instant::from_nanos(pair.now);
+        pair.ends[0].0.close(now, to_b);
+        pair.pump();
+        prop_assert!(pair.ends.iter().all(|end| end.0.all_idle()));
+    }
+}
+
+/// A session in which both sides have just said something; what arrives is compared, and the next datagram is under way.
+fn about_to_arrive(checksum: bool) -> (Pair, PeerId) {
+    let (mut pair, to_b, to_a) = Pair::new(&Config {
+        checksum,
+        ..Config::default()
+    });
+    for number in 0..4 {
+        (0..2).for_each(|from| pair.send(from, [to_b, to_a][from], number, Payload::Copy(b"hello")));
+        pair.settle();
+    }
+    pair.twins = true;
+    pair.send(0, to_b, 4, Payload::Copy(b"hello"));
+    pair.transmit();
+    (pair, to_a)
+}
+
+/// Nothing that is not as predicted is taken for it: without the checksum that there must be, …
+#[test]
+fn a_missing_checksum_is_seen() {
+    let (mut pair, _) = about_to_arrive(true);
+    let (_, datagram, stride) = pair.wire.front_mut().unwrap();
+    let flags = Packet::new_checked(&datagram[..]).unwrap().flags();
+    assert!(flags.contains(Flags::CHECKSUM));
+    datagram[2..4].copy_from_slice(&(flags - Flags::CHECKSUM).bits().to_be_bytes());
+    // It is the last extension before the payload.
+    let payload = datagram.len() - b"hello".len();
+    datagram.drain(payload - 8..payload);
+    *stride = datagram.len();
+    assert!(pair.arrive());
+    let stats = pair.ends[1].0.stats();
+    assert_eq!(stats.dropped.of(crate::DropReason::Checksum), 1);
+    assert_eq!(pair.ends[1].2.messages.len(), 4);
+}
+
+/// … from elsewhere, …
+#[test]
+fn a_peer_that_has_moved_is_seen() {
+    let (mut pair, to_a) = about_to_arrive(false);
+    pair.ends[0].1 = SocketAddr::from(([127, 0, 0, 1], 77));
+    assert!(pair.arrive());
+    assert_eq!(pair.ends[1].0.address(to_a), Some(pair.ends[0].1));
+}
+
+/// … or with an acknowledgement of what was never sent.
+#[test]
+fn an_impossible_acknowledgement_is_seen() {
+    let (mut pair, _) = about_to_arrive(false);
+    let (_, datagram, _) = pair.wire.front_mut().unwrap();
+    let ack = Packet::new_checked(&datagram[..]).unwrap().base().acknowledgement;
+    datagram[20..24].copy_from_slice(&ack.plus(1).0.to_be_bytes());
+    assert!(pair.arrive());
+    assert_eq!(pair.ends[1].0.stats().dropped.of(crate::DropReason::BadAck), 1);
+    assert_eq!(pair.ends[1].2.messages.len(), 4);
+}
+
+/// Where nothing is lost, all that follows the opening is as predicted.
+#[test]
+fn requests_and_answers_are_predicted() {
+    let (mut pair, to_b, to_a) = Pair::new(&Config {
+        path_mtu_discovery: false,
+        ..Config::default()
+    });
+    let round = |pair: &mut Pair, number| {
+        for (from, peer) in [(0, to_b), (1, to_a)] {
+            pair.send(from, peer, number, Payload::Copy(&data(number, 600)));
+            pair.transmit();
+            while pair.arrive() {}
+        }
+    };
+    (0..4).for_each(|number| round(&mut pair, number));
+    pair.twins = true;
+    let before = pair.datagrams;
+    (4..104).for_each(|number| round(&mut pair, number));
+    // But for those that tell of credit.
+    let (predicted, all) = (pair.predicted, pair.datagrams - before);
+    assert!(predicted >= 180 && all == 200, "{predicted} of {all}");
 }
 
 /// A request finds its flow quiet, and so does its answer.

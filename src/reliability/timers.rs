@@ -54,6 +54,16 @@ impl Deadlines {
         self.at[timer as usize] = at;
     }
 
+    /// Sets it, and the entry of this flow, which has the number `index`, in `heap` if it is to be sooner for that.
+    #[inline]
+    pub(crate) fn arm(&mut self, heap: &mut Heap, index: u32, timer: Timer, at: u64) {
+        self.set(timer, at);
+        if at < self.scheduled {
+            self.scheduled = at;
+            heap.set(at, index);
+        }
+    }
+
     #[inline]
     pub(crate) fn stop(&mut self, timer: Timer) {
         self.at[timer as usize] = NEVER;

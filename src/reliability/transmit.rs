@@ -401,9 +401,7 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
-        let timeout = flow
-            .rtt
-            .timeout(self.times.initial_rto, self.times.min_rto, peer.ack_delay.into());
+        let timeout = self.times.rto(flow, peer);
         // The first repetition is a probe and comes at the plain time-out; only then it backs off.
         let backoff = u32::from(active.send.timeouts.saturating_sub(1)).min(20);
         if backoff == 0 {
@@ -592,7 +590,7 @@ pub(super) fn finish_extensions(
 }
 
 #[inline]
-fn timestamp(now: u64, config: &Config, stamp: u32, stamp_at: u64) -> Option<Timestamp> {
+pub(super) fn timestamp(now: u64, config: &Config, stamp: u32, stamp_at: u64) -> Option<Timestamp> {
     if !config.timestamps {
         return None;
     }

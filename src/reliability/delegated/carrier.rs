@@ -216,6 +216,7 @@ impl Carrier {
     }
 
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "those of the endpoint's")]
     pub(crate) fn send_alone(
         &mut self,
         now: Instant,
@@ -224,9 +225,10 @@ impl Carrier {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
+        transmit: impl FnOnce(&mut Burst, &[u8]),
     ) -> bool {
         match self {
-            Self::Here(endpoint) => endpoint.send_alone(now, peer, channel, message, data, burst),
+            Self::Here(endpoint) => endpoint.send_alone(now, peer, channel, message, data, burst, transmit),
             Self::There(_) | Self::Both(_) => false,
         }
     }
