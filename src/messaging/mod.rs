@@ -336,6 +336,13 @@ impl Messenger {
         self.endpoint.poll_timeout()
     }
 
+    /// [`poll_event`](Self::poll_event) may give something.
+    #[must_use]
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        self.endpoint.has_events()
+    }
+
     /// What there is to tell.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {

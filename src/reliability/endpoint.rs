@@ -582,6 +582,12 @@ impl Endpoint {
         self.events.len()
     }
 
+    /// [`poll_event`](Self::poll_event) would give something.
+    #[inline]
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The next thing to tell.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -1,8 +1,16 @@
-#![expect(unsafe_code, reason = "whoever waits says for what by a pointer to its stack")]
+#![expect(
+    unsafe_code,
+    reason = "whoever waits says for what by a pointer to its stack; one thread needs no lock"
+)]
 //! The fabric of a simulated process: waiting lets the others run.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    cell::{Cell, RefCell, RefMut},
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Waker,
     time::Duration,
 };
@@ -18,17 +26,87 @@ use crate::{
     time::{Instant, nanos},
 };
 
-/// All that is simulated. There is one thread, so the lock is always free; it is there for those who take it for more.
+/// All that is simulated. While it goes on it is one thread's, which needs no lock; after that whoever has an engine left
+/// takes one.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Mutex<World>>);
+pub(super) struct Shared(Arc<Home>);
+
+struct Home {
+    /// In which it goes on; 0: it is over.
+    thread: AtomicU64,
+    lock: Mutex<()>,
+    world: RefCell<World>,
+}
+
+// SAFETY: `Shared::lock` is the only way to `world`: for one thread until `Shared::end`, then for who holds `lock`. The
+// store there and the load here are a release and an acquire.
+unsafe impl Sync for Home where World: Send {}
+
+/// Access to what is simulated.
+pub(super) struct Guard<'a> {
+    world: RefMut<'a, World>,
+    _lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl Deref for Guard<'_> {
+    type Target = World;
+
+    #[inline]
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+}
+
+/// A number of this thread that no other one ever has, from 1.
+#[inline]
+fn thread() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    thread_local!(static OWN: Cell<u64> = const { Cell::new(0) });
+    OWN.with(|own| {
+        if own.get() == 0 {
+            own.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        own.get()
+    })
+}
 
 impl Shared {
+    /// It goes on in this thread.
     pub(super) fn new(world: World) -> Self {
-        Self(Arc::new(Mutex::new(world)))
+        Self(Arc::new(Home {
+            thread: AtomicU64::new(thread()),
+            lock: Mutex::default(),
+            world: RefCell::new(world),
+        }))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// It is over.
+    pub(super) fn end(&self) {
+        self.0.thread.store(0, Ordering::Release);
+    }
+
+    /// # Panics
+    /// In another thread while it goes on.
+    #[inline]
+    pub(super) fn lock(&self) -> Guard<'_> {
+        let lock = match self.0.thread.load(Ordering::Acquire) {
+            0 => Some(self.0.lock.lock().unwrap_or_else(PoisonError::into_inner)),
+            own => {
+                assert!(own == thread(), "only the thread of a simulation may use its processes");
+                None
+            }
+        };
+        Guard {
+            world: self.0.world.borrow_mut(),
+            _lock: lock,
+        }
     }
 }
 
@@ -44,7 +122,10 @@ impl Simulated {
     }
 
     /// Lets go of the lock, and wakes the tasks that may go on.
-    fn unlock(&self, mut world: MutexGuard<'_, World>) {
+    fn unlock(&self, mut world: Guard<'_>) {
+        if !self.node(&mut world).core.has_sleepers() && world.wakers.is_empty() {
+            return;
+        }
         let mut woken = self.node(&mut world).core.take_woken();
         woken.append(&mut world.wakers);
         drop(world);
@@ -52,7 +133,7 @@ impl Simulated {
     }
 
     /// Lets the others run until the node is called.
-    fn suspend(&self, world: MutexGuard<'_, World>) -> Result<(), FabricError> {
+    fn suspend(&self, world: Guard<'_>) -> Result<(), FabricError> {
         self.unlock(world);
         if suspend() {
             return Ok(());

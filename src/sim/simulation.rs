@@ -140,7 +140,8 @@ impl Simulation {
     /// and what they hold is not given back.
     ///
     /// # Panics
-    /// If the program panics, with its panic; for the others as above.
+    /// If the program panics, with its panic; for the others as above. A program that lets another thread call MPI panics
+    /// there: threads take no virtual time.
     pub fn run<R>(&self, program: impl Fn(&Arc<Engine>) -> R) -> Result<Outcome<R>, SimulationError> {
         self.validate().map_err(SimulationError::Range)?;
         let mut job = Job::new(self)?;
@@ -318,6 +319,12 @@ struct Job<'a> {
     /// Who writes the traces of the latest incarnation of each process, if somebody does.
     tracers: Vec<Option<Arc<dyn Profiler>>>,
     incarnations: Vec<u32>,
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
 }
 
 /// Makes the program of an incarnation of a process.

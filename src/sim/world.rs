@@ -73,8 +73,14 @@ impl Cpu {
     }
 
     fn cost(&self, packet: f64, octets: usize) -> u64 {
-        (packet + self.octet * octets as f64).round() as u64
+        round(packet + self.octet * octets as f64)
     }
+}
+
+/// Rounds what is not negative, halves up: without a call of a library, as there is no instruction for it everywhere.
+fn round(number: f64) -> u64 {
+    let below = number as u64;
+    below.saturating_add(u64::from(number - below as f64 >= 0.5))
 }
 
 /// What the program of a node does.
@@ -150,7 +156,14 @@ impl Node {
     }
 
     /// Takes in all that the messenger has.
+    #[inline]
     pub(super) fn pump(&mut self) {
+        if self.core.has_work(&self.messenger) || self.messenger.has_events() {
+            self.take_in();
+        }
+    }
+
+    fn take_in(&mut self) {
         let now = self.now();
         self.core.pump(&mut self.messenger, now);
         let mut told = false;
@@ -638,7 +651,11 @@ impl World {
         self.arm(index, blocked);
     }
 
+    #[inline]
     fn settle_paths(&mut self, index: u32) {
+        if self.paths.is_none() {
+            return;
+        }
         let local = self.nodes[index as usize].local;
         self.with_paths(|paths, around, _| paths.settle(around, index, local));
     }

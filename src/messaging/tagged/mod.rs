@@ -286,6 +286,14 @@ impl<B: Landing + 'static> Tagged<B> {
         self.unexpected.len()
     }
 
+    /// Nothing has ended, and nothing waits for room or octets: [`handle_ready`](Self::handle_ready) has nothing to do
+    /// before something comes.
+    #[must_use]
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.completions.is_empty() && self.outbox.is_empty() && self.rendezvous.is_settled()
+    }
+
     /// What has ended.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {

@@ -232,6 +232,12 @@ impl Rendezvous {
         Some(self.finish(index))
     }
 
+    /// Nothing is to be granted or placed.
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.incoming.is_empty() && self.stalled.is_empty()
+    }
+
     /// There may be room again.
     pub(super) fn retry(&mut self, messenger: &mut Messenger, now: Instant) {
         for _ in 0..self.stalled.len() {

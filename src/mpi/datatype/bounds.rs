@@ -38,6 +38,9 @@ impl Bounds {
     pub(super) fn extent(&self) -> i64 {
         match (self.marks, self.data) {
             (Some((low, high)), _) => high - low,
+            (None, Some((low, high))) if self.alignment & (self.alignment - 1) == 0 => {
+                (((high - low) as u64 + (self.alignment - 1)) & !(self.alignment - 1)) as i64
+            }
             (None, Some((low, high))) => ((high - low) as u64).next_multiple_of(self.alignment) as i64,
             (None, None) => 0,
         }
@@ -46,6 +49,20 @@ impl Bounds {
     /// First octet of data and the one after the last; (0, 0) if there are none.
     pub(super) fn data(&self) -> (i64, i64) {
         self.data.unwrap_or((0, 0))
+    }
+
+    /// What [`repeated`](Self::repeated) by the extent has as [`data`](Self::data), if it is easily seen: numbers are small.
+    #[inline]
+    pub(super) fn few(&self, count: u64) -> Option<(i64, i64)> {
+        const SMALL: i64 = 1 << 30;
+        let (Some((low, high)), None) = (self.data, self.marks) else {
+            return None;
+        };
+        let small = low >= -SMALL && high <= SMALL && self.alignment <= SMALL as u64;
+        (small && (1..=SMALL as u64).contains(&count)).then(|| match count {
+            1 => (low, high),
+            _ => (low, high + self.extent() * (count as i64 - 1)),
+        })
     }
 
     /// With other bounds around the same data.

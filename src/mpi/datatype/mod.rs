@@ -148,6 +148,9 @@ impl Datatype {
     /// # Errors
     /// [`DatatypeError::Overflow`] if these are no places in memory.
     pub fn span(&self, count: u64) -> Result<(i64, i64), DatatypeError> {
+        if let Some(span) = self.0.bounds.few(count) {
+            return Ok(span);
+        }
         let bounds = self.0.bounds.repeated(count, i128::from(self.extent()));
         bounds
             .map(|bounds| bounds.data())
@@ -168,12 +171,19 @@ impl Datatype {
 
     /// Whether `count` elements are one run of octets in memory, in their order.
     #[must_use]
+    #[inline]
     pub fn is_contiguous(&self, count: u64) -> bool {
         match &self.0.node.shape {
             Shape::Empty => true,
             Shape::Run(run) => count <= 1 || run.len as i64 == self.extent(),
             _ => count == 0,
         }
+    }
+
+    /// Where `count` elements begin, if they are one run: octets from the buffer to the first one.
+    #[inline]
+    pub(in crate::mpi) fn begin_of_run(&self, count: u64) -> Option<i64> {
+        self.is_contiguous(count).then_some(self.0.node.offset)
     }
 }
 

@@ -125,17 +125,18 @@ unsafe fn transfer<const PACK: bool>(
     packed: *mut u8,
     len: u64,
 ) -> usize {
-    let elements = Elements::new(datatype, count);
-    let len = len.min(elements.total.saturating_sub(position));
+    let total = datatype.size().saturating_mul(count);
+    let len = len.min(total.saturating_sub(position));
     if len == 0 {
         return 0;
     }
-    if let Some(begin) = elements.contiguous {
+    if let Some(begin) = datatype.begin_of_run(count) {
         let from = memory.wrapping_offset(begin as isize).wrapping_add(position as usize);
         // SAFETY: all data are one run, and the caller's contract.
         unsafe { copy::<PACK>(from, packed, len as usize) };
         return len as usize;
     }
+    let elements = Elements::new(datatype, count);
     let mut done = 0;
     while done < len {
         let mut batch = elements.locate(position + done);

@@ -227,15 +227,18 @@ impl Piece {
         if offset >= self.len {
             return Some((0, &[]));
         }
-        let segment = self
-            .datatype
-            .segments(self.count, self.from + offset..self.from + (offset + max).min(self.len))
-            .next()?;
-        let start = self.base.wrapping_offset(segment.offset as isize);
+        let end = (offset + max).min(self.len);
+        let (place, len) = match self.datatype.begin_of_run(self.count) {
+            Some(begin) => (begin + (self.from + offset) as i64, end - offset),
+            None => {
+                let mut segments = self.datatype.segments(self.count, self.from + offset..self.from + end);
+                let segment = segments.next()?;
+                (segment.offset, segment.len)
+            }
+        };
+        let start = self.base.wrapping_offset(place as isize);
         // SAFETY: `new`'s contract: these are data of the elements.
-        Some((segment.offset, unsafe {
-            slice::from_raw_parts(start, segment.len as usize)
-        }))
+        Some((place, unsafe { slice::from_raw_parts(start, len as usize) }))
     }
 }
 

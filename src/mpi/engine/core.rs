@@ -596,6 +596,18 @@ impl Core {
         }
     }
 
+    /// [`pump`](Self::pump) would find something to do.
+    #[inline]
+    pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
+        messenger.ready() > 0
+            || !self.tagged.is_settled()
+            || !self.remote.is_settled()
+            || !self.inbox.0.is_empty()
+            || !self.channel_news.is_empty()
+            || !self.draining.is_empty()
+            || !self.advancing.is_empty()
+    }
+
     /// Takes in what the messenger has ready, and goes on with what waited for it.
     pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
         self.tagged.handle_ready(messenger, now, &mut self.inbox);
@@ -716,9 +728,10 @@ impl Core {
         true
     }
 
-    /// Whether tasks wait.
-    pub(super) fn has_sleepers(&self) -> bool {
-        !self.sleepers.is_empty()
+    /// Whether tasks wait, or are to be woken.
+    #[inline]
+    pub(crate) fn has_sleepers(&self) -> bool {
+        !self.sleepers.is_empty() || !self.woken.is_empty()
     }
 
     /// Whether tasks are to be woken.

@@ -180,6 +180,7 @@ impl Engine {
     /// The program does nothing for a while.
     #[cfg(feature = "sim")]
     pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
+        self.fabric.note(None);
         self.fabric.away(time)
     }
 
@@ -237,6 +238,7 @@ impl Engine {
     /// # Errors
     /// The network has failed.
     pub fn progress(&self) -> Result<(), FabricError> {
+        self.fabric.note(None);
         self.fabric.progress()
     }
 

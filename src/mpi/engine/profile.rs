@@ -297,8 +297,8 @@ pub(super) struct Span(Option<Told>);
 
 /// Who knows of a call.
 enum Told {
-    /// The fabric of this engine.
-    Fabric(Arc<Engine>),
+    /// The fabric, which is not told when it ends: the next call, or time that the program spends outside of calls, does.
+    Fabric,
     /// The profiler; the fabric, too, if it wants to.
     Profiler(Box<Open>),
 }
@@ -318,7 +318,7 @@ impl Communicator {
             None if !profile.noted => Span(None),
             None => {
                 self.note(&entry());
-                Span(Some(Told::Fabric(Arc::clone(self.engine()))))
+                Span(Some(Told::Fabric))
             }
             Some(profiler) => Span::open(self, profiler, entry()),
         }
@@ -451,8 +451,7 @@ impl Span {
 impl Drop for Span {
     fn drop(&mut self) {
         match self.0.take() {
-            None => {}
-            Some(Told::Fabric(engine)) => engine.fabric.note(None),
+            None | Some(Told::Fabric) => {}
             Some(Told::Profiler(open)) => open.leave(&Exit::default()),
         }
     }

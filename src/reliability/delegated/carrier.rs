@@ -304,6 +304,15 @@ impl Carrier {
         }
     }
 
+    /// [`poll_event`](Self::poll_event) may give something.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        match self {
+            Self::Here(endpoint) => endpoint.has_events(),
+            Self::There(_) | Self::Both(_) => true,
+        }
+    }
+
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         each!(self, it => it.poll_transmit(now, burst))

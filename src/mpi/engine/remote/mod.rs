@@ -349,6 +349,16 @@ impl Remote {
         self.closing.iter().all(|(other, _)| *other != name)
     }
 
+    /// Nothing waits for [`pump`](Self::pump), and nothing has happened that was not told.
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.serving.is_empty()
+            && self.queues.is_empty()
+            && self.draining.is_empty()
+            && self.ended.is_empty()
+            && !self.news
+    }
+
     /// Goes on with what had no room.
     pub(super) fn pump(&mut self, net: &mut Net<'_>) {
         if !self.serving.is_empty() {
