@@ -122,10 +122,15 @@ impl Simulated {
     }
 
     /// Lets go of the lock, and wakes the tasks that may go on.
+    #[inline]
     fn unlock(&self, mut world: Guard<'_>) {
-        if !self.node(&mut world).core.has_sleepers() && world.wakers.is_empty() {
-            return;
+        if self.node(&mut world).core.has_tasks() || !world.wakers.is_empty() {
+            self.wake(world);
         }
+    }
+
+    #[cold]
+    fn wake(&self, mut world: Guard<'_>) {
         let mut woken = self.node(&mut world).core.take_woken();
         woken.append(&mut world.wakers);
         drop(world);

@@ -122,6 +122,8 @@ pub(super) struct Node {
     pub(super) core: Core,
     /// Until when its processor has been used, ns: what is done next is done then.
     pub(super) local: u64,
+    /// When its timer is in the queue; `u64::MAX`: it is not.
+    armed: u64,
     pub(super) doing: Doing,
     /// What its program waits for, if it does.
     pub(super) condition: Option<Condition>,
@@ -141,6 +143,7 @@ impl Node {
             messenger,
             core,
             local: 0,
+            armed: u64::MAX,
             doing: Doing::Running,
             condition: None,
             unread: VecDeque::new(),
@@ -225,8 +228,6 @@ pub(super) struct World {
     /// Light paths, where packets need them.
     pub(super) paths: Option<Paths>,
     pub(super) nodes: Vec<Node>,
-    /// When the timer of each node is in the queue; `u64::MAX`: it is not.
-    armed: Vec<u64>,
     pub(super) cpu: Cpu,
     pub(super) trouble: Trouble,
     /// What goes wrong when it is time.
@@ -268,7 +269,6 @@ impl World {
             wires,
             paths: None,
             nodes: Vec::new(),
-            armed: Vec::new(),
             cpu,
             trouble,
             plan: plan.iter().map(|(_, fault)| fault.clone()).collect(),
@@ -285,7 +285,6 @@ impl World {
 
     pub(super) fn add(&mut self, node: Node) {
         self.nodes.push(node);
-        self.armed.push(u64::MAX);
     }
 
     pub(super) fn stats(&self) -> NetworkStats {
@@ -385,7 +384,6 @@ impl World {
         let mut node = Node::new(messenger, core);
         node.local = self.now;
         self.nodes[index as usize] = node;
-        self.armed[index as usize] = u64::MAX;
     }
 
     /// Nothing is under way any more.
@@ -555,16 +553,15 @@ impl World {
     }
 
     fn timer(&mut self, index: u32) -> Option<u32> {
-        let armed = &mut self.armed[index as usize];
-        if *armed != self.now || matches!(self.nodes[index as usize].doing, Doing::Crashed { .. }) {
+        let node = &mut self.nodes[index as usize];
+        if node.armed != self.now || matches!(node.doing, Doing::Crashed { .. }) {
             // Another one has taken its place, or nobody.
             return None;
         }
-        *armed = u64::MAX;
-        let node = &mut self.nodes[index as usize];
+        node.armed = u64::MAX;
         if let (Polling::Process, Doing::Away(until)) = (self.polling, node.doing) {
             // Who computes does not look at the clock.
-            *armed = until;
+            node.armed = until;
             self.queue.push(until, Event::Timer(index));
             return None;
         }
@@ -662,14 +659,13 @@ impl World {
 
     /// Sees to it that the node is called when its next deadline is due, but not before it may send again.
     fn arm(&mut self, index: u32, blocked: Option<u64>) {
-        let node = &self.nodes[index as usize];
+        let node = &mut self.nodes[index as usize];
         let Some(deadline) = node.messenger.poll_timeout() else {
             return;
         };
         let deadline = deadline.as_nanos().max(node.local).max(blocked.unwrap_or(0));
-        let armed = &mut self.armed[index as usize];
-        if deadline < *armed {
-            *armed = deadline;
+        if deadline < node.armed {
+            node.armed = deadline;
             self.queue.push(deadline, Event::Timer(index));
         }
     }

@@ -15,7 +15,7 @@ use super::{
     collective::Running,
     links::Links,
     peers::Peers,
-    remote::{self, Net, Remote},
+    remote::{self, Net, OnDemand, Remote},
 };
 use crate::{
     error::{PeerError, SendError},
@@ -95,7 +95,7 @@ struct Slot {
     /// The peer that it needs, if it names one.
     peer: Option<PeerId>,
     /// Those of whom it needs one, if it does not.
-    any_of: Option<AnyOf>,
+    any_of: Option<Box<AnyOf>>,
 }
 
 /// Whose messages are taken where no source is named.
@@ -153,7 +153,7 @@ pub(crate) struct Core {
     /// Peers and channels to which something may be waiting to be transmitted.
     touched: Vec<(PeerId, u8)>,
     inbox: Inbox,
-    pub(super) remote: Remote,
+    pub(super) remote: OnDemand,
 }
 
 /// Takes in active messages until somebody asks for them.
@@ -217,7 +217,7 @@ impl Core {
             sleepers: Vec::new(),
             woken: Vec::new(),
             inbox: Inbox::default(),
-            remote: Remote::default(),
+            remote: OnDemand::default(),
         }
     }
 
@@ -260,6 +260,7 @@ impl Core {
         (RequestId(u64::from(slot.generation) << 32 | u64::from(index)), slot)
     }
 
+    #[inline]
     fn slot(&mut self, id: RequestId) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(id.0 as u32 as usize)?;
         let live = slot.generation == (id.0 >> 32) as u32 && !matches!(slot.state, State::Free);
@@ -275,13 +276,16 @@ impl Core {
     }
 
     /// The request has ended; it is forgotten by this. `None`: not yet, or there is no such request.
+    #[inline]
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Ended> {
         let slot = self.slot(id)?;
         let State::Ended(ended) = slot.state else { return None };
         if slot.loans.as_ref().is_some_and(|loans| !loans.are_back()) {
             return None;
         }
-        self.forget(id);
+        slot.state = State::Free;
+        slot.loans = None;
+        self.free.push(id.0 as u32);
         Some(ended)
     }
 
@@ -430,7 +434,7 @@ impl Core {
             Some(ended) => Ok(ended),
             None => {
                 if let Some(slot) = self.slot(id) {
-                    slot.any_of = any_of;
+                    slot.any_of = any_of.map(Box::new);
                 }
                 Err(id)
             }
@@ -597,6 +601,7 @@ impl Core {
     }
 
     /// [`pump`](Self::pump) would find something to do.
+    #[cfg(feature = "sim")]
     #[inline]
     pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
         messenger.ready() > 0
@@ -611,12 +616,16 @@ impl Core {
     /// Takes in what the messenger has ready, and goes on with what waited for it.
     pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
         self.tagged.handle_ready(messenger, now, &mut self.inbox);
-        self.with_remote(messenger, now, |remote, net| remote.pump(net));
+        if !self.remote.is_settled() || !self.inbox.0.is_empty() {
+            self.with_remote(messenger, now, |remote, net| remote.pump(net));
+        }
         self.collect();
         if !self.channel_news.is_empty() {
             self.advance_channels(messenger, now);
         }
-        self.advancing.extend(self.draining.drain(..));
+        if !self.draining.is_empty() {
+            self.advancing.extend(self.draining.drain(..));
+        }
         while let Some(index) = self.advancing.pop_front() {
             self.advance(messenger, now, index);
             self.collect();
@@ -690,7 +699,7 @@ impl Core {
             touched: &mut self.touched,
             scratch: &mut self.scratch,
         };
-        (&mut self.remote, net)
+        (self.remote.it(), net)
     }
 
     /// Calls `f` with remote memory, and does what follows from it here.
@@ -705,9 +714,9 @@ impl Core {
         if !self.inbox.0.is_empty() {
             self.handle_inbox(messenger, now);
         }
-        self.ended += u64::from(core::mem::take(&mut self.remote.news));
-        if !self.remote.ended.is_empty() {
-            for (id, ended) in core::mem::take(&mut self.remote.ended) {
+        self.ended += u64::from(core::mem::take(&mut self.remote.it().news));
+        if !self.remote.it().ended.is_empty() {
+            for (id, ended) in core::mem::take(&mut self.remote.it().ended) {
                 self.end(id, ended);
             }
         }
@@ -728,9 +737,15 @@ impl Core {
         true
     }
 
+    /// Whether tasks wait.
+    pub(super) fn has_sleepers(&self) -> bool {
+        !self.sleepers.is_empty()
+    }
+
     /// Whether tasks wait, or are to be woken.
+    #[cfg(feature = "sim")]
     #[inline]
-    pub(crate) fn has_sleepers(&self) -> bool {
+    pub(crate) fn has_tasks(&self) -> bool {
         !self.sleepers.is_empty() || !self.woken.is_empty()
     }
 
@@ -761,7 +776,7 @@ impl Core {
         self.advancing.clear();
         self.channels.clear();
         self.channel_news.clear();
-        self.remote = Remote::default();
+        self.remote = OnDemand::default();
         self.inbox = Inbox::default();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
@@ -814,7 +829,9 @@ impl Core {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
         let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
         let requested = pending.clone().filter_map(|slot| slot.peer);
-        let any = pending.filter_map(|slot| slot.any_of.as_ref()).chain(&self.probed_any);
+        let any = pending
+            .filter_map(|slot| slot.any_of.as_deref())
+            .chain(&self.probed_any);
         let any = any.flat_map(|any_of| any_of.group.processes().filter_map(|process| self.peers.get(process)));
         requested.chain(remote).chain(self.probed.iter().copied()).chain(any)
     }

@@ -27,19 +27,50 @@ struct Met {
     size: u32,
     own: u32,
     address: fn(u32) -> SocketAddr,
-    table: hashbrown::HashTable<(u32, PeerId)>,
+    /// Open addressing, at most half full: process and peer, one line of memory to look at. Its length is a power of two.
+    table: Vec<(u32, PeerId)>,
+    met: usize,
 }
+
+/// No process.
+#[cfg(feature = "sim")]
+const NOBODY: u32 = u32::MAX;
 
 #[cfg(feature = "sim")]
 impl Met {
-    /// Numbers of processes are no secret and chosen by nobody: a multiple of the golden ratio spreads them.
-    fn hash(process: u32) -> u64 {
-        u64::from(process).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    /// Where a process is, or would be. Numbers are no secret and chosen by nobody: a multiple of the golden ratio spreads
+    /// them.
+    #[inline]
+    fn place(&self, process: u32) -> usize {
+        let mask = self.table.len() - 1;
+        let mut place = (process.wrapping_mul(0x9e37_79b9) >> 12) as usize & mask;
+        while self.table[place].0 != process && self.table[place].0 != NOBODY {
+            place = (place + 1) & mask;
+        }
+        place
     }
 
+    #[inline]
     fn get(&self, process: u32) -> Option<PeerId> {
-        let found = self.table.find(Self::hash(process), |(other, _)| *other == process);
-        found.map(|(_, peer)| *peer)
+        if self.table.is_empty() {
+            return None;
+        }
+        let (found, peer) = self.table[self.place(process)];
+        (found == process).then_some(peer)
+    }
+
+    fn insert(&mut self, process: u32, peer: PeerId) {
+        if 2 * (self.met + 1) > self.table.len() {
+            let larger = alloc::vec![(NOBODY, PeerId(0)); (2 * self.table.len()).max(8)];
+            let old = core::mem::replace(&mut self.table, larger);
+            for (process, peer) in old.into_iter().filter(|(process, _)| *process != NOBODY) {
+                let place = self.place(process);
+                self.table[place] = (process, peer);
+            }
+        }
+        let place = self.place(process);
+        self.table[place] = (process, peer);
+        self.met += 1;
     }
 
     fn meet(&mut self, messenger: &mut Messenger, process: u32) -> Option<PeerId> {
@@ -50,8 +81,7 @@ impl Met {
             return Some(peer);
         }
         let peer = messenger.add_peer((self.address)(process), process).ok()?;
-        let hash = |(process, _): &(u32, PeerId)| Self::hash(*process);
-        self.table.insert_unique(Self::hash(process), (process, peer), hash);
+        self.insert(process, peer);
         Some(peer)
     }
 }
@@ -73,7 +103,8 @@ impl Peers {
                 size,
                 own,
                 address,
-                table: hashbrown::HashTable::new(),
+                table: Vec::new(),
+                met: 0,
             }),
             lost: BTreeMap::new(),
         }

@@ -317,22 +317,45 @@ impl Communicator {
         match profile.profiler() {
             None if !profile.noted => Span(None),
             None => {
-                self.note(&entry());
+                let Entry { call, peer, tag, .. } = entry();
+                self.note(call, peer, tag);
                 Span(Some(Told::Fabric))
             }
             Some(profiler) => Span::open(self, profiler, entry()),
+        }
+    }
+
+    /// The same for a message of `count` elements: of these nothing is worked out unless a profiler wants to know.
+    #[inline]
+    pub(super) fn enter_message(
+        &self,
+        call: &'static str,
+        (count, datatype): (u64, &Datatype),
+        (peer, tag): (Rank, i32),
+    ) -> Span {
+        let profile = &self.engine().profile;
+        match profile.profiler() {
+            None if !profile.noted => Span(None),
+            None => {
+                self.note(call, Some(peer), Some(tag));
+                Span(Some(Told::Fabric))
+            }
+            Some(profiler) => {
+                let entry = Entry::of(call, count, datatype).with_peer(peer).with_tag(tag);
+                Span::open(self, profiler, entry)
+            }
         }
     }
 }
 
 impl Communicator {
     /// Tells the fabric.
-    fn note(&self, entry: &Entry) {
+    fn note(&self, call: &'static str, peer: Option<Rank>, tag: Option<i32>) {
         self.engine().fabric.note(Some(Called {
-            call: entry.call,
+            call,
             context: self.context(),
-            peer: entry.peer,
-            tag: entry.tag,
+            peer,
+            tag,
         }));
     }
 }
@@ -348,7 +371,7 @@ impl Span {
         };
         profiler.enter(begun, &entry);
         if engine.profile.noted {
-            communicator.note(&entry);
+            communicator.note(entry.call, entry.peer, entry.tag);
         }
         Self(Some(Told::Profiler(Box::new(Open {
             engine: Arc::clone(engine),

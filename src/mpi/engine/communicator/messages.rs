@@ -6,7 +6,7 @@ use crate::mpi::{
     Rank,
     datatype::Datatype,
     engine::{
-        Entry, Request, Status,
+        Request, Status,
         buffer::Buffer,
         core::{Ended, RequestId, Route},
         request::About,
@@ -79,8 +79,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         let call = mode.immediate_call();
-        let message = || Entry::of(call, count, datatype).with_peer(destination).with_tag(tag);
-        let span = self.enter(message);
+        let span = self.enter_message(call, (count, datatype), (destination, tag));
         // SAFETY: the caller's contract; it is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         span.begin(buffer.and_then(|buffer| self.isend_buffer(call, mode, buffer, destination, tag)))
@@ -160,8 +159,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<(), Error> {
         let call = mode.call();
-        let message = || Entry::of(call, count, datatype).with_peer(destination).with_tag(tag);
-        let span = self.enter(message);
+        let span = self.enter_message(call, (count, datatype), (destination, tag));
         // SAFETY: the caller's contract; it is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag, true));
@@ -188,7 +186,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Irecv";
-        let span = self.enter(|| Entry::of(CALL, count, datatype).with_peer(source).with_tag(tag));
+        let span = self.enter_message(CALL, (count, datatype), (source, tag));
         // SAFETY: the caller's contract.
         span.begin(unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) })
     }
@@ -244,7 +242,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<Status, Error> {
         const CALL: &str = "MPI_Recv";
-        let span = self.enter(|| Entry::of(CALL, count, datatype).with_peer(source).with_tag(tag));
+        let span = self.enter_message(CALL, (count, datatype), (source, tag));
         // SAFETY: the caller's contract.
         let begun = unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) };
         span.end_with(begun.and_then(|mut request| request.finish()))

@@ -303,6 +303,34 @@ pub(crate) struct Remote {
     stats: WindowStats,
 }
 
+/// Remote memory of a process that may never have to do with any: nothing until then.
+#[derive(Default)]
+pub(crate) struct OnDemand(Option<Box<Remote>>);
+
+impl OnDemand {
+    /// It, from now on.
+    pub(super) fn it(&mut self) -> &mut Remote {
+        self.0.get_or_insert_default()
+    }
+
+    /// See [`Remote::is_settled`].
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.0.as_ref().is_none_or(|remote| remote.is_settled())
+    }
+
+    pub(super) fn stats(&self) -> WindowStats {
+        self.0
+            .as_ref()
+            .map_or_else(WindowStats::default, |remote| remote.stats())
+    }
+
+    /// See [`Remote::awaited`].
+    pub(super) fn awaited(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().flat_map(|remote| remote.awaited())
+    }
+}
+
 impl Remote {
     pub(super) fn stats(&self) -> WindowStats {
         self.stats

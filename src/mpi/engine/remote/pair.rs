@@ -63,8 +63,8 @@ impl Pair {
         let Side { messenger, core } = &mut self.sides[side];
         // SAFETY: every test keeps `memory` for as long as the pair, and looks at it only between its calls.
         let memory = unsafe { Memory::new(memory.as_mut_ptr(), memory.len() as u64) };
-        let name = core.remote.expose(messenger, memory, Group::world(2)).unwrap();
-        core.remote.window(name).unwrap().epoch = Epoch::Fence { used: false };
+        let name = core.remote.it().expose(messenger, memory, Group::world(2)).unwrap();
+        core.remote.it().window(name).unwrap().epoch = Epoch::Fence { used: false };
         name
     }
 

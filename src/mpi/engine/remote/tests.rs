@@ -45,7 +45,7 @@ impl Pair {
             .unwrap();
             self.run();
         }
-        let window = self.sides[0].core.remote.window(own).unwrap();
+        let window = self.sides[0].core.remote.it().window(own).unwrap();
         assert_eq!(window.operations(|_| true), 0);
         (back, window.take_failure(|_| true).map(|(_, failure)| failure))
     }
@@ -207,8 +207,8 @@ fn who_does_not_listen_fills_no_memory() {
         // It takes note of credit, but no messages.
         pair.step(0, false);
         pair.step(1, true);
-        let Side { core, .. } = &pair.sides[1];
-        assert!(core.remote.serving.len() <= LIMIT);
+        let Side { core, .. } = &mut pair.sides[1];
+        assert!(core.remote.it().serving.len() <= LIMIT);
         waiting = waiting.max(core.tagged.waiting(PEER));
     }
     assert_eq!(waiting, MAX_WAITING);
@@ -253,11 +253,11 @@ fn an_answer_is_that_of_who_was_asked_and_fits() {
     }
     pair.step(1, true);
     pair.step(0, true);
-    let remote = &mut pair.sides[0].core.remote;
+    let remote = pair.sides[0].core.remote.it();
     assert_eq!(remote.stats().malformed, 3);
     assert_eq!(remote.window(name).unwrap().operations(|process| process == 1), 1);
     pair.run();
-    let window = pair.sides[0].core.remote.window(name).unwrap();
+    let window = pair.sides[0].core.remote.it().window(name).unwrap();
     assert_eq!((window.operations(|_| true), window.take_failure(|_| true)), (0, None));
     for (at, octet) in memory[..900].iter().enumerate() {
         assert_eq!(*octet, if at % 9 < 3 { 0x11 } else { 0xaa });

@@ -406,7 +406,7 @@ impl Window {
         let mut full = false;
         self.locked(call, |remote, _| full = remote.operations() >= MAX_OPERATIONS)?;
         if full {
-            self.wait_until(call, |core| core.remote.operations() < MAX_OPERATIONS)?;
+            self.wait_until(call, |core| core.remote.it().operations() < MAX_OPERATIONS)?;
         }
         Ok(())
     }

@@ -429,7 +429,7 @@ impl Window {
     ) -> Result<Option<Error>, Error> {
         let mut lost = None;
         self.wait_until(call, |core| {
-            let missing: Vec<u32> = match core.remote.window(self.0.name) {
+            let missing: Vec<u32> = match core.remote.it().window(self.0.name) {
                 Some(state) => group.processes().filter(|process| !done(state, *process)).collect(),
                 None => Vec::new(),
             };

@@ -183,7 +183,7 @@ impl Window {
         let mut exposed = Some(exposed);
         let name = communicator.access(None, |core, messenger, _| {
             let exposed = exposed.take().filter(|_| fits)?;
-            core.remote.expose(messenger, exposed, group.clone())
+            core.remote.it().expose(messenger, exposed, group.clone())
         });
         let mut inner = Inner {
             name: name.unwrap_or(0),
@@ -409,7 +409,7 @@ impl Window {
 
     /// The same for the state of the window.
     fn wait_for(&self, call: &'static str, mut done: impl FnMut(&mut WindowState) -> bool) -> Result<(), Error> {
-        self.wait_until(call, |core| core.remote.window(self.0.name).is_none_or(&mut done))
+        self.wait_until(call, |core| core.remote.it().window(self.0.name).is_none_or(&mut done))
     }
 }
 
@@ -423,11 +423,11 @@ impl Inner {
         let fabric = &self.communicator.engine().fabric;
         // Our own operations first: their memory is the program's.
         let ended = fabric.wait(&mut |core, _, _| {
-            let window = core.remote.window(name);
+            let window = core.remote.it().window(name);
             window.is_none_or(|state| state.operations(|_| true) == 0)
         });
-        fabric.access(&mut |core, messenger, _| core.remote.close(messenger, name));
-        let closed = fabric.wait(&mut |core, _, _| core.remote.is_closed(name));
+        fabric.access(&mut |core, messenger, _| core.remote.it().close(messenger, name));
+        let closed = fabric.wait(&mut |core, _, _| core.remote.it().is_closed(name));
         if ended.and(closed).is_err()
             && let Ok(mut memory) = self.memory.lock()
         {
