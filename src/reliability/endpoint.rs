@@ -70,40 +70,40 @@ impl Times {
 #[cfg_attr(test, derive(Clone))]
 pub struct Endpoint {
     pub(super) config: Config,
-    pub(super) times: Times,
     pub(super) limits: Limits,
-    /// An acknowledgement is due after so many octets.
-    pub(super) ack_bytes: u32,
     pub(super) epoch: u64,
-    pub(super) processor: u32,
-    pub(super) random: u64,
-    pub(super) now: u64,
-    /// Time that this side did not run, ns: it does not count against peers.
-    pub(super) stalled: u64,
-    pub(super) peers: Vec<Peer>,
     pub(super) addresses: Addresses,
     pub(super) down: BTreeMap<u32, PeerError>,
-    pub(super) flows: Vec<Flow>,
-    pub(super) actives: Vec<Active>,
     pub(super) placers: Placers,
-    pub(super) free_actives: Vec<u32>,
-    pub(super) free_flows: Vec<u32>,
-    pub(super) sources: Sources,
-    pub(super) ready: VecDeque<u32>,
-    /// Those that have much to send, in the order of their turns.
-    pub(super) bulk: VecDeque<u32>,
-    /// Bursts that others were before those.
-    pub(super) passed: u32,
-    pub(super) heap: Heap,
-    pub(super) events: VecDeque<Event>,
-    pub(super) control: VecDeque<Control>,
     held: Vec<Vec<SourceId>>,
     free_held: Vec<u32>,
-    pub(super) next_token: u64,
-    pub(super) busy: usize,
     pub(super) resets_in_second: (u64, u32),
     /// Peers whose credit has changed, if somebody wants to know.
     pub(super) credit_news: Option<Vec<u32>>,
+    /// Time that this side did not run, ns: it does not count against peers.
+    pub(super) stalled: u64,
+    pub(super) random: u64,
+    pub(super) times: Times,
+    pub(super) sources: Sources,
+    pub(super) flows: Vec<Flow>,
+    pub(super) actives: Vec<Active>,
+    pub(super) peers: Vec<Peer>,
+    pub(super) now: u64,
+    pub(super) ready: VecDeque<u32>,
+    /// Those that have much to send, in the order of their turns.
+    pub(super) bulk: VecDeque<u32>,
+    pub(super) control: VecDeque<Control>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) heap: Heap,
+    pub(super) free_actives: Vec<u32>,
+    pub(super) free_flows: Vec<u32>,
+    /// An acknowledgement is due after so many octets.
+    pub(super) ack_bytes: u32,
+    pub(super) processor: u32,
+    /// Bursts that others were before those.
+    pub(super) passed: u32,
+    pub(super) next_token: u64,
+    pub(super) busy: usize,
     pub(super) stats: Stats,
 }
 

@@ -145,20 +145,27 @@ impl Queued {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Sender {
-    /// Oldest unacknowledged.
-    pub(crate) una: Seq,
-    /// Ring of what is in flight, indexed by sequence number; its length is a power of two.
-    records: Vec<Record>,
     /// Acknowledged out of order.
     pub(crate) sacked: Bits,
     /// To be sent again.
     pub(crate) lost: Bits,
+    /// The last go-back on request: from where and when.
+    pub(crate) went_back: (Seq, u64),
+    /// Ring of what is in flight, indexed by sequence number; its length is a power of two.
+    records: Vec<Record>,
+    pub(crate) queue: VecDeque<Queued>,
+    pub(crate) congestion: AnyController,
+    /// Since when an answer is awaited, ns of active time.
+    pub(crate) waiting_since: u64,
+    /// The latest-sent packet known to have arrived (RFC 8985): when it was sent, and its number.
+    pub(crate) rack_at: u64,
+    /// Oldest unacknowledged.
+    pub(crate) una: Seq,
     pub(crate) sacked_count: u32,
     pub(crate) lost_count: u32,
     /// Octets and packets in flight: sent, and neither acknowledged nor lost.
     pub(crate) bytes_in_flight: u32,
     pub(crate) packets_in_flight: u32,
-    pub(crate) queue: VecDeque<Queued>,
     /// Octets queued and never sent.
     pub(crate) queued_bytes: u32,
     /// Octets of copied payload not yet acknowledged, and messages by reference.
@@ -167,15 +174,10 @@ pub(crate) struct Sender {
     /// The block that copied messages are appended to, and how far it is filled.
     pub(crate) tail: SourceId,
     pub(crate) tail_fill: u32,
-    pub(crate) congestion: AnyController,
     /// Consecutive time-outs.
     pub(crate) timeouts: u16,
-    /// Since when an answer is awaited, ns of active time.
-    pub(crate) waiting_since: u64,
     /// One past the highest sequence number acknowledged, cumulatively or selectively.
     pub(crate) highest_acked: Seq,
-    /// The latest-sent packet known to have arrived (RFC 8985): when it was sent, and its number.
-    pub(crate) rack_at: u64,
     pub(crate) rack_seq: Seq,
     /// Losses below this belong to one episode.
     pub(crate) recovery_point: Seq,
@@ -188,8 +190,6 @@ pub(crate) struct Sender {
     /// Ask for an acknowledgement with the next packet, or by an empty one.
     pub(crate) want_ack: bool,
     pub(crate) ask_alone: bool,
-    /// The last go-back on request: from where and when.
-    pub(crate) went_back: (Seq, u64),
 }
 
 impl Sender {

@@ -118,8 +118,6 @@ pub(super) enum Next {
 
 /// A process, with a processor for it.
 pub(super) struct Node {
-    pub(super) messenger: Messenger,
-    pub(super) core: Core,
     /// Until when its processor has been used, ns: what is done next is done then.
     pub(super) local: u64,
     /// When its timer is in the queue; `u64::MAX`: it is not.
@@ -129,6 +127,8 @@ pub(super) struct Node {
     pub(super) condition: Option<Condition>,
     /// What has come and was not taken at once: when it is, and how many octets it has.
     unread: VecDeque<(u64, u32)>,
+    pub(super) messenger: Messenger,
+    pub(super) core: Core,
     unread_octets: u32,
     /// Packets that wait until the program has computed, where processes poll.
     left: VecDeque<u32>,

@@ -218,15 +218,15 @@ pub struct Tagged<B> {
     /// Our processor.
     processor: u32,
     eager_limit: u32,
-    posted: Posted<Receive<B>>,
-    unexpected: Unexpected<Stored>,
-    rendezvous: Rendezvous,
-    outbox: Outbox,
-    completions: VecDeque<Completion>,
     scratch: Vec<u8>,
+    stats: TaggedStats,
     /// Processors whose messages are not taken any more.
     lost: BTreeSet<u32>,
-    stats: TaggedStats,
+    completions: VecDeque<Completion>,
+    outbox: Outbox,
+    rendezvous: Rendezvous,
+    posted: Posted<Receive<B>>,
+    unexpected: Unexpected<Stored>,
 }
 
 impl<B> fmt::Debug for Tagged<B> {

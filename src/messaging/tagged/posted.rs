@@ -75,11 +75,11 @@ pub(super) struct Place {
 
 /// Posted receives with a value each.
 pub(super) struct Posted<T> {
+    len: usize,
+    serial: u64,
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
     classes: Vec<Class>,
-    serial: u64,
-    len: usize,
 }
 
 impl<T> Default for Posted<T> {

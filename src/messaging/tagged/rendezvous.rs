@@ -126,6 +126,8 @@ impl Incoming {
 
 #[derive(Default)]
 pub(super) struct Rendezvous {
+    /// What may still be granted to each peer that is served.
+    shares: Vec<(PeerId, u64)>,
     sends: Vec<Slot>,
     free: Vec<u32>,
     /// Which send a placement belongs to.
@@ -134,8 +136,6 @@ pub(super) struct Rendezvous {
     stalled: VecDeque<u32>,
     /// What is on its way to us, oldest first.
     incoming: VecDeque<Incoming>,
-    /// What may still be granted to each peer that is served.
-    shares: Vec<(PeerId, u64)>,
 }
 
 impl Rendezvous {

@@ -45,11 +45,11 @@ struct Entry<T> {
 }
 
 pub(super) struct Unexpected<T> {
+    len: usize,
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
     all: Row,
     keys: HashMap<Key, Row, Hash>,
-    len: usize,
 }
 
 impl<T> Default for Unexpected<T> {

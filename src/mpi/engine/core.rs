@@ -117,12 +117,31 @@ pub(crate) struct Route {
 
 /// Requests of one process, and the queues behind them. Always used together with its messenger.
 pub(crate) struct Core {
-    pub(super) tagged: Tagged<Buffer>,
     process: u32,
-    pub(crate) peers: Peers,
     /// Some are, and have not only finished.
     pub(super) any_failed: bool,
+    pub(super) tagged: Tagged<Buffer>,
+    pub(super) remote: OnDemand,
+    inbox: Inbox,
+    /// Messages of channels that have ended.
+    pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
+    /// Collectives that wait for acknowledgements.
+    pub(super) draining: Vec<u32>,
+    /// Collectives whose round is complete.
+    pub(super) advancing: VecDeque<u32>,
     slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Peers and channels to which something may be waiting to be transmitted.
+    touched: Vec<(PeerId, u8)>,
+    pub(crate) peers: Peers,
+    /// Requests ended since the start.
+    pub(crate) ended: u64,
+    /// Tasks that wait for requests …
+    sleepers: Vec<(RequestId, Waker)>,
+    /// … and those to be woken, without the lock.
+    woken: Vec<Waker>,
+    pub(super) collectives: Vec<Option<Running>>,
+    pub(super) scratch: Vec<u8>,
     /// Peers for whose messages somebody waits without a request: probes.
     probed: Vec<PeerId>,
     /// The same for those that name nobody.
@@ -131,29 +150,10 @@ pub(crate) struct Core {
     /// of the communicator.
     failures: Vec<u32>,
     told: BTreeSet<(u32, u32)>,
-    free: Vec<u32>,
-    pub(super) collectives: Vec<Option<Running>>,
-    pub(super) scratch: Vec<u8>,
-    /// Collectives whose round is complete.
-    pub(super) advancing: VecDeque<u32>,
-    /// Collectives that wait for acknowledgements.
-    pub(super) draining: Vec<u32>,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
     pub(crate) links: Links,
     pub(super) channels: Vec<Option<Channel>>,
-    /// Messages of channels that have ended.
-    pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
-    /// Requests ended since the start.
-    pub(crate) ended: u64,
-    /// Tasks that wait for requests …
-    sleepers: Vec<(RequestId, Waker)>,
-    /// … and those to be woken, without the lock.
-    woken: Vec<Waker>,
-    /// Peers and channels to which something may be waiting to be transmitted.
-    touched: Vec<(PeerId, u8)>,
-    inbox: Inbox,
-    pub(super) remote: OnDemand,
 }
 
 /// Takes in active messages until somebody asks for them.
