@@ -472,10 +472,10 @@ impl Span {
 }
 
 impl Drop for Span {
+    #[inline]
     fn drop(&mut self) {
-        match self.0.take() {
-            None | Some(Told::Fabric) => {}
-            Some(Told::Profiler(open)) => open.leave(&Exit::default()),
+        if let Some(Told::Profiler(open)) = &self.0 {
+            open.leave(&Exit::default());
         }
     }
 }
@@ -485,6 +485,7 @@ impl Open {
         self.engine.profile.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
+    #[cold]
     fn leave(&self, exit: &Exit<'_>) {
         let profile = &self.engine.profile;
         if let Some(profiler) = profile.profiler() {
