@@ -50,7 +50,9 @@ const AF_PACKET_SMALL: u16 = 1900;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Memory {
-    /// [`InMemory`](Self::InMemory) if enough hugepages are free, else [`NoHuge`](Self::NoHuge).
+    /// [`InMemory`](Self::InMemory) if enough hugepages are free, else [`NoHuge`](Self::NoHuge). What the first port of the
+    /// process needs is taken at once, one process after the other, so that none counts on what another one takes. (Who
+    /// is no `hikyaku` may still do that; then DPDK does not start.)
     #[default]
     Auto,
     /// Hugepages without files (`--in-memory`): nothing is left behind, and no mount is needed.
@@ -59,6 +61,20 @@ pub enum Memory {
     Hugepages,
     /// Ordinary pages (`--no-huge`): needs neither root nor reserved pages; not for real cards.
     NoHuge,
+}
+
+const MEMORIES: [(&str, Memory); 4] = [
+    ("auto", Memory::Auto),
+    ("in-memory", Memory::InMemory),
+    ("hugepages", Memory::Hugepages),
+    ("no-huge", Memory::NoHuge),
+];
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = MEMORIES.iter().find(|(_, memory)| memory == self);
+        f.write_str(found.map_or("unknown", |(name, _)| name))
+    }
 }
 
 /// Whether UDP checksums are sent.
@@ -158,13 +174,7 @@ impl DpdkOptions {
             "HIKYAKU_DPDK_MEMORY",
             "auto, in-memory, hugepages or no-huge",
             &mut |value| {
-                options.memory = match value {
-                    "auto" => Memory::Auto,
-                    "in-memory" => Memory::InMemory,
-                    "hugepages" => Memory::Hugepages,
-                    "no-huge" => Memory::NoHuge,
-                    _ => return None,
-                };
+                options.memory = MEMORIES.iter().find(|(name, _)| *name == value)?.1;
                 Some(())
             },
         )?;

@@ -31,7 +31,7 @@ use crate::backends::poller::memory::Memory;
 /// Most packets of one call.
 pub(in crate::backends::dpdk) const BURST: usize = 32;
 
-/// Arguments of EAL once it runs.
+/// The settings that EAL was started with, once it runs.
 static RUNNING: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// Held while devices come and go: DPDK allows that by one thread at a time.
 static DEVICES: Mutex<()> = Mutex::new(());
@@ -68,11 +68,15 @@ fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
-/// Starts EAL, if that has not been done with these arguments.
-pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), DpdkError> {
+/// Starts EAL, if that has not been done with these settings. `prepare` gives its arguments, and what has to last until it
+/// runs.
+pub(in crate::backends::dpdk) fn start<T>(
+    settings: Vec<String>,
+    prepare: impl FnOnce() -> (Vec<String>, T),
+) -> Result<(), DpdkError> {
     let mut running = lock(&RUNNING);
     if let Some(running) = &*running {
-        return if *running == arguments {
+        return if *running == settings {
             Ok(())
         } else {
             Err(DpdkError::Started {
@@ -81,6 +85,7 @@ pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), Dpd
             })
         };
     }
+    let (arguments, _prepared) = prepare();
     let words: Vec<CString> = std::iter::once("hikyaku")
         .chain(arguments.iter().map(String::as_str))
         .map(c_string)
@@ -97,7 +102,7 @@ pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), Dpd
         let source = last_error();
         return Err(DpdkError::Start { arguments, source });
     }
-    *running = Some(arguments);
+    *running = Some(settings);
     Ok(())
 }
 
@@ -200,7 +205,7 @@ impl Pool {
         let raw = unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, data_room, -1) };
         if raw.is_null() {
             return Err(DpdkError::Pool {
-                octets: count as usize * (usize::from(data_room) + 256),
+                octets: Self::octets(count, room),
                 source: last_error(),
             });
         }
@@ -210,6 +215,11 @@ impl Pool {
             room,
             memory: None,
         }))
+    }
+
+    /// Octets that `count` buffers for packets of up to `room` octets take, about.
+    pub(in crate::backends::dpdk) fn octets(count: u32, room: u16) -> usize {
+        count as usize * (usize::from(room) + sys::RTE_PKTMBUF_HEADROOM as usize + 256)
     }
 
     /// Octets that each buffer for packets of up to `room` octets takes in memory of one's own.
