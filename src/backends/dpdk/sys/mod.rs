@@ -10,6 +10,7 @@
 )]
 
 mod attach;
+mod connections;
 mod port;
 
 use std::{
@@ -34,9 +35,15 @@ pub(in crate::backends::dpdk) const BURST: usize = 32;
 /// The settings that EAL was started with, once it runs.
 static RUNNING: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// Held while devices come and go: DPDK allows that by one thread at a time.
-static DEVICES: Mutex<()> = Mutex::new(());
+static DEVICES: Mutex<Devices> = Mutex::new(Devices { stuck: None });
 /// Numbers for the names of pools and devices.
 static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// What is known of all devices.
+struct Devices {
+    /// The one that DPDK's own thread has not closed in time. From then on no device comes or goes.
+    stuck: Option<String>,
+}
 
 /// A number that no other caller in this process has.
 pub(in crate::backends::dpdk) fn unique() -> u32 {
@@ -81,7 +88,7 @@ pub(in crate::backends::dpdk) fn start<T>(
         } else {
             Err(DpdkError::Started {
                 running: running.clone(),
-                wanted: arguments,
+                wanted: settings,
             })
         };
     }
