@@ -10,25 +10,23 @@ use super::{
     pause, sys,
 };
 
-/// What DPDK needs besides buffers of packets, octets: queues, devices, the memory of its heap that is in pieces.
-const BESIDES: usize = 16 << 20;
 /// Locked by whoever looks for free hugepages and takes them: every process can do that.
 const TURN: &str = "/proc/sys/vm/nr_hugepages";
 /// To take hugepages takes others a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(5);
 
-/// Starts EAL, unless it runs with the same settings. `octets`: what the first port's packets take.
-pub(super) fn start(options: &DpdkOptions, octets: usize) -> Result<(), DpdkError> {
+/// Starts EAL, unless it runs with the same settings.
+pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
     sys::start(settings(options), || {
         let (memory, turn) = match options.memory {
-            Memory::Auto => choose(options, octets + BESIDES),
+            Memory::Auto => choose(options),
             other => (other, None),
         };
         let mut arguments = arguments(options, memory);
         if turn.is_some() && !given(options, &["-m", "--socket-mem"]) {
-            // Taken at once: what is only going to be taken, somebody else finds free.
-            arguments.push(format!("-m{}", (octets + BESIDES).div_ceil(1 << 20)));
+            // Taken at once, for all ports: what is only going to be taken, somebody else finds free.
+            arguments.push(format!("-m{}", options.memory_mb));
         }
         (arguments, turn)
     })
@@ -47,9 +45,8 @@ fn settings(options: &DpdkOptions) -> Vec<String> {
 
 /// Hugepages if there are enough, and then the turn to take them, which others wait for: ranks of a job look for them at
 /// the same time. If they take too long, they may have taken them.
-fn choose(options: &DpdkOptions, octets: usize) -> (Memory, Option<fs::File>) {
-    let wanted = (u64::from(options.memory_mb) * 1_000_000).max(octets as u64);
-    let enough = || free_hugepages() >= wanted;
+fn choose(options: &DpdkOptions) -> (Memory, Option<fs::File>) {
+    let enough = || free_hugepages() >= u64::from(options.memory_mb) << 20;
     let turn = if enough() { take_turn() } else { None };
     match turn {
         Some(turn) if enough() => (Memory::InMemory, Some(turn)),

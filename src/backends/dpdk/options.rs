@@ -50,9 +50,9 @@ const AF_PACKET_SMALL: u16 = 1900;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Memory {
-    /// [`InMemory`](Self::InMemory) if enough hugepages are free, else [`NoHuge`](Self::NoHuge). What the first port of the
-    /// process needs is taken at once, one process after the other, so that none counts on what another one takes. (Who
-    /// is no `hikyaku` may still do that; then DPDK does not start.)
+    /// [`InMemory`](Self::InMemory) if [`memory_mb`](DpdkOptions::memory_mb) of hugepages are free, which are then taken at
+    /// once, by one process after the other, so that none counts on what another one takes; else
+    /// [`NoHuge`](Self::NoHuge). (Who takes hugepages in other ways can still come in between: then DPDK does not start.)
     #[default]
     Auto,
     /// Hugepages without files (`--in-memory`): nothing is left behind, and no mount is needed.
@@ -101,8 +101,8 @@ pub struct DpdkOptions {
     pub address: IpAddr,
     /// Where memory comes from. Counts for the first port of a process, which starts DPDK.
     pub memory: Memory,
-    /// Most memory of all ports of the process without hugepages, 10^6 octets: 64 to 65,536, default 256. It is taken as
-    /// it is used.
+    /// Memory of all ports of the process, MiB: 64 to 65,536, default 256. Without hugepages it is the most that there can
+    /// be, and taken as it is used; with [`Memory::Auto`] it is what must be free, and is taken at the start.
     pub memory_mb: u32,
     /// Octets of an IP packet, 576 to 16,000; the link's other end must take as much. `None`: 9000 where the link is
     /// memory (memif, ring), else 1500.

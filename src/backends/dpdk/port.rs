@@ -253,6 +253,7 @@ impl DpdkPort {
 
     /// The same, with what is received in this memory, if there is any.
     pub(crate) fn open_with(options: &DpdkOptions, lending: Option<Lending>) -> Result<Self, DpdkError> {
+        eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
         let queues = options.queues.max(1) + options.own_queues;
@@ -261,14 +262,12 @@ impl DpdkPort {
         let parts = if queues > 1 { 3 } else { 2 };
         let count = u32::from(queues) * (u32::from(options.descriptors) * parts + 8 * BURST as u32);
         let send = u32::from(queues) * (u32::from(options.descriptors) * 2 + 8 * BURST as u32);
-        let (count, send) = (count.next_power_of_two() - 1, send.next_power_of_two() - 1);
-        eal::start(options, Pool::octets(count, room) + Pool::octets(send, room))?;
         let pools = Pools {
             receive: match lending {
                 Some(Lending { memory, buffers }) => Pool::outside(buffers, room, memory)?,
-                None => Pool::new(count, room)?,
+                None => Pool::new(count.next_power_of_two() - 1, room)?,
             },
-            send: Pool::new(send, room)?,
+            send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
         let (device, made) = options.device.words(sys::unique(), mtu, options.descriptors, queues);
         let setup = Setup {

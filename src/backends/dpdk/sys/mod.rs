@@ -212,7 +212,7 @@ impl Pool {
         let raw = unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, data_room, -1) };
         if raw.is_null() {
             return Err(DpdkError::Pool {
-                octets: Self::octets(count, room),
+                octets: count as usize * (usize::from(data_room) + 256),
                 source: last_error(),
             });
         }
@@ -222,11 +222,6 @@ impl Pool {
             room,
             memory: None,
         }))
-    }
-
-    /// Octets that `count` buffers for packets of up to `room` octets take, about.
-    pub(in crate::backends::dpdk) fn octets(count: u32, room: u16) -> usize {
-        count as usize * (usize::from(room) + sys::RTE_PKTMBUF_HEADROOM as usize + 256)
     }
 
     /// Octets that each buffer for packets of up to `room` octets takes in memory of one's own.

@@ -30,7 +30,7 @@ fn options(device: &str) -> DpdkOptions {
 
 /// Starts DPDK as the first port would.
 pub(super) fn start() {
-    eal::start(&options("ring"), 0).unwrap();
+    eal::start(&options("ring")).unwrap();
 }
 
 /// On a ring, from which what opening has sent is taken.
