@@ -178,7 +178,7 @@ fn play_holds() {
     let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
     let backend = DpdkBackend::bind(var("NETNS_AT").parse().unwrap(), &options);
     let _backend = backend.unwrap_or_else(|error| panic!("{error}"));
-    println!("holds");
+    println!("holds as {}", process::id());
     std::thread::park_timeout(PART_LIMIT);
 }
 

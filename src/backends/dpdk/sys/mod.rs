@@ -9,6 +9,7 @@
     reason = "DPDK is C; what makes each call right is in the types of this module"
 )]
 
+mod aside;
 mod attach;
 mod connections;
 mod port;

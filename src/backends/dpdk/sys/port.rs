@@ -10,7 +10,7 @@ use std::{
 
 use dpdk_sys as sys;
 
-use super::{BURST, Burst, DEVICES, Devices, Packet, Pool, c_string, check, connections::Connections};
+use super::{BURST, Burst, DEVICES, Devices, Packet, Pool, aside, c_string, check, connections::Connections};
 use crate::backends::dpdk::{error::DpdkError, frame::Mac, pause};
 
 /// Octets of a frame besides the packet: the header and the check sequence.
@@ -433,9 +433,7 @@ fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
         source,
     };
     if let Some(arguments) = setup.arguments {
-        let arguments = c_string(arguments);
-        // SAFETY: C strings, of which DPDK makes copies.
-        check(unsafe { sys::rte_vdev_init(device.as_ptr(), arguments.as_ptr()) }).map_err(failed)?;
+        make(&device, &c_string(arguments)).map_err(failed)?;
     }
     let mut id = 0;
     // SAFETY: a C string, and a number that may be written.
@@ -448,6 +446,25 @@ fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
         failed(source)
     })?;
     Ok(id)
+}
+
+/// Makes a device.
+///
+/// That of packet sockets gives the kernel a number for the group of its sockets, made of the interface's and the process
+/// id, and is refused if somebody else in the network has come to the same one: two ranks on one host, one time in some
+/// dozens. So it gets other process ids to try with.
+fn make(device: &CStr, arguments: &CStr) -> io::Result<()> {
+    const TRIES: usize = 4;
+    // SAFETY: C strings, of which DPDK makes copies.
+    let make = || check(unsafe { sys::rte_vdev_init(device.as_ptr(), arguments.as_ptr()) });
+    let mut made = make();
+    for _ in 0..TRIES {
+        if made.is_ok() || !device.to_bytes().starts_with(b"net_af_packet") {
+            break;
+        }
+        made = aside::run(make).unwrap_or(made);
+    }
+    made
 }
 
 impl Drop for Port {
