@@ -5,7 +5,7 @@
 mod exchange;
 
 use std::{
-    env,
+    env, fs,
     net::SocketAddr,
     process::{Child, Command, Stdio},
     sync::mpsc,
@@ -175,6 +175,25 @@ impl Process {
         assert!(kill.unwrap().success());
     }
 
+    /// Stops it. The signal comes to one of its threads, and the others go on until that one has run.
+    fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let threads = format!("/proc/{}/task", self.0.id());
+        let is_stopped = |status: &str| {
+            // Behind its name, which may be anything.
+            let state = status.rsplit_once(") ");
+            state.is_some_and(|(_, state)| state.starts_with('T'))
+        };
+        for _ in 0..LONG.as_millis() {
+            let mut threads = fs::read_dir(&threads).unwrap();
+            if threads.all(|it| fs::read_to_string(it.unwrap().path().join("stat")).is_ok_and(|it| is_stopped(&it))) {
+                return;
+            }
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        panic!("it does not stop");
+    }
+
     fn end(mut self) {
         assert!(self.0.wait().unwrap().success());
     }
@@ -272,7 +291,7 @@ fn a_dead_peer_is_noticed_and_others_are_not_affected() {
     // The kernel tells that nobody has the port any more.
     assert_eq!(until_down(&mut a, victim.1), PeerError::Refused);
     // A process that is stopped still has its port, but it does not answer.
-    frozen.0.signal(libc::SIGSTOP);
+    frozen.0.stop();
     let error = until_down(&mut a, frozen.1);
     assert!(
         matches!(error, PeerError::TimedOut { silence, .. } if silence >= death_timeout && silence < 10 * death_timeout),
@@ -297,7 +316,7 @@ fn a_blocked_sender_learns_of_the_death() {
     let peer = here(&mut a);
     // Until a peer has answered, it is `open_timeout` that counts.
     ask(&mut a, peer, b"1");
-    process.signal(libc::SIGSTOP);
+    process.stop();
     // Large and by reference: returns only when the memory is free.
     let error = a.send_blocking(peer, &vec![7; 32 << 20]).unwrap_err();
     assert!(error.to_string().contains("no answer"), "{error}");
@@ -310,23 +329,14 @@ fn a_peer_that_is_stopped_for_a_while_loses_nothing() {
     let mut a = host(Config::default());
     let process = Process::start("echo", a.local_addr(), "127.0.0.1:0");
     let peer = here(&mut a);
-    process.signal(libc::SIGSTOP);
+    process.stop();
     for i in 0..200 {
         a.send(peer, &content(i, i * 10)).unwrap();
     }
-    // The signal may take effect a little after the first messages.
-    let mut received = 0;
-    loop {
-        match a.receive(Some(Duration::from_millis(300))) {
-            Ok(message) => assert_eq!(message.data(), content(received, received * 10)),
-            Err(ReceiveError::TimedOut(_)) => break,
-            Err(error) => panic!("{error}"),
-        }
-        received += 1;
-    }
-    assert!(received < 200, "it did not stop");
+    let silence = a.receive(Some(Duration::from_millis(300)));
+    assert!(matches!(silence, Err(ReceiveError::TimedOut(_))), "{silence:?}");
     process.signal(libc::SIGCONT);
-    for i in received..200 {
+    for i in 0..200 {
         assert_eq!(a.receive(Some(LONG)).unwrap().data(), content(i, i * 10));
     }
     a.send(peer, b"end").unwrap();

@@ -150,16 +150,24 @@ fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {
 
 /// Four processes that each believe to be alone are a trap: what hints at a launcher that can not be used is an error.
 fn not_alone(environment: &Environment) -> Result<(), BootstrapError> {
+    /// Of a job of one it does not matter who has started it.
+    const ONE: Option<&str> = Some("1");
     let hints = [
-        ("OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE as well, from the same mpirun"),
-        ("PMI_SIZE", "PMI_FD or PMI_PORT as well, from the same launcher"),
+        (
+            "OMPI_COMM_WORLD_SIZE",
+            ONE,
+            "PMIX_NAMESPACE as well, from the same mpirun",
+        ),
+        ("PMI_SIZE", ONE, "PMI_FD or PMI_PORT as well, from the same launcher"),
+        ("PMIX_NAMESPACE", None, "PMIX_RANK as well, from the same launcher"),
+        ("PMIX_RANK", None, "PMIX_NAMESPACE as well, from the same launcher"),
     ];
-    for (name, expected) in hints {
-        let size = environment.get(name);
-        if size.is_some_and(|size| size != "1") {
+    for (name, harmless, expected) in hints {
+        let value = environment.get(name);
+        if value.is_some() && value != harmless {
             let cause = Cause::Variable {
                 name: name.to_owned(),
-                value: size.map(str::to_owned),
+                value: value.map(str::to_owned),
                 expected,
             };
             return Err(BootstrapError::new(Launcher::Alone, "finding the launcher", cause));
@@ -237,6 +245,12 @@ mod tests {
             let error = recognise(&environment(&[(name, "4")])).unwrap_err();
             assert!(error.to_string().contains(name), "{error}");
             assert_eq!(recognised(&[(name, "1")]), Launcher::Alone);
+        }
+        for (name, missing) in [("PMIX_NAMESPACE", "PMIX_RANK"), ("PMIX_RANK", "PMIX_NAMESPACE")] {
+            let error = recognise(&environment(&[(name, "1")])).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(missing), "{error}");
+            let alone = [(name, "1"), ("HIKYAKU_BOOTSTRAP", "alone")];
+            assert_eq!(recognised(&alone), Launcher::Alone);
         }
         let error = recognise(&environment(&[("HIKYAKU_BOOTSTRAP", "mpd")])).unwrap_err();
         assert!(error.to_string().contains("HIKYAKU_BOOTSTRAP=mpd"), "{error}");

@@ -41,6 +41,21 @@ fn memif_without_copies_is_nothing_without_hugepages() {
     );
 }
 
+/// Not enough for all of them, who look for them at the same time. Whoever finds too few does without.
+#[test]
+fn processes_that_want_the_same_hugepages() {
+    let Some(_huge) = Huge::reserve() else { return };
+    let auto = [("HIKYAKU_DPDK_MEMORY", "auto"), JUMBO];
+    let start = || part::start("holds", &part_variables(0, "ring", &auto));
+    let mut processes: Vec<_> = (0..6).map(|_| start()).collect();
+    for process in &mut processes {
+        process.wait_for("holds", START_LIMIT);
+    }
+    for process in processes {
+        process.kill();
+    }
+}
+
 #[test]
 fn virtio_in_hugepages() {
     let Some(_huge) = Huge::reserve() else { return };

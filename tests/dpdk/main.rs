@@ -173,6 +173,15 @@ fn play_death() {
     end(pools);
 }
 
+/// Opens a device, and has it until it is killed.
+fn play_holds() {
+    let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
+    let backend = DpdkBackend::bind(var("NETNS_AT").parse().unwrap(), &options);
+    let _backend = backend.unwrap_or_else(|error| panic!("{error}"));
+    println!("holds as {}", process::id());
+    std::thread::park_timeout(PART_LIMIT);
+}
+
 /// Opening fails.
 fn play_failure() {
     let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
@@ -190,6 +199,7 @@ fn part() {
         Some("exchange") => play_exchange(),
         Some("death") => play_death(),
         Some("link") => play_link(),
+        Some("holds") => play_holds(),
         Some("failure") => play_failure(),
         Some(other) => panic!("unknown part {other}"),
     }

@@ -5,7 +5,7 @@ use std::{env, fs, process::Command, time::Duration};
 use super::{
     ETHERNET, JUMBO, LOSSY, START_LIMIT, Socket, finish_with_buffers,
     hugepages::{Huge, IN_MEMORY},
-    netns::{INTERFACE, Namespace, Process, Veth},
+    netns::{INTERFACE, Namespace, Process, ROLE, Veth},
     part_variables,
 };
 
@@ -216,4 +216,41 @@ fn with_the_kernel(more: &[(&str, &str)]) {
         };
         between(&veth, devices, more);
     }
+}
+
+/// Two processes of one network, whose ids are to the numbers of their interfaces so that DPDK's driver makes the same
+/// number of both.
+#[test]
+fn packet_sockets_with_the_same_number() {
+    let Some(veth) = dpdk_only(1500) else {
+        return;
+    };
+    let limit = Duration::from_secs(10);
+    let variables = |device| part_variables(0, device, &[]);
+    let (first, second) = (af_packet(), "af_packet:iface=other".to_owned());
+    let mut first = veth.a.spawn_role("part", "holds", &variables(&first));
+    let id: u32 = first.wait_for("holds as ", START_LIMIT).parse().unwrap();
+    let file = format!("/sys/class/net/{INTERFACE}/ifindex");
+    let index: u32 = veth.a.exec("cat", &[&file], limit).trim().parse().unwrap();
+    // The lower 16 bits count; one above them keeps the number from being that of an interface that is there.
+    let script = format!(
+        "ip link add other index $((({id} ^ {index} ^ $$) & 0xffff | 0x10000)) type veth peer name beside && \
+         ip link set other up && ip link set beside up && exec \"$@\""
+    );
+    let binary = env::current_exe().unwrap();
+    let arguments = [
+        "-c",
+        &script,
+        "sh",
+        binary.to_str().unwrap(),
+        "--exact",
+        "part",
+        "--include-ignored",
+        "--nocapture",
+    ];
+    let environment = [&variables(&second)[..], &[(ROLE, "holds")]].concat();
+    let mut second = veth.a.spawn("sh", &arguments, &environment);
+    second.wait_for("holds as ", START_LIMIT);
+    second.kill();
+    first.kill();
 }

@@ -140,3 +140,66 @@ fn a_goodbye_by_two_ways() {
         }
     });
 }
+
+/// One process says something and goes, or both do, while large messages begin to come for it: by a way of their own, on
+/// which nothing may have been said before. What it has said arrives all the same, and it has gone, not failed.
+#[test]
+fn a_goodbye_among_placements() {
+    scenario("delegated::a_goodbye_among_placements", 60, |seed| {
+        let mut rng = Prng::new(seed ^ 0x90e);
+        let mut world = World::pair(
+            seed,
+            &NodeOptions {
+                delegated: true,
+                split: true,
+                eager_limit: Some(4_096),
+                ..NodeOptions::default()
+            },
+        );
+        world.network.usual.loss = rng.pick(&[0, 20, 200]);
+        world.network.usual.jitter = rng.below(500_000);
+        let mut talk = Talk::new(world);
+        // Whoever goes can lose what others send it.
+        talk.hostile = true;
+        let both = rng.chance(300);
+        let mut bits = 0;
+        for from in [0, 1] {
+            // Who goes before anything was said has nobody to say goodbye to.
+            if from == 0 || rng.chance(500) {
+                talk.send(from, 1 - from, bits, 100, false);
+                talk.receive(1 - from, Some(from), bits, 0, 200_000);
+                bits += 1;
+            }
+        }
+        talk.world.run_for(Duration::from_nanos(rng.skewed(10_000_000)));
+        for _ in 0..rng.between(1, 20) {
+            let from = usize::from(rng.chance(300));
+            let len = if from == 1 || both {
+                rng.skewed(200_000)
+            } else {
+                rng.skewed(4_000)
+            };
+            talk.send(from, 1 - from, bits, len as usize, false);
+            talk.receive(1 - from, Some(from), bits, 0, 400_000);
+            bits += 1;
+            talk.world.run_for(Duration::from_nanos(rng.skewed(1_000_000)));
+        }
+        for node in if both { vec![0, 1] } else { vec![0] } {
+            let (now, peer) = (talk.world.now, talk.world.nodes[node].peer_of[&(1 - node)]);
+            talk.world.nodes[node].stack_mut().close(now, peer);
+            talk.world.touch(node);
+            talk.world.run_for(Duration::from_nanos(rng.skewed(1_000_000)));
+        }
+        talk.world.run_for(Duration::from_secs(60));
+        if !both {
+            let (missing, all) = talk.missing(0, 1);
+            assert_eq!(missing, 0, "of {all}");
+        }
+        for node in 0..2 {
+            // Who goes before it was answered may have gone twice.
+            let downs = talk.world.downs(node);
+            let closed = downs.iter().all(|(_, _, error)| *error == PeerError::Closed);
+            assert!(closed && !downs.is_empty(), "{node}: {downs:?}");
+        }
+    });
+}

@@ -58,13 +58,16 @@ fn end(child: Child, mut stdout: impl Read) -> (Option<i32>, String, String) {
 }
 
 /// Every rank but the last has had this call fail with the last one's rank, and goes on with the others.
-fn check_survivors(size: u32, call: &str, said: &str) {
+fn check_survivors(size: u32, call: &str, said: &str, errors: &str) {
     let (last, left) = (size - 1, size - 1);
     for rank in 0..last {
         let failed =
             format!("rank {rank}: ProcFailed: {call} with rank {last} on communicator 0: a process has failed");
-        assert!(said.contains(&failed), "{failed}\n{said}");
-        assert!(said.contains(&format!("rank {rank}: {left} are left")), "{said}");
+        assert!(said.contains(&failed), "{failed}\n{said}{errors}");
+        assert!(
+            said.contains(&format!("rank {rank}: {left} are left")),
+            "{said}{errors}"
+        );
     }
 }
 
@@ -79,7 +82,7 @@ fn killed(size: u32, how: &str, call: &str) {
     );
     assert!(errors.contains(&cause), "{errors}");
     assert_eq!(code, Some(137), "{errors}");
-    check_survivors(size, call, &said);
+    check_survivors(size, call, &said, &errors);
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn who_leaves_without_finalizing_is_lost() {
     let cause = format!("rank 3 (pid {pid} on localhost): exited without finalize");
     assert!(errors.contains(&cause), "{errors}");
     assert_eq!(code, Some(1), "{errors}");
-    check_survivors(4, "MPI_Barrier", &said);
+    check_survivors(4, "MPI_Barrier", &said, &errors);
 }
 
 /// A rank that computes for so long is only late: its messages are acknowledged meanwhile.
@@ -151,8 +154,8 @@ fn an_idle_rank_that_is_killed_is_noticed_in_time() {
     stdout.read_line(&mut line).unwrap();
     let pid = line.trim().strip_prefix("rank 2 pid ").unwrap();
     assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
-    let (_, said, _) = end(child, stdout);
-    check_survivors(3, "MPI_Recv", &said);
+    let (_, said, errors) = end(child, stdout);
+    check_survivors(3, "MPI_Recv", &said, &errors);
 }
 
 /// Who starts processes with a backend that stays within one is told so, in words.

@@ -1,36 +1,94 @@
 //! Arguments of EAL, from the settings and from what the machine has.
 
-use super::options::{DpdkOptions, Memory};
+use std::{fs, time::Duration};
 
-/// Arguments of EAL.
-pub(super) fn arguments(options: &DpdkOptions) -> Vec<String> {
+use rustix::fs::{FlockOperation, flock};
+
+use super::{
+    error::DpdkError,
+    options::{DpdkOptions, Memory},
+    pause, sys,
+};
+
+/// Locked by whoever looks for free hugepages and takes them: every process can do that.
+const TURN: &str = "/proc/sys/vm/nr_hugepages";
+/// To take hugepages takes others a fraction of a second.
+const PATIENCE: Duration = Duration::from_secs(5);
+const NAP: Duration = Duration::from_millis(5);
+
+/// Starts EAL, unless it runs with the same settings.
+pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
+    sys::start(settings(options), || {
+        let (memory, turn) = match options.memory {
+            Memory::Auto => choose(options),
+            other => (other, None),
+        };
+        let mut arguments = arguments(options, memory);
+        if turn.is_some() && !given(options, &["-m", "--socket-mem"]) {
+            // Taken at once, for all ports: what is only going to be taken, somebody else finds free.
+            arguments.push(format!("-m{}", options.memory_mb));
+        }
+        (arguments, turn)
+    })
+}
+
+/// What is the same for all ports of a process.
+fn settings(options: &DpdkOptions) -> Vec<String> {
+    let mut settings = vec![format!("HIKYAKU_DPDK_MEMORY={}", options.memory)];
+    if matches!(options.memory, Memory::Auto | Memory::NoHuge) {
+        settings.push(format!("HIKYAKU_DPDK_MEMORY_MB={}", options.memory_mb));
+    }
+    settings.push(format!("HIKYAKU_DPDK_PCI={}", if options.pci { "on" } else { "off" }));
+    settings.push(format!("HIKYAKU_DPDK_EAL={}", options.eal.join(" ")));
+    settings
+}
+
+/// Hugepages if there are enough, and then the turn to take them, which others wait for: ranks of a job look for them at
+/// the same time. If they take too long, they may have taken them.
+fn choose(options: &DpdkOptions) -> (Memory, Option<fs::File>) {
+    let enough = || free_hugepages() >= u64::from(options.memory_mb) << 20;
+    let turn = if enough() { take_turn() } else { None };
+    match turn {
+        Some(turn) if enough() => (Memory::InMemory, Some(turn)),
+        _ => (Memory::NoHuge, None),
+    }
+}
+
+fn take_turn() -> Option<fs::File> {
+    let file = fs::File::open(TURN).ok()?;
+    let mut left = PATIENCE;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        left = left.checked_sub(NAP)?;
+        pause(NAP);
+    }
+    Some(file)
+}
+
+/// One of these arguments of EAL is among the settings.
+fn given(options: &DpdkOptions, names: &[&str]) -> bool {
+    options
+        .eal
+        .iter()
+        .any(|argument| names.iter().any(|name| argument.starts_with(name)))
+}
+
+fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
     let mut arguments = vec![
         "--iova-mode=va".to_owned(),
         "--no-telemetry".to_owned(),
         // Processes do not share anything unless they want to.
         format!("--file-prefix=hikyaku-{}", std::process::id()),
     ];
-    let given = |names: &[&str]| {
-        options
-            .eal
-            .iter()
-            .any(|argument| names.iter().any(|name| argument.starts_with(name)))
-    };
     if !options.pci {
         arguments.push("--no-pci".to_owned());
     }
-    if !given(&["--log-level"]) {
+    if !given(options, &["--log-level"]) {
         arguments.push("--log-level=*:critical".to_owned());
     }
     // One of EAL's threads, which is this one and stays on the processors on which it is.
-    if !given(&["-l", "-c", "--lcores"]) {
+    if !given(options, &["-l", "-c", "--lcores"]) {
         arguments.push(format!("--lcores=0@({})", processors()));
     }
-    let memory = match options.memory {
-        Memory::Auto if free_hugepages() >= u64::from(options.memory_mb) * 1_000_000 => Memory::InMemory,
-        Memory::Auto => Memory::NoHuge,
-        other => other,
-    };
     match memory {
         // In few files, which is what virtio-user and memif without copies hand to the other end.
         Memory::InMemory => arguments.extend(["--in-memory", "--single-file-segments"].map(str::to_owned)),
@@ -47,18 +105,19 @@ pub(super) fn arguments(options: &DpdkOptions) -> Vec<String> {
 
 /// Processors on which this thread may run, in the kernel's words, for instance `0-3,8`.
 fn processors() -> String {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     line.map_or("0", str::trim).to_owned()
 }
 
-/// Octets of free hugepages of the default size.
+/// Octets of free hugepages of the default size that nobody has been promised.
 fn free_hugepages() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
-    let pages = number("HugePages_Free:").unwrap_or(0);
+    let promised = number("HugePages_Rsvd:").unwrap_or(0);
+    let pages = number("HugePages_Free:").unwrap_or(0).saturating_sub(promised);
     pages * number("Hugepagesize:").unwrap_or(0) * 1024
 }

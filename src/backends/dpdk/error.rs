@@ -89,6 +89,11 @@ pub enum DpdkError {
         /// Why not.
         source: io::Error,
     },
+    /// DPDK's own thread did not close a device in time; devices can neither come nor go in this process any more.
+    Stuck {
+        /// The device's name.
+        device: String,
+    },
 }
 
 impl fmt::Display for DpdkError {
@@ -143,6 +148,11 @@ impl fmt::Display for DpdkError {
             Self::Port { device, doing, source } => {
                 write!(f, "the port {device}: {doing}: {source}. {}", hint(device, source))
             }
+            Self::Stuck { device } => write!(
+                f,
+                "the port {device} could not be closed within 10 s, because DPDK's own thread is busy, or gone (as in the \
+                 child of a fork): no device can be opened in this process any more"
+            ),
         }
     }
 }
@@ -181,7 +191,8 @@ impl Error for DpdkError {
             | Self::AddressTaken { .. }
             | Self::Queues { .. }
             | Self::NoQueue { .. }
-            | Self::Started { .. } => None,
+            | Self::Started { .. }
+            | Self::Stuck { .. } => None,
         }
     }
 }
@@ -194,6 +205,7 @@ impl From<DpdkError> for io::Error {
             | DpdkError::Address { .. }
             | DpdkError::Queues { .. } => io::ErrorKind::InvalidInput,
             DpdkError::AddressTaken { .. } => io::ErrorKind::AddrInUse,
+            DpdkError::Stuck { .. } => io::ErrorKind::TimedOut,
             _ => error
                 .source()
                 .and_then(|source| source.downcast_ref::<Self>())

@@ -50,7 +50,9 @@ const AF_PACKET_SMALL: u16 = 1900;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Memory {
-    /// [`InMemory`](Self::InMemory) if enough hugepages are free, else [`NoHuge`](Self::NoHuge).
+    /// [`InMemory`](Self::InMemory) if [`memory_mb`](DpdkOptions::memory_mb) of hugepages are free, which are then taken at
+    /// once, by one process after the other, so that none counts on what another one takes; else
+    /// [`NoHuge`](Self::NoHuge). (Who takes hugepages in other ways can still come in between: then DPDK does not start.)
     #[default]
     Auto,
     /// Hugepages without files (`--in-memory`): nothing is left behind, and no mount is needed.
@@ -59,6 +61,20 @@ pub enum Memory {
     Hugepages,
     /// Ordinary pages (`--no-huge`): needs neither root nor reserved pages; not for real cards.
     NoHuge,
+}
+
+const MEMORIES: [(&str, Memory); 4] = [
+    ("auto", Memory::Auto),
+    ("in-memory", Memory::InMemory),
+    ("hugepages", Memory::Hugepages),
+    ("no-huge", Memory::NoHuge),
+];
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = MEMORIES.iter().find(|(_, memory)| memory == self);
+        f.write_str(found.map_or("unknown", |(name, _)| name))
+    }
 }
 
 /// Whether UDP checksums are sent.
@@ -85,8 +101,8 @@ pub struct DpdkOptions {
     pub address: IpAddr,
     /// Where memory comes from. Counts for the first port of a process, which starts DPDK.
     pub memory: Memory,
-    /// Most memory of all ports of the process without hugepages, 10^6 octets: 64 to 65,536, default 256. It is taken as
-    /// it is used.
+    /// Memory of all ports of the process, MiB: 64 to 65,536, default 256. Without hugepages it is the most that there can
+    /// be, and taken as it is used; with [`Memory::Auto`] it is what must be free, and is taken at the start.
     pub memory_mb: u32,
     /// Octets of an IP packet, 576 to 16,000; the link's other end must take as much. `None`: 9000 where the link is
     /// memory (memif, ring), else 1500.
@@ -158,13 +174,7 @@ impl DpdkOptions {
             "HIKYAKU_DPDK_MEMORY",
             "auto, in-memory, hugepages or no-huge",
             &mut |value| {
-                options.memory = match value {
-                    "auto" => Memory::Auto,
-                    "in-memory" => Memory::InMemory,
-                    "hugepages" => Memory::Hugepages,
-                    "no-huge" => Memory::NoHuge,
-                    _ => return None,
-                };
+                options.memory = MEMORIES.iter().find(|(name, _)| *name == value)?.1;
                 Some(())
             },
         )?;

@@ -27,8 +27,6 @@ const FIRST_FREE_PORT: u16 = 49_152;
 const FEW: usize = 8;
 /// Between two tries to start a port whose other end is not there yet.
 const RETRY: Duration = Duration::from_millis(20);
-/// The other end of a link may take so long to notice that this one is there.
-const LINK: Duration = Duration::from_secs(2);
 /// Notices for a backend that does not look; those that come then are lost.
 const NOTICES: usize = 64;
 
@@ -255,7 +253,7 @@ impl DpdkPort {
 
     /// The same, with what is received in this memory, if there is any.
     pub(crate) fn open_with(options: &DpdkOptions, lending: Option<Lending>) -> Result<Self, DpdkError> {
-        sys::start(eal::arguments(options))?;
+        eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
         let queues = options.queues.max(1) + options.own_queues;
@@ -281,6 +279,7 @@ impl DpdkPort {
             spread: options.queues.max(1),
             offload: options.checksum != Checksum::Off,
             segments: options.device.copies_when_sent(),
+            joins: options.device.needs_other_end(),
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
         };
@@ -293,7 +292,6 @@ impl DpdkPort {
             }
             again
         })?;
-        wait_for_link(&opened.port, options);
         let mut free = [Vec::new(), Vec::new()];
         for queue in opened.send {
             free[usize::from(queue.index() >= options.queues.max(1))].push(queue);
@@ -486,16 +484,6 @@ fn free_port(ip: IpAddr, taken: impl Fn(&SocketAddr) -> bool) -> SocketAddr {
         .map(|i| SocketAddr::new(ip, FIRST_FREE_PORT + ((first + i) % range) as u16))
         .find(|addr| !taken(addr))
         .unwrap_or_else(|| SocketAddr::new(ip, FIRST_FREE_PORT))
-}
-
-/// The side that starts second finds the other one there.
-fn wait_for_link(port: &Port, options: &DpdkOptions) {
-    let mut left = LINK;
-    while options.device.needs_other_end() && !port.is_up() && left > Duration::ZERO {
-        let nap = Duration::from_millis(1);
-        pause(nap);
-        left = left.saturating_sub(nap);
-    }
 }
 
 impl Shared {

@@ -375,6 +375,17 @@ impl Talk {
         assert_eq!(missing.count(), 0, "messages are missing\n{}", self.world.describe());
     }
 
+    /// How many messages from one to another that were sent eagerly have not been received, of how many.
+    pub(crate) fn missing(&mut self, from: usize, to: usize) -> (usize, usize) {
+        self.harvest();
+        let all = self
+            .letters
+            .iter()
+            .filter(|it| (it.from, it.to, it.eager) == (from, to, true));
+        let missing = all.clone().filter(|it| it.taken.is_none());
+        (missing.count(), all.count())
+    }
+
     fn letter(&self, node: usize, envelope: &Envelope) -> usize {
         let from = self
             .world
@@ -424,6 +435,12 @@ impl Talk {
         assert!(!ended, "a receive ended twice, or after it was cancelled");
         if self.hostile {
             self.receives[index].state = State::Ended;
+            let Envelope { source, bits, len } = done.envelope;
+            let from = self.world.nodes.iter().position(|it| it.processors[0] == source);
+            let letter = from.and_then(|from| self.by_key.get(&(from, node, bits, len)));
+            if let (Some(letter), Outcome::Complete) = (letter, &done.outcome) {
+                self.letters[*letter].taken = Some(index);
+            }
             return;
         }
         let number = self.letter(node, &done.envelope);

@@ -112,7 +112,8 @@ pub(crate) fn check_backend(name: &str) -> Result<(), Failure> {
             "this build has no backend `dpdk` (build with `--features dpdk`)",
         )),
         other => Err(Failure::usage(format!(
-            "there is no backend `{other}`; there are: udp, loopback"
+            "there is no backend `{other}`; there are: udp, loopback{}",
+            if cfg!(feature = "dpdk") { ", dpdk" } else { "" }
         ))),
     }
 }

@@ -9,7 +9,9 @@
     reason = "DPDK is C; what makes each call right is in the types of this module"
 )]
 
+mod aside;
 mod attach;
+mod connections;
 mod port;
 
 use std::{
@@ -31,12 +33,18 @@ use crate::backends::poller::memory::Memory;
 /// Most packets of one call.
 pub(in crate::backends::dpdk) const BURST: usize = 32;
 
-/// Arguments of EAL once it runs.
+/// The settings that EAL was started with, once it runs.
 static RUNNING: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// Held while devices come and go: DPDK allows that by one thread at a time.
-static DEVICES: Mutex<()> = Mutex::new(());
+static DEVICES: Mutex<Devices> = Mutex::new(Devices { stuck: None });
 /// Numbers for the names of pools and devices.
 static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// What is known of all devices.
+struct Devices {
+    /// The one that DPDK's own thread has not closed in time. From then on no device comes or goes.
+    stuck: Option<String>,
+}
 
 /// A number that no other caller in this process has.
 pub(in crate::backends::dpdk) fn unique() -> u32 {
@@ -68,19 +76,24 @@ fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
-/// Starts EAL, if that has not been done with these arguments.
-pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), DpdkError> {
+/// Starts EAL, if that has not been done with these settings. `prepare` gives its arguments, and what has to last until it
+/// runs.
+pub(in crate::backends::dpdk) fn start<T>(
+    settings: Vec<String>,
+    prepare: impl FnOnce() -> (Vec<String>, T),
+) -> Result<(), DpdkError> {
     let mut running = lock(&RUNNING);
     if let Some(running) = &*running {
-        return if *running == arguments {
+        return if *running == settings {
             Ok(())
         } else {
             Err(DpdkError::Started {
                 running: running.clone(),
-                wanted: arguments,
+                wanted: settings,
             })
         };
     }
+    let (arguments, _prepared) = prepare();
     let words: Vec<CString> = std::iter::once("hikyaku")
         .chain(arguments.iter().map(String::as_str))
         .map(c_string)
@@ -97,7 +110,7 @@ pub(in crate::backends::dpdk) fn start(arguments: Vec<String>) -> Result<(), Dpd
         let source = last_error();
         return Err(DpdkError::Start { arguments, source });
     }
-    *running = Some(arguments);
+    *running = Some(settings);
     Ok(())
 }
 

@@ -5,15 +5,22 @@ use std::{
     ffi::{CStr, c_void},
     io, mem, ptr,
     sync::{Arc, mpsc},
+    time::Duration,
 };
 
 use dpdk_sys as sys;
 
-use super::{BURST, Burst, DEVICES, Packet, Pool, c_string, check};
-use crate::backends::dpdk::{error::DpdkError, frame::Mac};
+use super::{BURST, Burst, DEVICES, Devices, Packet, Pool, aside, c_string, check, connections::Connections};
+use crate::backends::dpdk::{error::DpdkError, frame::Mac, pause};
 
 /// Octets of a frame besides the packet: the header and the check sequence.
 const FRAME: u32 = 18;
+/// The other end of a link may take so long to notice that this one is there.
+const LINK: Duration = Duration::from_secs(2);
+/// Between two looks at a link.
+const NAP: Duration = Duration::from_millis(1);
+/// DPDK's own thread has other things to do, none of which takes long.
+const ERRAND: Duration = Duration::from_secs(10);
 
 /// What the driver has counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +50,8 @@ pub(in crate::backends::dpdk) struct Setup<'a> {
     pub(in crate::backends::dpdk) offload: bool,
     /// Packets to send may have several segments.
     pub(in crate::backends::dpdk) segments: bool,
+    /// It joins another end, which has to be there and may refuse it.
+    pub(in crate::backends::dpdk) joins: bool,
     pub(in crate::backends::dpdk) receive: Arc<Pool>,
     pub(in crate::backends::dpdk) send: Arc<Pool>,
 }
@@ -79,7 +88,7 @@ pub(in crate::backends::dpdk) struct Port {
     /// The driver's name.
     pub(in crate::backends::dpdk) driver: String,
     /// Kept because the driver has mbufs of them.
-    _pools: [Arc<Pool>; 2],
+    pools: [Arc<Pool>; 2],
 }
 
 /// A queue out of which packets come.
@@ -102,12 +111,14 @@ pub(in crate::backends::dpdk) struct Opened {
 }
 
 impl Port {
-    /// Makes the device, sets it up and starts it. `again`: asked after a failure to start, whether to try once more.
+    /// Makes the device, sets it up and starts it. `again` is asked whether to try once more when it does not start, or is
+    /// refused by the other end.
     pub(in crate::backends::dpdk) fn open(
         setup: &Setup<'_>,
         again: &mut dyn FnMut() -> bool,
     ) -> Result<Opened, DpdkError> {
         let devices = super::lock(&DEVICES);
+        devices.check()?;
         let id = attach(setup)?;
         drop(devices);
         let mut this = Self {
@@ -122,14 +133,18 @@ impl Port {
             table: 0,
             mac: [0; 6],
             driver: String::new(),
-            _pools: [Arc::clone(&setup.receive), Arc::clone(&setup.send)],
+            pools: [Arc::clone(&setup.receive), Arc::clone(&setup.send)],
         };
         // From here on a failure drops it, which closes it.
         this.configure(setup)?;
         loop {
-            // SAFETY: the port exists and its queues are set up.
-            match check(unsafe { sys::rte_eth_dev_start(this.id) }) {
-                Ok(()) => break,
+            match this.start(setup.joins) {
+                Ok(_) if !setup.joins => break,
+                Ok(control) => match this.join(control.as_ref()) {
+                    Ok(()) => break,
+                    Err(_) if again() => this.stop()?,
+                    Err(source) => return Err(this.failed("joining the other end", source)),
+                },
                 Err(_) if again() => {}
                 Err(source) => return Err(this.failed("starting", source)),
             }
@@ -156,6 +171,45 @@ impl Port {
             send: send.collect(),
             port,
         })
+    }
+
+    /// Starts it. Gives the connections that have come with it if it `joins` another end, and the kernel lists them.
+    fn start(&self, joins: bool) -> io::Result<Option<Connections>> {
+        // What is new here belongs to nobody else.
+        let _devices = super::lock(&DEVICES);
+        let before = if joins { Connections::open() } else { None };
+        // SAFETY: the port exists and its queues are set up.
+        check(unsafe { sys::rte_eth_dev_start(self.id) })?;
+        Ok(before.and_then(|before| Some(Connections::open()?.without(&before))))
+    }
+
+    /// Waits for the other end to let this one in, or to refuse it. After [`LINK`] that may still come.
+    ///
+    /// A memif is refused by a server that is not started yet, although its socket is there, and by one that has not yet
+    /// noticed that somebody else has gone. DPDK never tries again, and does not tell.
+    fn join(&self, control: Option<&Connections>) -> io::Result<()> {
+        let mut left = LINK;
+        while !self.is_up() && left > Duration::ZERO {
+            let gone = control.is_some_and(|control| !control.are_there());
+            if gone && !self.is_up() {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            pause(NAP);
+            left = left.saturating_sub(NAP);
+        }
+        Ok(())
+    }
+
+    /// Takes the rest of a link apart, so that it can be started anew.
+    fn stop(&self) -> Result<(), DpdkError> {
+        let id = self.id;
+        // SAFETY: the port exists, and none of its queues is in use yet.
+        let stop = move || unsafe {
+            let _ = sys::rte_eth_dev_stop(id);
+        };
+        let mut devices = super::lock(&DEVICES);
+        devices.errand(self, stop);
+        devices.check()
     }
 
     fn failed(&self, doing: &'static str, source: io::Error) -> DpdkError {
@@ -379,9 +433,7 @@ fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
         source,
     };
     if let Some(arguments) = setup.arguments {
-        let arguments = c_string(arguments);
-        // SAFETY: C strings, of which DPDK makes copies.
-        check(unsafe { sys::rte_vdev_init(device.as_ptr(), arguments.as_ptr()) }).map_err(failed)?;
+        make(&device, &c_string(arguments)).map_err(failed)?;
     }
     let mut id = 0;
     // SAFETY: a C string, and a number that may be written.
@@ -396,9 +448,28 @@ fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
     Ok(id)
 }
 
+/// Makes a device.
+///
+/// That of packet sockets gives the kernel a number for the group of its sockets, made of the interface's and the process
+/// id, and is refused if somebody else in the network has come to the same one: two ranks on one host, one time in some
+/// dozens. So it gets other process ids to try with.
+fn make(device: &CStr, arguments: &CStr) -> io::Result<()> {
+    const TRIES: usize = 4;
+    // SAFETY: C strings, of which DPDK makes copies.
+    let make = || check(unsafe { sys::rte_vdev_init(device.as_ptr(), arguments.as_ptr()) });
+    let mut made = make();
+    for _ in 0..TRIES {
+        if made.is_ok() || !device.to_bytes().starts_with(b"net_af_packet") {
+            break;
+        }
+        made = aside::run(make).unwrap_or(made);
+    }
+    made
+}
+
 impl Drop for Port {
     fn drop(&mut self) {
-        let (id, device, made) = (self.id, c_string(&self.device), self.made);
+        let (id, device, made, pools) = (self.id, c_string(&self.device), self.made, self.pools.clone());
         let close = move || {
             // SAFETY: the port exists and nobody else uses it; stopping one that has not started is an error without
             // consequences. Closing gives the mbufs in its queues back to the pools, which are dropped after this.
@@ -409,29 +480,52 @@ impl Drop for Port {
                     let _ = sys::rte_vdev_uninit(device.as_ptr());
                 }
             }
+            drop(pools);
         };
-        let _devices = super::lock(&DEVICES);
-        // When the other end goes, DPDK's own thread takes the link apart. If that happens while it is closed here, both
-        // free the same memory: so the same thread does both.
-        if self.driver == "net_memif" {
-            on_dpdks_thread(close);
-            // Something may have been reported of the connection that is closed now, and would be looked for in the next one
-            // that gets the same number. Another errand comes after all that was reported before it.
-            on_dpdks_thread(|| ());
+        let mut devices = super::lock(&DEVICES);
+        if devices.check().is_err() {
+            // That thread may be at it now: nobody else closes anything. So the port stays as it is, and has its pools.
+            mem::forget(close);
+        } else if self.driver == "net_memif" {
+            devices.errand(self, close);
         } else {
             close();
         }
     }
 }
 
+impl Devices {
+    /// Whether devices can still come and go.
+    fn check(&self) -> Result<(), DpdkError> {
+        match &self.stuck {
+            Some(device) => Err(DpdkError::Stuck { device: device.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a memif's link apart.
+    ///
+    /// When the other end goes, DPDK's own thread takes the link apart. If that happened while it is done here, both would
+    /// free the same memory: so the same thread does both.
+    fn errand(&mut self, port: &Port, errand: impl FnOnce() + Send + 'static) {
+        // Something may have been reported of the connection that is closed now, and would be looked for in the next one
+        // that gets the same number. Another errand comes after all that was reported before it.
+        let done = on_dpdks_thread(ERRAND, errand) && on_dpdks_thread(ERRAND, || ());
+        if !done {
+            self.stuck = Some(port.words.clone());
+        }
+    }
+}
+
 type Errand = Box<dyn FnOnce() + Send>;
 
-/// Does something on the thread of DPDK's that also looks after control connections, and waits until it is done.
-fn on_dpdks_thread(errand: impl FnOnce() + Send + 'static) {
+/// Does something on the thread of DPDK's that also looks after control connections, and waits until it is done, but no
+/// longer than `limit`. `false`: it will be done later, or never.
+fn on_dpdks_thread(limit: Duration, errand: impl FnOnce() + Send + 'static) -> bool {
     let (done, wait) = mpsc::channel();
     let errand: Errand = Box::new(move || {
         errand();
-        // Somebody waits below.
+        // Somebody waits below, or has given up.
         let _ = done.send(());
     });
     let errand = Box::into_raw(Box::new(errand));
@@ -442,7 +536,7 @@ fn on_dpdks_thread(errand: impl FnOnce() + Send + 'static) {
         // SAFETY: nobody else has got it.
         unsafe { run(errand.cast()) };
     }
-    let _ = wait.recv();
+    wait.recv_timeout(limit).is_ok()
 }
 
 /// # Safety
@@ -451,4 +545,23 @@ unsafe extern "C" fn run(errand: *mut c_void) {
     // SAFETY: by the contract.
     let errand = unsafe { Box::from_raw(errand.cast::<Errand>()) };
     errand();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dpdks_thread_is_not_waited_for_without_end() {
+        crate::backends::dpdk::tests::start();
+        let (go_on, busy) = mpsc::channel::<()>();
+        let (done, late) = mpsc::channel();
+        let soon = Duration::from_millis(1);
+        assert!(!on_dpdks_thread(soon, move || busy.recv().unwrap()));
+        assert!(!on_dpdks_thread(soon, move || done.send(()).unwrap()));
+        go_on.send(()).unwrap();
+        // What was given up is done all the same.
+        late.recv_timeout(ERRAND).unwrap();
+        assert!(on_dpdks_thread(ERRAND, || ()));
+    }
 }

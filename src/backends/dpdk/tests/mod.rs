@@ -28,6 +28,11 @@ fn options(device: &str) -> DpdkOptions {
     }
 }
 
+/// Starts DPDK as the first port would.
+pub(super) fn start() {
+    eal::start(&options("ring")).unwrap();
+}
+
 /// On a ring, from which what opening has sent is taken.
 fn ring() -> DpdkBackend {
     let mut backend = DpdkBackend::bind(US, &options("ring")).unwrap();

@@ -1,12 +1,23 @@
 //! Several backends on one port: both ends of a memif in this process, and devices that only talk about queues.
 
 use std::{
-    env, process,
+    env,
+    path::PathBuf,
+    process,
     sync::atomic::{AtomicBool, AtomicU32},
     thread,
 };
 
-use super::*;
+use super::{
+    super::sys::{Port, Setup},
+    *,
+};
+
+fn socket() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    env::temp_dir().join(format!("hikyaku-sharing-{}-{number}", process::id()))
+}
 
 /// Both ends of a link, the client first: it can send before the other end has looked.
 fn link(queues: u16, own_queues: u16) -> [DpdkPort; 2] {
@@ -14,9 +25,7 @@ fn link(queues: u16, own_queues: u16) -> [DpdkPort; 2] {
 }
 
 fn link_of(mtu: u16, queues: u16, own_queues: u16) -> [DpdkPort; 2] {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let socket = env::temp_dir().join(format!("hikyaku-sharing-{}-{number}", process::id()));
+    let socket = socket();
     let [server, client] = ["server", "client"].map(|role| {
         let device = format!("memif:socket={},role={role}", socket.display());
         DpdkPort::open(&DpdkOptions {
@@ -71,6 +80,43 @@ fn both_ends_of_a_memif_close_one_after_the_other() {
             assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
         }
     }
+}
+
+/// A server's socket is there before the server is started, and one that has another id answers in the same way.
+#[test]
+fn a_memif_client_that_is_refused_tries_again() {
+    let socket = socket();
+    let end = |role: &str, id: u32| options(&format!("memif:socket={},role={role},id={id}", socket.display()));
+    let other = DpdkPort::open(&end("server", 1)).unwrap();
+    let error = DpdkPort::open(&end("client", 0)).unwrap_err().to_string();
+    assert!(
+        error.contains("joining the other end") && error.contains("same id"),
+        "{error}"
+    );
+
+    let (client, mtu, descriptors) = (end("client", 0), 1500, 64);
+    let (device, arguments) = client.device.words(sys::unique(), mtu, descriptors, 1);
+    let [receive, send] = [(); 2].map(|()| Pool::new(255, 2048).unwrap());
+    let setup = Setup {
+        device: &device,
+        arguments: Some(&arguments),
+        mtu,
+        descriptors,
+        queues: 1,
+        spread: 1,
+        offload: false,
+        segments: false,
+        joins: true,
+        receive,
+        send,
+    };
+    let mut server = None;
+    let opened = Port::open(&setup, &mut || {
+        server.get_or_insert_with(|| DpdkPort::open(&end("server", 0)).unwrap());
+        true
+    });
+    assert!(opened.unwrap().port.is_up());
+    assert!(!other.is_up() && server.is_some());
 }
 
 /// Receives everything that is there.
