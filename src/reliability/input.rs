@@ -500,7 +500,7 @@ fn is_intact(checked: bool, packet: &Packet<&[u8]>, octets: &[u8], flags: Flags)
 }
 
 /// What a data packet costs of the credit: its messages' octets, and something for each message that begins in it.
-#[inline]
+#[inline(always)]
 pub(super) fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
     if flags.contains(Flags::PLACEMENT) {
         return 0;

@@ -309,7 +309,7 @@ pub(super) fn release(
     if ack == send.una.plus(1) {
         release_first(send, flow, sources, events, recent, &mut released);
     } else {
-        release_many(send, flow, sources, events, (recent, ack), &mut released);
+        released = release_many(send, flow, sources, events, (recent, ack), released);
     }
     if ack.after(send.highest_acked) {
         send.highest_acked = ack;
@@ -318,18 +318,19 @@ pub(super) fn release(
     released
 }
 
-#[inline(never)]
+#[inline]
 fn release_many(
     send: &mut Sender,
     flow: &Flow,
     sources: &mut Sources,
     events: &mut VecDeque<Event>,
     (recent, ack): (u64, Seq),
-    released: &mut Released,
-) {
+    mut released: Released,
+) -> Released {
     while send.una.before(ack) {
-        release_first(send, flow, sources, events, recent, released);
+        release_first(send, flow, sources, events, recent, &mut released);
     }
+    released
 }
 
 /// Releases the oldest packet.

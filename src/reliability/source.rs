@@ -164,7 +164,7 @@ impl Sources {
         self.slots[id as usize].references += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, id: SourceId) -> Freed {
         let source = &mut self.slots[id as usize];
         source.references -= 1;

@@ -108,14 +108,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
     ///
     /// # Errors
     /// What is wrong with it; nothing about it may be used then.
-    #[inline]
+    #[inline(always)]
     pub fn new_checked(buffer: T) -> Result<Self, Error> {
         let packet = Self { buffer };
         packet.check()?;
         Ok(packet)
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self) -> Result<(), Error> {
         let octets = self.buffer.as_ref();
         let have = octets.len();
