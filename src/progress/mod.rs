@@ -360,10 +360,11 @@ impl Driver {
             return false;
         }
         match sent {
-            Ok(Sent::All) => {}
-            // Its octets are kept already.
-            Ok(Sent::Busy) => self.held = true,
-            Ok(Sent::Dropped) => self.dropped(),
+            Ok(sent) => {
+                // (Then its octets are kept already.)
+                self.held = sent == Sent::Busy;
+                self.note_sent(sent);
+            }
             Err(error) => self.failure = Some(error),
         }
         true

@@ -26,6 +26,20 @@ pub(super) struct Arrival<'a> {
     pub(super) flags: Flags,
 }
 
+impl<'a> Arrival<'a> {
+    /// `packet` is that in `octets`.
+    #[inline(always)]
+    pub(super) fn new(source: SocketAddr, octets: &'a [u8], packet: Packet<&'a [u8]>) -> Self {
+        Self {
+            source,
+            octets,
+            packet,
+            base: packet.base(),
+            flags: packet.flags(),
+        }
+    }
+}
+
 impl Endpoint {
     /// Takes in datagrams of one source: `data` holds them back to back, `stride` octets each but the last (receive
     /// offload gives them so; a lone datagram has `stride == data.len()`). New packets go to `sink`, which may refer
@@ -63,13 +77,7 @@ impl Endpoint {
             wire::Error::Version(_) => DropReason::Version,
             _ => DropReason::Malformed,
         })?;
-        let arrival = Arrival {
-            source,
-            octets,
-            packet,
-            base: packet.base(),
-            flags: packet.flags(),
-        };
+        let arrival = Arrival::new(source, octets, packet);
         if rest.len() == 0
             && let Some(done) = self.handle_predicted(&arrival, sink)
         {

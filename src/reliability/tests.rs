@@ -620,14 +620,7 @@ fn returns_are_bounded() {
 fn handle_unpredicted(endpoint: &mut Endpoint, now: Instant, source: SocketAddr, octets: &[u8], got: &mut Got) -> bool {
     endpoint.advance(now);
     endpoint.stats.packets_received += 1;
-    let packet = Packet::new_checked(octets).unwrap();
-    let arrival = Arrival {
-        source,
-        octets,
-        packet,
-        base: packet.base(),
-        flags: packet.flags(),
-    };
+    let arrival = Arrival::new(source, octets, Packet::new_checked(octets).unwrap());
     let predicted = endpoint.clone().handle_predicted(&arrival, &mut got.clone()).is_some();
     if let Err(reason) = endpoint.handle_any(&arrival, &mut [].chunks(1), got) {
         endpoint.count_drop(reason);

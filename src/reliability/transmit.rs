@@ -223,7 +223,7 @@ impl Endpoint {
 
     /// A flow, to write its packets.
     #[inline(always)]
-    pub(super) fn lane(&mut self, index: u32) -> Lane<'_> {
+    fn lane(&mut self, index: u32) -> Lane<'_> {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
@@ -255,7 +255,7 @@ impl Endpoint {
 
     /// A burst with packets of a flow is written. `first`: nothing was in flight before.
     #[inline(always)]
-    pub(super) fn launched(&mut self, index: u32, first: bool) {
+    fn launched(&mut self, index: u32, first: bool) {
         if first {
             // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
             self.actives[index as usize].send.waiting_since = self.active_now();
@@ -464,7 +464,7 @@ pub(super) struct Lane<'a> {
 impl Lane<'_> {
     /// Writes one data packet and notes that it is in flight.
     #[inline(always)]
-    pub(super) fn write(&mut self, plan: &Plan, burst: &mut Burst) {
+    fn write(&mut self, plan: &Plan, burst: &mut Burst) {
         self.launch(plan);
         let record = &plan.record;
         let ask = self.send.want_ack

@@ -97,20 +97,23 @@ fn a_process_with_placements_of_its_own_dies() {
     });
 }
 
+/// Two processes with both ways: messages by that of their hosts, placements by one of their own.
+fn split_pair(seed: u64) -> World {
+    let options = NodeOptions {
+        delegated: true,
+        split: true,
+        eager_limit: Some(4_096),
+        ..NodeOptions::default()
+    };
+    World::pair(seed, &options)
+}
+
 /// What a process says before its goodbye arrives, whichever of the two ways is the slower one.
 #[test]
 fn a_goodbye_by_two_ways() {
     scenario("delegated::a_goodbye_by_two_ways", 40, |seed| {
         let mut rng = Prng::new(seed ^ 0xb7e);
-        let mut world = World::pair(
-            seed,
-            &NodeOptions {
-                delegated: true,
-                split: true,
-                eager_limit: Some(4_096),
-                ..NodeOptions::default()
-            },
-        );
+        let mut world = split_pair(seed);
         world.network.usual.loss = 200;
         world.network.usual.jitter = rng.below(500_000);
         let mut talk = Talk::new(world);
@@ -147,15 +150,7 @@ fn a_goodbye_by_two_ways() {
 fn a_goodbye_among_placements() {
     scenario("delegated::a_goodbye_among_placements", 60, |seed| {
         let mut rng = Prng::new(seed ^ 0x90e);
-        let mut world = World::pair(
-            seed,
-            &NodeOptions {
-                delegated: true,
-                split: true,
-                eager_limit: Some(4_096),
-                ..NodeOptions::default()
-            },
-        );
+        let mut world = split_pair(seed);
         world.network.usual.loss = rng.pick(&[0, 20, 200]);
         world.network.usual.jitter = rng.below(500_000);
         let mut talk = Talk::new(world);
