@@ -27,7 +27,8 @@ impl Endpoint {
     /// What becomes of it changes nothing here: like any packet it is sent again if it does not arrive.
     ///
     /// It is what `send` and [`poll_transmit`](Self::poll_transmit) would do together, but for what others have to transmit,
-    /// which waits for the next `poll_transmit`. What only is to be remembered is noted when the packet is on its way.
+    /// which waits for the next `poll_transmit`. What only is to be remembered is noted when the packet is on its way, and
+    /// what the message is an answer to may be [caught up with](super::predicted) then.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "those of `send`, and where to")]
     pub fn send_alone(
@@ -43,18 +44,18 @@ impl Endpoint {
         let Some(flow) = self.find_flow(peer.0, channel) else {
             return false;
         };
-        let flow = &mut self.flows[flow as usize];
+        let (p, flow_index) = (&self.peers[peer.index()], flow);
+        let flow = &self.flows[flow_index as usize];
         let index = flow.active;
-        let p = &mut self.peers[peer.index()];
-        let Some(active) = self.actives.get_mut(index as usize) else {
+        let Some(active) = self.actives.get(index as usize) else {
             return false;
         };
-        let (send, receive) = (&mut active.send, &mut active.receive);
+        let (send, receive) = (&active.send, &active.receive);
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
-        let quiet = send.una == flow.send_next
+        let answered = self.answered.index == index || (send.una == flow.send_next && !send.waiting);
+        let quiet = answered
             && send.queue.is_empty()
             && send.timeouts == 0
-            && !send.waiting
             && !active.probe.is_due();
         let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
         let may_go = p.confirmed && p.is_open() && p.cost_queued + cost <= p.cost_limit;
@@ -104,6 +105,11 @@ impl Endpoint {
             transmit(burst, data);
         }
 
+        self.catch_up();
+        let p = &mut self.peers[peer.index()];
+        let flow = &mut self.flows[flow_index as usize];
+        let active = &mut self.actives[index as usize];
+        let (send, receive) = (&mut active.send, &mut active.receive);
         p.cost_queued += cost;
         if !active.busy {
             active.busy = true;

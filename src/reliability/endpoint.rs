@@ -15,6 +15,7 @@ use super::{
     control::Control,
     flow::{Active, Flow, Placers, Sender},
     peer::{Peer, Phase, token},
+    predicted::Answered,
     source::{Freed, NONE, SourceId, Sources},
     timers::{Heap, Timer},
     transmit::ack_bytes_of,
@@ -89,6 +90,8 @@ pub struct Endpoint {
     pub(super) actives: Vec<Active>,
     pub(super) peers: Vec<Peer>,
     pub(super) now: u64,
+    /// What is to be taken in before anything else.
+    pub(super) answered: Answered,
     pub(super) ready: VecDeque<u32>,
     /// Those that have much to send, in the order of their turns.
     pub(super) bulk: VecDeque<u32>,
@@ -135,6 +138,7 @@ impl Endpoint {
             processor: 0,
             random: seed,
             now: 0,
+            answered: Answered::NOTHING,
             stalled: 0,
             peers: Vec::new(),
             addresses: Addresses::new(seed.rotate_left(17) ^ epoch),
@@ -256,14 +260,14 @@ impl Endpoint {
             let flow = &self.flows[flow as usize];
             self.actives
                 .get(flow.active as usize)
-                .is_none_or(|active| !is_busy(flow, &active.send))
+                .is_none_or(|active| self.answered.index == flow.active || !is_busy(flow, &active.send))
         })
     }
 
     /// Nothing is queued or unacknowledged at all.
     #[must_use]
     pub fn all_idle(&self) -> bool {
-        self.busy == 0
+        self.busy == usize::from(self.answered.index != NONE)
     }
 
     /// A full batch waits for this peer on this channel, or nothing is in flight to it: worth transmitting at once.
@@ -278,7 +282,7 @@ impl Endpoint {
     #[inline]
     pub fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
         self.sender(peer, channel)
-            .is_none_or(|(flow, send)| send.una == flow.send_next)
+            .is_none_or(|(flow, send)| send.una == flow.send_next || self.answered.index == flow.active)
     }
 
     /// A full batch waits for this peer on this channel.
@@ -305,6 +309,7 @@ impl Endpoint {
     /// What the backend can do has changed. (Where datagrams of the smallest size that this protocol knows do not pass
     /// any more, peers are lost in the end.)
     pub fn set_limits(&mut self, mut limits: Limits) {
+        self.catch_up();
         limits.max_datagram = limits.max_datagram.max(MIN_DATAGRAM.into());
         let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
         let shrunk = limits.max_datagram < self.limits.max_datagram;
@@ -538,6 +543,7 @@ impl Endpoint {
 
     /// [`Event::Writable`] tells when there is room for copies to this peer; at once, if there is.
     pub(super) fn tell_when_writable(&mut self, peer: PeerId) {
+        self.catch_up();
         let room = self.has_room(peer);
         if let Some(p) = self.peers.get_mut(peer.index()) {
             p.blocked = true;
@@ -560,6 +566,7 @@ impl Endpoint {
 
     /// The peer has sent what a correct peer can not send.
     pub(super) fn expel(&mut self, peer: PeerId, error: PeerError) {
+        self.catch_up();
         if peer.index() < self.peers.len() {
             self.end_session(peer.0, error);
         }
@@ -601,9 +608,10 @@ impl Endpoint {
 
     // ---- inner
 
-    /// Time goes on, never back.
+    /// Time goes on, never back. What was left for later is done first.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
+        self.catch_up();
         self.now = later(self.now, now);
     }
 

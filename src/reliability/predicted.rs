@@ -1,19 +1,47 @@
 //! Header prediction (Van Jacobson, 1990, for TCP): nearly every packet of a session without losses is the next of its flow,
 //! and acknowledges in order what was sent once. Such a packet is recognised by a few comparisons and taken in by a straight
 //! way; all others go the way that knows everything.
+//!
+//! What an answer acknowledges beside what it says can wait: who waits for the answer waits for its octets. If it
+//! acknowledges nothing but one small message, which is the last of its flow, that is noted ([`Answered`]) and taken in by
+//! [`Endpoint::catch_up`], before anything else is asked of the endpoint; only a message that goes [alone](super::alone)
+//! is transmitted before.
+
+use core::mem;
 
 use super::{
     Origin, PeerId, Sink, Verdict,
     endpoint::{Endpoint, is_busy},
+    flow::{Flow, Form, Sender},
     input::{Arrival, cost_of},
     peer::{Phase, index_of},
     recovery::{note_progress, release},
+    source::NONE,
     timers::Timer,
 };
 use crate::{
     error::DropReason,
-    wire::{Flags, Kind},
+    wire::{Flags, Kind, Seq},
 };
+
+/// All that a flow had sent is acknowledged, which was one small message; it is still to be released.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    /// The active flow; [`NONE`]: there is nothing to catch up with.
+    pub(super) index: u32,
+    /// The stamp that came with the acknowledgement; 0: none.
+    echo: u32,
+    /// When it came, ns.
+    at: u64,
+}
+
+impl Answered {
+    pub(super) const NOTHING: Self = Self {
+        index: NONE,
+        echo: 0,
+        at: 0,
+    };
+}
 
 /// What a predicted packet does not have.
 const UNUSUAL: Flags = Flags::CREDIT
@@ -42,13 +70,13 @@ impl Endpoint {
             return None;
         }
         let peer = index_of(base.session)?;
-        let flow = self.find_flow(peer, base.channel)?;
+        let flow_index = self.find_flow(peer, base.channel)?;
         let (now, active_now) = (self.now, self.active_now());
         let p = self.peers.get_mut(peer as usize)?;
-        let flow = &mut self.flows[flow as usize];
+        let flow = &self.flows[flow_index as usize];
         let index = flow.active;
         let active = self.actives.get_mut(index as usize)?;
-        let (send, receive, deadlines) = (&mut active.send, &mut active.receive, &mut active.deadlines);
+        let (send, receive) = (&active.send, &active.receive);
         let is_usual = p.local_token == base.session
             && p.confirmed
             && p.phase == Phase::Open
@@ -69,42 +97,42 @@ impl Endpoint {
         if !(is_usual && is_next && in_order) || p.exceeds(cost, p.limit_told) {
             return None;
         }
+        let stamp = packet.timestamp();
         p.last_heard = active_now;
         active.last_use = now;
-        if is_news {
-            let released = release(send, flow, &mut self.sources, &mut self.events, now, ack);
-            if released.bytes > 0 {
-                note_progress(send, deadlines, flow, &self.config, now, &released, &packet);
-            }
-            if ack == flow.send_next {
-                deadlines.stop(Timer::Rto);
-                deadlines.stop(Timer::Reorder);
-            } else if released.bytes > 0 {
-                let at = now + self.times.rto(flow, p);
-                deadlines.arm(&mut self.heap, index, Timer::Rto, at);
-            }
-            if active.busy && !is_busy(flow, send) {
-                active.busy = false;
-                self.busy -= 1;
-            }
-        }
         let origin = Origin {
             peer: PeerId(peer),
             channel: base.channel,
             session: p.session,
             cost,
         };
+        if is_news {
+            let news = Answered {
+                index,
+                echo: stamp.map_or(0, |stamp| stamp.echo),
+                at: now,
+            };
+            if is_lone(send, flow, ack) {
+                self.answered = news;
+            } else {
+                self.take_in(&news, ack);
+            }
+        }
         let verdict = sink.deliver(origin, packet);
         if verdict != Verdict::Taken {
             return Some(Err(self.refused(peer, index, &packet, flags, verdict)));
         }
+        let p = &mut self.peers[peer as usize];
+        let flow = &mut self.flows[flow_index as usize];
+        let active = &mut self.actives[index as usize];
+        let (receive, deadlines) = (&mut active.receive, &mut active.deadlines);
         let len = packet.payload().len() as u32;
         p.cost_received = p.cost_received.wrapping_add(cost);
         self.stats.packets_delivered += 1;
         self.stats.payload_received += u64::from(len);
         receive.unacked_bytes += len;
         receive.unacked_packets += 1;
-        if let Some(stamp) = packet.timestamp()
+        if let Some(stamp) = stamp
             && stamp.value != 0
         {
             (receive.stamp, receive.stamp_at) = (stamp.value, now);
@@ -120,4 +148,54 @@ impl Endpoint {
         }
         Some(Ok(()))
     }
+
+    /// Takes in what was left for later.
+    #[inline]
+    pub(super) fn catch_up(&mut self) {
+        if self.answered.index != NONE {
+            self.take_in_answer();
+        }
+    }
+
+    #[inline(never)]
+    fn take_in_answer(&mut self) {
+        let news = mem::replace(&mut self.answered, Answered::NOTHING);
+        let flow = self.actives[news.index as usize].flow;
+        self.take_in(&news, self.flows[flow as usize].send_next);
+    }
+
+    /// Takes in an acknowledgement that is as predicted.
+    #[inline]
+    fn take_in(&mut self, news: &Answered, ack: Seq) {
+        let &Answered { index, echo, at: now } = news;
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let (send, deadlines) = (&mut active.send, &mut active.deadlines);
+        let released = release(send, flow, &mut self.sources, &mut self.events, now, ack);
+        if released.bytes > 0 {
+            note_progress(send, deadlines, flow, &self.config, now, &released, echo);
+        }
+        if ack == flow.send_next {
+            deadlines.stop(Timer::Rto);
+            deadlines.stop(Timer::Reorder);
+        } else if released.bytes > 0 {
+            let at = now + self.times.rto(flow, &self.peers[flow.peer as usize]);
+            deadlines.arm(&mut self.heap, index, Timer::Rto, at);
+        }
+        if active.busy && !is_busy(flow, send) {
+            active.busy = false;
+            self.busy -= 1;
+        }
+    }
+}
+
+/// `ack` acknowledges one small message that was sent once, and nothing was sent after it: nothing is to be told or
+/// transmitted when it is released.
+#[inline]
+fn is_lone(send: &Sender, flow: &Flow, ack: Seq) -> bool {
+    if ack != flow.send_next || ack != send.una.plus(1) || send.shared_messages > 0 {
+        return false;
+    }
+    let record = send.record(send.una);
+    record.form == Form::Single && record.resends == 0
 }

@@ -138,7 +138,8 @@ impl Endpoint {
         let flow = &mut self.flows[active.flow as usize];
         let silent = active.send.timeouts >= BLACK_HOLE;
         let Active { send, deadlines, .. } = active;
-        note_progress(send, deadlines, flow, &self.config, self.now, released, packet);
+        let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
+        note_progress(send, deadlines, flow, &self.config, self.now, released, echo);
         if active.send.una != flow.send_next {
             let timeout = self.rto(index);
             let deadlines = &mut self.actives[index as usize].deadlines;
@@ -360,8 +361,8 @@ fn release_first(
     released.writable |= deliver(send, sources, events, PeerId(flow.peer), (seq, record), recent);
 }
 
-/// Something new was delivered: takes the sample that the packet with the acknowledgement gives, and stops what waited for
-/// an answer.
+/// Something new was delivered: takes the sample that the packet with the acknowledgement gives (`echo`: the stamp that it
+/// returns, or 0), and stops what waited for an answer.
 #[inline]
 pub(super) fn note_progress(
     send: &mut Sender,
@@ -370,9 +371,8 @@ pub(super) fn note_progress(
     config: &Config,
     now: u64,
     released: &Released,
-    packet: &Packet<&[u8]>,
+    echo: u32,
 ) {
-    let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
     let sample = if echo != 0 {
         u64::from((now as u32).wrapping_sub(echo))
     } else if released.newest != 0 && !config.timestamps {

@@ -31,7 +31,7 @@ impl Endpoint {
     /// There may be something to transmit: what costs less to ask than [`poll_transmit`](Self::poll_transmit).
     #[inline]
     pub(super) fn may_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.bulk.is_empty() || !self.control.is_empty()
+        !self.ready.is_empty() || !self.bulk.is_empty() || !self.control.is_empty() || self.answered.index != NONE
     }
 
     /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
