@@ -27,6 +27,7 @@ mod landing;
 mod message;
 mod pair;
 mod ready;
+mod ring;
 pub mod tagged;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The queue of messages that can be taken, in the order of their admission.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::vec::Vec;
 use core::mem;
 
 use bitflags::bitflags;
@@ -9,6 +9,7 @@ use super::{
     arena::{Arena, Pool, SMALL},
     message::{Body, Message},
     pair::Slab,
+    ring::Ring,
 };
 use crate::{reliability::PeerId, wire::Record};
 
@@ -80,9 +81,26 @@ pub(super) struct Retired {
     pub(super) promoted: u64,
 }
 
+impl Default for Entry {
+    fn default() -> Self {
+        Self {
+            tag: 0,
+            immediate: 0,
+            peer: PeerId(0),
+            session: 0,
+            cost: 0,
+            source: 0,
+            destination: 0,
+            len: 0,
+            at: 0,
+            marks: Marks::empty(),
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Ready {
-    entries: VecDeque<Entry>,
+    entries: Ring<Entry>,
     arena: Arena,
     buffers: Slab<Vec<u8>>,
     /// Messages that have not been handed out.

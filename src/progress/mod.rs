@@ -345,27 +345,38 @@ impl Driver {
         }
         let now = self.read_clock();
         let (backend, kept) = (&mut self.backend, &mut self.kept);
-        let mut sent = Ok(Sent::All);
+        let (mut sent, mut failure) = (Sent::All, None);
         let done = self
             .messenger
             .send_alone(now, peer, options, data, &mut self.burst, |burst, rest| {
                 let slices = [IoSlice::new(burst.head()), IoSlice::new(rest)];
                 let count = 1 + usize::from(!rest.is_empty());
-                sent = backend.transmit(now, &transmit_of(burst, &slices[..count]));
-                if matches!(sent, Ok(Sent::Busy)) {
+                // (It is one datagram. Its length is read once: of two neighbours that were just written, one of them twice,
+                // the processor would wait for both.)
+                let len = burst.len();
+                let transmit = Transmit {
+                    segment_size: len,
+                    len,
+                    ..transmit_of(burst, &slices[..count])
+                };
+                match backend.transmit(now, &transmit) {
+                    Ok(Sent::All) => {}
+                    Ok(other) => sent = other,
+                    Err(error) => failure = Some(error),
+                }
+                if sent == Sent::Busy {
                     keep(kept, &slices);
                 }
             });
         if !done {
             return false;
         }
-        match sent {
-            Ok(sent) => {
-                // (Then its octets are kept already.)
-                self.held = sent == Sent::Busy;
-                self.note_sent(sent);
-            }
-            Err(error) => self.failure = Some(error),
+        if failure.is_some() {
+            self.failure = failure;
+        } else {
+            // (If it is held, its octets are kept already.)
+            self.held = sent == Sent::Busy;
+            self.note_sent(sent);
         }
         true
     }
@@ -509,7 +520,7 @@ impl Driver {
             if acks == Acks::Later && self.messenger.ready() > 0 {
                 break;
             }
-            self.transmit(self.now)?;
+            self.begin(self.now)?;
             if !self.backlog {
                 break;
             }
@@ -557,7 +568,7 @@ impl Driver {
         let mut end = None;
         let mut since = None;
         loop {
-            self.transmit(now)?;
+            self.begin(now)?;
             if acks == Acks::Now && done(self) {
                 return Ok(true);
             }
@@ -649,16 +660,23 @@ impl Driver {
                 .handle_datagrams(now, received.source, received.data, received.stride);
         }
         self.collect_events();
-        // Under steady load deadlines come too, only later.
+        Ok(count)
+    }
+
+    /// What a pass begins with. Under steady load deadlines come too, only later.
+    #[inline]
+    fn begin(&mut self, now: Instant) -> io::Result<()> {
+        self.transmit(now)?;
         if self.messenger.poll_timeout().is_some_and(|at| at < now) {
             self.overdue += 1;
             if self.overdue >= BUSY_PASSES {
                 self.overdue = 0;
                 self.messenger.handle_timeout(now);
                 self.collect_events();
+                self.transmit(now)?;
             }
         }
-        Ok(count)
+        Ok(())
     }
 
     /// What is to be done when nothing was there to receive. Gives whether anything was.
@@ -789,6 +807,12 @@ impl Driver {
 
     #[inline]
     fn collect_events(&mut self) {
+        if self.messenger.has_events() {
+            self.collect_some();
+        }
+    }
+
+    fn collect_some(&mut self) {
         while let Some(event) = self.messenger.poll_event() {
             if let Event::Down { peer, error, lost, .. } = event {
                 self.ended += 1;

@@ -3,7 +3,7 @@
 
 use super::{
     Outgoing, PeerId,
-    burst::{Burst, INLINE},
+    burst::Burst,
     congestion::Controller as _,
     endpoint::{Endpoint, later},
     flow::{Form, Record},
@@ -23,7 +23,7 @@ impl Endpoint {
     /// nothing else of its flow is queued, unacknowledged or owed. `false`: nothing was done, and [`send`](Self::send) takes
     /// it or says why not.
     ///
-    /// `transmit` gets the burst and, unless they were copied to it, the octets of the message, which belong at its end.
+    /// `transmit` gets the burst and the octets of the message, which belong at its end.
     /// What becomes of it changes nothing here: like any packet it is sent again if it does not arrive.
     ///
     /// It is what `send` and [`poll_transmit`](Self::poll_transmit) would do together, but for what others have to transmit,
@@ -53,10 +53,7 @@ impl Endpoint {
         let (send, receive) = (&active.send, &active.receive);
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         let answered = self.answered.index == index || (send.una == flow.send_next && !send.waiting);
-        let quiet = answered
-            && send.queue.is_empty()
-            && send.timeouts == 0
-            && !active.probe.is_due();
+        let quiet = answered && send.queue.is_empty() && send.timeouts == 0 && !active.probe.is_due();
         let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
         let may_go = p.confirmed && p.is_open() && p.cost_queued + cost <= p.cost_limit;
         if !quiet
@@ -97,13 +94,8 @@ impl Endpoint {
             header.timestamp(stamp);
         }
         let header = header.finish(data.len() as u16);
-        if data.len() <= INLINE {
-            burst.push_inline(header, data);
-            transmit(burst, &[]);
-        } else {
-            burst.push_header(header, data.len());
-            transmit(burst, data);
-        }
+        burst.push_header(header, data.len());
+        transmit(burst, data);
 
         self.catch_up();
         let p = &mut self.peers[peer.index()];

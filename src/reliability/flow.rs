@@ -256,7 +256,7 @@ impl Sender {
     }
 
     /// Puts the record of `seq`, one past what is in flight, making room if needed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_record(&mut self, seq: Seq, record: Record) {
         if seq.distance(self.una) as usize >= self.records.len() {
             self.grow();

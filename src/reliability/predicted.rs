@@ -107,15 +107,11 @@ impl Endpoint {
             cost,
         };
         if is_news {
-            let news = Answered {
-                index,
-                echo: stamp.map_or(0, |stamp| stamp.echo),
-                at: now,
-            };
+            let echo = stamp.map_or(0, |stamp| stamp.echo);
             if is_lone(send, flow, ack) {
-                self.answered = news;
+                self.answered = Answered { index, echo, at: now };
             } else {
-                self.take_in(&news, ack);
+                self.take_in(Answered { index, echo, at: now }, ack);
             }
         }
         let verdict = sink.deliver(origin, packet);
@@ -161,13 +157,13 @@ impl Endpoint {
     fn take_in_answer(&mut self) {
         let news = mem::replace(&mut self.answered, Answered::NOTHING);
         let flow = self.actives[news.index as usize].flow;
-        self.take_in(&news, self.flows[flow as usize].send_next);
+        self.take_in(news, self.flows[flow as usize].send_next);
     }
 
     /// Takes in an acknowledgement that is as predicted.
     #[inline]
-    fn take_in(&mut self, news: &Answered, ack: Seq) {
-        let &Answered { index, echo, at: now } = news;
+    fn take_in(&mut self, news: Answered, ack: Seq) {
+        let Answered { index, echo, at: now } = news;
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let (send, deadlines) = (&mut active.send, &mut active.deadlines);
@@ -191,7 +187,7 @@ impl Endpoint {
 
 /// `ack` acknowledges one small message that was sent once, and nothing was sent after it: nothing is to be told or
 /// transmitted when it is released.
-#[inline]
+#[inline(always)]
 fn is_lone(send: &Sender, flow: &Flow, ack: Seq) -> bool {
     if ack != flow.send_next || ack != send.una.plus(1) || send.shared_messages > 0 {
         return false;

@@ -150,7 +150,10 @@ impl Pair {
             let mut caught_up = end.0.clone();
             assert_eq!(caught_up.all_idle(), after.0.all_idle());
             caught_up.catch_up();
-            assert_eq!(format!("{:?}", (&caught_up, &end.2)), format!("{:?}", (&after.0, &after.1)));
+            assert_eq!(
+                format!("{:?}", (&caught_up, &end.2)),
+                format!("{:?}", (&after.0, &after.1))
+            );
         }
         true
     }

@@ -238,7 +238,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         BASE_LEN + usize::from(OFFSETS[usize::from(lower)])
     }
 
-    #[inline]
+    #[inline(always)]
     fn pair(&self, flag: Flags) -> Option<(u32, u32)> {
         if !self.flags().contains(flag) {
             return None;
