@@ -3,6 +3,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::arena::Pool;
+use crate::wire::Fragment;
 
 /// The fragment covers octets that have landed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,23 @@ impl Assembly {
             }
             self.body = Body::Landing(buffer);
         }
+    }
+
+    /// Puts `payload` where `fragment` says if that is behind all that has landed in the message's buffer, and does not
+    /// complete the message. `false`: nothing was done.
+    #[inline]
+    pub(super) fn append(&mut self, fragment: Fragment, payload: &[u8]) -> bool {
+        let end = self.prefix as usize + payload.len();
+        let Body::Landing(buffer) = &mut self.body else {
+            return false;
+        };
+        let usual = (fragment.offset, fragment.total) == (self.prefix, self.total) && self.islands.is_empty();
+        if !usual || payload.is_empty() || end >= self.total as usize {
+            return false;
+        }
+        buffer[self.prefix as usize..end].copy_from_slice(payload);
+        self.prefix = end as u32;
+        true
     }
 
     /// Puts `payload` at `offset`; together they must lie inside the message.

@@ -53,6 +53,15 @@ struct Candidate {
     number: Seq,
 }
 
+/// The message that the last fragment was of, if more of it is to come.
+#[derive(Clone, Copy)]
+struct Current {
+    /// Whose, in which session, of which pair, and its number.
+    of: (PeerId, u32, Pair, Seq),
+    /// Where it waits.
+    index: u32,
+}
+
 pub(super) struct Inbox {
     /// Our first processor.
     processor: u32,
@@ -69,6 +78,7 @@ pub(super) struct Inbox {
     /// Emptied ones, whose memory is used again.
     idle: Vec<Busy>,
     waits: Slab<Wait>,
+    current: Option<Current>,
     ready: Ready,
     pool: Pool,
     candidates: VecDeque<Candidate>,
@@ -94,6 +104,7 @@ impl Inbox {
             busy: Slab::default(),
             idle: Vec::new(),
             waits: Slab::default(),
+            current: None,
             ready: Ready::default(),
             pool: Pool::default(),
             candidates: VecDeque::new(),
@@ -194,6 +205,7 @@ impl Inbox {
     fn drop_waiting(&mut self, peer: PeerId) {
         let Inbound { session, busy, .. } = self.peers[peer.index()];
         self.candidates.retain(|candidate| candidate.peer != peer);
+        self.current = None;
         while let Some(index) = self.busy.get_mut(busy).and_then(|busy| busy.waiting.pop()) {
             match self.waits.remove(index) {
                 Some(Wait::Packet { head, buffer, .. }) => {
@@ -410,6 +422,10 @@ impl Inbox {
             origin.cost
         };
         let complete = assembly.is_complete();
+        if !complete {
+            let of = (peer, origin.session, pair, base.message);
+            self.current = Some(Current { of, index });
+        }
         let (landing, promoted, total) = (assembly.landing() as u64, assembly.promoted, assembly.total);
         let busy = self.busy_of(peer);
         busy.scattered = busy.scattered + after - before;
@@ -426,6 +442,34 @@ impl Inbox {
             self.feed_starved(peer);
         }
         Verdict::Taken
+    }
+
+    /// Takes the next fragment of the message that the last one was of, unless it ends it. `false`: nothing was done.
+    #[inline]
+    fn deliver_next(&mut self, origin: &Origin, base: &Base, packet: &Packet<&[u8]>, flags: Flags) -> bool {
+        let pair = (base.source, base.destination);
+        let Some(Current { of, index }) = self.current else {
+            return false;
+        };
+        if of != (origin.peer, origin.session, pair, base.message) || flags.intersects(Flags::MATCH | Flags::IMMEDIATE)
+        {
+            return false;
+        }
+        let (Some(fragment), Some(Wait::Parts(assembly))) = (packet.fragment(), self.waits.get_mut(index)) else {
+            return false;
+        };
+        // A large message may have to get its credit back.
+        let cost = assembly.cost.saturating_add(origin.cost);
+        let small = u64::from(assembly.total) <= self.half && u64::from(cost) <= self.half;
+        if !(assembly.promoted || small) || !assembly.append(fragment, packet.into_payload()) {
+            return false;
+        }
+        if assembly.promoted {
+            self.release(origin.peer, origin.session, origin.cost);
+        } else {
+            assembly.cost = cost;
+        }
+        true
     }
 
     /// Everything of `pair` before `next` has been admitted: admits what follows, and remembers where it ends.
@@ -451,6 +495,7 @@ impl Inbox {
             let busy = self.busy_of(peer);
             busy.scattered -= scattered;
             busy.waiting.remove(pair, next);
+            self.current = None;
             match self.waits.remove(index) {
                 Some(Wait::Packet {
                     head,
@@ -621,6 +666,9 @@ impl Sink for Inbox {
             self.peers[origin.peer.index()].next = base.message.plus(records.unwrap_or(1) as u32);
             let head = head(origin, &base, &packet);
             self.ready.push(&head, records, packet.into_payload(), &mut self.pool);
+            return Verdict::Taken;
+        }
+        if flags.contains(Flags::FRAGMENT) && self.deliver_next(&origin, &base, &packet, flags) {
             return Verdict::Taken;
         }
         self.deliver_slowly(origin, &base, &packet)

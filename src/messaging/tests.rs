@@ -480,6 +480,29 @@ fn a_new_session_begins_at_zero_and_drops_what_was_incomplete() {
     assert_eq!(all(&mut inbox), [b"old".to_vec(), b"new".to_vec(), b"newer".to_vec()]);
 }
 
+/// What goes on where the last fragment ended is another message's all the same if it is of another peer, session or pair.
+#[test]
+fn fragments_that_fit_by_chance_are_not_mixed() {
+    let (peer, session) = (From { peer: 1, ..FROM }, From { session: 2, ..FROM });
+    let pair = From {
+        pair: (FROM.pair.0 + 1, FROM.pair.1),
+        ..FROM
+    };
+    for (other, messages) in [(peer, 2), (session, 1), (pair, 2)] {
+        let mut inbox = Inbox::new(&Config::default(), &PROCESSORS);
+        let mut deliver = |from, offset, len| piece(from, 0, offset, 100, len).deliver(&mut inbox);
+        assert_eq!(deliver(FROM, 0, 40), Verdict::Taken);
+        assert_eq!(deliver(other, 40, 40), Verdict::Taken);
+        if messages == 2 {
+            assert_eq!(deliver(FROM, 40, 40), Verdict::Taken);
+            assert_eq!(deliver(FROM, 80, 20), Verdict::Taken);
+        }
+        assert_eq!(deliver(other, 0, 40), Verdict::Taken);
+        assert_eq!(deliver(other, 80, 20), Verdict::Taken);
+        assert_eq!(all(&mut inbox), vec![vec![7; 100]; messages]);
+    }
+}
+
 #[test]
 fn impossible_and_misaddressed() {
     let check = |before: &[Sent], sent: Sent, expected| {
