@@ -21,8 +21,13 @@ static inline void look(struct dpdk_packet *packet, struct rte_mbuf *mbuf) {
 uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct dpdk_packet *packets, uint16_t count) {
     struct rte_mbuf *mbufs[BURST];
     uint16_t got = rte_eth_rx_burst(port, queue, mbufs, count < BURST ? count : BURST);
-    for (uint16_t i = 0; i < got; i++)
+    for (uint16_t i = 0; i < got; i++) {
+        /* Headers are two lines, or three, each of which may still be another core's: all are asked for at once. */
+        rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], uint8_t *));
+        rte_prefetch0(rte_pktmbuf_mtod_offset(mbufs[i], uint8_t *, RTE_CACHE_LINE_SIZE));
+        rte_prefetch0(rte_pktmbuf_mtod_offset(mbufs[i], uint8_t *, 2 * RTE_CACHE_LINE_SIZE));
         look(&packets[i], mbufs[i]);
+    }
     return got;
 }
 
