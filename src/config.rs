@@ -91,6 +91,10 @@ pub struct Config {
     pub death_timeout: Duration,
     /// The same while a session is opening: a peer may start later than we do. 1 ms to 1 hour; default 10 s.
     pub open_timeout: Duration,
+    /// Peers may start later than we do: that nobody listens at an address (ICMP port unreachable) is not held against one
+    /// that we have never heard. Default on; `mpi::engine` switches it off, since in a job all listen before anybody knows
+    /// where.
+    pub late_peers: bool,
     /// How often a watched idle peer is asked for a sign of life. 1 ms to 1 hour; default 1 s.
     pub keepalive: Duration,
     /// Octets that one peer may have sent and the application not yet taken. 64 KiB to 1 GiB; default 8 MiB.
@@ -138,6 +142,7 @@ impl Default for Config {
             retry_limit: 8,
             death_timeout: Duration::from_secs(4),
             open_timeout: Duration::from_secs(10),
+            late_peers: true,
             keepalive: Duration::from_secs(1),
             unexpected_bytes: 8 << 20,
             max_message: 1 << 30,

@@ -268,14 +268,15 @@ impl Endpoint {
         self.end_session(peer, error);
     }
 
-    /// The network says that nobody listens at `address` (ICMP port unreachable). Believed of a peer that had
-    /// answered before; one that is still being opened may just not have started yet.
+    /// The network says that nobody listens at `address` (ICMP port unreachable). One that we have never heard may just
+    /// not have started yet ([`Config::late_peers`](crate::Config::late_peers)).
     pub fn handle_unreachable(&mut self, now: crate::time::Instant, address: SocketAddr) {
         self.advance(now);
         if let Some(peer) = self.addresses.get(&self.peers, address) {
             match self.peers[peer as usize].phase {
                 Phase::Open | Phase::Closing => self.end_session(peer, PeerError::Refused),
                 Phase::Goodbye => self.end_session(peer, PeerError::Closed),
+                Phase::New if !self.config.late_peers => self.end_session(peer, PeerError::Refused),
                 Phase::New | Phase::Down => {}
             }
         }

@@ -346,6 +346,7 @@ impl<'a> Job<'a> {
         let mut config = simulation.config.clone();
         config.max_datagram = config.max_datagram.min(datagram as u16);
         config.safe_datagram = config.max_datagram;
+        config.late_peers = false;
         let wires = Wires::new(simulation.network, simulation.processes, rng.next_u64());
         let (faults, capture) = (&simulation.faults, simulation.capture.as_deref());
         let trouble = Trouble::new(faults, capture, mix(simulation.seed)).map_err(|source| SimulationError::File {

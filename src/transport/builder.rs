@@ -60,6 +60,13 @@ impl Builder {
         self
     }
 
+    /// All peers listen before they are added.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn no_late_peers(mut self) -> Self {
+        self.config.late_peers = false;
+        self
+    }
+
     /// How to wait. Default: spin a little, then sleep.
     pub fn wait(mut self, policy: WaitPolicy) -> Self {
         self.wait = policy;

@@ -265,6 +265,7 @@ settings! {
     "HIKYAKU_RETRY_LIMIT" retry_limit: u16,
     "HIKYAKU_DEATH_TIMEOUT" death_timeout: Duration,
     "HIKYAKU_OPEN_TIMEOUT" open_timeout: Duration,
+    "HIKYAKU_LATE_PEERS" late_peers: bool,
     "HIKYAKU_KEEPALIVE" keepalive: Duration,
     "HIKYAKU_UNEXPECTED_BYTES" unexpected_bytes: u32,
     "HIKYAKU_MAX_MESSAGE" max_message: u32,

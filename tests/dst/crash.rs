@@ -14,10 +14,23 @@ use super::{
 /// Longest time after the last crash in which everybody has heard of it: opening sessions are given up after 10 s, others
 /// after 4 s and a keepalive, and whoever is told of it by others waits for them before.
 const BOUND: Duration = Duration::from_secs(40);
+/// The same where hosts say who is not there any more, and nothing else goes wrong: a keepalive, and slow networks.
+const REFUSED: Duration = Duration::from_secs(6);
 
-fn run(seed: u64, restart: bool) -> u64 {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// Some hosts say that a process is gone.
+    Perhaps,
+    /// All do.
+    Refusal,
+    /// It starts again.
+    Restart,
+}
+
+fn run(seed: u64, after: After) -> u64 {
+    let restart = after == After::Restart;
     let mut rng = Prng::new(seed ^ 0xc4a54);
-    let troubles = rng.chance(300);
+    let troubles = rng.chance(300) && after != After::Refusal;
     let mut job = Job::draw(
         &mut rng,
         seed,
@@ -31,11 +44,14 @@ fn run(seed: u64, restart: bool) -> u64 {
         .unwrap_or_else(|error| panic!("without crashes: {error}"))
         .time;
     let ranks = u64::from(job.simulation.processes);
-    let mut last = Duration::from_nanos(super::job::LONGEST_TROUBLE);
+    let mut last = match after {
+        After::Refusal => well,
+        _ => Duration::from_nanos(super::job::LONGEST_TROUBLE),
+    };
     for _ in 0..rng.between(1, 2) {
         let process = rng.below(ranks) as u32;
         let at = Duration::from_nanos(rng.below(well.as_nanos() as u64 + 1));
-        let refuse = rng.chance(300);
+        let refuse = rng.chance(300) || after == After::Refusal;
         job.simulation.faults.plan.push((at, Fault::Crash { process, refuse }));
         let back = at + Duration::from_nanos(rng.skewed(20_000_000_000));
         if restart {
@@ -44,7 +60,7 @@ fn run(seed: u64, restart: bool) -> u64 {
         }
         last = last.max(at);
     }
-    job.simulation.limit = Some(last + BOUND);
+    job.simulation.limit = Some(last + if after == After::Refusal { REFUSED } else { BOUND });
     job.note();
     note(format!("{well:?} without crashes"));
     let outcome = job.run().unwrap_or_else(|error| panic!("{error}"));
@@ -64,10 +80,22 @@ fn run(seed: u64, restart: bool) -> u64 {
 #[test]
 fn crashes() {
     scenario("crash::crashes", 30, |seed| {
-        let first = run(seed, false);
+        let first = run(seed, After::Perhaps);
         if seed % 8 == 0 {
-            assert_eq!(run(seed, false), first, "the same seed has come to something else");
+            assert_eq!(
+                run(seed, After::Perhaps),
+                first,
+                "the same seed has come to something else"
+            );
         }
+    });
+}
+
+/// Who is refused by the host of a process does not wait to see whether it comes: in a job, all are there.
+#[test]
+fn refusals() {
+    scenario("crash::refusals", 200, |seed| {
+        run(seed, After::Refusal);
     });
 }
 
@@ -76,6 +104,6 @@ fn crashes() {
 #[test]
 fn restarts() {
     scenario("crash::restarts", 30, |seed| {
-        run(seed, true);
+        run(seed, After::Restart);
     });
 }

@@ -125,3 +125,19 @@ fn a_failed_network_ends_everything_and_lets_go_of_memory() {
         assert_eq!(engine.requests(), 0);
     }
 }
+
+/// A process that is gone before anybody has met it, and whose host says so, is not waited for as if it were late.
+#[test]
+fn who_is_gone_before_it_was_met_is_missed_at_once() {
+    let gone = Engine::bind(Transport::builder(), "udp", "127.0.0.1:0", 1)
+        .unwrap()
+        .local_addr();
+    let engine = Engine::bind(Transport::builder(), "udp", "127.0.0.1:0", 0).unwrap();
+    let addresses = [engine.local_addr(), gone];
+    let comm = Communicator::world(&engine.connect(&addresses, options()).unwrap());
+    // SAFETY: it lives until the call returns.
+    let sent = unsafe { comm.send(Mode::Synchronous, [1_u8].as_ptr(), 1, &byte(), 1, 0) };
+    let error = sent.unwrap_err();
+    assert_eq!(error.class(), ErrorClass::ProcFailed);
+    assert!(error.to_string().contains("nobody listens at its address"), "{error}");
+}

@@ -5,9 +5,11 @@ use std::{fs, sync::Arc, time::Duration};
 use hikyaku::{
     Config, Congestion, Recovery,
     mpi::{
-        collectives::{Algorithm, Blocks, Call},
+        collectives::{Algorithm, Blocks, Call, Collective},
+        datatype::{Datatype, Kind},
         engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Engine, Mode, Region},
         error::{Error, ErrorClass},
+        operation::{Operation, Predefined},
     },
     sim::{self, Fault, Impairment, Rank, Simulation, SimulationError},
 };
@@ -118,6 +120,62 @@ fn who_crashes_is_missed_by_whatever_the_others_do() {
             assert!(time < Duration::from_secs(15), "program {index}: {time:?}");
         }
     }
+}
+
+/// Whatever ranks are doing when one of them crashes, all hear of it soon if its host says so: also those that have never
+/// met it, and would have to wait for long if it might only be late.
+#[test]
+fn who_refuses_is_missed_at_once_in_a_large_reduction() {
+    const COUNT: usize = 30_000;
+    // An idle process is asked for a sign of life once a second.
+    const BOUND: Duration = Duration::from_millis(1_500);
+    let (float, sum) = (Datatype::predefined(Kind::F64), Operation::predefined(Predefined::Sum));
+    let reduce = |world: &Communicator, algorithm| {
+        // Leaked, since others may still write to it when it has failed.
+        let [input, output] = [(); 2].map(|()| Box::leak(vec![1.0_f64; COUNT].into_boxed_slice()));
+        let call = Call::Allreduce {
+            count: COUNT,
+            commutative: true,
+            in_place: false,
+        };
+        let buffers = Buffers {
+            input: Region::Plain(input.as_mut_ptr().cast(), &float),
+            output: Region::Plain(output.as_mut_ptr().cast(), &float),
+        };
+        // SAFETY: the memory stays for ever.
+        let mut request = unsafe { world.collective("MPI_Allreduce", &call, &buffers, Some(&sum), Some(algorithm)) }?;
+        request.wait_mut().map(drop)
+    };
+    let (mut failures, mut successes) = (0, 0);
+    let algorithms = Collective::Allreduce.algorithms();
+    for (index, algorithm) in (0..).zip(algorithms.iter().flat_map(|algorithm| [*algorithm; 60])) {
+        let (processes, step) = (3 + index % 3, index / 3 % 20);
+        let mut simulation = Simulation::new(processes, 1);
+        let (process, at) = (processes - 1, step * Duration::from_micros(20));
+        simulation.faults.watch = true;
+        simulation.faults.plan = vec![(at, Fault::Crash { process, refuse: true })];
+        simulation.limit = Some(at + BOUND);
+        let outcome = simulation.run(|engine| {
+            let world = Communicator::world(engine);
+            sim::compute(Duration::from_micros(100)).unwrap();
+            reduce(&world, algorithm)
+        });
+        let outcome = outcome.unwrap_or_else(|error| panic!("{algorithm:?}, {process} crashes after {at:?}: {error}"));
+        for result in &outcome.results {
+            match class(result) {
+                None => successes += 1,
+                class => {
+                    assert_eq!(
+                        class,
+                        Some(ErrorClass::ProcFailed),
+                        "{algorithm:?}, a crash after {at:?}"
+                    );
+                    failures += 1;
+                }
+            }
+        }
+    }
+    assert!(failures > 0 && successes > 0, "{failures} {successes}");
 }
 
 /// A failure is told once to who waits for anybody; then the others can be received from.

@@ -234,3 +234,32 @@ fn refused_by_the_network() {
         );
     });
 }
+
+/// Who has never been heard may start later, where that is allowed; where all listen from the start, it is gone.
+#[test]
+fn refused_before_it_was_heard() {
+    for late_peers in [false, true] {
+        scenario("death::refused_before_it_was_heard", 2, |seed| {
+            let mut world = World::new(seed);
+            for _ in 0..2 {
+                let mut options = NodeOptions::default();
+                options.config.late_peers = late_peers;
+                world.add(options);
+            }
+            world.connect(0, 1);
+            world.network.cut(0, 1);
+            world.send(0, 1, Job::new(100).shared());
+            world.run_for(MS);
+            let (now, address) = (world.now, world.nodes[1].address);
+            world.nodes[0].stack_mut().handle_unreachable(now, address);
+            world.touch(0);
+            world.network.heal();
+            world.finish(Duration::from_secs(5));
+            match world.downs(0)[..] {
+                [] => assert!(late_peers && world.model.received() == 1),
+                [(_, 1, PeerError::Refused)] => assert!(!late_peers),
+                ref downs => panic!("{downs:?}"),
+            }
+        });
+    }
+}

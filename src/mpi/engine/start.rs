@@ -86,6 +86,7 @@ impl Engine {
         let driver = builder
             .processor(process)
             .wait(WaitPolicy::Spin)
+            .no_late_peers()
             .bind_driver(name, address)?;
         Ok(Unconnected { driver, process })
     }
@@ -95,7 +96,11 @@ impl Engine {
     /// # Errors
     /// See [`Builder::backend`].
     pub fn on(builder: Builder, backend: Box<dyn Backend>, process: u32) -> Result<Unconnected, BuildError> {
-        let driver = builder.processor(process).wait(WaitPolicy::Spin).driver_on(backend)?;
+        let driver = builder
+            .processor(process)
+            .wait(WaitPolicy::Spin)
+            .no_late_peers()
+            .driver_on(backend)?;
         Ok(Unconnected { driver, process })
     }
 }
@@ -128,7 +133,8 @@ impl Unconnected {
         self.driver.introduce(address, link)
     }
 
-    /// Connects the processes of a job: `addresses[i]` is that of process `i`.
+    /// Connects the processes of a job: `addresses[i]` is that of process `i`. All of them have been opened by then: a
+    /// process at whose address nobody listens is lost.
     ///
     /// # Errors
     /// This process is not among them, or two have the same address.

@@ -306,7 +306,9 @@ pub(super) fn start_payload(config: &Config, processors: &[u32]) -> Vec<u8> {
         config.send_queue_bytes.into(),
         config.send_queue_messages.into(),
         config.max_peers.into(),
-        u64::from(config.resets_per_second) << 1 | u64::from(config.accept_strangers),
+        u64::from(config.resets_per_second) << 2
+            | u64::from(config.late_peers) << 1
+            | u64::from(config.accept_strangers),
     ];
     let mut payload = Vec::with_capacity(8 * SETTINGS + 4 * processors.len());
     settings
@@ -364,6 +366,7 @@ pub(super) fn read_start(payload: &[u8]) -> Option<(Config, Vec<u32>)> {
         retry_limit: next().try_into().ok()?,
         death_timeout: Duration::from_nanos(next()),
         open_timeout: Duration::from_nanos(next()),
+        late_peers: false,
         keepalive: Duration::from_nanos(next()),
         unexpected_bytes: next().try_into().ok()?,
         max_message: next().try_into().ok()?,
@@ -375,7 +378,8 @@ pub(super) fn read_start(payload: &[u8]) -> Option<(Config, Vec<u32>)> {
     };
     let last = next();
     config.accept_strangers = last & 1 == 1;
-    config.resets_per_second = (last >> 1).try_into().ok()?;
+    config.late_peers = last & 2 == 2;
+    config.resets_per_second = (last >> 2).try_into().ok()?;
     let processors: Vec<u32> = processors.iter().map(|octets| u32::from_le_bytes(*octets)).collect();
     (rest.is_empty() && !processors.is_empty() && config.validate().is_ok()).then_some((config, processors))
 }
@@ -389,6 +393,7 @@ mod tests {
         for config in [Config::default(), Config::dse()] {
             let config = Config {
                 accept_strangers: true,
+                late_peers: false,
                 ..config
             };
             let payload = start_payload(&config, &[3, 9]);
