@@ -1,23 +1,41 @@
 //! A call under another process id.
 #![expect(unsafe_code, reason = "a process that shares all memory has no safe interface")]
 
-use std::{ffi::c_void, io, ptr};
+use std::{ffi::c_void, io, mem::MaybeUninit, ptr};
 
 /// Octets of stack for the call.
 const STACK: usize = 1 << 20;
 
 /// Has `call` made by a child that shares all memory and all files with this process, and ends with the call. Meanwhile
 /// this thread waits: the child takes its place, thread-local variables and locks included, so that `call` notices nothing
-/// but another process id. It must not panic, and not end the process.
+/// but another process id. It must not panic, not begin threads, and not end the process.
+///
+/// Signals wait meanwhile: those to the process group (Ctrl-C) come to the child, too, and it would end with whatever locks
+/// it has, or run handlers that are meant for this process.
 ///
 /// # Errors
 /// The system makes no processes now.
 pub(super) fn run<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     let mut result = None;
     let mut play = Some(|| result = Some(call()));
-    clone(&mut play)?;
+    without_signals(|| clone(&mut play))?;
     // A child that was killed has not got to the end.
     result.ok_or_else(|| io::ErrorKind::Interrupted.into())
+}
+
+/// Makes a call with all signals blocked in this thread, and in the processes that it makes.
+fn without_signals<T>(call: impl FnOnce() -> T) -> T {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the first call fills in the set that the second one reads, and that the set before. Neither can fail: all
+    // arguments are valid.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = call();
+    // SAFETY: the set was filled in above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    result
 }
 
 fn clone<F: FnOnce()>(play: &mut Option<F>) -> io::Result<()> {
@@ -59,6 +77,21 @@ extern "C" fn begin<F: FnOnce()>(play: *mut c_void) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As Ctrl-C does while it is at it.
+    #[test]
+    fn a_signal_does_not_end_it() {
+        // SAFETY: nothing is passed.
+        let raised = run(|| unsafe { libc::raise(libc::SIGTERM) });
+        assert_eq!(raised.unwrap(), 0);
+        let mut blocked = MaybeUninit::uninit();
+        // SAFETY: fills in the set that is read then.
+        let blocks = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
+            libc::sigismember(blocked.as_ptr(), libc::SIGTERM)
+        };
+        assert_eq!(blocks, 0, "signals are as before");
+    }
 
     #[test]
     fn another_process_does_it_here() {
