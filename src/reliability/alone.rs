@@ -27,8 +27,8 @@ impl Endpoint {
     /// What becomes of it changes nothing here: like any packet it is sent again if it does not arrive.
     ///
     /// It is what `send` and [`poll_transmit`](Self::poll_transmit) would do together, but for what others have to transmit,
-    /// which waits for the next `poll_transmit`. What only is to be remembered is noted when the packet is on its way, and
-    /// what the message is an answer to may be [caught up with](super::predicted) then.
+    /// which waits for the next `poll_transmit`. What only is to be remembered is noted when the packet is on its way, as
+    /// is what the packet before has acknowledged.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "those of `send`, and where to")]
     pub fn send_alone(
