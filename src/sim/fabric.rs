@@ -122,7 +122,7 @@ impl Simulated {
     }
 
     /// Lets go of the lock, and wakes the tasks that may go on.
-    #[inline]
+    #[inline(always)]
     fn unlock(&self, mut world: Guard<'_>) {
         if self.node(&mut world).core.has_tasks() || !world.wakers.is_empty() {
             self.wake(world);

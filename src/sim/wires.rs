@@ -124,7 +124,11 @@ impl Wires {
 
     /// Where a process is.
     pub(super) fn host(&self, process: u32) -> u32 {
-        process / self.network.per_host
+        // Most often it is 1, and a division takes long.
+        match self.network.per_host {
+            1 => process,
+            several => process / several,
+        }
     }
 
     /// An empty packet, to be filled and given to [`send`](Self::send).
@@ -183,7 +187,9 @@ impl Wires {
             .network
             .relays
             .map_or(p.destination, |relays| next(relays, p.destination));
-        let (from, to) = (at / self.network.per_host, p.hop / self.network.per_host);
+        let hop = p.hop;
+        let (from, to) = (self.host(at), self.host(hop));
+        let p = &mut self.packets[packet as usize];
         (p.from, p.to) = (from, to);
         if from == to {
             p.wire = LOCAL;
@@ -309,7 +315,10 @@ impl Wires {
         let octets = self.size(packet);
         let now = now * 1_000;
         let start = self.free_at[wire as usize].max(now);
-        let ahead = (start - now) / self.octet;
+        let ahead = match start - now {
+            0 => 0,
+            wait => wait / self.octet,
+        };
         if ahead + u64::from(octets) > u64::from(self.network.queue) {
             self.stats.overflowed += 1;
             self.drop_packet(packet);

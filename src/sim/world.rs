@@ -159,13 +159,14 @@ impl Node {
     }
 
     /// Takes in all that the messenger has.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pump(&mut self) {
         if self.core.has_work(&self.messenger) || self.messenger.has_events() {
             self.take_in();
         }
     }
 
+    #[inline(never)]
     fn take_in(&mut self) {
         let now = self.now();
         self.core.pump(&mut self.messenger, now);

@@ -1,9 +1,10 @@
-//! Receives that wait for their message, found by hash.
+//! Receives that wait for their message, found in one row or by hash.
 //!
-//! A receive names match bits of which some are ignored, and a source or any. All receives that ignore the same bits (and
-//! agree on whether the source counts) form a *class*; within a class the message's bits, masked, are a key. So a message
-//! is looked up once per class, of which MPI has four at most, however many receives there are; of what is found the
-//! oldest wins.
+//! A few are in one row, in the order of posting; a message goes through it. When there are more, each is in the row of
+//! its key: a receive names match bits of which some are ignored, and a source or any. All receives that ignore the same
+//! bits (and agree on whether the source counts) form a *class*; within a class the message's bits, masked, are a key. So
+//! a message is looked up once per class, of which MPI has four at most, however many receives there are; of what is found
+//! the oldest wins.
 
 use alloc::vec::Vec;
 
@@ -12,6 +13,9 @@ use hashbrown::HashMap;
 use super::hash::{Hash, Key};
 
 const NONE: u32 = u32::MAX;
+
+/// So many are in one row: to go through them takes less than a hash.
+const FEW: usize = 8;
 
 /// Which messages a receive takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +41,9 @@ struct Entry<T> {
     selector: Selector,
     /// Order of posting.
     serial: u64,
+    /// [`NONE`]: it is in the row of a few.
     class: u32,
-    /// Neighbours in the row of its key.
+    /// Neighbours in its row.
     before: u32,
     after: u32,
     /// `None`: free.
@@ -50,6 +55,11 @@ struct Row {
     first: u32,
     last: u32,
 }
+
+const EMPTY: Row = Row {
+    first: NONE,
+    last: NONE,
+};
 
 struct Class {
     ignore: u64,
@@ -79,6 +89,8 @@ pub(super) struct Posted<T> {
     serial: u64,
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
+    /// All, while there are only a few; when one more comes, all go to the rows of their classes until none is left.
+    few: Row,
     classes: Vec<Class>,
 }
 
@@ -87,6 +99,7 @@ impl<T> Default for Posted<T> {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
+            few: EMPTY,
             classes: Vec::new(),
             serial: 0,
             len: 0,
@@ -121,39 +134,55 @@ impl<T> Posted<T> {
 
     #[inline]
     pub(super) fn push(&mut self, selector: Selector, value: T) -> Place {
-        let index = self.class_for(&selector);
-        let class = &mut self.classes[index as usize];
-        let key = class.key(selector.source.unwrap_or(NONE), selector.bits);
         self.serial += 1;
+        let serial = self.serial;
         let entry = Entry {
             selector,
-            serial: self.serial,
-            class: index,
+            serial,
+            class: NONE,
             before: NONE,
             after: NONE,
             value: Some(value),
         };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.entries[at as usize] = entry;
-                at
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = entry;
+                index
             }
             None => {
                 self.entries.push(entry);
                 self.entries.len() as u32 - 1
             }
         };
-        let row = class.rows.entry(key).or_insert(Row { first: at, last: NONE });
-        let last = core::mem::replace(&mut row.last, at);
-        if last != NONE {
-            self.entries[last as usize].after = at;
-            self.entries[at as usize].before = last;
-        }
         self.len += 1;
-        Place {
-            index: at,
-            serial: self.serial,
+        if self.len == 1 || self.few.first != NONE && self.len <= FEW {
+            append(&mut self.entries, &mut self.few, index);
+        } else {
+            self.sort(index);
         }
+        Place { index, serial }
+    }
+
+    /// One more than a few: it goes to the row of its class, and so do those few.
+    fn sort(&mut self, newest: u32) {
+        let mut next = core::mem::replace(&mut self.few, EMPTY).first;
+        while next != NONE {
+            let index = next;
+            next = self.entries[index as usize].after;
+            self.sort_one(index);
+        }
+        self.sort_one(newest);
+    }
+
+    fn sort_one(&mut self, index: u32) {
+        let selector = self.entries[index as usize].selector;
+        let at = self.class_for(&selector);
+        self.entries[index as usize].class = at;
+        let class = &mut self.classes[at as usize];
+        let row = class
+            .rows
+            .entry(class.key(selector.source.unwrap_or(NONE), selector.bits));
+        append(&mut self.entries, row.or_insert(EMPTY), index);
     }
 
     /// Takes the oldest that takes this message.
@@ -162,19 +191,32 @@ impl<T> Posted<T> {
         if self.len == 0 {
             return None;
         }
-        let mut best: Option<(u64, u32)> = None;
-        for class in &self.classes {
-            if class.rows.is_empty() {
-                continue;
+        let found = match self.few.first {
+            NONE => self.find_sorted(source, bits),
+            first => self.find_few(first, source, bits),
+        };
+        self.remove(found?)
+    }
+
+    /// The first of a few, from `index` on, that takes this message.
+    #[inline]
+    fn find_few(&self, mut index: u32, source: u32, bits: u64) -> Option<u32> {
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            if entry.selector.matches(source, bits) {
+                return Some(index);
             }
-            if let Some(row) = class.rows.get(&class.key(source, bits)) {
-                let serial = self.entries[row.first as usize].serial;
-                if best.is_none_or(|(oldest, _)| serial < oldest) {
-                    best = Some((serial, row.first));
-                }
-            }
+            index = entry.after;
         }
-        self.remove(best?.1)
+        None
+    }
+
+    /// The oldest of the sorted ones that takes this message.
+    fn find_sorted(&self, source: u32, bits: u64) -> Option<u32> {
+        let rows = self.classes.iter().filter(|class| !class.rows.is_empty());
+        let rows = rows.filter_map(|class| class.rows.get(&class.key(source, bits)));
+        rows.map(|row| row.first)
+            .min_by_key(|first| self.entries[*first as usize].serial)
     }
 
     /// Takes back one that was posted, if it is still there.
@@ -201,28 +243,43 @@ impl<T> Posted<T> {
     fn remove(&mut self, index: u32) -> Option<T> {
         let entry = &mut self.entries[index as usize];
         let value = entry.value.take()?;
-        let (before, after, selector) = (entry.before, entry.after, entry.selector);
-        let class = &mut self.classes[entry.class as usize];
-        if before != NONE {
-            self.entries[before as usize].after = after;
-        }
-        if after != NONE {
-            self.entries[after as usize].before = before;
-        }
-        if before == NONE || after == NONE {
+        let (class, selector) = (entry.class, entry.selector);
+        if class == NONE {
+            unlink(&mut self.entries, &mut self.few, index);
+        } else {
+            let class = &mut self.classes[class as usize];
             let key = class.key(selector.source.unwrap_or(NONE), selector.bits);
-            if before == NONE && after == NONE {
-                class.rows.remove(&key);
-            } else if let Some(row) = class.rows.get_mut(&key) {
-                if before == NONE {
-                    row.first = after;
-                } else {
-                    row.last = before;
+            if let Some(row) = class.rows.get_mut(&key) {
+                unlink(&mut self.entries, row, index);
+                if row.first == NONE {
+                    class.rows.remove(&key);
                 }
             }
         }
         self.free.push(index);
         self.len -= 1;
         Some(value)
+    }
+}
+
+fn append<T>(entries: &mut [Entry<T>], row: &mut Row, index: u32) {
+    let last = core::mem::replace(&mut row.last, index);
+    let entry = &mut entries[index as usize];
+    (entry.before, entry.after) = (last, NONE);
+    match entries.get_mut(last as usize) {
+        Some(entry) => entry.after = index,
+        None => row.first = index,
+    }
+}
+
+fn unlink<T>(entries: &mut [Entry<T>], row: &mut Row, index: u32) {
+    let Entry { before, after, .. } = entries[index as usize];
+    match entries.get_mut(before as usize) {
+        Some(entry) => entry.after = after,
+        None => row.first = after,
+    }
+    match entries.get_mut(after as usize) {
+        Some(entry) => entry.before = before,
+        None => row.last = before,
     }
 }

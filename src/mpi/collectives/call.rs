@@ -24,7 +24,7 @@ pub const NOBODY: usize = usize::MAX - 1;
 /// Counts and displacements are in elements of the datatype of that buffer; a count is 0 if its elements have no
 /// octets. `in_place` is `MPI_IN_PLACE`. The rule for blocks: `output`'s block of a rank and that rank's `input` are as
 /// long, in octets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
     /// `MPI_Barrier`
     Barrier,
@@ -216,6 +216,35 @@ impl Call<'_> {
             | Self::Allreduce { commutative, .. }
             | Self::ReduceScatter { commutative, .. } => commutative,
             _ => true,
+        }
+    }
+
+    /// The same, if it is one without blocks or neighbours, which may be lists of the caller.
+    pub(in crate::mpi) fn without_lists(&self) -> Option<Call<'static>> {
+        match *self {
+            Self::Barrier => Some(Call::Barrier),
+            Self::Bcast { root, count } => Some(Call::Bcast { root, count }),
+            Self::Reduce {
+                root,
+                count,
+                commutative,
+                in_place,
+            } => Some(Call::Reduce {
+                root,
+                count,
+                commutative,
+                in_place,
+            }),
+            Self::Allreduce {
+                count,
+                commutative,
+                in_place,
+            } => Some(Call::Allreduce {
+                count,
+                commutative,
+                in_place,
+            }),
+            _ => None,
         }
     }
 

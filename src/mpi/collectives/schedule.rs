@@ -188,6 +188,11 @@ impl Schedule {
         (0..self.records.len()).map(|index| self.step(index))
     }
 
+    /// How many steps there are in all.
+    pub(in crate::mpi) fn len(&self) -> usize {
+        self.records.len()
+    }
+
     /// True if nothing is to be done.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -35,7 +35,7 @@ impl Bounds {
     }
 
     /// Negative if `resized` said so.
-    pub(super) fn extent(&self) -> i64 {
+    pub(super) const fn extent(&self) -> i64 {
         match (self.marks, self.data) {
             (Some((low, high)), _) => high - low,
             (None, Some((low, high))) if self.alignment & (self.alignment - 1) == 0 => {
@@ -53,7 +53,7 @@ impl Bounds {
 
     /// What [`repeated`](Self::repeated) by the extent has as [`data`](Self::data), if it is easily seen: numbers are small.
     #[inline]
-    pub(super) fn few(&self, count: u64) -> Option<(i64, i64)> {
+    pub(super) fn few(&self, count: u64, extent: i64) -> Option<(i64, i64)> {
         const SMALL: i64 = 1 << 30;
         let (Some((low, high)), None) = (self.data, self.marks) else {
             return None;
@@ -61,7 +61,7 @@ impl Bounds {
         let small = low >= -SMALL && high <= SMALL && self.alignment <= SMALL as u64;
         (small && (1..=SMALL as u64).contains(&count)).then(|| match count {
             1 => (low, high),
-            _ => (low, high + self.extent() * (count as i64 - 1)),
+            _ => (low, high + extent * (count as i64 - 1)),
         })
     }
 

@@ -234,6 +234,7 @@ impl Total {
         Ok(Datatype::from(Inner {
             node,
             bounds: self.bounds,
+            extent: self.bounds.extent(),
             size: self.size,
             signature: self.signature,
             predefined: None,

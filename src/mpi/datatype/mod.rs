@@ -51,6 +51,8 @@ pub struct Datatype(Shared<Inner>);
 struct Inner {
     node: Node,
     bounds: Bounds,
+    /// That of `bounds`.
+    extent: i64,
     /// Octets of data, at most `i64::MAX`.
     size: u64,
     signature: Signature,
@@ -87,7 +89,7 @@ impl Datatype {
     /// Octets from one element of an array to the next (`MPI_Type_get_extent`); negative if `resized` said so.
     #[must_use]
     pub fn extent(&self) -> i64 {
-        self.0.bounds.extent()
+        self.0.extent
     }
 
     /// Octets from the place of an element to its lower bound.
@@ -148,7 +150,7 @@ impl Datatype {
     /// # Errors
     /// [`DatatypeError::Overflow`] if these are no places in memory.
     pub fn span(&self, count: u64) -> Result<(i64, i64), DatatypeError> {
-        if let Some(span) = self.0.bounds.few(count) {
+        if let Some(span) = self.0.bounds.few(count, self.0.extent) {
             return Ok(span);
         }
         let bounds = self.0.bounds.repeated(count, i128::from(self.extent()));
@@ -254,6 +256,7 @@ const fn inner(kind: Kind) -> Inner {
         Some((_, index)) => kind.alignment() + index.size(),
         None => kind.size(),
     };
+    let bounds = Bounds::predefined(high, kind.alignment());
     Inner {
         node: match kind {
             Kind::I16I32 => Node {
@@ -262,7 +265,8 @@ const fn inner(kind: Kind) -> Inner {
             },
             _ => Node::run(0, kind.size()),
         },
-        bounds: Bounds::predefined(high, kind.alignment()),
+        bounds,
+        extent: bounds.extent(),
         size: kind.size(),
         signature: Signature::of(kind),
         predefined: Some(kind),

@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "buffers and operands are memory of the caller")]
 //! Runs the schedules of collectives, round by round, whoever makes progress.
 
-use alloc::{sync::Arc, vec, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 
 use super::{
     buffer::Buffer,
@@ -55,24 +55,29 @@ impl Memory {
         base.0 = to;
     }
 
+    /// Address and datatype of a single run.
+    fn run(&self, span: &Span) -> Option<(*mut u8, &Datatype)> {
+        let Self::Plain(base, datatype) = self else { return None };
+        let octets = datatype.extent().checked_mul(span.offset as i64)?;
+        (span.times == 1).then(|| (base.0.wrapping_offset(octets as isize), datatype))
+    }
+
     fn buffer(&self, span: &Span) -> Option<Buffer> {
+        if let Some((base, datatype)) = self.run(span) {
+            // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
+            return unsafe { Buffer::new(base, span.count as u64, datatype) };
+        }
         match self {
-            Self::Plain(base, datatype) if span.times > 1 => {
+            Self::Plain(base, datatype) => {
                 let (times, count, stride) = (span.times.into(), span.count.try_into().ok()?, span.stride as i64);
                 let runs = Datatype::vector(times, count, stride, datatype).ok()?;
                 let octets = datatype.extent().checked_mul(span.offset as i64)?;
-                // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
+                // SAFETY: as above.
                 unsafe { Buffer::new(base.0.wrapping_offset(octets as isize), 1, &runs) }
             }
             _ if span.times > 1 => {
                 let runs: Option<Vec<_>> = span.runs().map(|run| self.buffer(&run)).collect();
                 Some(Buffer::join(runs?))
-            }
-            Self::Plain(base, datatype) => {
-                let octets = datatype.extent().checked_mul(span.offset as i64)?;
-                let base = base.0.wrapping_offset(octets as isize);
-                // SAFETY: as above.
-                unsafe { Buffer::new(base, span.count as u64, datatype) }
             }
             Self::Packed(base, count, datatype) => {
                 // SAFETY: as above.
@@ -96,7 +101,7 @@ impl Memory {
 
 /// What a collective is called with.
 pub(crate) struct Collective {
-    pub(crate) schedule: Schedule,
+    pub(crate) schedule: Arc<Schedule>,
     pub(crate) input: Memory,
     pub(crate) output: Memory,
     /// The datatype of scratch memory.
@@ -196,7 +201,7 @@ impl Core {
             None => (planned, None),
         };
         self.open_ahead(messenger, now, planned);
-        let running = Running {
+        let running = Box::new(Running {
             planned: Arc::clone(planned),
             next,
             round: 0,
@@ -204,7 +209,7 @@ impl Core {
             request,
             failure: self.failed_member(&planned.call),
             plan: self.plan_links(&planned.call),
-        };
+        });
         let index = match self.collectives.iter().position(Option::is_none) {
             Some(index) => {
                 self.collectives[index] = Some(running);
@@ -299,7 +304,7 @@ impl Core {
     }
 
     /// It goes on when messages are complete; or acknowledged, or their memory given back, if it `drains`.
-    fn keep(&mut self, index: u32, running: Running, drains: bool) {
+    fn keep(&mut self, index: u32, running: Box<Running>, drains: bool) {
         self.collectives[index as usize] = Some(running);
         if drains {
             self.draining.push(index);
@@ -416,8 +421,10 @@ impl Collective {
         Some((process, Buffer::join(parts?)))
     }
     fn reduce(&self, from: &Span, into: &Span) -> Option<()> {
-        let (from, into) = (self.span(from)?, self.span(into)?);
-        let ((input, count, _), (inout, _, datatype)) = (from.piece()?, into.piece()?);
+        let count = from.count as u64;
+        let (input, read) = self.memory(from.region).run(from)?;
+        let (inout, datatype) = self.memory(into.region).run(into)?;
+        (read.span(count).ok()?, datatype.span(count).ok()?);
         // SAFETY: both are `count` elements of the caller's buffers or of the scratch memory; a schedule's spans of one
         // step do not overlap, and nothing of this round uses them meanwhile.
         unsafe { self.operation.as_ref()?.apply_at(datatype, input, inout, count) }.ok()

@@ -140,7 +140,7 @@ pub(crate) struct Core {
     sleepers: Vec<(RequestId, Waker)>,
     /// … and those to be woken, without the lock.
     woken: Vec<Waker>,
-    pub(super) collectives: Vec<Option<Running>>,
+    pub(super) collectives: Vec<Option<Box<Running>>>,
     pub(super) scratch: Vec<u8>,
     /// Peers for whose messages somebody waits without a request: probes.
     probed: Vec<PeerId>,
@@ -602,7 +602,7 @@ impl Core {
 
     /// [`pump`](Self::pump) would find something to do.
     #[cfg(feature = "sim")]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
         messenger.ready() > 0
             || !self.tagged.is_settled()

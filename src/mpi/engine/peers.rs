@@ -73,12 +73,15 @@ impl Met {
         self.met += 1;
     }
 
+    #[inline]
     fn meet(&mut self, messenger: &mut Messenger, process: u32) -> Option<PeerId> {
+        self.get(process).or_else(|| self.add(messenger, process))
+    }
+
+    #[cold]
+    fn add(&mut self, messenger: &mut Messenger, process: u32) -> Option<PeerId> {
         if process == self.own || process >= self.size {
             return None;
-        }
-        if let Some(peer) = self.get(process) {
-            return Some(peer);
         }
         let peer = messenger.add_peer((self.address)(process), process).ok()?;
         self.insert(process, peer);

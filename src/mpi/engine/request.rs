@@ -204,7 +204,9 @@ impl Request {
         };
         let mut ended = None;
         let waited = self.communicator.engine().fabric.wait(&mut |core, _, _| {
-            ended = ended.or_else(|| core.take(id));
+            if let Some(how) = core.take(id) {
+                ended = Some(how);
+            }
             ended.is_some()
         });
         match (ended, waited) {

@@ -3,11 +3,12 @@
 
 use alloc::{sync::Arc, vec, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::PoisonError;
 
 use super::{Class, Communicator};
 use crate::mpi::{
     Rank,
-    collectives::{Algorithm, Blocks, Call, ScheduleError},
+    collectives::{Algorithm, Blocks, Call, Schedule, ScheduleError},
     datatype::{Datatype, Kind},
     engine::{
         Entry, Request,
@@ -38,6 +39,19 @@ pub struct Buffers<'a> {
     /// The receive buffer.
     pub output: Region<'a>,
 }
+
+/// A collective with its schedule: programs call the same ones again and again.
+pub(super) struct Last {
+    asked: Asked,
+    schedule: Arc<Schedule>,
+}
+
+/// What a schedule follows from, at a rank: the call, the algorithm if it was given, and the octets that it is chosen by
+/// otherwise.
+type Asked = (Call<'static>, Option<Algorithm>, usize);
+
+/// Schedules of more steps are not kept: there may be thousands of processes in one memory.
+const KEPT_STEPS: usize = 64;
 
 /// Collectives.
 impl Communicator {
@@ -122,8 +136,8 @@ impl Communicator {
             operation.check(datatype).map_err(wrong)?;
         }
         let schedule = match self.remote_group() {
-            Some(remote) => call.schedule_between(rank, size, remote.size() as usize),
-            None => call.schedule(rank, size, algorithm.unwrap_or_else(|| self.choose(call, buffers))),
+            Some(remote) => call.schedule_between(rank, size, remote.size() as usize).map(Arc::new),
+            None => self.schedule(call, buffers, algorithm),
         };
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
         if !self.is_inter() {
@@ -157,6 +171,33 @@ impl Communicator {
         self.plan_agreed(name, agreement, collective)
     }
 
+    /// What this rank does: that of the last call once more if this one is the same.
+    fn schedule(
+        &self,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        algorithm: Option<Algorithm>,
+    ) -> Result<Arc<Schedule>, ScheduleError> {
+        let (rank, size) = (self.rank() as usize, self.size() as usize);
+        let octets = octets(call, buffers, size);
+        let asked = call.without_lists().map(|call| (call, algorithm, octets));
+        let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(asked), Some(last)) = (&asked, &*last)
+            && *asked == last.asked
+        {
+            return Ok(Arc::clone(&last.schedule));
+        }
+        let algorithm = algorithm.unwrap_or_else(|| self.choose_for(call, octets));
+        let schedule = Arc::new(call.schedule(rank, size, algorithm)?);
+        if let Some(asked) = asked
+            && schedule.len() <= KEPT_STEPS
+        {
+            let schedule = Arc::clone(&schedule);
+            *last = Some(Last { asked, schedule });
+        }
+        Ok(schedule)
+    }
+
     /// Lets all ranks hear first what all have called.
     fn plan_agreed(
         &self,
@@ -171,7 +212,7 @@ impl Communicator {
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
         let [input, output] = agreement.regions();
         let first = Planned::new(Collective {
-            schedule,
+            schedule: Arc::new(schedule),
             scratch: output.clone(),
             input,
             output,
@@ -185,9 +226,12 @@ impl Communicator {
     /// The algorithm that [`collective`](Self::collective) takes for this unless told otherwise.
     #[must_use]
     pub fn choose(&self, call: &Call<'_>, buffers: &Buffers<'_>) -> Algorithm {
+        self.choose_for(call, octets(call, buffers, self.size() as usize))
+    }
+
+    fn choose_for(&self, call: &Call<'_>, octets: usize) -> Algorithm {
         let policy = &self.0.engine.policy;
-        let size = self.size() as usize;
-        policy.choose(call.collective(), size, octets(call, buffers, size), call.commutative())
+        policy.choose(call.collective(), self.size() as usize, octets, call.commutative())
     }
 
     /// All meet (`MPI_Barrier`).

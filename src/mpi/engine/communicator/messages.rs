@@ -2,16 +2,19 @@
 //! Messages from one process to another (MPI 3).
 
 use super::{Class, Communicator, PROC_NULL};
-use crate::mpi::{
-    Rank,
-    datatype::Datatype,
-    engine::{
-        Request, Status,
-        buffer::Buffer,
-        core::{Ended, RequestId, Route},
-        request::About,
+use crate::{
+    messaging::tagged::Selector,
+    mpi::{
+        Rank,
+        datatype::Datatype,
+        engine::{
+            Request, Status,
+            buffer::Buffer,
+            core::{Ended, RequestId, Route},
+            request::About,
+        },
+        error::{Error, ErrorClass},
     },
-    error::{Error, ErrorClass},
 };
 
 /// How to send (MPI 3.4).
@@ -202,16 +205,11 @@ impl Communicator {
         source: Rank,
         tag: i32,
     ) -> Result<Request, Error> {
-        self.check(call)?;
-        if source == PROC_NULL {
-            return Ok(Request::ended(self, Status::NULL, call));
-        }
-        let selector = self.selector(call, source, tag)?;
         // SAFETY: the caller's contract.
-        let buffer = unsafe { self.buffer(call, base, count, datatype) }?;
-        let room = buffer.len();
-        let (buffer, check) = self.unsealed(buffer);
-        let about = About { call, room, check };
+        let receive = unsafe { self.prepare_receive(call, base, count, datatype, source, tag) }?;
+        let Some((selector, buffer, about)) = receive else {
+            return Ok(Request::ended(self, Status::NULL, call));
+        };
         let mut buffer = Some(buffer);
         let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
             Some(core.receive(messenger, now, selector, buffer.take()?, self.any_of(&selector)))
@@ -223,6 +221,32 @@ impl Communicator {
             Some(Err(id)) => Ok(Request::pending_about(self, id, about)),
             None => Err(self.broken(call)),
         }
+    }
+
+    /// `None`: there is nothing to receive.
+    ///
+    /// # Safety
+    /// See [`ireceive`](Self::ireceive).
+    #[inline]
+    unsafe fn prepare_receive(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Option<(Selector, Buffer, About)>, Error> {
+        self.check(call)?;
+        if source == PROC_NULL {
+            return Ok(None);
+        }
+        let selector = self.selector(call, source, tag)?;
+        // SAFETY: the caller's contract.
+        let buffer = unsafe { self.buffer(call, base, count, datatype) }?;
+        let room = buffer.len();
+        let (buffer, check) = self.unsealed(buffer);
+        Ok(Some((selector, buffer, About { call, room, check })))
     }
 
     /// Receives (`MPI_Recv`).
@@ -244,7 +268,31 @@ impl Communicator {
         const CALL: &str = "MPI_Recv";
         let span = self.enter_message(CALL, (count, datatype), (source, tag));
         // SAFETY: the caller's contract.
-        let begun = unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) };
-        span.end_with(begun.and_then(|mut request| request.finish()))
+        let receive = unsafe { self.prepare_receive(CALL, base, count, datatype, source, tag) };
+        span.end_with(receive.and_then(|receive| match receive {
+            Some((selector, buffer, about)) => self.receive_into(selector, buffer, &about),
+            None => Ok(Status::NULL),
+        }))
+    }
+
+    /// Posts a receive and waits for it, with one turn of the lock.
+    fn receive_into(&self, selector: Selector, buffer: Buffer, about: &About) -> Result<Status, Error> {
+        let (mut buffer, mut posted, mut ended) = (Some(buffer), None, None);
+        let waited = self.0.engine.fabric.wait(&mut |core, messenger, now| {
+            let look = match (buffer.take(), posted) {
+                (Some(buffer), _) => core.receive(messenger, now, selector, buffer, self.any_of(&selector)),
+                (None, Some(id)) => core.take(id).ok_or(id),
+                (None, None) => return true,
+            };
+            match look {
+                Ok(how) => (ended, posted) = (Some(how), None),
+                Err(id) => posted = Some(id),
+            }
+            posted.is_none()
+        });
+        match (ended, waited) {
+            (Some(ended), _) => self.result(&ended, about),
+            (None, _) => Err(self.broken(about.call)),
+        }
     }
 }

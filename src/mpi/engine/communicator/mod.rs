@@ -12,6 +12,7 @@ use core::{
     fmt,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
+use std::sync::Mutex;
 
 pub use self::{
     collectives::{Buffers, Region},
@@ -82,6 +83,8 @@ struct Inner {
     persistent: AtomicU32,
     /// The next number of a part of a partitioned message.
     pub(super) partitions: AtomicU32,
+    /// What its last collective was, if that may be needed again.
+    last: Mutex<Option<collectives::Last>>,
     revoked: AtomicBool,
 }
 
@@ -125,6 +128,7 @@ impl Communicator {
             sequence: AtomicU32::new(sequence),
             persistent: AtomicU32::new(0),
             partitions: AtomicU32::new(0),
+            last: Mutex::new(None),
             revoked: AtomicBool::new(false),
         })))
     }
