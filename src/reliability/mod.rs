@@ -24,6 +24,7 @@ mod rtt;
 mod send;
 mod session;
 mod slots;
+mod sole;
 mod source;
 mod timeout;
 mod timers;

@@ -141,7 +141,14 @@ impl Endpoint {
     }
 
     /// Fills `burst` from one flow; tells whether there may be more.
+    #[inline]
     fn fill(&mut self, index: u32, burst: &mut Burst) -> bool {
+        !self.fill_sole(index, burst) && self.fill_any(index, burst)
+    }
+
+    /// The same where there is more to it than one small message.
+    #[inline(never)]
+    fn fill_any(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
         let flow = active.flow;
         let receive = &active.receive;
@@ -255,7 +262,7 @@ impl Endpoint {
 
     /// A burst with packets of a flow is written. `first`: nothing was in flight before.
     #[inline(always)]
-    fn launched(&mut self, index: u32, first: bool) {
+    pub(super) fn launched(&mut self, index: u32, first: bool) {
         if first {
             // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
             self.actives[index as usize].send.waiting_since = self.active_now();
