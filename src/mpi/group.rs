@@ -334,8 +334,12 @@ impl Piece {
     /// The rank in the group of a process.
     fn rank_of(&self, process: u32) -> Option<u32> {
         let distance = i64::from(process) - i64::from(self.first);
-        let index = u32::try_from(distance / self.stride).ok()?;
-        (distance % self.stride == 0 && index < self.len).then(|| self.start + index)
+        let (index, rest) = match self.stride {
+            1 => (distance, 0),
+            stride => (distance / stride, distance % stride),
+        };
+        let index = u32::try_from(index).ok().filter(|index| *index < self.len)?;
+        (rest == 0).then(|| self.start + index)
     }
 
     fn low(&self) -> u32 {

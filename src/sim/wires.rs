@@ -227,7 +227,8 @@ impl Wires {
             _ if wire == LOCAL => None,
             Topology::Shared | Topology::Direct => None,
             Topology::Switch => {
-                (wire < self.hosts * self.ports).then(|| (self.hosts + to) * self.ports + wire % self.ports)
+                // On the same rail.
+                (wire < self.hosts * self.ports).then(|| wire + (self.hosts + to - from) * self.ports)
             }
             Topology::LeafSpine { hosts, spines } => self.climb((hosts, spines), (from, to), wire),
             Topology::HyperCrossbar { .. } => self.cross(to, wire),
@@ -311,6 +312,7 @@ impl Wires {
     }
 
     /// Puts a packet into the queue before a wire.
+    #[inline(always)]
     fn enter(&mut self, queue: &mut Queue, now: u64, packet: u32, wire: u32) {
         let octets = self.size(packet);
         let now = now * 1_000;

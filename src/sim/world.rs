@@ -649,11 +649,15 @@ impl World {
         self.arm(index, blocked);
     }
 
-    #[inline]
+    #[inline(always)]
     fn settle_paths(&mut self, index: u32) {
-        if self.paths.is_none() {
-            return;
+        if self.paths.is_some() {
+            self.settle_all_paths(index);
         }
+    }
+
+    #[cold]
+    fn settle_all_paths(&mut self, index: u32) {
         let local = self.nodes[index as usize].local;
         self.with_paths(|paths, around, _| paths.settle(around, index, local));
     }
@@ -703,10 +707,15 @@ impl World {
     }
 
     /// If silence is to be noticed, that of those whom a node's program waits for is.
+    #[inline(always)]
     pub(super) fn watch(&mut self, index: u32) {
-        if !self.trouble.watch {
-            return;
+        if self.trouble.watch {
+            self.watch_awaited(index);
         }
+    }
+
+    #[cold]
+    fn watch_awaited(&mut self, index: u32) {
         let size = self.nodes.len() as u32;
         let node = &mut self.nodes[index as usize];
         // Who waits for anybody waits for those, too, that there was nothing to do with yet.

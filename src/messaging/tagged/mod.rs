@@ -294,6 +294,13 @@ impl<B: Landing + 'static> Tagged<B> {
         self.completions.is_empty() && self.outbox.is_empty() && self.rendezvous.is_settled()
     }
 
+    /// [`poll_completion`](Self::poll_completion) has something.
+    #[must_use]
+    #[inline]
+    pub fn has_completions(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
     /// What has ended.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {

@@ -120,8 +120,12 @@ impl Buffer {
     }
 
     /// Octets of data.
+    #[inline]
     pub(crate) fn len(&self) -> u64 {
-        self.pieces().iter().map(|piece| piece.len).sum()
+        match &self.pieces {
+            Pieces::One(piece) => piece.len,
+            Pieces::Many(pieces) => pieces.iter().map(|piece| piece.len).sum(),
+        }
     }
 
     /// What is in it, if it is made of whole elements.
@@ -133,7 +137,7 @@ impl Buffer {
     /// The data, if they lie together.
     pub(crate) fn as_slice(&self) -> Option<&[u8]> {
         match &self.pieces {
-            Pieces::One(piece) if piece.datatype.is_contiguous(piece.count) => Some(piece.run(0, piece.len)?.1),
+            Pieces::One(piece) => piece.as_slice(),
             Pieces::Many(pieces) if pieces.is_empty() => Some(&[]),
             _ => None,
         }
@@ -222,6 +226,18 @@ impl Buffer {
 }
 
 impl Piece {
+    /// The data, if they lie together.
+    #[inline]
+    fn as_slice(&self) -> Option<&[u8]> {
+        if self.len == 0 {
+            return Some(&[]);
+        }
+        let begin = self.datatype.begin_of_run(self.count)?;
+        let start = self.base.wrapping_offset(begin as isize + self.from as isize);
+        // SAFETY: `new`'s contract: these are data of the elements.
+        Some(unsafe { slice::from_raw_parts(start, self.len as usize) })
+    }
+
     /// The run of memory that holds octet `offset`: its address's offset, and its octets from there on, at most `max`.
     fn run(&self, offset: u64, max: u64) -> Option<(i64, &[u8])> {
         if offset >= self.len {
@@ -242,24 +258,38 @@ impl Piece {
     }
 }
 
+impl Piece {
+    /// Puts octets to where those from `offset` on belong.
+    #[inline]
+    fn place(&self, offset: u64, octets: &[u8]) {
+        let Some(left) = self.len.checked_sub(offset) else {
+            return;
+        };
+        let len = octets.len().min(left as usize);
+        // SAFETY: `Buffer::new`'s contract: the data may be written, and nobody else uses them, so `octets` is other memory.
+        unsafe {
+            self.datatype
+                .unpack_at(self.base, self.count, self.from + offset, &octets[..len])
+        };
+    }
+}
+
 impl Landing for Buffer {
     fn capacity(&self) -> u64 {
         self.len()
     }
 
     fn place(&mut self, mut offset: u64, mut octets: &[u8]) {
+        if let Pieces::One(piece) = &self.pieces {
+            return piece.place(offset, octets);
+        }
         for piece in self.pieces() {
             if offset >= piece.len {
                 offset -= piece.len;
                 continue;
             }
             let (here, rest) = octets.split_at(octets.len().min((piece.len - offset) as usize));
-            // SAFETY: `new`'s contract: the data may be written, and nobody else uses them, so `octets` is other memory.
-            unsafe {
-                piece
-                    .datatype
-                    .unpack_at(piece.base, piece.count, piece.from + offset, here)
-            };
+            piece.place(offset, here);
             octets = rest;
             offset = 0;
             if octets.is_empty() {

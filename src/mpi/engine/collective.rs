@@ -62,11 +62,17 @@ impl Memory {
         (span.times == 1).then(|| (base.0.wrapping_offset(octets as isize), datatype))
     }
 
+    #[inline]
     fn buffer(&self, span: &Span) -> Option<Buffer> {
-        if let Some((base, datatype)) = self.run(span) {
+        match self.run(span) {
             // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
-            return unsafe { Buffer::new(base, span.count as u64, datatype) };
+            Some((base, datatype)) => unsafe { Buffer::new(base, span.count as u64, datatype) },
+            None => self.scattered(span),
         }
+    }
+
+    /// What is not a single run of one datatype.
+    fn scattered(&self, span: &Span) -> Option<Buffer> {
         match self {
             Self::Plain(base, datatype) => {
                 let (times, count, stride) = (span.times.into(), span.count.try_into().ok()?, span.stride as i64);
@@ -230,33 +236,36 @@ impl Core {
             return;
         };
         loop {
-            let mut failure = running.failure;
-            running.pending.retain(|(id, phase)| match self.take(*id) {
+            let Running {
+                pending, plan, failure, ..
+            } = &mut *running;
+            pending.retain(|(id, phase)| match self.take(*id) {
                 None => true,
                 Some(ended) => {
-                    if let Some(plan) = &mut running.plan {
+                    if let Some(plan) = plan {
                         plan.complete(*phase);
                     }
                     if ended.outcome != Outcome::Complete {
-                        failure = failure.or(Some(ended));
+                        failure.get_or_insert(ended);
                     }
                     false
                 }
             });
-            running.failure = failure;
             let drains = self.goes_on_with_plan(messenger, &mut running);
             if !running.pending.is_empty() {
-                if let Some(failure) = failure {
+                if let Some(failure) = &running.failure {
                     self.give_up_round(messenger, &running, failure.outcome);
                     running.pending.retain(|(id, _)| self.take(*id).is_none());
                 }
                 if !running.pending.is_empty() {
-                    self.keep(index, running, drains || failure.is_some());
+                    let drains = drains || running.failure.is_some();
+                    self.keep(index, running, drains);
                     return;
                 }
             }
             let over = running.round == running.planned.call.schedule.rounds();
-            let plan = running.plan.as_ref().filter(|_| failure.is_none());
+            let failed = running.failure.is_some();
+            let plan = running.plan.as_ref().filter(|_| !failed);
             if plan.is_some_and(|plan| {
                 if over {
                     !plan.is_over()
@@ -267,14 +276,14 @@ impl Core {
                 self.keep(index, running, drains);
                 return;
             }
-            if (over || failure.is_some())
+            if (over || failed)
                 && let Some(plan) = &mut running.plan
                 && !self.end_plan(&running.planned.call, plan, index)
             {
                 self.keep(index, running, false);
                 return;
             }
-            if failure.is_none()
+            if !failed
                 && over
                 && let Some(next) = running.next.take()
             {
@@ -287,8 +296,8 @@ impl Core {
                 self.end(running.request, Ended { refused, ..Ended::WELL });
                 return;
             }
-            if failure.is_some() || over {
-                self.end(running.request, failure.unwrap_or(Ended::WELL));
+            if failed || over {
+                self.end(running.request, running.failure.unwrap_or(Ended::WELL));
                 return;
             }
             let round = running.round;
@@ -408,10 +417,12 @@ impl Collective {
         }
     }
 
+    #[inline]
     fn span(&self, span: &Span) -> Option<Buffer> {
         self.memory(span.region).buffer(span)
     }
 
+    #[inline]
     fn route(&self, rank: usize, spans: &[Span]) -> Option<(u32, Buffer)> {
         let process = self.group.process(rank.try_into().ok()?)?;
         if let [one] = spans {

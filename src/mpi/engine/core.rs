@@ -235,6 +235,7 @@ impl Core {
         self.slots.len() - self.free.len()
     }
 
+    #[inline]
     fn request(&mut self, owner: Owner, peer: Option<PeerId>) -> (RequestId, &mut Slot) {
         let slot = Slot {
             generation: 0,
@@ -341,9 +342,10 @@ impl Core {
     }
 
     /// A send to this process should wait for its answer, not ask: see [`Tagged::is_early`].
+    #[inline]
     pub(crate) fn is_early(&mut self, messenger: &mut Messenger, process: u32, len: u64) -> bool {
         let peer = self.peers.meet(messenger, process);
-        peer.is_some_and(|peer| self.lost(process).is_none() && self.tagged.is_early(messenger, peer, len))
+        peer.is_some_and(|peer| self.tagged.is_early(messenger, peer, len) && self.lost(process).is_none())
     }
 
     pub(super) fn send_for(
@@ -433,8 +435,10 @@ impl Core {
         match self.take(id) {
             Some(ended) => Ok(ended),
             None => {
-                if let Some(slot) = self.slot(id) {
-                    slot.any_of = any_of.map(Box::new);
+                if let Some(any_of) = any_of
+                    && let Some(slot) = self.slot(id)
+                {
+                    slot.any_of = Some(Box::new(any_of));
                 }
                 Err(id)
             }
@@ -594,7 +598,14 @@ impl Core {
         );
     }
 
+    #[inline(always)]
     fn collect(&mut self) {
+        if self.tagged.has_completions() {
+            self.complete_all();
+        }
+    }
+
+    fn complete_all(&mut self) {
         while let Some(done) = self.tagged.poll_completion() {
             self.complete(&done);
         }

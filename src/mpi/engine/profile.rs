@@ -325,7 +325,8 @@ impl Communicator {
         }
     }
 
-    /// The same for a message of `count` elements: of these nothing is worked out unless a profiler wants to know.
+    /// The same for a message of `count` elements: of these nothing is worked out unless a profiler wants to know. The
+    /// fabric is told if the call [has to wait](Self::will_wait).
     #[inline]
     pub(super) fn enter_message(
         &self,
@@ -333,17 +334,17 @@ impl Communicator {
         (count, datatype): (u64, &Datatype),
         (peer, tag): (Rank, i32),
     ) -> Span {
-        let profile = &self.engine().profile;
-        match profile.profiler() {
-            None if !profile.noted => Span(None),
-            None => {
-                self.note(call, Some(peer), Some(tag));
-                Span(Some(Told::Fabric))
-            }
-            Some(profiler) => {
-                let entry = Entry::of(call, count, datatype).with_peer(peer).with_tag(tag);
-                Span::open(self, profiler, entry)
-            }
+        self.engine().profile.profiler().map_or_else(Span::default, |profiler| {
+            let entry = Entry::of(call, count, datatype).with_peer(peer).with_tag(tag);
+            Span::open(self, profiler, entry)
+        })
+    }
+
+    /// The call, which is about a message, may wait from here on.
+    #[inline]
+    pub(super) fn will_wait(&self, call: &'static str, peer: Rank, tag: i32) {
+        if self.engine().profile.noted {
+            self.note(call, Some(peer), Some(tag));
         }
     }
 }

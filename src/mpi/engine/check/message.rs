@@ -20,10 +20,17 @@ pub(in crate::mpi::engine) struct Expected {
 
 impl Communicator {
     /// What is sent instead of `buffer`. `None` if there is not enough memory.
+    #[inline]
     pub(in crate::mpi::engine) fn sealed(&self, buffer: Buffer) -> Option<Buffer> {
-        if !self.engine().check {
-            return Some(buffer);
+        if self.engine().check {
+            self.signed(buffer)
+        } else {
+            Some(buffer)
         }
+    }
+
+    #[cold]
+    fn signed(&self, buffer: Buffer) -> Option<Buffer> {
         let signature = buffer.signature();
         let mut header = self.array(HEADER);
         let octets = header.get_mut()?;
@@ -33,10 +40,17 @@ impl Communicator {
     }
 
     /// What is received into instead of `buffer`, and what to look at then.
+    #[inline]
     pub(in crate::mpi::engine) fn unsealed(&self, buffer: Buffer) -> (Buffer, Option<Check>) {
-        if !self.engine().check {
-            return (buffer, None);
+        if self.engine().check {
+            self.expecting(buffer)
+        } else {
+            (buffer, None)
         }
+    }
+
+    #[cold]
+    fn expecting(&self, buffer: Buffer) -> (Buffer, Option<Check>) {
         let header = self.array(HEADER);
         let (Some(place), Some((_, count, datatype))) = (header.buffer(), buffer.piece()) else {
             return (buffer, None);

@@ -138,6 +138,7 @@ impl Communicator {
         if !wait {
             return Ok(begun);
         }
+        self.will_wait(call, destination, tag);
         let fabric = &self.0.engine.fabric;
         let waited = fabric.wait(&mut |core, messenger, _| !core.is_early(messenger, process, len));
         waited.map_err(|_| self.broken(call))?;
@@ -167,7 +168,10 @@ impl Communicator {
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag, true));
         span.end(begun.and_then(|id| match id {
-            Some(id) => Request::pending(self, id, call, 0).finish().map(|_| ()),
+            Some(id) => {
+                self.will_wait(call, destination, tag);
+                Request::pending(self, id, call, 0).finish().map(|_| ())
+            }
             None => Ok(()),
         }))
     }
@@ -270,7 +274,10 @@ impl Communicator {
         // SAFETY: the caller's contract.
         let receive = unsafe { self.prepare_receive(CALL, base, count, datatype, source, tag) };
         span.end_with(receive.and_then(|receive| match receive {
-            Some((selector, buffer, about)) => self.receive_into(selector, buffer, &about),
+            Some((selector, buffer, about)) => {
+                self.will_wait(CALL, source, tag);
+                self.receive_into(selector, buffer, &about)
+            }
             None => Ok(Status::NULL),
         }))
     }
