@@ -79,8 +79,9 @@ impl Cpu {
 
 /// Rounds what is not negative, halves up: without a call of a library, as there is no instruction for it everywhere.
 fn round(number: f64) -> u64 {
-    let below = number as u64;
-    below.saturating_add(u64::from(number - below as f64 >= 0.5))
+    // Through signed numbers, for which there are instructions.
+    let below = number as i64;
+    (below as u64).saturating_add(u64::from(number - below as f64 >= 0.5))
 }
 
 /// What the program of a node does.
@@ -593,7 +594,9 @@ impl World {
             self.transmit(index);
         }
         let node = &mut self.nodes[index as usize];
-        self.wakers.append(&mut node.core.take_woken());
+        if node.core.has_tasks() {
+            self.wakers.append(&mut node.core.take_woken());
+        }
         None
     }
 

@@ -313,6 +313,7 @@ impl Core {
     }
 
     /// It goes on when messages are complete; or acknowledged, or their memory given back, if it `drains`.
+    #[inline]
     fn keep(&mut self, index: u32, running: Box<Running>, drains: bool) {
         self.collectives[index as usize] = Some(running);
         if drains {

@@ -435,10 +435,8 @@ impl Core {
         match self.take(id) {
             Some(ended) => Ok(ended),
             None => {
-                if let Some(any_of) = any_of
-                    && let Some(slot) = self.slot(id)
-                {
-                    slot.any_of = Some(Box::new(any_of));
+                if let Some(any_of) = any_of {
+                    self.slots[id.0 as u32 as usize].any_of = Some(Box::new(any_of));
                 }
                 Err(id)
             }
@@ -550,6 +548,7 @@ impl Core {
     }
 
     /// A request has ended: its owner goes on with the next pass.
+    #[inline]
     fn tell(&mut self, owner: Owner, id: RequestId) {
         match owner {
             Owner::Caller => {}

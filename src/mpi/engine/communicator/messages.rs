@@ -124,25 +124,24 @@ impl Communicator {
         let buffer = self.sealed(buffer);
         let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::NoMem, call)))?;
         let (len, mut buffer) = (buffer.len(), Some(buffer));
-        let mut wait = patient && mode != Mode::Synchronous;
-        let mut send = |wait: &mut bool| {
-            self.access(None, |core, messenger, now| {
-                *wait = *wait && core.is_early(messenger, process, len);
-                if *wait {
+        let mut patient = patient && mode != Mode::Synchronous;
+        loop {
+            let begun = self.access(None, |core, messenger, now| {
+                patient = patient && core.is_early(messenger, process, len);
+                if patient {
                     return None;
                 }
                 core.send(messenger, now, route, buffer.take()?, mode == Mode::Synchronous)
-            })
-        };
-        let begun = send(&mut wait);
-        if !wait {
-            return Ok(begun);
+            });
+            if !patient {
+                return Ok(begun);
+            }
+            self.will_wait(call, destination, tag);
+            let fabric = &self.0.engine.fabric;
+            let waited = fabric.wait(&mut |core, messenger, _| !core.is_early(messenger, process, len));
+            waited.map_err(|_| self.broken(call))?;
+            patient = false;
         }
-        self.will_wait(call, destination, tag);
-        let fabric = &self.0.engine.fabric;
-        let waited = fabric.wait(&mut |core, messenger, _| !core.is_early(messenger, process, len));
-        waited.map_err(|_| self.broken(call))?;
-        Ok(send(&mut false))
     }
 
     /// Sends (`MPI_Send` and its sisters).
@@ -286,16 +285,17 @@ impl Communicator {
     fn receive_into(&self, selector: Selector, buffer: Buffer, about: &About) -> Result<Status, Error> {
         let (mut buffer, mut posted, mut ended) = (Some(buffer), None, None);
         let waited = self.0.engine.fabric.wait(&mut |core, messenger, now| {
-            let look = match (buffer.take(), posted) {
-                (Some(buffer), _) => core.receive(messenger, now, selector, buffer, self.any_of(&selector)),
-                (None, Some(id)) => core.take(id).ok_or(id),
-                (None, None) => return true,
-            };
-            match look {
-                Ok(how) => (ended, posted) = (Some(how), None),
-                Err(id) => posted = Some(id),
+            if let Some(id) = posted {
+                if let Some(how) = core.take(id) {
+                    ended = Some(how);
+                }
+            } else if let Some(buffer) = buffer.take() {
+                match core.receive(messenger, now, selector, buffer, self.any_of(&selector)) {
+                    Ok(how) => ended = Some(how),
+                    Err(id) => posted = Some(id),
+                }
             }
-            posted.is_none()
+            ended.is_some()
         });
         match (ended, waited) {
             (Some(ended), _) => self.result(&ended, about),
