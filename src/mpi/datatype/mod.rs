@@ -163,6 +163,12 @@ impl Datatype {
             })
     }
 
+    /// `count` elements can be in memory: [`span`](Self::span) says where.
+    #[inline]
+    pub(in crate::mpi) fn fits(&self, count: u64) -> bool {
+        self.0.bounds.few(count, self.0.extent).is_some() || self.span(count).is_ok()
+    }
+
     /// Whether elements of both lie in memory alike and are of the same kinds: what a reduction asks of its operands.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

@@ -62,8 +62,7 @@ impl Buffer {
     /// (then nobody else uses it meanwhile; otherwise nobody writes to it).
     pub(crate) unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
         let len = datatype.packed_size(count).ok()?;
-        datatype.span(count).ok()?;
-        Some(Self {
+        datatype.fits(count).then(|| Self {
             pieces: Pieces::One(Piece {
                 base,
                 count,

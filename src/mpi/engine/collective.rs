@@ -436,7 +436,9 @@ impl Collective {
         let count = from.count as u64;
         let (input, read) = self.memory(from.region).run(from)?;
         let (inout, datatype) = self.memory(into.region).run(into)?;
-        (read.span(count).ok()?, datatype.span(count).ok()?);
+        if !read.fits(count) || !datatype.fits(count) {
+            return None;
+        }
         // SAFETY: both are `count` elements of the caller's buffers or of the scratch memory; a schedule's spans of one
         // step do not overlap, and nothing of this round uses them meanwhile.
         unsafe { self.operation.as_ref()?.apply_at(datatype, input, inout, count) }.ok()

@@ -334,10 +334,11 @@ impl Communicator {
         (count, datatype): (u64, &Datatype),
         (peer, tag): (Rank, i32),
     ) -> Span {
-        self.engine().profile.profiler().map_or_else(Span::default, |profiler| {
-            let entry = Entry::of(call, count, datatype).with_peer(peer).with_tag(tag);
-            Span::open(self, profiler, entry)
-        })
+        let Some(profiler) = self.engine().profile.profiler() else {
+            return Span(None);
+        };
+        let entry = Entry::of(call, count, datatype).with_peer(peer).with_tag(tag);
+        Span::open(self, profiler, entry)
     }
 
     /// The call, which is about a message, may wait from here on.

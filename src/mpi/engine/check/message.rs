@@ -19,49 +19,44 @@ pub(in crate::mpi::engine) struct Expected {
 }
 
 impl Communicator {
-    /// What is sent instead of `buffer`. `None` if there is not enough memory.
+    /// Makes a buffer what is sent instead of it. False if there is not enough memory.
     #[inline]
-    pub(in crate::mpi::engine) fn sealed(&self, buffer: Buffer) -> Option<Buffer> {
-        if self.engine().check {
-            self.signed(buffer)
-        } else {
-            Some(buffer)
-        }
+    pub(in crate::mpi::engine) fn seal(&self, buffer: &mut Buffer) -> bool {
+        !self.engine().check || self.sealed(buffer).map(|sealed| *buffer = sealed).is_some()
     }
 
     #[cold]
-    fn signed(&self, buffer: Buffer) -> Option<Buffer> {
+    fn sealed(&self, buffer: &Buffer) -> Option<Buffer> {
         let signature = buffer.signature();
         let mut header = self.array(HEADER);
         let octets = header.get_mut()?;
         octets[..8].copy_from_slice(&signature.count.to_be_bytes());
         octets[8..].copy_from_slice(&signature.hash.to_be_bytes());
-        Some(Buffer::join(vec![header.buffer()?, buffer]))
+        Some(Buffer::join(vec![header.buffer()?, buffer.clone()]))
     }
 
-    /// What is received into instead of `buffer`, and what to look at then.
+    /// Makes a buffer what is received into instead of it; gives what to look at then.
     #[inline]
-    pub(in crate::mpi::engine) fn unsealed(&self, buffer: Buffer) -> (Buffer, Option<Check>) {
-        if self.engine().check {
-            self.expecting(buffer)
-        } else {
-            (buffer, None)
+    pub(in crate::mpi::engine) fn unseal(&self, buffer: &mut Buffer) -> Option<Check> {
+        if !self.engine().check {
+            return None;
         }
+        let (both, check) = self.unsealed(buffer)?;
+        *buffer = both;
+        Some(check)
     }
 
     #[cold]
-    fn expecting(&self, buffer: Buffer) -> (Buffer, Option<Check>) {
+    fn unsealed(&self, buffer: &Buffer) -> Option<(Buffer, Check)> {
         let header = self.array(HEADER);
-        let (Some(place), Some((_, count, datatype))) = (header.buffer(), buffer.piece()) else {
-            return (buffer, None);
-        };
+        let (place, (_, count, datatype)) = (header.buffer()?, buffer.piece()?);
         let expected = Expected {
             count,
             datatype: datatype.clone(),
             header,
         };
-        let both = Buffer::join(vec![place, buffer]);
-        (both, Some(Check::Message(Box::new(expected))))
+        let both = Buffer::join(vec![place, buffer.clone()]);
+        Some((both, Check::Message(Box::new(expected))))
     }
 
     /// Octets of the program's data in a message of `len` octets.

@@ -109,7 +109,7 @@ impl Communicator {
         &self,
         call: &'static str,
         mode: Mode,
-        buffer: Buffer,
+        mut buffer: Buffer,
         destination: Rank,
         tag: i32,
         patient: bool,
@@ -121,8 +121,9 @@ impl Communicator {
         }
         let process = self.process(call, destination)?;
         let route = Route { process, bits };
-        let buffer = self.sealed(buffer);
-        let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::NoMem, call)))?;
+        if !self.seal(&mut buffer) {
+            return Err(self.locate(Error::new(ErrorClass::NoMem, call)));
+        }
         let (len, mut buffer) = (buffer.len(), Some(buffer));
         let mut patient = patient && mode != Mode::Synchronous;
         loop {
@@ -208,11 +209,13 @@ impl Communicator {
         source: Rank,
         tag: i32,
     ) -> Result<Request, Error> {
-        // SAFETY: the caller's contract.
-        let receive = unsafe { self.prepare_receive(call, base, count, datatype, source, tag) }?;
-        let Some((selector, buffer, about)) = receive else {
+        self.check(call)?;
+        if source == PROC_NULL {
             return Ok(Request::ended(self, Status::NULL, call));
-        };
+        }
+        let selector = self.selector(call, source, tag)?;
+        // SAFETY: the caller's contract.
+        let (buffer, about) = unsafe { self.room(call, base, count, datatype) }?;
         let mut buffer = Some(buffer);
         let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
             Some(core.receive(messenger, now, selector, buffer.take()?, self.any_of(&selector)))
@@ -226,30 +229,23 @@ impl Communicator {
         }
     }
 
-    /// `None`: there is nothing to receive.
+    /// Where a message goes to.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
     #[inline]
-    unsafe fn prepare_receive(
+    unsafe fn room(
         &self,
         call: &'static str,
         base: *mut u8,
         count: u64,
         datatype: &Datatype,
-        source: Rank,
-        tag: i32,
-    ) -> Result<Option<(Selector, Buffer, About)>, Error> {
-        self.check(call)?;
-        if source == PROC_NULL {
-            return Ok(None);
-        }
-        let selector = self.selector(call, source, tag)?;
+    ) -> Result<(Buffer, About), Error> {
         // SAFETY: the caller's contract.
-        let buffer = unsafe { self.buffer(call, base, count, datatype) }?;
+        let mut buffer = unsafe { self.buffer(call, base, count, datatype) }?;
         let room = buffer.len();
-        let (buffer, check) = self.unsealed(buffer);
-        Ok(Some((selector, buffer, About { call, room, check })))
+        let check = self.unseal(&mut buffer);
+        Ok((buffer, About { call, room, check }))
     }
 
     /// Receives (`MPI_Recv`).
@@ -271,14 +267,34 @@ impl Communicator {
         const CALL: &str = "MPI_Recv";
         let span = self.enter_message(CALL, (count, datatype), (source, tag));
         // SAFETY: the caller's contract.
-        let receive = unsafe { self.prepare_receive(CALL, base, count, datatype, source, tag) };
-        span.end_with(receive.and_then(|receive| match receive {
-            Some((selector, buffer, about)) => {
-                self.will_wait(CALL, source, tag);
-                self.receive_into(selector, buffer, &about)
-            }
-            None => Ok(Status::NULL),
-        }))
+        let received = unsafe { self.receive_quietly(CALL, base, count, datatype, source, tag) };
+        if span.is_open() {
+            span.end_with(received)
+        } else {
+            received
+        }
+    }
+
+    /// # Safety
+    /// See [`receive`](Self::receive).
+    unsafe fn receive_quietly(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Status, Error> {
+        self.check(call)?;
+        if source == PROC_NULL {
+            return Ok(Status::NULL);
+        }
+        let selector = self.selector(call, source, tag)?;
+        // SAFETY: the caller's contract.
+        let (buffer, about) = unsafe { self.room(call, base, count, datatype) }?;
+        self.will_wait(call, source, tag);
+        self.receive_into(selector, buffer, &about)
     }
 
     /// Posts a receive and waits for it, with one turn of the lock.

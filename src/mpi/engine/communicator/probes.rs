@@ -258,7 +258,7 @@ impl Communicator {
     pub(in crate::mpi::engine) fn receive_matched(
         call: &'static str,
         message: MatchedMessage,
-        buffer: Buffer,
+        mut buffer: Buffer,
     ) -> Result<Request, Error> {
         let MatchedMessage {
             communicator, claimed, ..
@@ -267,7 +267,7 @@ impl Communicator {
             return Ok(Request::ended(&communicator, Status::NULL, call));
         };
         let room = buffer.len();
-        let (buffer, check) = communicator.unsealed(buffer);
+        let check = communicator.unseal(&mut buffer);
         let mut parts = Some((claimed, buffer));
         let id = communicator.access(None, |core, messenger, now| {
             let (claimed, buffer) = parts.take()?;
