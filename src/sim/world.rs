@@ -171,17 +171,16 @@ impl Node {
     fn take_in(&mut self) {
         let now = self.now();
         self.core.pump(&mut self.messenger, now);
-        let mut told = false;
+        if !self.messenger.has_events() {
+            return;
+        }
         while let Some(event) = self.messenger.poll_event() {
             if let Told::Down { .. } = event {
                 self.ended_sessions += 1;
             }
             self.core.handle_event(&mut self.messenger, now, event);
-            told = true;
         }
-        if told {
-            self.core.pump(&mut self.messenger, now);
-        }
+        self.core.pump(&mut self.messenger, now);
     }
 
     /// Room for `octets` more at `now` in a buffer of `most`; if there is, they are taken at `start`.

@@ -333,7 +333,7 @@ impl<B: Landing + 'static> Tagged<B> {
             && !self.has_room(messenger, peer, len)
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_room(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
         let cost = len + u64::from(MESSAGE_COST);
         // What is more than half of the peer's bound can not be kept there.
@@ -678,6 +678,13 @@ impl<B: Landing + 'static> Tagged<B> {
                 None => handler.landed(id),
             }
         }
+        if !self.outbox.is_empty() || !self.rendezvous.is_settled() {
+            self.retry(messenger, now);
+        }
+    }
+
+    /// What waits for room or octets may go on.
+    fn retry(&mut self, messenger: &mut Messenger, now: Instant) {
         self.grant(messenger, now);
         if !self.outbox.is_empty() {
             self.outbox.retry(messenger, now);

@@ -62,7 +62,7 @@ impl Memory {
         (span.times == 1).then(|| (base.0.wrapping_offset(octets as isize), datatype))
     }
 
-    #[inline]
+    #[inline(always)]
     fn buffer(&self, span: &Span) -> Option<Buffer> {
         match self.run(span) {
             // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
@@ -72,6 +72,7 @@ impl Memory {
     }
 
     /// What is not a single run of one datatype.
+    #[inline(never)]
     fn scattered(&self, span: &Span) -> Option<Buffer> {
         match self {
             Self::Plain(base, datatype) => {
@@ -371,33 +372,30 @@ impl Core {
             ..
         } = running;
         let call = &planned.call;
-        let phase = |plan: &Option<Progress>, peer| plan.as_ref().map_or(0, |plan| plan.phase_of(round, peer));
         for step in call.schedule.round(round) {
             let done = match step {
-                Step::Send { to, spans } => call.route(to, spans).map(|(process, buffer)| {
-                    let route = Route {
-                        process,
-                        bits: call.bits,
-                    };
-                    let phase = phase(plan, to);
-                    match self.send_of_collective(messenger, now, route, buffer, index) {
-                        Some(id) => pending.push((id, phase)),
-                        None => {
-                            if let Some(plan) = plan {
-                                plan.complete(phase);
-                            }
+                Step::Send { to: peer, spans } | Step::Receive { from: peer, spans } => {
+                    call.route(peer, spans).map(|(process, buffer)| {
+                        let bits = call.bits;
+                        let begun = if let Step::Send { .. } = step {
+                            let route = Route { process, bits };
+                            self.send_of_collective(messenger, now, route, buffer, index)
+                        } else {
+                            let selector = Selector {
+                                source: Some(process),
+                                bits,
+                                ignore: 0,
+                            };
+                            Some(self.receive_of_collective(messenger, now, selector, buffer, index))
+                        };
+                        let phase = plan.as_ref().map_or(0, |plan| plan.phase_of(round, peer));
+                        match (begun, plan.as_mut()) {
+                            (Some(id), _) => pending.push((id, phase)),
+                            (None, Some(plan)) => plan.complete(phase),
+                            (None, None) => {}
                         }
-                    }
-                }),
-                Step::Receive { from, spans } => call.route(from, spans).map(|(process, buffer)| {
-                    let selector = Selector {
-                        source: Some(process),
-                        bits: call.bits,
-                        ignore: 0,
-                    };
-                    let id = self.receive_of_collective(messenger, now, selector, buffer, index);
-                    pending.push((id, phase(plan, from)));
-                }),
+                    })
+                }
                 Step::Reduce { from, into } => call.reduce(&from, &into),
                 Step::Copy { from, into } => call.copy(&from, &into, &mut self.scratch),
             };
@@ -418,7 +416,7 @@ impl Collective {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn span(&self, span: &Span) -> Option<Buffer> {
         self.memory(span.region).buffer(span)
     }

@@ -344,8 +344,10 @@ impl Core {
     /// A send to this process should wait for its answer, not ask: see [`Tagged::is_early`].
     #[inline]
     pub(crate) fn is_early(&mut self, messenger: &mut Messenger, process: u32, len: u64) -> bool {
-        let peer = self.peers.meet(messenger, process);
-        peer.is_some_and(|peer| self.tagged.is_early(messenger, peer, len) && self.lost(process).is_none())
+        let Some(peer) = self.peers.meet(messenger, process) else {
+            return false;
+        };
+        self.tagged.is_early(messenger, peer, len) && self.lost(process).is_none()
     }
 
     pub(super) fn send_for(
