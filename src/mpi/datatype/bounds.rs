@@ -15,6 +15,9 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
+    /// See [`are_small`](Self::are_small).
+    pub(super) const FEW: u64 = 1 << 30;
+
     pub(super) const EMPTY: Self = Self {
         data: None,
         marks: None,
@@ -51,18 +54,14 @@ impl Bounds {
         self.data.unwrap_or((0, 0))
     }
 
-    /// What [`repeated`](Self::repeated) by the extent has as [`data`](Self::data), if it is easily seen: numbers are small.
-    #[inline]
-    pub(super) fn few(&self, count: u64, extent: i64) -> Option<(i64, i64)> {
+    /// Numbers are so small that up to [`FEW`](Self::FEW) copies, each an extent after the one before, can be in memory:
+    /// they begin where the data do, and end so many extents later.
+    pub(super) const fn are_small(&self) -> bool {
         const SMALL: i64 = 1 << 30;
-        let (Some((low, high)), None) = (self.data, self.marks) else {
-            return None;
-        };
-        let small = low >= -SMALL && high <= SMALL && self.alignment <= SMALL as u64;
-        (small && (1..=SMALL as u64).contains(&count)).then(|| match count {
-            1 => (low, high),
-            _ => (low, high + extent * (count as i64 - 1)),
-        })
+        match (self.data, self.marks) {
+            (Some((low, high)), None) => low >= -SMALL && high <= SMALL && self.alignment <= SMALL as u64,
+            _ => false,
+        }
     }
 
     /// With other bounds around the same data.

@@ -235,6 +235,7 @@ impl Total {
             node,
             bounds: self.bounds,
             extent: self.bounds.extent(),
+            small: self.bounds.are_small(),
             size: self.size,
             signature: self.signature,
             predefined: None,

@@ -53,6 +53,8 @@ struct Inner {
     bounds: Bounds,
     /// That of `bounds`.
     extent: i64,
+    /// [`Bounds::are_small`].
+    small: bool,
     /// Octets of data, at most `i64::MAX`.
     size: u64,
     signature: Signature,
@@ -150,8 +152,9 @@ impl Datatype {
     /// # Errors
     /// [`DatatypeError::Overflow`] if these are no places in memory.
     pub fn span(&self, count: u64) -> Result<(i64, i64), DatatypeError> {
-        if let Some(span) = self.0.bounds.few(count, self.0.extent) {
-            return Ok(span);
+        if self.are_small(count) {
+            let (low, high) = self.0.bounds.data();
+            return Ok((low, high + self.extent() * (count as i64 - 1)));
         }
         let bounds = self.0.bounds.repeated(count, i128::from(self.extent()));
         bounds
@@ -166,7 +169,13 @@ impl Datatype {
     /// `count` elements can be in memory: [`span`](Self::span) says where.
     #[inline]
     pub(in crate::mpi) fn fits(&self, count: u64) -> bool {
-        self.0.bounds.few(count, self.0.extent).is_some() || self.span(count).is_ok()
+        self.are_small(count) || self.span(count).is_ok()
+    }
+
+    /// `count` elements can easily be seen to be in memory.
+    #[inline]
+    fn are_small(&self, count: u64) -> bool {
+        self.0.small && (1..=Bounds::FEW).contains(&count)
     }
 
     /// Whether elements of both lie in memory alike and are of the same kinds: what a reduction asks of its operands.
@@ -273,6 +282,7 @@ const fn inner(kind: Kind) -> Inner {
         },
         bounds,
         extent: bounds.extent(),
+        small: bounds.are_small(),
         size: kind.size(),
         signature: Signature::of(kind),
         predefined: Some(kind),

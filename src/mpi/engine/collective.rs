@@ -374,27 +374,29 @@ impl Core {
         let call = &planned.call;
         for step in call.schedule.round(round) {
             let done = match step {
-                Step::Send { to: peer, spans } | Step::Receive { from: peer, spans } => {
-                    call.route(peer, spans).map(|(process, buffer)| {
-                        let bits = call.bits;
-                        let begun = if let Step::Send { .. } = step {
-                            let route = Route { process, bits };
-                            self.send_of_collective(messenger, now, route, buffer, index)
-                        } else {
-                            let selector = Selector {
-                                source: Some(process),
-                                bits,
-                                ignore: 0,
-                            };
-                            Some(self.receive_of_collective(messenger, now, selector, buffer, index))
+                Step::Send { to: peer, spans } | Step::Receive { from: peer, spans } => 'message: {
+                    let (Some(process), Some(buffer)) = (call.process(peer), call.buffer(spans)) else {
+                        break 'message None;
+                    };
+                    let bits = call.bits;
+                    let begun = if let Step::Send { .. } = step {
+                        let route = Route { process, bits };
+                        self.send_of_collective(messenger, now, route, buffer, index)
+                    } else {
+                        let selector = Selector {
+                            source: Some(process),
+                            bits,
+                            ignore: 0,
                         };
-                        let phase = plan.as_ref().map_or(0, |plan| plan.phase_of(round, peer));
-                        match (begun, plan.as_mut()) {
-                            (Some(id), _) => pending.push((id, phase)),
-                            (None, Some(plan)) => plan.complete(phase),
-                            (None, None) => {}
-                        }
-                    })
+                        Some(self.receive_of_collective(messenger, now, selector, buffer, index))
+                    };
+                    let phase = plan.as_ref().map_or(0, |plan| plan.phase_of(round, peer));
+                    match (begun, plan.as_mut()) {
+                        (Some(id), _) => pending.push((id, phase)),
+                        (None, Some(plan)) => plan.complete(phase),
+                        (None, None) => {}
+                    }
+                    Some(())
                 }
                 Step::Reduce { from, into } => call.reduce(&from, &into),
                 Step::Copy { from, into } => call.copy(&from, &into, &mut self.scratch),
@@ -421,15 +423,18 @@ impl Collective {
         self.memory(span.region).buffer(span)
     }
 
-    #[inline]
-    fn route(&self, rank: usize, spans: &[Span]) -> Option<(u32, Buffer)> {
-        let process = self.group.process(rank.try_into().ok()?)?;
-        if let [one] = spans {
-            return Some((process, self.span(one)?));
+    /// What a message is made of.
+    #[inline(always)]
+    fn buffer(&self, spans: &[Span]) -> Option<Buffer> {
+        match spans {
+            [one] => self.span(one),
+            several => {
+                let parts: Option<Vec<_>> = several.iter().map(|span| self.span(span)).collect();
+                Some(Buffer::join(parts?))
+            }
         }
-        let parts: Option<Vec<_>> = spans.iter().map(|span| self.span(span)).collect();
-        Some((process, Buffer::join(parts?)))
     }
+
     fn reduce(&self, from: &Span, into: &Span) -> Option<()> {
         let count = from.count as u64;
         let (input, read) = self.memory(from.region).run(from)?;

@@ -96,7 +96,7 @@ impl Progress {
 }
 
 impl Collective {
-    fn process(&self, rank: usize) -> Option<u32> {
+    pub(super) fn process(&self, rank: usize) -> Option<u32> {
         self.group.process(rank.try_into().ok()?)
     }
 }
