@@ -164,6 +164,8 @@ impl Simulated {
                 return Ok(true);
             }
             if let Some(failure) = failure {
+                // What it may have begun.
+                node.core.abandon(&node.messenger);
                 return Err(failure);
             }
             world.watch(self.index);

@@ -42,7 +42,7 @@ pub(crate) trait Fabric: Send + Sync {
     /// Sends and receives what can be sent and received now.
     fn progress(&self) -> Result<(), FabricError>;
 
-    /// Makes progress until `done`. No lock is held while nothing happens.
+    /// Makes progress until `done`, which may begin what it waits for. No lock is held while nothing happens.
     fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
 
     /// A task waits for a request: lets progress be made until it is woken. False: nobody will, it must ask again.

@@ -282,11 +282,12 @@ impl Native {
             } = &mut *inner;
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();
-                return if done(core, messenger, now) {
-                    Ok(())
-                } else {
-                    Err(failure.clone())
-                };
+                if done(core, messenger, now) {
+                    return Ok(());
+                }
+                // What it may have begun.
+                core.abandon(messenger);
+                return Err(failure.clone());
             }
             let mut look = |driver: &mut Driver| {
                 Inner::pump(driver, core);
