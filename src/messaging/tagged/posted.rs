@@ -283,3 +283,44 @@ fn unlink<T>(entries: &mut [Entry<T>], row: &mut Row, index: u32) {
         None => row.last = before,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prng::Prng;
+
+    /// Few and many at a time, with wildcards: what is taken, cancelled and drained is what a list would give.
+    #[test]
+    fn the_oldest_that_matches_is_taken_whatever_the_number() {
+        let (mut posted, mut rng) = (Posted::default(), Prng::new(1));
+        let mut list: Vec<(u64, Selector, Place)> = Vec::new();
+        for number in 0..20_000_u64 {
+            // They become few, and many, in turn.
+            let grows = number / 500 % 2 == 0;
+            if rng.chance(if grows { 0.55 } else { 0.3 }) {
+                let selector = Selector {
+                    source: rng.chance(0.7).then(|| rng.below(3) as u32),
+                    bits: rng.below(4),
+                    ignore: if rng.chance(0.2) { 3 } else { 0 },
+                };
+                list.push((number, selector, posted.push(selector, number)));
+            } else if rng.chance(0.1) && !list.is_empty() {
+                let (value, _, place) = list.remove(rng.below(list.len() as u64) as usize);
+                assert_eq!(posted.cancel(place), Some(value));
+                assert_eq!(posted.cancel(place), None);
+            } else if rng.chance(0.01) {
+                let which = |selector: &Selector| selector.source == Some(1);
+                let gone: Vec<u64> = list
+                    .extract_if(.., |(_, selector, _)| which(selector))
+                    .map(|(value, ..)| value)
+                    .collect();
+                assert_eq!(posted.drain(which), gone);
+            } else {
+                let (source, bits) = (rng.below(3) as u32, rng.below(4));
+                let first = list.iter().position(|(_, selector, _)| selector.matches(source, bits));
+                assert_eq!(posted.take(source, bits), first.map(|first| list.remove(first).0));
+            }
+            assert_eq!(posted.len(), list.len());
+        }
+    }
+}
