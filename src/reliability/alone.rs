@@ -1,9 +1,10 @@
-//! A small message that finds its flow quiet is written at once, past the queue: the usual case of request and answer, in
-//! which nothing counts but how short this way is.
+//! A small message that is all that its flow has to send. If the flow is quiet, too, it is written at once, past the queue:
+//! the usual case of request and answer, in which nothing counts but how short this way is. If it was queued before, it is
+//! written without the choices that there are among several.
 
 use super::{
     Outgoing, PeerId,
-    burst::Burst,
+    burst::{Burst, INLINE},
     congestion::Controller as _,
     endpoint::{Endpoint, later},
     flow::{Form, Record},
@@ -13,9 +14,9 @@ use super::{
     transmit::timestamp,
 };
 use crate::{
-    config::WindowMode,
+    config::{MAX_WINDOW_PACKETS, WindowMode},
     time::Instant,
-    wire::{Base, Builder, Flags, Kind, Record as Stored},
+    wire::{Base, Builder, Flags, Kind, Record as Stored, Timestamp},
 };
 
 impl Endpoint {
@@ -23,8 +24,8 @@ impl Endpoint {
     /// nothing else of its flow is queued, unacknowledged or owed. `false`: nothing was done, and [`send`](Self::send) takes
     /// it or says why not.
     ///
-    /// `transmit` gets the burst and the octets of the message, which belong at its end.
-    /// What becomes of it changes nothing here: like any packet it is sent again if it does not arrive.
+    /// `transmit` gets the burst and the octets of the message, which belong at its end. What becomes of it changes nothing
+    /// here: like any packet it is sent again if it does not arrive.
     ///
     /// It is what `send` and [`poll_transmit`](Self::poll_transmit) would do together, but for what others have to transmit,
     /// which waits for the next `poll_transmit`. What only is to be remembered is noted when the packet is on its way, as
@@ -82,18 +83,10 @@ impl Endpoint {
             message: message.message,
         };
         burst.begin(p.address);
-        let mut header = Builder::new(burst.header(), &base);
         // Another one like it would not be allowed: its acknowledgement is what we wait for.
-        if send.want_ack || one_is_all || 2 * size > window as usize {
-            header.set(Flags::ACK_REQUEST);
-        }
-        if let Some(bits) = message.match_bits {
-            header.match_bits(bits);
-        }
-        if let Some(stamp) = timestamp(now, &self.config, receive.stamp, receive.stamp_at) {
-            header.timestamp(stamp);
-        }
-        let header = header.finish(data.len() as u16);
+        let ask = send.want_ack || one_is_all || 2 * size > window as usize;
+        let stamp = timestamp(now, &self.config, receive.stamp, receive.stamp_at);
+        let header = write_header(burst, &base, message.match_bits, ask, stamp, data.len());
         burst.push_header(header, data.len());
         transmit(burst, data);
 
@@ -140,4 +133,102 @@ impl Endpoint {
         }
         true
     }
+
+    /// Writes the packet of the only message that is queued, if that may go now, in a packet of its own without checksum,
+    /// and nothing but an acknowledgement is owed. `false`: nothing was done. It is what `fill` would do.
+    #[inline]
+    pub(super) fn fill_alone(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let p = &self.peers[flow.peer as usize];
+        let (send, receive, config) = (&mut active.send, &mut active.receive, &self.config);
+        let in_flight = flow.send_next.distance(send.una);
+        let Some(queued) = send.queue.front().filter(|_| send.queue.len() == 1) else {
+            return false;
+        };
+        let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
+        let waits = send.lost_count > 0 || send.waiting || active.probe.is_due();
+        let most = u32::from(config.window_packets.min(MAX_WINDOW_PACKETS));
+        let plain = matches!(queued.form, Form::Single | Form::Bundle) && p.confirmed && !p.checksums(config);
+        if owes || waits || !plain || in_flight >= most {
+            return false;
+        }
+        let run = &self.sources.bytes(queued.source)[queued.at as usize..queued.end as usize];
+        let Ok((Stored { match_bits, data }, [])) = Stored::split(run) else {
+            return false;
+        };
+        let window = send.congestion.window().min(p.window);
+        let cost = queued.cost + data.len() as u64 + u64::from(MESSAGE_COST);
+        let header = Self::overhead(config, p) + 8 * usize::from(match_bits.is_some());
+        let fits = data.len() <= INLINE.min(config.max_payload.into()) && header + data.len() <= p.mtu.into();
+        if !fits || cost > p.cost_limit || !send.has_room(window, run.len()) {
+            return false;
+        }
+        let (now, seq, first) = (self.now, flow.send_next, in_flight == 0);
+        let record = Record {
+            sent_at: now,
+            source: queued.source,
+            offset: queued.at,
+            len: run.len() as u16,
+            resends: 0,
+            form: Form::Single,
+            message: queued.message,
+            from: queued.from,
+            to: queued.to,
+        };
+        let base = Base {
+            kind: Kind::Data,
+            channel: flow.channel,
+            source: record.from,
+            destination: record.to,
+            session: p.remote_token,
+            sequence: seq,
+            acknowledgement: flow.expected,
+            reply_queue: 0,
+            message: record.message,
+        };
+        // The packet takes over the queue's own reference.
+        send.queue.pop_front();
+        send.queued_bytes = send.queued_bytes.saturating_sub(record.len.into());
+        send.push_record(seq, record);
+        flow.send_next = seq.plus(1);
+        send.bytes_in_flight += u32::from(record.len);
+        send.packets_in_flight += 1;
+        send.probe = false;
+        let is_last = in_flight + 1 >= config.window_packets.into();
+        send.waiting = is_last && config.window_mode == WindowMode::BurstThenWait;
+        // Another one like it would not be allowed: its acknowledgement is what we wait for.
+        let ask = send.want_ack || is_last || !send.has_room(window, record.len.into());
+        send.want_ack = false;
+        let stamp = timestamp(now, config, receive.stamp, receive.stamp_at);
+        let header = write_header(burst, &base, match_bits, ask, stamp, data.len());
+        burst.push_inline(header, data);
+        self.stats.packets_sent += 1;
+        self.stats.payload_sent += data.len() as u64;
+        self.launched(index, first);
+        true
+    }
+}
+
+/// Writes the header of a packet of one whole message; gives its length. `ask`: for an acknowledgement at once.
+#[inline(always)]
+fn write_header(
+    burst: &mut Burst,
+    base: &Base,
+    match_bits: Option<u64>,
+    ask: bool,
+    stamp: Option<Timestamp>,
+    payload: usize,
+) -> usize {
+    let mut header = Builder::new(burst.header(), base);
+    if ask {
+        header.set(Flags::ACK_REQUEST);
+    }
+    if let Some(bits) = match_bits {
+        header.match_bits(bits);
+    }
+    if let Some(stamp) = stamp {
+        header.timestamp(stamp);
+    }
+    header.finish(payload as u16)
 }

@@ -24,7 +24,6 @@ mod rtt;
 mod send;
 mod session;
 mod slots;
-mod sole;
 mod source;
 mod timeout;
 mod timers;

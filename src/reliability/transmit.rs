@@ -143,7 +143,7 @@ impl Endpoint {
     /// Fills `burst` from one flow; tells whether there may be more.
     #[inline]
     fn fill(&mut self, index: u32, burst: &mut Burst) -> bool {
-        !self.fill_sole(index, burst) && self.fill_any(index, burst)
+        !self.fill_alone(index, burst) && self.fill_any(index, burst)
     }
 
     /// The same where there is more to it than one small message.
