@@ -13,8 +13,12 @@ use hikyaku::{
         engine::{Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
     },
-    sim::Simulation,
+    sim::{Heap, Simulation},
 };
+
+/// What belongs to one rank lies together.
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 /// What each rank does again and again.
 #[derive(Clone, Copy)]

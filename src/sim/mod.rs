@@ -49,6 +49,7 @@ mod coroutine;
 mod ethernet;
 mod fabric;
 mod faults;
+mod heap;
 mod network;
 mod optics;
 mod paths;
@@ -61,6 +62,7 @@ mod world;
 pub use self::{
     coroutine::Rank,
     faults::{Fault, FaultStats, Faults, Impairment},
+    heap::Heap,
     network::{Network, NetworkStats, RangeError, Relays, Topology},
     optics::{Available, Change, Handling, Optics, OpticsStats, Unconnected},
     polling::{Polling, Queues},

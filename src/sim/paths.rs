@@ -148,7 +148,7 @@ pub(super) struct Paths {
 pub(super) struct Surroundings<'a> {
     pub(super) queue: &'a mut Queue,
     pub(super) wires: &'a mut Wires,
-    pub(super) nodes: &'a mut [Node],
+    pub(super) nodes: &'a mut [Box<Node>],
 }
 
 impl Surroundings<'_> {
@@ -165,7 +165,7 @@ impl Surroundings<'_> {
 }
 
 impl Paths {
-    pub(super) fn new(optics: Optics, queue: &mut Queue, nodes: &mut [Node], seed: u64) -> Self {
+    pub(super) fn new(optics: Optics, queue: &mut Queue, nodes: &mut [Box<Node>], seed: u64) -> Self {
         let host = Host {
             ports: optics.ports,
             paths: BTreeSet::new(),

@@ -85,6 +85,12 @@ impl Queue {
         self.buckets[0].first().copied()
     }
 
+    /// The event after the next `after`, if that is certain.
+    #[inline]
+    pub(super) fn peek(&self, after: usize) -> Option<Event> {
+        self.buckets[0].get(self.popped + after).map(|(_, event)| *event)
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self {
             entered: self.entered,

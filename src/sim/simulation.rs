@@ -14,6 +14,7 @@ use super::{
     coroutine::{Program, Rank},
     fabric::{Shared, Simulated},
     faults::{FaultStats, Faults, Trouble},
+    heap::{self, Regions},
     network::{Network, NetworkStats, RangeError},
     optics::{Optics, OpticsStats},
     paths::Paths,
@@ -319,6 +320,8 @@ struct Job<'a> {
     /// Who writes the traces of the latest incarnation of each process, if somebody does.
     tracers: Vec<Option<Arc<dyn Profiler>>>,
     incarnations: Vec<u32>,
+    /// After all that is in them.
+    _regions: Regions,
 }
 
 impl Drop for Job<'_> {
@@ -332,6 +335,7 @@ type Spawn<'a> = dyn Fn(u32, Arc<Engine>, u32) -> Result<Program, SimulationErro
 
 impl<'a> Job<'a> {
     fn new(simulation: &'a Simulation) -> Result<Self, SimulationError> {
+        let regions = Regions::new(simulation.processes);
         let mut rng = Prng::new(simulation.seed);
         let datagram = simulation.network.datagram();
         let limits = Limits {
@@ -369,6 +373,7 @@ impl<'a> Job<'a> {
             shared: Shared::new(world),
             tracers: vec![None; simulation.processes as usize],
             incarnations: vec![0; simulation.processes as usize],
+            _regions: regions,
         })
     }
 
@@ -411,6 +416,7 @@ impl<'a> Job<'a> {
     /// Runs all programs until they are over. Gives the time when the last one was.
     fn run(&mut self, programs: &mut Vec<Program>, spawn: &Spawn<'_>) -> Result<Duration, SimulationError> {
         for process in 0..self.simulation.processes {
+            heap::turn(Some(process));
             let (messenger, core) = self.node(process)?;
             self.shared.lock().add(Node::new(messenger, core));
         }
@@ -420,10 +426,12 @@ impl<'a> Job<'a> {
             world.paths = Some(Paths::new(optics.clone(), &mut world.queue, &mut world.nodes, seed));
         }
         for process in 0..self.simulation.processes {
+            heap::turn(Some(process));
             let engine = self.engine(process)?;
             programs.push(spawn(process, engine, 0)?);
         }
         let ran = self.go_on(programs, spawn);
+        heap::turn(None);
         self.shared.lock().trouble.flush();
         self.close_traces();
         if ran.is_err() || self.shared.lock().trouble.stats.crashes > 0 {
@@ -486,6 +494,7 @@ impl<'a> Job<'a> {
 
     /// A new incarnation of a process. The old one's program stays where it was, for ever.
     fn restart(&mut self, process: u32, spawn: &Spawn<'_>) -> Result<Program, SimulationError> {
+        heap::turn(Some(process));
         let index = process as usize;
         self.close_trace(index);
         self.incarnations[index] += 1;
@@ -509,6 +518,7 @@ impl<'a> Job<'a> {
 
     /// Lets a program go on. Gives whether it is over then.
     fn resume(&self, programs: &mut [Program], index: usize, end: &mut u64) -> bool {
+        heap::turn(Some(index as u32));
         let over = match catch_unwind(AssertUnwindSafe(|| programs[index].resume())) {
             Ok(over) => over,
             Err(panic) => {

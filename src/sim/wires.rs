@@ -2,6 +2,7 @@
 
 use super::{
     ethernet::Medium,
+    heap,
     network::{Network, NetworkStats, Relays, Topology, UDP_IPV4},
     queue::{Event, Queue},
 };
@@ -12,6 +13,9 @@ use crate::{
 
 /// No wire: from a process to another one on its host.
 const LOCAL: u32 = u32::MAX;
+
+/// Octets that there is room for in a packet from the beginning.
+const USUAL: usize = 192;
 
 /// Messages of programs that begin in a datagram. (What engines say to each other, as requests to send, has no match bits.)
 fn messages(data: &[u8]) -> u64 {
@@ -134,9 +138,35 @@ impl Wires {
     /// An empty packet, to be filled and given to [`send`](Self::send).
     pub(super) fn packet(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.packets.push(Packet::default());
+            heap::apart(|| {
+                self.packets.push(Packet {
+                    data: Vec::with_capacity(USUAL),
+                    ..Packet::default()
+                })
+            });
             self.packets.len() as u32 - 1
         })
+    }
+
+    /// The process that a packet is for, if it ends there with this wire.
+    #[inline]
+    pub(super) fn ends_at(&self, packet: u32) -> Option<u32> {
+        let packet = &self.packets[packet as usize];
+        let up = self.network.topology == Topology::Switch && packet.wire < self.hosts * self.ports;
+        (!up).then_some(packet.destination)
+    }
+
+    #[inline]
+    pub(super) fn ask_data(&self, packet: u32) {
+        let data = self.packets[packet as usize].data.as_ptr();
+        heap::ask_line(data);
+        heap::ask_line(data.wrapping_add(64));
+    }
+
+    /// A packet will be needed.
+    #[inline]
+    pub(super) fn ask(&self, packet: u32) {
+        heap::ask_line(&raw const self.packets[packet as usize]);
     }
 
     pub(super) fn get(&mut self, packet: u32) -> &mut Packet {

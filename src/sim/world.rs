@@ -10,6 +10,7 @@ use std::{
 use super::{
     condition::Condition,
     faults::{Fault, Trouble},
+    heap,
     network::{NetworkStats, RangeError},
     paths::{Paths, Surroundings},
     polling::{Poller, Polling, Queues},
@@ -228,7 +229,8 @@ pub(super) struct World {
     pub(super) wires: Wires,
     /// Light paths, where packets need them.
     pub(super) paths: Option<Paths>,
-    pub(super) nodes: Vec<Node>,
+    #[expect(clippy::vec_box, reason = "each lies with what else its process has")]
+    pub(super) nodes: Vec<Box<Node>>,
     pub(super) cpu: Cpu,
     pub(super) trouble: Trouble,
     /// What goes wrong when it is time.
@@ -285,6 +287,8 @@ impl World {
     }
 
     pub(super) fn add(&mut self, node: Node) {
+        let node = Box::new(node);
+        heap::mark(&*node);
         self.nodes.push(node);
     }
 
@@ -299,6 +303,8 @@ impl World {
             if time > last {
                 return Next::Late;
             }
+            self.ask_ahead();
+            heap::turn(self.turn(event));
             let resumed = match event {
                 Event::Arrive(packet) => self.arrive(packet),
                 Event::Timer(node) => self.timer(node),
@@ -327,6 +333,35 @@ impl World {
             }
         }
         Next::Nothing
+    }
+
+    /// The process whose state an event needs.
+    #[inline]
+    fn turn(&self, event: Event) -> Option<u32> {
+        match event {
+            Event::Arrive(packet) => self.wires.ends_at(packet),
+            Event::Timer(process) | Event::Wake(process) => Some(process),
+            Event::Depart(_) | Event::Medium(_) | Event::Optics | Event::Fault(_) => None,
+        }
+    }
+
+    /// Asks for what the next events need, while this one is handled.
+    #[inline]
+    fn ask_ahead(&self) {
+        if let Some(Event::Arrive(packet)) = self.queue.peek(2) {
+            self.wires.ask(packet);
+        }
+        if let Some(event) = self.queue.peek(1)
+            && let Some(process) = self.turn(event)
+        {
+            heap::announce(process);
+            if let Event::Arrive(packet) = event {
+                self.wires.ask_data(packet);
+            }
+        }
+        if let Some(process) = self.queue.peek(0).and_then(|event| self.turn(event)) {
+            heap::ask(process);
+        }
     }
 
     fn wake(&mut self, index: u32) -> Option<u32> {
@@ -384,7 +419,7 @@ impl World {
     pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Core) {
         let mut node = Node::new(messenger, core);
         node.local = self.now;
-        self.nodes[index as usize] = node;
+        *self.nodes[index as usize] = node;
     }
 
     /// Nothing is under way any more.
@@ -537,6 +572,7 @@ impl World {
         let at = node.now();
         node.messenger
             .handle_datagrams(at, address_of(source), &mut p.data, octets);
+        heap::go_on();
         wires.drop_packet(packet);
         self.settle(index)
     }
@@ -578,6 +614,7 @@ impl World {
     fn settle(&mut self, index: u32) -> Option<u32> {
         let node = &mut self.nodes[index as usize];
         node.pump();
+        heap::go_on();
         if let Some(mut condition) = node.condition.take() {
             // If it goes on, its answer carries the acknowledgement.
             if condition.is_met(node) {
@@ -602,6 +639,7 @@ impl World {
     /// Sends all that can be sent for a program that waits. That may tell something, or give memory back: gives whether
     /// it may go on then.
     pub(super) fn push_out(&mut self, index: u32, done: &mut dyn FnMut(&mut Node) -> bool) -> bool {
+        heap::go_on();
         self.transmit(index);
         let node = &mut self.nodes[index as usize];
         node.pump();
@@ -634,6 +672,7 @@ impl World {
             let Some(destination) = process_at(burst.destination()) else {
                 continue;
             };
+            heap::go_on();
             let packet = wires.packet();
             let data = &mut wires.get(packet).data;
             node.messenger.gather(burst, |octets| data.extend_from_slice(octets));

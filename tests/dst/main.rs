@@ -11,6 +11,10 @@
 //! writes what happens to that directory (`packets.pcapng`, and `trace/` for `hikyaku trace`).
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+/// The memory of each rank lies together here, and in `tests/sim` it does not.
+#[global_allocator]
+static HEAP: hikyaku::sim::Heap = hikyaku::sim::Heap;
+
 mod crash;
 mod job;
 mod memory;

@@ -1,15 +1,21 @@
-//! The allocator of the command line: the system's, with a count of what is in use while somebody wants to know.
+//! The allocator of the command line: the system's, or that of simulations, with a count of what is in use while somebody
+//! wants to know.
 #![expect(
     unsafe_code,
     reason = "an allocator is an unsafe trait; every call is passed on unchanged"
 )]
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
+    alloc::{GlobalAlloc, Layout},
     sync::atomic::{AtomicBool, AtomicIsize, Ordering},
 };
 
-/// The system's allocator, counting.
+#[cfg(feature = "sim")]
+use hikyaku::sim::Heap as Inner;
+#[cfg(not(feature = "sim"))]
+use std::alloc::System as Inner;
+
+/// Another allocator, counting.
 struct Counting;
 
 #[global_allocator]
@@ -25,32 +31,32 @@ fn count(octets: usize, sign: isize) {
     }
 }
 
-// SAFETY: every method passes its arguments on to the system's allocator and gives back what that gives, so the
+// SAFETY: every method passes its arguments on to the other allocator and gives back what that gives, so the
 // contract of `GlobalAlloc` holds because it holds there; counting touches atomics only and never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
         // SAFETY: the caller keeps the contract of `alloc`, which is the same there.
-        unsafe { System.alloc(layout) }
+        unsafe { Inner.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
         // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same there.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { Inner.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(layout.size(), -1);
-        // SAFETY: the caller keeps the contract of `dealloc`; the pointer came from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
+        // SAFETY: the caller keeps the contract of `dealloc`; the pointer came from there.
+        unsafe { Inner.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(layout.size(), -1);
         count(size, 1);
-        // SAFETY: the caller keeps the contract of `realloc`; the pointer came from the system's allocator.
-        unsafe { System.realloc(pointer, layout, size) }
+        // SAFETY: the caller keeps the contract of `realloc`; the pointer came from there.
+        unsafe { Inner.realloc(pointer, layout, size) }
     }
 }
 
