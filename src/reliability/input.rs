@@ -351,6 +351,8 @@ impl Endpoint {
         flags: Flags,
         verdict: Verdict,
     ) -> DropReason {
+        // (It may end the flow that this is about.)
+        self.catch_up();
         match verdict {
             Verdict::Misaddressed => self.take_back(peer, index, packet, cost_of(packet, flags)),
             Verdict::Taken | Verdict::NoRoom => self.put_off(index),

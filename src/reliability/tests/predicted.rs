@@ -1,0 +1,296 @@
+//! The short ways, past the queue and for what is predicted, against the long ones.
+
+use super::*;
+use crate::{PeerError, reliability::input::Arrival};
+
+/// Takes in a datagram as if nothing could be predicted. Gives whether it was as predicted.
+pub(super) fn handle_unpredicted(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    source: SocketAddr,
+    octets: &[u8],
+    got: &mut Got,
+) -> bool {
+    endpoint.advance(now);
+    endpoint.stats.packets_received += 1;
+    let arrival = Arrival::new(source, octets, Packet::new_checked(octets).unwrap());
+    let predicted = endpoint.clone().handle_predicted(&arrival, &mut got.clone()).is_some();
+    if let Err(reason) = endpoint.handle_any(&arrival, &mut [].chunks(1), got) {
+        endpoint.count_drop(reason);
+    }
+    predicted
+}
+
+/// What is sent past the queue is what would have gone through it: the same octets, and the same endpoint afterwards.
+/// Gives whether it was.
+fn send_past_the_queue(pair: &mut Pair, from: usize, peer: PeerId, number: u32, data: &[u8]) -> bool {
+    let now = Instant::from_nanos(pair.now);
+    let message = Outgoing {
+        match_bits: number.is_multiple_of(3).then_some(number.into()),
+        ..message(from, number)
+    };
+    // Nothing of others is in the way. (What was only left for later may be.)
+    let endpoint = &pair.ends[from].0;
+    if !endpoint.ready.is_empty() || !endpoint.bulk.is_empty() || !endpoint.control.is_empty() {
+        pair.transmit();
+    }
+    let mut twin = pair.ends[from].0.clone();
+    let mut burst = Burst::default();
+    let mut octets = vec![];
+    let transmit = |burst: &mut Burst, rest: &[u8]| octets = [burst.head(), rest].concat();
+    let endpoint = &mut pair.ends[from].0;
+    if !endpoint.send_alone(now, peer, 0, &message, data, &mut burst, transmit) {
+        assert_eq!(
+            format!("{:?}", pair.ends[from].0),
+            format!("{twin:?}"),
+            "nothing was done"
+        );
+        return false;
+    }
+    assert_eq!((octets.len(), octets.len()), (burst.len(), burst.segment_size()));
+    pair.carry(from, &octets);
+    twin.send(now, peer, 0, &message, Payload::Copy(data)).unwrap();
+    assert!(twin.poll_transmit(now, &mut burst));
+    let mut others = vec![];
+    twin.gather(&burst, |part| others.extend_from_slice(part));
+    assert_eq!(octets, others);
+    assert!(!twin.poll_transmit(now, &mut burst));
+    assert_eq!(format!("{:?}", pair.ends[from].0), format!("{twin:?}"));
+    true
+}
+
+proptest! {
+    // Each of them compares whole endpoints.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn past_the_queue_is_as_through_it(
+        steps in prop::collection::vec((0_usize..2, 0_usize..3_000, 0_u8..6), 1..80),
+        drop_every in 3_usize..40,
+        timestamps in any::<bool>(),
+        checksum in any::<bool>(),
+        window_packets in 1_u16..8,
+    ) {
+        let config = Config { timestamps, checksum, window_packets, ..Config::default() };
+        let (mut pair, to_b, to_a) = Pair::new(&config);
+        pair.drop_every = drop_every;
+        let peers = [to_b, to_a];
+        let mut sent = [vec![], vec![]];
+        for (from, len, then) in steps {
+            let number = sent[from].len() as u32;
+            let octets = data(number, len);
+            if !send_past_the_queue(&mut pair, from, peers[from], number, &octets) {
+                pair.send(from, peers[from], number, Payload::Copy(&octets));
+            }
+            sent[from].push(octets);
+            match then {
+                0 => pair.pump(),
+                1..4 => drop(pair.arrive()),
+                _ => {}
+            }
+        }
+        pair.pump();
+        for (end, sent) in pair.ends.iter_mut().zip([&sent[1], &sent[0]]) {
+            end.2.messages.sort_by_key(|(n, _)| *n);
+            let got: Vec<_> = end.2.messages.iter().map(|(_, data)| data.clone()).collect();
+            prop_assert_eq!(&got, sent);
+            prop_assert!(end.0.all_idle());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn as_predicted_is_as_ever(
+        steps in prop::collection::vec((0_usize..2, 1_usize..8, 0_usize..3_000, 0_u8..16, any::<bool>()), 1..60),
+        drop_every in prop::sample::select(vec![3, 5, 11, 40, usize::MAX]),
+        (timestamps, checksum, nack) in (any::<bool>(), prop::bool::weighted(0.2), any::<bool>()),
+        window_packets in 1_u16..8,
+        (put_off, congestion) in (0_usize..3, 0_usize..3),
+    ) {
+        let congestion = [Congestion::Fixed, Congestion::Aimd, Congestion::Delay][congestion];
+        let config = Config {
+            timestamps, checksum, nack, window_packets, congestion, send_queue_bytes: 16 << 10, ..Config::default()
+        };
+        let (mut pair, to_b, to_a) = Pair::new(&config);
+        pair.twins = true;
+        let peers = [to_b, to_a];
+        (0..2).for_each(|from| pair.send(from, peers[from], 0, Payload::Copy(b"first")));
+        pair.pump();
+        pair.drop_every = drop_every;
+        let mut sent = [1, 1];
+        for (from, count, len, then, shared) in steps {
+            for _ in 0..count {
+                let octets = data(sent[from], len);
+                let shared = shared.then(|| Payload::Shared(Bytes::from(octets.clone())));
+                sent[from] += u32::from(pair.try_send(from, peers[from], sent[from], shared.unwrap_or(Payload::Copy(&octets))));
+            }
+            match then {
+                0 => pair.pump(),
+                1..4 => drop(pair.arrive()),
+                4..10 => pair.settle(),
+                10..13 => {
+                    pair.now += 150_000;
+                    let now = Instant::from_nanos(pair.now);
+                    pair.ends.iter_mut().for_each(|end| end.0.handle_timeout(now));
+                    pair.transmit();
+                }
+                13 => pair.ends[1 - from].2.put_off = put_off,
+                _ => {}
+            }
+        }
+        // One side goes while messages are under way in both directions.
+        for from in [0, 1, 0, 1] {
+            pair.try_send(from, peers[from], sent[from], Payload::Copy(b"last"));
+            sent[from] += 1;
+            pair.transmit();
+        }
+        let now = Instant::from_nanos(pair.now);
+        pair.ends[0].0.close(now, to_b);
+        pair.pump();
+        prop_assert!(pair.ends.iter().all(|end| end.0.all_idle()));
+    }
+}
+
+/// A session in which both sides have just said something; what arrives is compared, and the next datagram is under way.
+fn about_to_arrive(checksum: bool) -> (Pair, PeerId) {
+    let (mut pair, to_b, to_a) = Pair::new(&Config {
+        checksum,
+        ..Config::default()
+    });
+    for number in 0..4 {
+        (0..2).for_each(|from| pair.send(from, [to_b, to_a][from], number, Payload::Copy(b"hello")));
+        pair.settle();
+    }
+    pair.twins = true;
+    pair.send(0, to_b, 4, Payload::Copy(b"hello"));
+    pair.transmit();
+    (pair, to_a)
+}
+
+/// Nothing that is not as predicted is taken for it: without the checksum that there must be, …
+#[test]
+fn a_missing_checksum_is_seen() {
+    let (mut pair, _) = about_to_arrive(true);
+    let (_, datagram, stride) = pair.wire.front_mut().unwrap();
+    let flags = Packet::new_checked(&datagram[..]).unwrap().flags();
+    assert!(flags.contains(Flags::CHECKSUM));
+    datagram[2..4].copy_from_slice(&(flags - Flags::CHECKSUM).bits().to_be_bytes());
+    // It is the last extension before the payload.
+    let payload = datagram.len() - b"hello".len();
+    datagram.drain(payload - 8..payload);
+    *stride = datagram.len();
+    assert!(pair.arrive());
+    let stats = pair.ends[1].0.stats();
+    assert_eq!(stats.dropped.of(crate::DropReason::Checksum), 1);
+    assert_eq!(pair.ends[1].2.messages.len(), 4);
+}
+
+/// … from elsewhere, …
+#[test]
+fn a_peer_that_has_moved_is_seen() {
+    let (mut pair, to_a) = about_to_arrive(false);
+    pair.ends[0].1 = SocketAddr::from(([127, 0, 0, 1], 77));
+    assert!(pair.arrive());
+    assert_eq!(pair.ends[1].0.address(to_a), Some(pair.ends[0].1));
+}
+
+/// … or with an acknowledgement of what was never sent.
+#[test]
+fn an_impossible_acknowledgement_is_seen() {
+    let (mut pair, _) = about_to_arrive(false);
+    let (_, datagram, _) = pair.wire.front_mut().unwrap();
+    let ack = Packet::new_checked(&datagram[..]).unwrap().base().acknowledgement;
+    datagram[20..24].copy_from_slice(&ack.plus(1).0.to_be_bytes());
+    assert!(pair.arrive());
+    assert_eq!(pair.ends[1].0.stats().dropped.of(crate::DropReason::BadAck), 1);
+    assert_eq!(pair.ends[1].2.messages.len(), 4);
+}
+
+/// Where nothing is lost, all that follows the opening is as predicted.
+#[test]
+fn requests_and_answers_are_predicted() {
+    let (mut pair, to_b, to_a) = Pair::new(&Config {
+        path_mtu_discovery: false,
+        ..Config::default()
+    });
+    let round = |pair: &mut Pair, number| {
+        for (from, peer) in [(0, to_b), (1, to_a)] {
+            pair.send(from, peer, number, Payload::Copy(&data(number, 600)));
+            pair.transmit();
+            while pair.arrive() {}
+        }
+    };
+    (0..4).for_each(|number| round(&mut pair, number));
+    pair.twins = true;
+    let before = pair.datagrams;
+    (4..104).for_each(|number| round(&mut pair, number));
+    // But for those that tell of credit.
+    let (predicted, all) = (pair.predicted, pair.datagrams - before);
+    assert!(predicted >= 180 && all == 200, "{predicted} of {all}");
+}
+
+/// Two that have met, and have nothing to say to each other.
+fn quiet() -> (Pair, PeerId, PeerId) {
+    let (mut pair, to_b, to_a) = Pair::new(&Config {
+        path_mtu_discovery: false,
+        ..Config::default()
+    });
+    for number in 0..2 {
+        pair.send(0, to_b, number, Payload::Copy(b"hello"));
+        pair.send(1, to_a, number, Payload::Copy(b"hello"));
+        pair.transmit();
+        while pair.arrive() {
+            pair.transmit();
+        }
+    }
+    pair.ends[0].0.request_acks(Instant::from_nanos(pair.now));
+    pair.settle();
+    (pair, to_b, to_a)
+}
+
+/// What an impossible answer acknowledges is not looked for when the session is over.
+#[test]
+fn an_impossible_answer_ends_its_flow() {
+    let (mut pair, to_b, to_a) = quiet();
+    assert!(send_past_the_queue(&mut pair, 0, to_b, 2, b"request"));
+    assert!(pair.arrive());
+    let impossible = Outgoing {
+        source: NOBODY,
+        ..message(1, 2)
+    };
+    let now = Instant::from_nanos(pair.now);
+    pair.ends[1]
+        .0
+        .send(now, to_a, 0, &impossible, Payload::Copy(b"answer"))
+        .unwrap();
+    pair.settle();
+    let down = |event: &Event| {
+        matches!(
+            event,
+            Event::Down {
+                error: PeerError::Misbehaved,
+                lost: false,
+                ..
+            }
+        )
+    };
+    assert!(pair.ends[0].0.all_idle());
+    pair.pump();
+    assert!(pair.ends[0].3.iter().any(down));
+}
+
+/// A request finds its flow quiet, and so does its answer.
+#[test]
+fn request_and_answer_go_past_the_queue() {
+    let (mut pair, to_b, to_a) = quiet();
+    for number in 2..100 {
+        for (from, peer) in [(0, to_b), (1, to_a)] {
+            assert!(send_past_the_queue(&mut pair, from, peer, number, &data(number, 600)));
+            while pair.arrive() {}
+        }
+    }
+    // Behind what is under way it has to wait.
+    assert!(send_past_the_queue(&mut pair, 0, to_b, 100, b"first"));
+    assert!(!send_past_the_queue(&mut pair, 0, to_b, 101, b"second"));
+}
