@@ -510,7 +510,7 @@ impl Driver {
     pub fn progress(&mut self, acks: Acks) -> io::Result<usize> {
         self.check()?;
         let now = self.read_clock();
-        self.transmit(now)?;
+        self.begin(now)?;
         self.backlog = true;
         for _ in 0..BURSTS {
             if self.receive_burst(self.now, false)? == 0 {

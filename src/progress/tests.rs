@@ -1,6 +1,9 @@
 //! Two drivers over the loopback backend.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 
@@ -54,6 +57,26 @@ impl Backend for Stubborn {
             self.count.lock().unwrap().1 += self.kept.len() as u32;
             self.kept.drain(..).for_each(free);
         }
+    }
+}
+
+/// A backend that loses what is sent while it is told to.
+struct Lossy {
+    inner: Box<dyn Backend>,
+    loses: Arc<AtomicBool>,
+}
+
+impl Backend for Lossy {
+    forward_backend!(self => self.inner; capabilities, local_addr, receive, received, take, wait, stats);
+
+    fn name(&self) -> &'static str {
+        "lossy"
+    }
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        if self.loses.load(Ordering::Relaxed) {
+            return Ok(Sent::All);
+        }
+        self.inner.transmit(now, transmit)
     }
 }
 
@@ -124,6 +147,37 @@ fn bursts_share_datagrams() {
     }
     let sent = a.backend_stats().datagrams_sent;
     assert!(sent < 1_000, "{sent} datagrams for 10,000 messages");
+}
+
+/// Who finds messages whenever it looks sends again what was lost all the same.
+#[test]
+fn deadlines_come_under_steady_load() {
+    let loses = Arc::new(AtomicBool::new(false));
+    let inner = loopback();
+    let lossy = Lossy {
+        inner,
+        loses: Arc::clone(&loses),
+    };
+    let (mut a, to_b, mut b, to_a) = pair(Box::new(lossy));
+    let plain = SendOptions::default();
+    let look = |a: &mut Driver, b: &mut Driver| {
+        b.send(to_a, &plain, Payload::Copy(b"load")).unwrap();
+        b.progress(Acks::Now).unwrap();
+        assert!(a.progress(Acks::Later).unwrap() > 0, "there is always something");
+        while a.receive().is_some() {}
+        b.receive().is_some()
+    };
+    look(&mut a, &mut b);
+    loses.store(true, Ordering::Relaxed);
+    a.send(to_b, &plain, Payload::Copy(b"lost")).unwrap();
+    loses.store(false, Ordering::Relaxed);
+    let begun = Clock::new();
+    while !look(&mut a, &mut b) {
+        assert!(
+            begun.now() < Instant::ZERO + Duration::from_secs(60),
+            "it was never sent again"
+        );
+    }
 }
 
 #[test]
