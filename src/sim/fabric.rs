@@ -172,6 +172,7 @@ impl Simulated {
                 node.core.abandon(&node.messenger);
                 return Err(failure);
             }
+            node.core.forget_touched();
             world.watch(self.index);
             if world.push_out(self.index, done) {
                 self.unlock(world);

@@ -588,6 +588,11 @@ impl Core {
         wants
     }
 
+    /// All that is queued is about to be transmitted.
+    pub(crate) fn forget_touched(&mut self) {
+        self.touched.clear();
+    }
+
     fn complete(&mut self, done: &Completion) {
         self.end(
             RequestId(done.request),

@@ -292,7 +292,11 @@ impl Native {
             let mut look = |driver: &mut Driver| {
                 Inner::pump(driver, core);
                 let (messenger, now) = driver.parts();
-                done(core, messenger, now)
+                let is_done = done(core, messenger, now);
+                if !is_done {
+                    core.forget_touched();
+                }
+                is_done
             };
             let mut is_done = look(driver);
             let mut wanted = false;
