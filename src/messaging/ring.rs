@@ -55,9 +55,10 @@ impl<T: Copy + Default> Ring<T> {
 
     #[cold]
     fn grow(&mut self) {
-        let mut slots = Vec::with_capacity((2 * self.len).max(FIRST).next_power_of_two());
+        let len = (2 * self.len).max(FIRST);
+        let mut slots = Vec::with_capacity(len);
         slots.extend(self.iter());
-        slots.resize(slots.capacity(), T::default());
+        slots.resize(len, T::default());
         (self.slots, self.head) = (slots, 0);
     }
 }

@@ -21,7 +21,7 @@ const MAGIC: [u8; 8] = *b"hikyaku\0";
 /// Octets of both messages.
 pub(crate) const LEN: usize = 256;
 /// What the two sides must agree on. One that is greater than this crate's release: the layout has changed.
-pub(crate) const LAYOUT: u32 = 2;
+pub(crate) const LAYOUT: u32 = 3;
 
 /// Octets of rings, of the memory of a process, and where things are in it.
 pub(crate) const REPORTS: usize = 4 << 20;

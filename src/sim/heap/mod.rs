@@ -165,6 +165,8 @@ pub(super) struct Regions {
 
 impl Regions {
     pub(super) fn new(processes: u32) -> Self {
+        // (Some systems allocate a lock when it is first taken, which must not be by the allocator.)
+        drop(Pool::lock());
         match is_installed() {
             true => Self::of(processes),
             false => Self::of(0),
