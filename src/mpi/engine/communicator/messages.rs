@@ -209,13 +209,10 @@ impl Communicator {
         source: Rank,
         tag: i32,
     ) -> Result<Request, Error> {
-        self.check(call)?;
-        if source == PROC_NULL {
-            return Ok(Request::ended(self, Status::NULL, call));
-        }
-        let selector = self.selector(call, source, tag)?;
         // SAFETY: the caller's contract.
-        let (buffer, about) = unsafe { self.room(call, base, count, datatype) }?;
+        let Some((selector, buffer, about)) = (unsafe { self.room(call, base, count, datatype, source, tag) })? else {
+            return Ok(Request::ended(self, Status::NULL, call));
+        };
         let mut buffer = Some(buffer);
         let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
             Some(core.receive(messenger, now, selector, buffer.take()?, self.any_of(&selector)))
@@ -229,23 +226,30 @@ impl Communicator {
         }
     }
 
-    /// Where a message goes to.
+    /// Which message is meant, and where it goes to; `None`: one from nobody.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
-    #[inline]
+    #[inline(always)]
     unsafe fn room(
         &self,
         call: &'static str,
         base: *mut u8,
         count: u64,
         datatype: &Datatype,
-    ) -> Result<(Buffer, About), Error> {
+        source: Rank,
+        tag: i32,
+    ) -> Result<Option<(Selector, Buffer, About)>, Error> {
+        self.check(call)?;
+        if source == PROC_NULL {
+            return Ok(None);
+        }
+        let selector = self.selector(call, source, tag)?;
         // SAFETY: the caller's contract.
         let mut buffer = unsafe { self.buffer(call, base, count, datatype) }?;
         let room = buffer.len();
         let check = self.unseal(&mut buffer);
-        Ok((buffer, About { call, room, check }))
+        Ok(Some((selector, buffer, About { call, room, check })))
     }
 
     /// Receives (`MPI_Recv`).
@@ -286,13 +290,10 @@ impl Communicator {
         source: Rank,
         tag: i32,
     ) -> Result<Status, Error> {
-        self.check(call)?;
-        if source == PROC_NULL {
-            return Ok(Status::NULL);
-        }
-        let selector = self.selector(call, source, tag)?;
         // SAFETY: the caller's contract.
-        let (buffer, about) = unsafe { self.room(call, base, count, datatype) }?;
+        let Some((selector, buffer, about)) = (unsafe { self.room(call, base, count, datatype, source, tag) })? else {
+            return Ok(Status::NULL);
+        };
         self.will_wait(call, source, tag);
         self.receive_into(selector, buffer, &about)
     }
