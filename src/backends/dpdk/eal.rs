@@ -6,8 +6,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{
     error::DpdkError,
+    nap::pause,
     options::{DpdkOptions, Memory},
-    pause, sys,
+    sys,
 };
 
 /// Locked by whoever looks for free hugepages and takes them: every process can do that.

@@ -19,6 +19,7 @@ mod eal;
 mod error;
 mod frame;
 mod gather;
+mod nap;
 mod neighbours;
 mod options;
 mod place;
@@ -43,6 +44,7 @@ use self::{
     discovery::Notice,
     frame::{Datagram, ETHERNET, Frame, Headers, Host, Template, UdpChecksum, Useless, Usual},
     gather::Gather,
+    nap::Naps,
     neighbours::Neighbours,
     port::{Item, Mailbox, Seat},
     sys::{Attached, BURST, Burst, Packet, Pool, ReceiveQueue, Returning, Rule, Scope, SendQueue},
@@ -69,10 +71,6 @@ const ATTACH: usize = 2048;
 /// Where the link is memory, so many octets are moved in one go and acknowledged then (measured over memif): the other end
 /// has something to do while this one copies, and what is copied twice is still in a cache the second time.
 const STRIDE: usize = 64 << 10;
-/// Looks before a wait begins to nap: some tens of microseconds.
-const SPINS: u32 = 2_000;
-/// A nap of a wait.
-const NAP: Duration = Duration::from_micros(50);
 
 /// How many buffers of a pool there are, and how many of them are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -697,14 +695,6 @@ fn address(burst: &mut Burst, template: &Template, ports: [u16; 2], checksum: Ud
     });
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a poll-mode port has nothing to sleep on; waits for it nap instead, with a deadline"
-)]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
-}
-
 impl Backend for DpdkBackend {
     fn name(&self) -> &'static str {
         "dpdk"
@@ -838,24 +828,14 @@ impl Backend for DpdkBackend {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        let mut left = timeout;
-        let mut looks = 0;
+        let mut naps = Naps::new(timeout);
         loop {
             if !self.staged.is_empty() || !self.mailbox.is_empty() || self.stage() {
                 return Ok(Wake::Readable);
             }
-            looks += 1;
-            if left == Some(Duration::ZERO) {
+            if !naps.next() {
                 return Ok(Wake::TimedOut);
             }
-            if looks < SPINS {
-                std::hint::spin_loop();
-                continue;
-            }
-            let nap = left.map_or(NAP, |left| left.min(NAP));
-            pause(nap);
-            // A nap takes longer than it says; those who wait have a clock and ask again.
-            left = left.map(|left| left - nap);
         }
     }
 

@@ -16,8 +16,8 @@ use super::{
     discovery::Notice,
     eal,
     frame::{Host, UdpChecksum},
+    nap::pause,
     options::Checksum,
-    pause,
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
 

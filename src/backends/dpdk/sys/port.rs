@@ -11,7 +11,7 @@ use std::{
 use dpdk_sys as sys;
 
 use super::{BURST, Burst, DEVICES, Devices, Packet, Pool, aside, c_string, check, connections::Connections};
-use crate::backends::dpdk::{error::DpdkError, frame::Mac, pause};
+use crate::backends::dpdk::{error::DpdkError, frame::Mac, nap::pause};
 
 /// Octets of a frame besides the packet: the header and the check sequence.
 const FRAME: u32 = 18;

@@ -1,0 +1,85 @@
+//! Naps: how to wait for a poll-mode port, which wakes nobody up.
+
+use std::time::Duration;
+
+use crate::{progress::Clock, time::Instant};
+
+/// Looks before the first nap: some tens of microseconds.
+const SPINS: u32 = 2_000;
+/// As long as a nap is asked to be. It takes longer: the kernel's timers have slack, and others have the processor.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A wait that looks, and naps between looks once it has looked often, until its time is over.
+pub(super) struct Naps {
+    clock: Clock,
+    looks: u32,
+    end: Option<Instant>,
+}
+
+impl Naps {
+    /// Begins to wait, not longer than `timeout`.
+    pub(super) fn new(timeout: Option<Duration>) -> Self {
+        let clock = Clock::new();
+        Self {
+            clock,
+            looks: 0,
+            end: timeout.map(|timeout| clock.now() + timeout),
+        }
+    }
+
+    /// What comes before the next look. `false`: the time is over.
+    pub(super) fn next(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        let Some(nap) = nap(self.clock.now(), self.end) else {
+            return false;
+        };
+        if self.looks < SPINS {
+            std::hint::spin_loop();
+        } else {
+            pause(nap);
+        }
+        true
+    }
+}
+
+/// How long to nap `now` in a wait until `end`; `None`: it is over.
+fn nap(now: Instant, end: Option<Instant>) -> Option<Duration> {
+    let left = end.map_or(NAP, |end| end.saturating_since(now));
+    (!left.is_zero()).then(|| left.min(NAP))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a poll-mode port has nothing to sleep on; waits for it nap instead, with a deadline"
+)]
+pub(super) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who wakes up too late to hear a deadline takes its own sleep for time in which it did not run.
+    #[test]
+    fn a_wait_ends_in_time_though_naps_take_longer_than_they_say() {
+        let timeout = Duration::from_millis(200);
+        for longer in [1, 3, 20] {
+            let end = Instant::ZERO + timeout;
+            let mut now = Instant::ZERO;
+            while let Some(nap) = nap(now, Some(end)) {
+                now = now + nap * longer;
+            }
+            assert!(
+                now >= end && now.saturating_since(end) < NAP * longer,
+                "{longer}: {now:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_time_is_no_wait() {
+        assert!(!Naps::new(Some(Duration::ZERO)).next());
+        assert!(Naps::new(None).next());
+    }
+}
