@@ -80,6 +80,8 @@ pub(super) struct Inbox {
     waits: Slab<Wait>,
     current: Option<Current>,
     ready: Ready,
+    /// A message that is the only one may stay in the datagram that comes in now.
+    lends: bool,
     pool: Pool,
     candidates: VecDeque<Candidate>,
     releases: Vec<Release>,
@@ -106,6 +108,7 @@ impl Inbox {
             waits: Slab::default(),
             current: None,
             ready: Ready::default(),
+            lends: false,
             pool: Pool::default(),
             candidates: VecDeque::new(),
             releases: Vec::new(),
@@ -124,10 +127,28 @@ impl Inbox {
         self.ready.messages()
     }
 
-    /// The next message; what was taken before must have been [retired](Self::retire).
+    /// The next message; what was taken before must have been [retired](Self::retire). What is in place is at the end of
+    /// `datagram`.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Message<'_>> {
-        self.ready.take()
+    pub(super) fn take<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
+        self.ready.take(datagram)
+    }
+
+    /// Whether a message that is the only one may stay in the datagram that comes in now.
+    #[inline]
+    pub(super) fn lend(&mut self, on: bool) {
+        self.lends = on;
+    }
+
+    /// See [`Ready::is_in_place`].
+    #[inline]
+    pub(super) fn is_in_place(&self) -> bool {
+        self.ready.is_in_place()
+    }
+
+    /// Copies what is in place, at the end of `datagram`.
+    pub(super) fn settle(&mut self, datagram: &[u8]) {
+        self.ready.settle(datagram, &mut self.pool);
     }
 
     /// There is something to [retire](Self::retire).
@@ -665,7 +686,12 @@ impl Sink for Inbox {
             };
             self.peers[origin.peer.index()].next = base.message.plus(records.unwrap_or(1) as u32);
             let head = head(origin, &base, &packet);
-            self.ready.push(&head, records, packet.into_payload(), &mut self.pool);
+            let data = packet.into_payload();
+            if self.lends && records.is_none() && self.ready.is_empty() {
+                self.ready.push_in_place(&head, data.len());
+            } else {
+                self.ready.push(&head, records, data, &mut self.pool);
+            }
             return Verdict::Taken;
         }
         if flags.contains(Flags::FRAGMENT) && self.deliver_next(&origin, &base, &packet, flags) {

@@ -12,7 +12,8 @@
 //!
 //! # Memory
 //!
-//! - A packet that holds whole messages which are next in order is copied once, to where the application reads it.
+//! - A packet that holds whole messages which are next in order is copied once, to where the application reads it; or
+//!   not at all, if there is only one and whoever hands it in keeps it until it is taken.
 //!   Fragments are copied once, to their place in the message, in any order. Buffers are used again.
 //! - What a peer has sent and the application has not taken holds *credit*
 //!   ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)); it is given back when the memory is free again.
@@ -184,7 +185,15 @@ impl Messenger {
     #[inline]
     pub fn receive(&mut self) -> Option<Message<'_>> {
         self.finish();
-        self.inbox.take()
+        debug_assert!(!self.is_in_place());
+        self.inbox.take(&[])
+    }
+
+    /// The same, and may be called if a message [is in place](Self::is_in_place), at the end of `datagram`.
+    #[inline]
+    pub(crate) fn receive_in_place<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
+        self.finish();
+        self.inbox.take(datagram)
     }
 
     /// Lends memory to a peer, or to all of them, to write to. `None`: there are too many landings (2^20).
@@ -296,6 +305,34 @@ impl Messenger {
         self.endpoint
             .handle_datagrams(now, source, data, stride, &mut self.inbox);
         self.apply_releases();
+    }
+
+    /// The same, and if it makes one message ready, that may stay where it is: see [`is_in_place`](Self::is_in_place).
+    #[inline]
+    pub(crate) fn handle_datagrams_in_place(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        data: &mut [u8],
+        stride: usize,
+    ) {
+        self.inbox.lend(data.len() <= stride);
+        self.handle_datagrams(now, source, data, stride);
+        self.inbox.lend(false);
+    }
+
+    /// A message is ready that was not copied: it is at the end of the datagram that was handed in last. Before that goes,
+    /// and before anything else is done here but to transmit, it is to be [received](Self::receive_in_place) or
+    /// [copied](Self::settle).
+    #[must_use]
+    #[inline]
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.inbox.is_in_place()
+    }
+
+    /// Copies the message that is in place, at the end of `datagram`.
+    pub(crate) fn settle(&mut self, datagram: &[u8]) {
+        self.inbox.settle(datagram);
     }
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.

@@ -36,6 +36,8 @@ bitflags! {
         const BUFFER = 8;
         /// The credit was given back before.
         const PROMOTED = 16;
+        /// The octets are the last of the datagram that they came in, wherever that lies.
+        const IN_PLACE = 32;
     }
 }
 
@@ -109,6 +111,8 @@ pub(super) struct Ready {
     cursor: usize,
     /// All of the first entry has been handed out.
     lent: bool,
+    /// The octets of the first entry, which is the only one, are in place and have not been handed out.
+    in_place: bool,
     /// Credit of what was kept of the first entry.
     kept: u32,
     /// Entries ever pushed.
@@ -121,6 +125,44 @@ impl Ready {
     #[inline]
     pub(super) fn messages(&self) -> usize {
         self.messages
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.front().is_none()
+    }
+
+    /// Appends the first message; its octets, the last `len` of a datagram, stay where they are.
+    #[inline(always)]
+    pub(super) fn push_in_place(&mut self, head: &Head, len: usize) {
+        debug_assert!(self.is_empty());
+        self.push_entry(head, None, len, 0, Marks::IN_PLACE);
+        self.in_place = true;
+    }
+
+    /// A message is ready whose octets are in place: before anything else becomes ready, and before the datagram goes, it
+    /// is to be [taken](Self::take), or [copied](Self::settle).
+    #[inline(always)]
+    pub(super) fn is_in_place(&self) -> bool {
+        self.in_place
+    }
+
+    /// Copies what is in place, at the end of `datagram`.
+    pub(super) fn settle(&mut self, datagram: &[u8], pool: &mut Pool) {
+        if !mem::take(&mut self.in_place) {
+            return;
+        }
+        let Some(entry) = self.entries.front_mut() else {
+            return;
+        };
+        entry.marks.remove(Marks::IN_PLACE);
+        let data = last(datagram, entry.len as usize);
+        if data.len() <= SMALL {
+            entry.at = self.arena.push(data) as u32;
+        } else {
+            entry.marks.insert(Marks::BUFFER);
+            entry.at = self.buffers.insert(pool.copy(data));
+        }
     }
 
     /// Appends a message (`records` is `None`) or a bundle of so many.
@@ -191,7 +233,7 @@ impl Ready {
             if let Some(buffer) = self.buffers.remove(entry.at) {
                 pool.give(buffer);
             }
-        } else {
+        } else if !entry.marks.contains(Marks::IN_PLACE) {
             self.arena.pop();
         }
         Some(Retired {
@@ -203,9 +245,10 @@ impl Ready {
         })
     }
 
-    /// Hands out the next message. What was handed out before must have been retired.
+    /// Hands out the next message. What was handed out before must have been retired. What is in place is at the end of
+    /// `datagram`.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Message<'_>> {
+    pub(super) fn take<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         debug_assert!(!self.lent);
         let entry = self.entries.front()?;
         let len = entry.len as usize;
@@ -225,7 +268,10 @@ impl Ready {
             Body::Lent(record.data)
         } else {
             self.lent = true;
-            if entry.marks.contains(Marks::BUFFER) {
+            if entry.marks.contains(Marks::IN_PLACE) {
+                self.in_place = false;
+                Body::Lent(last(datagram, len))
+            } else if entry.marks.contains(Marks::BUFFER) {
                 Body::Buffer(self.buffers.get_mut(entry.at)?, len)
             } else {
                 Body::Lent(self.arena.front(entry.at as usize, len))
@@ -249,6 +295,12 @@ impl Ready {
         let of_peer = self.entries.iter().filter(|entry| entry.peer == peer);
         of_peer.map(|entry| u64::from(entry.cost) + entry.promoted()).sum()
     }
+}
+
+/// The last `len` octets.
+#[inline]
+fn last(datagram: &[u8], len: usize) -> &[u8] {
+    &datagram[datagram.len().saturating_sub(len)..]
 }
 
 #[cfg(test)]

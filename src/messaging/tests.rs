@@ -143,11 +143,19 @@ fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &
 struct Receiver {
     next: BTreeMap<(u32, u32, u32), u32>,
     held: BTreeMap<(u32, u32), i64>,
+    /// The datagram that was handed in last, where a message may have stayed.
+    place: Vec<u8>,
+    /// Messages that stayed there.
+    stayed: u32,
 }
 
 impl Receiver {
     fn deliver(&mut self, inbox: &mut Inbox, sent: &Sent) -> Verdict {
+        inbox.settle(&self.place);
+        assert!(!inbox.is_in_place());
+        self.place.clone_from(&sent.octets);
         let verdict = sent.deliver(inbox);
+        self.stayed += u32::from(inbox.is_in_place());
         if verdict == Verdict::Taken {
             *self.held.entry((sent.origin.peer.0, sent.origin.session)).or_default() += i64::from(sent.origin.cost);
         }
@@ -179,7 +187,7 @@ impl Receiver {
     fn take(&mut self, inbox: &mut Inbox, lens: &BTreeMap<(u32, u32, u32), Vec<usize>>, keep: bool) -> bool {
         self.retire(inbox);
         let ready = inbox.messages();
-        let Some(message) = inbox.take() else {
+        let Some(message) = inbox.take(&self.place) else {
             assert_eq!(ready, 0);
             return false;
         };
@@ -228,13 +236,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Any interleaving of the packets of any messages gives every message once, in the order of its pair, with its
-    /// octets, and all credit back.
+    /// octets, and all credit back; also if a message that is taken at once is read where it came in.
     #[test]
     fn every_order_of_packets_gives_the_same_messages(
         streams in prop::collection::btree_map(pairs(), lens(), 1..6),
         max_payload in 60_usize..2_000,
         reordering in prop_oneof![Just(1_u64), Just(4), Just(1 << 20)],
         eager in 0_u64..4,
+        lends: bool,
         seed: u64,
     ) {
         let mut random = Prng::new(seed);
@@ -252,6 +261,7 @@ proptest! {
             queues.retain(|queue| !queue.is_empty());
         }
         let mut inbox = Inbox::new(&config(64 << 20, 1 << 20), &PROCESSORS);
+        inbox.lend(lends);
         let mut receiver = Receiver::default();
         while !queue.is_empty() {
             let i = random.below(reordering.min(queue.len() as u64)) as usize;
@@ -267,6 +277,7 @@ proptest! {
         }
         prop_assert!(receiver.held.values().all(|&held| held == 0));
         prop_assert_eq!(inbox.waits_len(), 0);
+        prop_assert!(lends || receiver.stayed == 0);
     }
 
     /// With little credit, messages far larger than it, and an application that takes only when nothing else moves,
@@ -362,7 +373,7 @@ proptest! {
                 }
                 if random.below(10) < take {
                     receiver.retire(&mut inbox);
-                    inbox.take();
+                    inbox.take(&[]);
                 }
                 let bound = u64::from(sessions) * 2 * u64::from(UNEXPECTED) + u64::from(MAX);
                 prop_assert!(inbox.memory() <= bound, "{} octets, {bound} allowed", inbox.memory());
@@ -373,7 +384,7 @@ proptest! {
         }
         loop {
             receiver.retire(&mut inbox);
-            if inbox.take().is_none() {
+            if inbox.take(&[]).is_none() {
                 break;
             }
         }
@@ -401,11 +412,41 @@ fn piece(from: From, number: u32, offset: u32, total: u32, len: usize) -> Sent {
     )
 }
 
+/// A message that is the only one stays where it came in. What comes before it is taken waits behind it.
+#[test]
+fn a_lone_message_stays_where_it_is() {
+    let mut inbox = Inbox::new(&Config::default(), &PROCESSORS);
+    inbox.lend(true);
+    for (number, len) in [(0, 0), (2, 100), (4, 4_096), (6, 4_097), (8, 9_000)] {
+        let data = content(FROM, number, len);
+        let [first, second] = [number, number + 1].map(|number| whole(FROM, number, &data));
+        // The first of all is not the next one of a session that is known.
+        assert_eq!(first.deliver(&mut inbox), Verdict::Taken);
+        assert_eq!(inbox.is_in_place(), number > 0);
+        if len == 100 {
+            let message = inbox.take(&first.octets).unwrap();
+            assert_eq!(
+                message.data().as_ptr(),
+                first.octets[first.octets.len() - len..].as_ptr()
+            );
+        }
+        inbox.settle(&first.octets);
+        assert!(!inbox.is_in_place());
+        assert_eq!(second.deliver(&mut inbox), Verdict::Taken);
+        assert!(!inbox.is_in_place(), "not the only one");
+        let mut left = all(&mut inbox);
+        assert_eq!(left.pop().unwrap(), data);
+        assert_eq!(left.len(), usize::from(len != 100));
+        assert!(left.iter().all(|message| *message == data));
+    }
+    assert_eq!(inbox.memory(), 0);
+}
+
 fn all(inbox: &mut Inbox) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     loop {
         inbox.retire();
-        match inbox.take() {
+        match inbox.take(&[]) {
             Some(message) => messages.push(message.into_vec()),
             None => return messages,
         }

@@ -126,6 +126,8 @@ pub struct Driver {
     kept: Vec<u8>,
     /// There may be more to receive.
     backlog: bool,
+    /// Which buffer of the last burst was handed in last: what it holds may be lent from there.
+    last: usize,
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
     passes: u64,
@@ -180,6 +182,7 @@ impl Driver {
             held: false,
             kept: Vec::new(),
             backlog: false,
+            last: 0,
             overdue: 0,
             passes: 0,
             events: Events::default(),
@@ -407,7 +410,20 @@ impl Driver {
     /// The next message, lent until the next call.
     #[inline]
     pub fn receive(&mut self) -> Option<Message<'_>> {
+        if self.messenger.is_in_place() {
+            let datagram = self.backend.received(self.last).data;
+            return self.messenger.receive_in_place(datagram);
+        }
         self.messenger.receive()
+    }
+
+    /// Copies a message that lies where it was received, which may be used again.
+    #[inline]
+    fn settle(&mut self) {
+        if self.messenger.is_in_place() {
+            let datagram = self.backend.received(self.last).data;
+            self.messenger.settle(datagram);
+        }
     }
 
     /// Asks for acknowledgement of everything outstanding.
@@ -465,6 +481,7 @@ impl Driver {
     /// [`transmit_now`](Self::transmit_now).
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut Messenger, Instant) {
+        self.settle();
         (&mut self.messenger, self.now)
     }
 
@@ -492,6 +509,7 @@ impl Driver {
 
     /// Gives the protocol and the backend up for others, which have no references to anything.
     pub(crate) fn replace(&mut self, messenger: Messenger, backend: Box<dyn Backend>) {
+        self.settle();
         self.messenger = messenger;
         self.backend = backend;
         self.capabilities = self.backend.capabilities();
@@ -649,16 +667,21 @@ impl Driver {
     /// Receives a burst and hands it in, as having come `now` if that is `fresh`. Gives the number of buffers.
     #[inline]
     fn receive_burst(&mut self, now: Instant, fresh: bool) -> io::Result<usize> {
+        self.settle();
         let count = self.backend.receive(now, BUDGET)?;
         if count == 0 {
             return Ok(0);
         }
         let now = if fresh { now } else { self.read_clock() };
-        for index in 0..count {
+        self.last = count - 1;
+        for index in 0..self.last {
             let received = self.backend.received(index);
             self.messenger
                 .handle_datagrams(now, received.source, received.data, received.stride);
         }
+        let received = self.backend.received(self.last);
+        self.messenger
+            .handle_datagrams_in_place(now, received.source, received.data, received.stride);
         self.collect_events();
         Ok(count)
     }

@@ -180,6 +180,38 @@ fn deadlines_come_under_steady_load() {
     }
 }
 
+/// A message that nobody takes at once is the same later, when the buffer that it came in has been used again.
+#[test]
+fn messages_outlive_the_buffers_that_they_came_in() {
+    let (mut a, to_b, mut b, to_a) = pair(loopback());
+    let plain = SendOptions::default();
+    let message = |round: usize, len: usize| vec![round as u8; len];
+    let mut stayed = 0;
+    for round in 0..300 {
+        let len = [3, 100, 1_000, 5_000, 9_000][round % 5];
+        a.send(to_b, &plain, Payload::Copy(&message(round, len))).unwrap();
+        assert!(b.wait_ready(None).unwrap());
+        stayed += u32::from(b.messenger().is_in_place());
+        let more = round % 3;
+        for later in 1..=more {
+            a.send(to_b, &plain, Payload::Copy(&message(round + later, len)))
+                .unwrap();
+            let acks = if round % 2 == 0 { Acks::Now } else { Acks::Later };
+            while b.ready() <= later {
+                a.progress(Acks::Now).unwrap();
+                b.progress(acks).unwrap();
+            }
+        }
+        for later in 0..=more {
+            assert!(b.receive().unwrap().data() == message(round + later, len), "{round}");
+        }
+        assert!(b.receive().is_none());
+        b.send(to_a, &plain, Payload::Copy(b"next")).unwrap();
+        assert!(a.wait_ready(None).unwrap() && a.receive().is_some());
+    }
+    assert!(stayed > 100, "{stayed} messages were not copied");
+}
+
 #[test]
 fn more_holds_back() {
     let (mut a, to_b, _b, _) = pair(loopback());

@@ -1,8 +1,6 @@
 //! Naps: how to wait for a poll-mode port, which wakes nobody up.
 
-use std::time::Duration;
-
-use crate::{progress::Clock, time::Instant};
+use std::time::{Duration, Instant};
 
 /// Looks before the first nap: some tens of microseconds.
 const SPINS: u32 = 2_000;
@@ -11,7 +9,6 @@ const NAP: Duration = Duration::from_micros(50);
 
 /// A wait that looks, and naps between looks once it has looked often, until its time is over.
 pub(super) struct Naps {
-    clock: Clock,
     looks: u32,
     end: Option<Instant>,
 }
@@ -19,18 +16,16 @@ pub(super) struct Naps {
 impl Naps {
     /// Begins to wait, not longer than `timeout`.
     pub(super) fn new(timeout: Option<Duration>) -> Self {
-        let clock = Clock::new();
         Self {
-            clock,
             looks: 0,
-            end: timeout.map(|timeout| clock.now() + timeout),
+            end: timeout.and_then(|timeout| now().checked_add(timeout)),
         }
     }
 
     /// What comes before the next look. `false`: the time is over.
     pub(super) fn next(&mut self) -> bool {
         self.looks = self.looks.saturating_add(1);
-        let Some(nap) = nap(self.clock.now(), self.end) else {
+        let Some(nap) = nap(self.end, now) else {
             return false;
         };
         if self.looks < SPINS {
@@ -42,10 +37,15 @@ impl Naps {
     }
 }
 
-/// How long to nap `now` in a wait until `end`; `None`: it is over.
-fn nap(now: Instant, end: Option<Instant>) -> Option<Duration> {
-    let left = end.map_or(NAP, |end| end.saturating_since(now));
+/// How long to nap in a wait until `end`; `None`: it is over.
+fn nap(end: Option<Instant>, now: impl FnOnce() -> Instant) -> Option<Duration> {
+    let left = end.map_or(NAP, |end| end.saturating_duration_since(now()));
     (!left.is_zero()).then(|| left.min(NAP))
+}
+
+#[expect(clippy::disallowed_methods, reason = "ends a wait; no protocol depends on it")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[expect(
@@ -63,17 +63,13 @@ mod tests {
     /// Who wakes up too late to hear a deadline takes its own sleep for time in which it did not run.
     #[test]
     fn a_wait_ends_in_time_though_naps_take_longer_than_they_say() {
-        let timeout = Duration::from_millis(200);
         for longer in [1, 3, 20] {
-            let end = Instant::ZERO + timeout;
-            let mut now = Instant::ZERO;
-            while let Some(nap) = nap(now, Some(end)) {
-                now = now + nap * longer;
+            let mut time = now();
+            let end = time + Duration::from_millis(200);
+            while let Some(nap) = nap(Some(end), || time) {
+                time += nap * longer;
             }
-            assert!(
-                now >= end && now.saturating_since(end) < NAP * longer,
-                "{longer}: {now:?}"
-            );
+            assert!(time >= end && time - end < NAP * longer, "{longer}");
         }
     }
 
@@ -81,5 +77,6 @@ mod tests {
     fn no_time_is_no_wait() {
         assert!(!Naps::new(Some(Duration::ZERO)).next());
         assert!(Naps::new(None).next());
+        assert!(Naps::new(Some(Duration::MAX)).next(), "for ever");
     }
 }

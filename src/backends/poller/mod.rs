@@ -366,6 +366,7 @@ impl Backend for PollerBackend {
             return Ok(0);
         }
         self.stats.datagrams_received += self.slots.len() as u64;
+        self.stats.bytes_received += self.slots.iter().map(|slot| slot.len as u64).sum::<u64>();
         Ok(self.slots.len())
     }
 
@@ -373,7 +374,6 @@ impl Backend for PollerBackend {
         let Slot { lent, at, len } = self.slots[index];
         let memory = if lent { &self.packets } else { &*self.memory };
         let data = memory.received(at, len).unwrap_or_default();
-        self.stats.bytes_received += data.len() as u64;
         Received {
             source: self.addr,
             stride: data.len(),
