@@ -183,7 +183,7 @@ impl Poller {
     /// # Errors
     /// [`StartError`] says what to do.
     pub fn start(options: PollerOptions) -> Result<Self, StartError> {
-        let least = 4 * u32::from(options.dpdk.queues.max(1)) * u32::from(options.dpdk.descriptors);
+        let least = 4 * u32::from(options.dpdk.queues.max(1)) * u32::from(options.dpdk.queue_size());
         if options.buffers < least.max(512) || options.buffers > 1 << 20 {
             return Err(StartError::Buffers {
                 buffers: options.buffers,
@@ -209,7 +209,7 @@ impl Poller {
         let listener = listen(&options)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| system("making a bell")(error.into()))?;
-        let queues = u32::from(port.queues()) * u32::from(options.dpdk.descriptors);
+        let queues = u32::from(port.queues()) * u32::from(options.dpdk.queue_size());
         Ok(Self {
             ranks: Vec::new(),
             ports: vec![NOBODY; 1 << 16].into_boxed_slice(),

@@ -28,7 +28,7 @@ const ADDRESS: &str = "10.99.0.1";
 fn options(device: &str, socket: PathBuf) -> PollerOptions {
     let mut dpdk = DpdkOptions::new(Device::parse(device).unwrap());
     dpdk.memory = dpdk::Memory::NoHuge;
-    dpdk.descriptors = 256;
+    dpdk.descriptors = Some(256);
     PollerOptions::new(dpdk, ADDRESS.parse().unwrap(), socket)
 }
 

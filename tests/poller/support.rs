@@ -37,7 +37,7 @@ fn poller() -> &'static PathBuf {
         let socket = env::temp_dir().join(format!("hikyaku-jobs-{}", process::id()));
         let mut dpdk = DpdkOptions::new(Device::parse(&format!("net_null{},no-rx=1", process::id())).unwrap());
         dpdk.memory = Memory::NoHuge;
-        dpdk.descriptors = 256;
+        dpdk.descriptors = Some(256);
         let options = PollerOptions::new(dpdk, "10.99.0.1".parse().unwrap(), socket.clone());
         let mut poller = Poller::start(options).unwrap_or_else(|error| panic!("{error}"));
         thread::spawn(move || poller.run(|| false));

@@ -41,8 +41,13 @@ const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 const ETHERNET_MTU: u16 = 1500;
 /// Octets before each frame in virtio's queues.
 const VIRTIO_HEADER: u16 = 12;
-/// MTU of devices that are memory: what jumbo frames usually hold.
-const MEMORY_MTU: u16 = 9000;
+/// Largest MTU, and that of devices that are memory: the fewer packets, the less there is to do (measured over memif).
+const MOST_MTU: u16 = 16_000;
+/// Packets that wait in a queue …
+const QUEUE: u16 = 1024;
+/// … but where the link is memory: that goes round from one packet to the next, and is in a cache if it is small (measured
+/// over memif).
+const MEMORY_QUEUE: u16 = 256;
 /// Octets of frames that af_packet's default ring holds.
 const AF_PACKET_SMALL: u16 = 1900;
 
@@ -104,12 +109,12 @@ pub struct DpdkOptions {
     /// Memory of all ports of the process, MiB: 64 to 65,536, default 256. Without hugepages it is the most that there can
     /// be, and taken as it is used; with [`Memory::Auto`] it is what must be free, and is taken at the start.
     pub memory_mb: u32,
-    /// Octets of an IP packet, 576 to 16,000; the link's other end must take as much. `None`: 9000 where the link is
-    /// memory (memif, ring), else 1500.
+    /// Octets of an IP packet, 576 to 16,000; the link's other end must take as much. `None`: 16,000 where the link is
+    /// memory (memif, vhost, virtio-user, ring), else 1500.
     pub mtu: Option<u16>,
     /// Packets that wait in each queue of the port, 64 to 16,384; the device takes the nearest number that it can.
-    /// Default 1024.
-    pub descriptors: u16,
+    /// `None`: 256 where the link is memory, else 1024.
+    pub descriptors: Option<u16>,
     /// Eager queues of the port in each direction, 1 to 64: each backend of a [`DpdkPort`](super::DpdkPort) takes some of
     /// them, and a backend that has the port for itself all. Default 1.
     pub queues: u16,
@@ -136,7 +141,7 @@ impl DpdkOptions {
             memory: Memory::default(),
             memory_mb: 256,
             mtu: None,
-            descriptors: 1024,
+            descriptors: None,
             queues: 1,
             own_queues: 0,
             checksum: Checksum::default(),
@@ -187,11 +192,11 @@ impl DpdkOptions {
             Some(())
         })?;
         setting("HIKYAKU_DPDK_MTU", "a number from 576 to 16000", &mut |value| {
-            options.mtu = Some(value.parse().ok().filter(|mtu| (576..=16_000).contains(mtu))?);
+            options.mtu = Some(value.parse().ok().filter(|mtu| (576..=MOST_MTU).contains(mtu))?);
             Some(())
         })?;
         setting("HIKYAKU_DPDK_DESCRIPTORS", "a number from 64 to 16384", &mut |value| {
-            options.descriptors = value.parse().ok().filter(|count| (64..=16_384).contains(count))?;
+            options.descriptors = Some(value.parse().ok().filter(|count| (64..=16_384).contains(count))?);
             Some(())
         })?;
         setting(
@@ -232,11 +237,18 @@ impl DpdkOptions {
     #[must_use]
     pub fn packet_size(&self) -> u16 {
         let usual = if self.device.is_memory() {
-            MEMORY_MTU
+            MOST_MTU
         } else {
             ETHERNET_MTU
         };
-        self.mtu.unwrap_or(usual).clamp(576, 16_000)
+        self.mtu.unwrap_or(usual).clamp(576, MOST_MTU)
+    }
+
+    /// Packets that each queue of the port is to hold: [`descriptors`](Self::descriptors), or what is usual for the device.
+    #[must_use]
+    pub fn queue_size(&self) -> u16 {
+        let usual = if self.device.is_memory() { MEMORY_QUEUE } else { QUEUE };
+        self.descriptors.unwrap_or(usual)
     }
 }
 
@@ -553,7 +565,7 @@ mod tests {
             memory: Memory::NoHuge,
             memory_mb: 512,
             mtu: Some(4000),
-            descriptors: 256,
+            descriptors: Some(256),
             checksum: Checksum::On,
             pci: true,
             eal: vec!["--log-level=debug".into(), "--huge-unlink".into()],

@@ -260,8 +260,8 @@ impl DpdkPort {
         // For each queue and whoever has it: what lies in the queue, and as much that is handed up or on loan; what
         // waits in a mailbox if there are several.
         let parts = if queues > 1 { 3 } else { 2 };
-        let count = u32::from(queues) * (u32::from(options.descriptors) * parts + 8 * BURST as u32);
-        let send = u32::from(queues) * (u32::from(options.descriptors) * 2 + 8 * BURST as u32);
+        let count = u32::from(queues) * (u32::from(options.queue_size()) * parts + 8 * BURST as u32);
+        let send = u32::from(queues) * (u32::from(options.queue_size()) * 2 + 8 * BURST as u32);
         let pools = Pools {
             receive: match lending {
                 Some(Lending { memory, buffers }) => Pool::outside(buffers, room, memory)?,
@@ -269,12 +269,12 @@ impl DpdkPort {
             },
             send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
-        let (device, made) = options.device.words(sys::unique(), mtu, options.descriptors, queues);
+        let (device, made) = options.device.words(sys::unique(), mtu, options.queue_size(), queues);
         let setup = Setup {
             device: &device,
             arguments: options.device.is_virtual().then_some(made.as_str()),
             mtu,
-            descriptors: options.descriptors,
+            descriptors: options.queue_size(),
             queues,
             spread: options.queues.max(1),
             offload: options.checksum != Checksum::Off,

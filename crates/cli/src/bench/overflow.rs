@@ -280,7 +280,7 @@ mod real {
         options.memory = Memory::NoHuge;
         // Both ends of a link, in the flood; it is taken as it is used.
         options.memory_mb = 8_192;
-        options.descriptors = args.descriptors;
+        options.descriptors = Some(args.descriptors);
         options.queues = queues;
         Ok(options)
     }

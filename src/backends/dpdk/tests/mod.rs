@@ -22,7 +22,7 @@ const OTHER: Host = Host {
 fn options(device: &str) -> DpdkOptions {
     DpdkOptions {
         memory: Memory::NoHuge,
-        descriptors: 64,
+        descriptors: Some(64),
         patience: Duration::ZERO,
         ..DpdkOptions::new(Device::parse(device).unwrap())
     }
@@ -374,7 +374,7 @@ fn what_can_not_be_sent_is_dropped() {
     introduce(&mut backend);
     let to = OTHER.addr;
     let most = backend.capabilities().max_datagram;
-    assert_eq!(most, 9000 - OTHER.overhead());
+    assert_eq!(most, 16_000 - OTHER.overhead());
     let large = vec![1; most + 1];
     assert_eq!(transmit(&mut backend, to, most + 1, &[&large]), Sent::Dropped);
     assert_eq!(transmit(&mut backend, to, 1, &[&[0; BURST + 1]]), Sent::Dropped);
@@ -418,7 +418,7 @@ fn wrong_devices_and_addresses_are_errors_that_help() {
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
     }
     let huge = DpdkOptions {
-        descriptors: 16_384,
+        descriptors: Some(16_384),
         mtu: Some(16_000),
         ..options("ring")
     };

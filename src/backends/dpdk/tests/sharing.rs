@@ -433,6 +433,7 @@ fn addresses_and_queues_are_given_out_once_and_come_back() {
     all_back(ports);
     let more = DpdkOptions {
         queues: 17,
+        mtu: Some(1500),
         ..options("ring")
     };
     let error = DpdkPort::open(&more).unwrap_err();

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use ::hikyaku::backends::dpdk::DpdkOptions;
+
 use crate::{
     bench::{
         device,
@@ -20,7 +22,6 @@ use crate::{
 
 /// Octets of headers between an IP packet and the datagram in it.
 const OVERHEAD: usize = 28;
-const DESCRIPTORS: u16 = 1024;
 /// How long a client waits for its server.
 const START: Duration = Duration::from_secs(10);
 
@@ -65,11 +66,14 @@ impl Port {
         let devices = settings.devices.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         // Another socket than that of the transport that is compared with it.
         let suffix = if copies { "copying" } else { "bare" };
-        let arguments = device::memif_arguments(&devices[processor.min(1) as usize], suffix)
+        let device = &devices[processor.min(1) as usize];
+        let arguments = device::memif_arguments(device, suffix)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "bare frames go over memif only"))?;
         let mtu = (settings.datagram + OVERHEAD) as u16;
         let buffer = (usize::from(mtu) + 18).next_multiple_of(64).max(2048);
-        let arguments = format!("{arguments},bsize={buffer},rsize=10");
+        let options = DpdkOptions::from_environment(Some(device)).map_err(io::Error::other)?;
+        let descriptors = options.queue_size();
+        let arguments = format!("{arguments},bsize={buffer},rsize={}", descriptors.ilog2());
         let device = CString::new(format!("net_memif_bare{}", NEXT.fetch_add(1, Ordering::Relaxed)))?;
         let arguments = CString::new(arguments)?;
         let mut bare = Bare {
@@ -79,7 +83,7 @@ impl Port {
         };
         // SAFETY: a struct as C has it, which may be written, and C strings, of which DPDK makes copies. DPDK has been
         // started by the backend that is compared with this.
-        check(unsafe { bare_open(&mut bare, device.as_ptr(), arguments.as_ptr(), mtu, DESCRIPTORS) })?;
+        check(unsafe { bare_open(&mut bare, device.as_ptr(), arguments.as_ptr(), mtu, descriptors) })?;
         let this = Self {
             bare,
             device,
