@@ -363,10 +363,19 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends a burst that fits. With a `scope`, large pieces of payload stay where they are, and nothing is left that
+    /// Sends what fits a burst. With a `scope`, large pieces of payload stay where they are, and nothing is left that
     /// refers to them.
     #[inline]
     fn send<'env>(&mut self, now: Instant, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
+        if transmit.len <= transmit.segment_size
+            && let Some(sent) = self.send_one(now, transmit, scope)
+        {
+            return sent;
+        }
+        self.send_burst(now, transmit, scope)
+    }
+
+    fn send_burst<'env>(&mut self, now: Instant, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
         let to = transmit.destination;
         let route = self.neighbours.route(now, to.ip());
         let ask = route.ask;
@@ -396,17 +405,32 @@ impl DpdkBackend {
         sent
     }
 
-    /// Sends a lone datagram to a neighbour whose address is known: the shortest way. `None`: it is not known.
+    /// Sends a lone datagram to a neighbour whose address is known: the shortest way. `None`: it is not known. With a `scope`
+    /// its payload stays where it is, if it lies in one piece, and nothing is left that refers to it.
     #[inline]
-    fn send_one(&mut self, now: Instant, transmit: &Transmit<'_>) -> Option<Sent> {
+    fn send_one<'env>(
+        &mut self,
+        now: Instant,
+        transmit: &Transmit<'env>,
+        scope: Option<&Scope<'_, 'env>>,
+    ) -> Option<Sent> {
         let to = transmit.destination;
         let template = self.neighbours.last(now, to.ip())?;
         let at = self.host.headers();
-        let Some(mut packet) = self.port.shared.pools.send.take_one(at + transmit.len) else {
+        let pool = &*self.port.shared.pools.send;
+        let mut gather = Gather::new(transmit.slices);
+        let stays = scope.and_then(|scope| Some((scope, gather.tail(transmit.len).filter(is_large)?)));
+        let copied = transmit.len - stays.map_or(0, |(_, tail)| tail.len());
+        let Some(mut packet) = pool.take_one(at + copied) else {
             // The port has them in its queue.
             return Some(Sent::Busy);
         };
-        Gather::new(transmit.slices).copy(&mut packet.data_mut()[at..]);
+        gather.copy(&mut packet.data_mut()[at..]);
+        if let Some((scope, tail)) = stays
+            && !scope.attach(&mut packet, pool, tail)
+        {
+            return Some(Sent::Busy);
+        }
         let ports = [self.host.addr.port(), to.port()];
         self.identification = self.identification.wrapping_add(1);
         let headers = template.headers(packet.len(), ports, self.checksum);
@@ -623,6 +647,12 @@ impl Drop for DpdkBackend {
     }
 }
 
+/// Worth being referred to.
+#[inline]
+fn is_large(payload: &&[u8]) -> bool {
+    payload.len() >= ATTACH
+}
+
 /// [`Transmit::segments`] without a division for a lone datagram.
 #[inline]
 fn segments(transmit: &Transmit<'_>) -> usize {
@@ -660,7 +690,7 @@ fn load<'env>(
     let mut complete = true;
     burst.for_each(|index, packet| {
         let len = if index + 1 == segments { last } else { segment };
-        let tail = gather.tail(len).filter(|tail| tail.len() >= ATTACH);
+        let tail = gather.tail(len).filter(is_large);
         let copied = len - tail.map_or(0, <[u8]>::len);
         if copied < segment {
             packet.cut(headers + copied);
@@ -733,18 +763,14 @@ impl Backend for DpdkBackend {
         if datagram > self.max_datagram || datagram == 0 || segments(transmit) > BURST {
             return Ok(self.dropped());
         }
-        let lone = transmit.len == datagram && (self.attached.is_none() || datagram < ATTACH);
-        let sent = match if lone { self.send_one(now, transmit) } else { None } {
-            Some(sent) => sent,
-            None => {
-                let attached = self.attached.take();
-                let sent = match attached.as_ref().filter(|_| datagram >= ATTACH) {
-                    Some(attached) => attached.scope(|scope| self.send(now, transmit, Some(scope))),
-                    None => self.send(now, transmit, None),
-                };
-                self.attached = attached;
-                sent
-            }
+        let sent = if datagram >= ATTACH
+            && let Some(attached) = self.attached.take()
+        {
+            let sent = attached.scope(|scope| self.send(now, transmit, Some(scope)));
+            self.attached = Some(attached);
+            sent
+        } else {
+            self.send(now, transmit, None)
         };
         match sent {
             Sent::All => {
