@@ -18,7 +18,7 @@ const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
 const KEPT: usize = 64;
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 enum Data {
     Block(Box<[u8]>),
     Shared(Bytes),
@@ -27,6 +27,7 @@ enum Data {
 
 /// A message that is not bundled, as its packets' headers need it.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(crate) struct Whole {
     pub(crate) len: u32,
     pub(crate) match_bits: Option<u64>,
@@ -46,7 +47,7 @@ impl Whole {
 }
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 struct Source {
     data: Data,
     /// Queue entries, unacknowledged packets, and the flow that still appends.
@@ -71,7 +72,7 @@ pub(crate) enum Freed {
 
 /// All sources of an endpoint.
 #[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Sources {
     slots: Vec<Source>,
     free: Vec<SourceId>,

@@ -148,7 +148,7 @@ impl Endpoint {
 
     /// The same where there is more to it than one small message.
     #[inline(never)]
-    fn fill_any(&mut self, index: u32, burst: &mut Burst) -> bool {
+    pub(super) fn fill_any(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
         let flow = active.flow;
         let receive = &active.receive;

@@ -1,6 +1,9 @@
-//! The short ways, past the queue and for what is predicted, against the long ones.
+//! The short way for what is predicted, against the long one.
 
-use super::*;
+use super::{
+    alone::{quiet, send_past_the_queue},
+    *,
+};
 use crate::{PeerError, reliability::input::Arrival};
 
 /// Takes in a datagram as if nothing could be predicted. Gives whether it was as predicted.
@@ -19,83 +22,6 @@ pub(super) fn handle_unpredicted(
         endpoint.count_drop(reason);
     }
     predicted
-}
-
-/// What is sent past the queue is what would have gone through it: the same octets, and the same endpoint afterwards.
-/// Gives whether it was.
-fn send_past_the_queue(pair: &mut Pair, from: usize, peer: PeerId, number: u32, data: &[u8]) -> bool {
-    let now = Instant::from_nanos(pair.now);
-    let message = Outgoing {
-        match_bits: number.is_multiple_of(3).then_some(number.into()),
-        ..message(from, number)
-    };
-    // Nothing of others is in the way. (What was only left for later may be.)
-    let endpoint = &pair.ends[from].0;
-    if !endpoint.ready.is_empty() || !endpoint.bulk.is_empty() || !endpoint.control.is_empty() {
-        pair.transmit();
-    }
-    let mut twin = pair.ends[from].0.clone();
-    let mut burst = Burst::default();
-    let mut octets = vec![];
-    let transmit = |burst: &mut Burst, rest: &[u8]| octets = [burst.head(), rest].concat();
-    let endpoint = &mut pair.ends[from].0;
-    if !endpoint.send_alone(now, peer, 0, &message, data, &mut burst, transmit) {
-        assert_eq!(
-            format!("{:?}", pair.ends[from].0),
-            format!("{twin:?}"),
-            "nothing was done"
-        );
-        return false;
-    }
-    assert_eq!((octets.len(), octets.len()), (burst.len(), burst.segment_size()));
-    pair.carry(from, &octets);
-    twin.send(now, peer, 0, &message, Payload::Copy(data)).unwrap();
-    assert!(twin.poll_transmit(now, &mut burst));
-    let mut others = vec![];
-    twin.gather(&burst, |part| others.extend_from_slice(part));
-    assert_eq!(octets, others);
-    assert!(!twin.poll_transmit(now, &mut burst));
-    assert_eq!(format!("{:?}", pair.ends[from].0), format!("{twin:?}"));
-    true
-}
-
-proptest! {
-    // Each of them compares whole endpoints.
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    #[test]
-    fn past_the_queue_is_as_through_it(
-        steps in prop::collection::vec((0_usize..2, 0_usize..3_000, 0_u8..6), 1..80),
-        drop_every in 3_usize..40,
-        timestamps in any::<bool>(),
-        checksum in any::<bool>(),
-        window_packets in 1_u16..8,
-    ) {
-        let config = Config { timestamps, checksum, window_packets, ..Config::default() };
-        let (mut pair, to_b, to_a) = Pair::new(&config);
-        pair.drop_every = drop_every;
-        let peers = [to_b, to_a];
-        let mut sent = [vec![], vec![]];
-        for (from, len, then) in steps {
-            let number = sent[from].len() as u32;
-            let octets = data(number, len);
-            if !send_past_the_queue(&mut pair, from, peers[from], number, &octets) {
-                pair.send(from, peers[from], number, Payload::Copy(&octets));
-            }
-            sent[from].push(octets);
-            match then {
-                0 => pair.pump(),
-                1..4 => drop(pair.arrive()),
-                _ => {}
-            }
-        }
-        pair.pump();
-        for (end, sent) in pair.ends.iter_mut().zip([&sent[1], &sent[0]]) {
-            end.2.messages.sort_by_key(|(n, _)| *n);
-            let got: Vec<_> = end.2.messages.iter().map(|(_, data)| data.clone()).collect();
-            prop_assert_eq!(&got, sent);
-            prop_assert!(end.0.all_idle());
-        }
-    }
 }
 
 proptest! {
@@ -230,25 +156,6 @@ fn requests_and_answers_are_predicted() {
     assert!(predicted >= 180 && all == 200, "{predicted} of {all}");
 }
 
-/// Two that have met, and have nothing to say to each other.
-fn quiet() -> (Pair, PeerId, PeerId) {
-    let (mut pair, to_b, to_a) = Pair::new(&Config {
-        path_mtu_discovery: false,
-        ..Config::default()
-    });
-    for number in 0..2 {
-        pair.send(0, to_b, number, Payload::Copy(b"hello"));
-        pair.send(1, to_a, number, Payload::Copy(b"hello"));
-        pair.transmit();
-        while pair.arrive() {
-            pair.transmit();
-        }
-    }
-    pair.ends[0].0.request_acks(Instant::from_nanos(pair.now));
-    pair.settle();
-    (pair, to_b, to_a)
-}
-
 /// What an impossible answer acknowledges is not looked for when the session is over.
 #[test]
 fn an_impossible_answer_ends_its_flow() {
@@ -278,19 +185,4 @@ fn an_impossible_answer_ends_its_flow() {
     assert!(pair.ends[0].0.all_idle());
     pair.pump();
     assert!(pair.ends[0].3.iter().any(down));
-}
-
-/// A request finds its flow quiet, and so does its answer.
-#[test]
-fn request_and_answer_go_past_the_queue() {
-    let (mut pair, to_b, to_a) = quiet();
-    for number in 2..100 {
-        for (from, peer) in [(0, to_b), (1, to_a)] {
-            assert!(send_past_the_queue(&mut pair, from, peer, number, &data(number, 600)));
-            while pair.arrive() {}
-        }
-    }
-    // Behind what is under way it has to wait.
-    assert!(send_past_the_queue(&mut pair, 0, to_b, 100, b"first"));
-    assert!(!send_past_the_queue(&mut pair, 0, to_b, 101, b"second"));
 }
