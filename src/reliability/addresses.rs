@@ -14,6 +14,20 @@ pub(crate) struct Addresses {
     key: u64,
 }
 
+#[cfg(test)]
+impl PartialEq for Addresses {
+    fn eq(&self, other: &Self) -> bool {
+        let peers = |addresses: &Self| {
+            addresses
+                .table
+                .iter()
+                .copied()
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        self.key == other.key && peers(self) == peers(other)
+    }
+}
+
 impl Addresses {
     pub(crate) fn new(key: u64) -> Self {
         Self {

@@ -6,7 +6,7 @@ const WORDS: usize = 16;
 
 /// A ring of 1,024 bits, indexed by sequence number modulo 1,024. Whoever uses it keeps all set bits within 1,024 of
 /// each other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Bits {
     words: [u64; WORDS],
 }

@@ -39,7 +39,7 @@ pub trait Controller: fmt::Debug + Send {
 }
 
 /// Always the same window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fixed {
     window: u32,
 }
@@ -56,7 +56,7 @@ impl Controller for Fixed {
 }
 
 /// Additive increase by a datagram per round trip, halved on loss.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aimd {
     window: u32,
     max: u32,
@@ -101,7 +101,7 @@ const FLOOR: u32 = 128 << 10;
 /// 2020): additive increase below the target, decrease in proportion to the excess above it, at most once per round
 /// trip. Lost packets are sent again without shrinking the window, for on a LAN random loss says nothing about
 /// queues; queues show as delay, and overflow as time-out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delay {
     window: u32,
     max: u32,
@@ -150,7 +150,7 @@ impl Controller for Delay {
 }
 
 /// The controller that the configuration names.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AnyController {
     Fixed(Fixed),
     Aimd(Aimd),

@@ -14,7 +14,7 @@ use crate::wire::{self, Base, Builder, Features, Kind, Open, Seq, checksum::Crc3
 pub(super) const MAX_CONTROL: usize = 256;
 
 /// A packet that belongs to no flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Control {
     /// "I do not know this session", or "I refuse it because of these features".
     Reset {

@@ -37,7 +37,7 @@ const LAST: u64 = u64::MAX / 2;
 const IPV6_MORE: u16 = 20;
 
 /// Settings in the form in which the data path needs them, ns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Times {
     pub(super) ack_delay: u64,
     pub(super) reordering: u64,
@@ -68,7 +68,7 @@ impl Times {
 /// Nothing that comes from the network makes a method fail or panic: it is dropped and counted
 /// ([`Stats::dropped`]).
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub struct Endpoint {
     pub(super) config: Config,
     pub(super) limits: Limits,

@@ -18,7 +18,7 @@ use crate::{
 
 /// The resident part.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Flow {
     pub(crate) peer: u32,
     /// The peer's next flow.
@@ -74,7 +74,7 @@ pub(crate) enum Form {
 }
 
 /// A packet that has been sent and not yet acknowledged. Never holds bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Record {
     /// When it was last sent, ns.
     pub(crate) sent_at: u64,
@@ -105,7 +105,7 @@ impl Record {
 }
 
 /// Something that waits to be sent for the first time, or the rest of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Queued {
     /// [`Form::Bundle`]: records back to back in a block, of one pair of processors; [`Form::Whole`];
     /// [`Form::Placed`]; [`Form::Goodbye`]; [`Form::Return`], before everything else.
@@ -143,7 +143,7 @@ impl Queued {
 
 /// The sending half.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Sender {
     /// Acknowledged out of order.
     pub(crate) sacked: Bits,
@@ -288,7 +288,7 @@ impl Sender {
 
 /// The receiving half.
 #[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Receiver {
     /// Arrived beyond what is expected.
     pub(crate) arrived: Bits,
@@ -333,7 +333,7 @@ impl Receiver {
 
 /// How many flows octets for landings have come on of late. Who has asked for octets has chosen how many send them at a
 /// time, so these share the receive buffer among themselves, and not with all that have said something in the last second.
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 #[derive(Debug, Default)]
 pub(crate) struct Placers {
     period: u64,
@@ -371,7 +371,7 @@ impl Placers {
 
 /// The part of a flow that exists while something is going on.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Active {
     pub(crate) flow: u32,
     pub(crate) send: Sender,

@@ -6,7 +6,7 @@ const TRIES: u8 = 3;
 const PRECISION: u16 = 32;
 
 /// A running search of one flow's path. Datagrams of `low` octets are known to pass, those of more than `high` not.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Search {
     low: u16,
     high: u16,

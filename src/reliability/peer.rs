@@ -31,7 +31,7 @@ pub(crate) enum Phase {
 }
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// Token that the peer must put into its packets.

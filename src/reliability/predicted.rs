@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// All that a flow had sent is acknowledged, which was one small message; it is still to be released.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Answered {
     /// The active flow; [`NONE`]: there is nothing to catch up with.
     pub(super) index: u32,

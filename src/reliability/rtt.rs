@@ -1,7 +1,7 @@
 //! Round-trip time and what follows from it (RFC 6298, in nanoseconds).
 
 /// Estimate of one flow. All times in ns, saturating at 2^32 − 1 (4.29 s); 0 means no sample yet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rtt {
     pub(crate) smoothed: u32,
     pub(crate) variance: u32,

@@ -26,8 +26,7 @@ enum Data {
 }
 
 /// A message that is not bundled, as its packets' headers need it.
-#[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(test, derive(PartialEq))]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Whole {
     pub(crate) len: u32,
     pub(crate) match_bits: Option<u64>,

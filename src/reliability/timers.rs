@@ -34,7 +34,7 @@ pub(crate) const TIMERS: usize = 8;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Deadlines of one flow, ns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Deadlines {
     at: [u64; TIMERS],
     /// The entry of this flow in the heap.
@@ -95,7 +95,7 @@ impl Deadlines {
 
 /// The flows' earliest deadlines: a binary heap with at most one entry per flow.
 #[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Heap {
     entries: Vec<(u64, u32)>,
     /// Where the entry of each flow is; [`ABSENT`]: it has none.
