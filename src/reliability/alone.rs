@@ -53,7 +53,7 @@ impl Endpoint {
         };
         let (send, receive) = (&active.send, &active.receive);
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
-        let answered = self.answered.index == index || (send.una == flow.send_next && !send.waiting);
+        let answered = self.answered.index == index || send.una == flow.send_next;
         let quiet = answered && send.queue.is_empty() && send.timeouts == 0 && !active.probe.is_due();
         let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
         let may_go = p.confirmed && p.is_open() && p.cost_queued + cost <= p.cost_limit;
@@ -127,10 +127,8 @@ impl Endpoint {
         active.last_use = now;
         (receive.ack_now, receive.unacked_bytes, receive.unacked_packets) = (false, 0, 0);
         active.deadlines.stop(Timer::Ack);
-        if !active.deadlines.is_set(Timer::Rto) {
-            let at = now + self.times.rto(flow, p);
-            active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
-        }
+        let at = now + self.times.rto(flow, p);
+        active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
         true
     }
 
@@ -160,7 +158,7 @@ impl Endpoint {
         let window = send.congestion.window().min(p.window);
         let cost = queued.cost + data.len() as u64 + u64::from(MESSAGE_COST);
         let header = Self::overhead(config, p) + 8 * usize::from(match_bits.is_some());
-        let fits = data.len() <= INLINE.min(config.max_payload.into()) && header + data.len() <= p.mtu.into();
+        let fits = data.len() <= INLINE && header + data.len() <= p.mtu.into();
         if !fits || cost > p.cost_limit || !send.has_room(window, run.len()) {
             return false;
         }

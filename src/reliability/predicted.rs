@@ -160,7 +160,7 @@ impl Endpoint {
         self.take_in(news, self.flows[flow as usize].send_next);
     }
 
-    /// Takes in an acknowledgement that is as predicted.
+    /// Takes in an acknowledgement that is as predicted: it releases something, and nothing that was acknowledged before.
     #[inline]
     fn take_in(&mut self, news: Answered, ack: Seq) {
         let Answered { index, echo, at: now } = news;
@@ -168,17 +168,14 @@ impl Endpoint {
         let flow = &mut self.flows[active.flow as usize];
         let (send, deadlines) = (&mut active.send, &mut active.deadlines);
         let released = release(send, flow, &mut self.sources, &mut self.events, now, ack);
-        if released.bytes > 0 {
-            note_progress(send, deadlines, flow, &self.config, now, &released, echo);
-        }
+        note_progress(send, deadlines, flow, &self.config, now, &released, echo);
         if ack == flow.send_next {
-            deadlines.stop(Timer::Rto);
             deadlines.stop(Timer::Reorder);
-        } else if released.bytes > 0 {
+        } else {
             let at = now + self.times.rto(flow, &self.peers[flow.peer as usize]);
             deadlines.arm(&mut self.heap, index, Timer::Rto, at);
         }
-        if active.busy && !is_busy(flow, send) {
+        if !is_busy(flow, send) {
             active.busy = false;
             self.busy -= 1;
         }
