@@ -163,9 +163,11 @@ impl Pair {
                 if self.twins {
                     self.alone += alone::fill_both_ways(&self.ends[n].0, now);
                 }
+                let may = self.ends[n].0.may_transmit();
                 if !self.ends[n].0.poll_transmit(now, &mut burst) {
                     break;
                 }
+                assert!(may);
                 self.emit(n, &burst);
             }
         }
@@ -189,6 +191,8 @@ impl Pair {
             let mut caught_up = end.0.clone();
             assert_eq!(told(&caught_up), told(&after.0));
             caught_up.catch_up();
+            // Who asks whether there is something to transmit has it done.
+            assert!(end.0.may_transmit() || end.0 == caught_up);
             assert_same(&caught_up, &after.0);
             assert!(end.2 == after.1, "{:?}\n{:?}", end.2, after.1);
         }
@@ -444,6 +448,57 @@ fn a_burst_shares_datagrams_and_a_goodbye_ends_the_session() {
             end.3
         );
     }
+}
+
+/// Whoever is to be told when it is worth to transmit.
+#[test]
+fn quiet_flows_and_full_batches_are_worth_transmitting() {
+    let (mut pair, to_b, _) = Pair::new(&Config::default());
+    pair.ends[0].0.set_limits(Limits {
+        max_batch: 1_000,
+        ..LIMITS
+    });
+    let told = |pair: &Pair| {
+        let endpoint = &pair.ends[0].0;
+        (endpoint.is_quiet(to_b, 0), endpoint.should_transmit(to_b, 0))
+    };
+    assert_eq!(told(&pair), (true, false), "nothing was ever sent");
+    pair.send(0, to_b, 0, Payload::Copy(b"first"));
+    assert_eq!(told(&pair), (true, true));
+    pair.transmit();
+    pair.send(0, to_b, 1, Payload::Copy(b"second"));
+    assert_eq!(told(&pair), (false, false), "the first is under way");
+    pair.send(0, to_b, 2, Payload::Copy(&[0; 990]));
+    assert_eq!(told(&pair), (false, true), "a full batch");
+    pair.settle();
+    pair.ends[0].0.request_acks(Instant::from_nanos(pair.now));
+    pair.settle();
+    assert_eq!(told(&pair), (true, true));
+}
+
+/// Memory that the backend still refers to has not come back, though what was in it has arrived.
+#[test]
+fn a_message_is_under_way_until_the_backend_has_let_go() {
+    let (mut pair, to_b, _) = Pair::new(&Config::default());
+    pair.ends[0].0.set_limits(Limits {
+        holds_references: true,
+        ..LIMITS
+    });
+    pair.send(0, to_b, 0, Payload::Copy(b"first"));
+    pair.pump();
+    pair.send(0, to_b, 1, Payload::Shared(data(1, 1_000).into()));
+    pair.transmit();
+    pair.ends[0].0.request_acks(Instant::from_nanos(pair.now));
+    pair.settle();
+    assert_eq!(pair.ends[1].2.messages.len(), 2);
+    let sent = |event: &Event| matches!(event, Event::Sent { .. });
+    let (endpoint, .., events) = &mut pair.ends[0];
+    assert!(!endpoint.all_idle() && !endpoint.is_idle(to_b) && !events.iter().any(sent));
+    for token in pair.held[0].drain(..) {
+        endpoint.handle_released(token);
+    }
+    assert!(endpoint.all_idle() && endpoint.is_idle(to_b));
+    assert!(endpoint.poll_event().is_some_and(|event| sent(&event)));
 }
 
 /// Whoever holds messages for longer than the death time-out is not dead.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::{
     Recovery, WindowMode,
-    reliability::{Target, source::NONE},
+    reliability::{Target, burst::INLINE, peer::Phase, source::NONE},
     wire::Record,
 };
 
@@ -214,7 +214,10 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
 
 fn configs() -> impl Strategy<Value = Config> {
     let seldom = [0.1, 0.15, 0.15].map(prop::bool::weighted);
-    let window = (1_u16..9, prop::sample::select(vec![1 << 10, 4 << 10, 1 << 20]));
+    let window = (
+        prop_oneof![4 => 1_u16..9, 1 => Just(40)],
+        prop::sample::select(vec![1 << 10, 4 << 10, 1 << 20]),
+    );
     let max_payload = prop_oneof![1 => Just(20), 1 => Just(505), 6 => Just(65_507)];
     (any::<[bool; 6]>(), seldom, window, max_payload, 0_usize..3).prop_map(
         |(often, [checksum, go_back, wait], (window_packets, window_bytes), max_payload, congestion)| {
@@ -434,11 +437,10 @@ proptest! {
             got.sort_unstable();
             prop_assert!(*got == traffic.sent[from]);
         }
-        // One side goes while the other has something to say.
-        for from in [0, 1] {
-            traffic.place(from, 0, 10);
+        // One side goes while messages are under way in both directions.
+        for from in [0, 1, 0, 1] {
+            traffic.pair.send(from, traffic.peers[from], traffic.next[from], Payload::Copy(b"last"));
             traffic.pair.transmit();
-            traffic.place(from, 1, 10);
         }
         let now = traffic.now();
         traffic.pair.ends[goes].0.close(now, traffic.peers[goes]);
@@ -478,4 +480,115 @@ fn request_and_answer_go_past_the_queue() {
     // Behind what is under way it has to wait.
     assert!(send_past_the_queue(&mut pair, 0, to_b, 100, b"first"));
     assert!(!send_past_the_queue(&mut pair, 0, to_b, 101, b"second"));
+}
+
+/// One side of a session in which a message is under way, and another one of so many octets queued; and its flow.
+fn queued(len: usize) -> (Endpoint, usize) {
+    let (mut pair, to_b, _) = quiet();
+    pair.send(0, to_b, 2, Payload::Copy(b"hello"));
+    pair.transmit();
+    let next = Outgoing {
+        match_bits: Some(1),
+        ..message(0, 3)
+    };
+    let (now, [(mut endpoint, ..), _]) = (Instant::from_nanos(pair.now), pair.ends);
+    endpoint
+        .send(now, to_b, 0, &next, Payload::Copy(&data(3, len)))
+        .unwrap();
+    let index = endpoint.ready[0] as usize;
+    (endpoint, index)
+}
+
+/// What keeps a message from going the short way out of the queue, and what just does not. However it goes, the packet is
+/// the same.
+#[test]
+fn what_is_in_the_way_out_of_the_queue_is_seen() {
+    const LEN: u32 = 10;
+    /// As a record, and as a packet with a timestamp and match bits.
+    const RECORD: u32 = LEN + 12;
+    const PACKET: u16 = LEN as u16 + 48;
+    type Change = fn(&mut Endpoint, usize);
+    let changes: [(Change, bool); 20] = [
+        (|_, _| {}, true),
+        (|e, i| e.actives[i].receive.nack_now = true, false),
+        (|e, i| e.actives[i].receive.tell_credit = true, false),
+        (|e, i| e.actives[i].receive.ack_now = true, true),
+        (
+            |e, i| {
+                e.actives[i].receive.end = e.flows[0].expected.plus(2);
+                e.actives[i].receive.ack_now = true;
+            },
+            false,
+        ),
+        (|e, i| _ = e.actives[i].probe.start(1_472, 9_000), false),
+        (|e, i| e.actives[i].send.waiting = true, false),
+        (|e, _| e.peers[0].confirmed = false, false),
+        (|e, _| e.peers[0].wants_checksums = true, false),
+        (|e, _| e.config.window_packets = 2, true),
+        (|e, _| e.config.window_packets = 1, false),
+        (|e, _| e.peers[0].mtu = PACKET, true),
+        (|e, _| e.peers[0].mtu = PACKET - 1, false),
+        (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued, true),
+        (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued - 1, false),
+        (
+            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + RECORD,
+            true,
+        ),
+        (
+            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + RECORD - 1,
+            false,
+        ),
+        (|e, i| (e.peers[0].window, e.actives[i].send.probe) = (0, true), true),
+        (|e, i| e.actives[i].send.timeouts = 2, false),
+        (|e, i| e.actives[i].send.want_ack = true, true),
+    ];
+    for (number, (change, short)) in changes.into_iter().enumerate() {
+        let (mut endpoint, index) = queued(LEN as usize);
+        change(&mut endpoint, index);
+        let now = Instant::from_nanos(endpoint.now);
+        assert_eq!(fill_both_ways(&endpoint, now), usize::from(short), "change {number}");
+    }
+    for (len, short) in [(0, true), (INLINE, true), (INLINE + 1, false)] {
+        let endpoint = queued(len).0;
+        let now = Instant::from_nanos(endpoint.now);
+        assert_eq!(fill_both_ways(&endpoint, now), usize::from(short), "{len} octets");
+    }
+}
+
+/// The same past the queue.
+#[test]
+fn what_is_in_the_way_past_the_queue_is_seen() {
+    const LEN: usize = 10;
+    const COST: u64 = LEN as u64 + 64;
+    /// As a record.
+    const RECORD: u32 = LEN as u32 + 4;
+    type Change = fn(&mut Endpoint, usize);
+    let changes: [(Change, bool); 18] = [
+        (|_, _| {}, true),
+        (|e, i| e.actives[i].receive.nack_now = true, false),
+        (|e, i| e.actives[i].receive.tell_credit = true, false),
+        (|e, i| e.actives[i].receive.ack_now = true, true),
+        (|e, i| e.actives[i].receive.end = e.flows[0].expected.plus(2), false),
+        (|e, i| _ = e.actives[i].probe.start(1_472, 9_000), false),
+        (|e, i| e.actives[i].send.timeouts = 1, false),
+        (|e, _| e.peers[0].confirmed = false, false),
+        (|e, _| e.peers[0].wants_checksums = true, false),
+        (|e, _| e.peers[0].phase = Phase::Closing, false),
+        (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued + COST, true),
+        (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued + COST - 1, false),
+        (|e, _| e.peers[0].window = 2 * RECORD, true),
+        (|e, _| e.peers[0].window = 2 * RECORD - 1, true),
+        (|e, _| e.config.window_packets = 1, true),
+        (|e, i| e.actives[i].send.probe = true, true),
+        (|e, i| e.actives[i].send.want_ack = true, true),
+        // The clock has gone back.
+        (|e, _| e.now += 1_000, true),
+    ];
+    for (number, (change, past)) in changes.into_iter().enumerate() {
+        let (mut pair, to_b, _) = quiet();
+        change(&mut pair.ends[0].0, 0);
+        let message = message(0, 2);
+        let sent = send_as_through_the_queue(&mut pair, 0, to_b, 0, &message, &data(2, LEN));
+        assert_eq!(sent, past, "change {number}");
+    }
 }

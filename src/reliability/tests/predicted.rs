@@ -4,7 +4,16 @@ use super::{
     alone::{quiet, send_past_the_queue},
     *,
 };
-use crate::{PeerError, reliability::input::Arrival};
+use crate::{
+    PeerError,
+    reliability::{
+        input::Arrival,
+        peer::{Phase, successor},
+        recovery::mark_lost,
+        source::NONE,
+        timers::Timer,
+    },
+};
 
 /// Takes in a datagram as if nothing could be predicted. Gives whether it was as predicted.
 pub(super) fn handle_unpredicted(
@@ -25,13 +34,13 @@ pub(super) fn handle_unpredicted(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
     fn as_predicted_is_as_ever(
         steps in prop::collection::vec((0_usize..2, 1_usize..8, 0_usize..3_000, 0_u8..16, any::<bool>()), 1..60),
         drop_every in prop::sample::select(vec![3, 5, 11, 40, usize::MAX]),
         (timestamps, checksum, nack) in (any::<bool>(), prop::bool::weighted(0.2), any::<bool>()),
-        window_packets in 1_u16..8,
+        window_packets in prop_oneof![4 => 1_u16..8, 1 => Just(40)],
         (put_off, congestion) in (0_usize..3, 0_usize..3),
     ) {
         let congestion = [Congestion::Fixed, Congestion::Aimd, Congestion::Delay][congestion];
@@ -133,6 +142,50 @@ fn an_impossible_acknowledgement_is_seen() {
     assert_eq!(pair.ends[1].2.messages.len(), 4);
 }
 
+/// What is not usual on this side, and in a datagram, is seen; what does no harm is predicted. Either way the same follows.
+#[test]
+fn what_is_not_as_predicted_is_seen() {
+    type Change = fn(&mut Endpoint, &mut [u8]);
+    let changes: [(Change, bool); 11] = [
+        (|_, _| {}, true),
+        (|e, _| e.peers[0].phase = Phase::Closing, false),
+        (|e, _| e.peers[0].blocked = true, false),
+        (|e, _| e.peers[0].cost_received = e.peers[0].limit_told, false),
+        (|e, _| e.actives[0].send.timeouts = 3, false),
+        (
+            |e, _| {
+                let una = e.actives[0].send.una;
+                mark_lost(&mut e.actives[0].send, una);
+            },
+            false,
+        ),
+        (|e, _| e.actives[0].deadlines.set(Timer::Reorder, u64::MAX / 2), true),
+        // A session of another time; …
+        (
+            |e, octets| octets[12..16].copy_from_slice(&successor(e.peers[0].local_token).to_be_bytes()),
+            false,
+        ),
+        // … an acknowledgement of what had been acknowledged before the last one; …
+        (
+            |e, octets| octets[20..24].copy_from_slice(&e.actives[0].send.una.minus(1).0.to_be_bytes()),
+            false,
+        ),
+        // … of nothing new; …
+        (
+            |e, octets| octets[20..24].copy_from_slice(&e.actives[0].send.una.0.to_be_bytes()),
+            true,
+        ),
+        // … and no time.
+        (|_, octets| octets[32..36].fill(0), true),
+    ];
+    for (number, (change, predicted)) in changes.into_iter().enumerate() {
+        let (mut pair, _) = about_to_arrive(false);
+        change(&mut pair.ends[1].0, &mut pair.wire[0].1);
+        assert!(pair.arrive());
+        assert_eq!(pair.predicted, usize::from(predicted), "change {number}");
+    }
+}
+
 /// Where nothing is lost, all that follows the opening is as predicted.
 #[test]
 fn requests_and_answers_are_predicted() {
@@ -154,6 +207,83 @@ fn requests_and_answers_are_predicted() {
     // But for those that tell of credit.
     let (predicted, all) = (pair.predicted, pair.datagrams - before);
     assert!(predicted >= 180 && all == 200, "{predicted} of {all}");
+}
+
+/// So is what comes without being answered.
+#[test]
+fn a_stream_is_predicted() {
+    let (mut pair, to_b, _) = quiet();
+    pair.twins = true;
+    for number in 2..102 {
+        pair.send(0, to_b, number, Payload::Copy(b"hello"));
+        pair.settle();
+    }
+    // But for an acknowledgement now and then.
+    assert!(pair.predicted >= 98, "{}", pair.predicted);
+}
+
+/// A session in which messages were sent one by one and answered all at once; the answer has just arrived.
+fn answered(messages: &[Outgoing], lost: bool) -> (Pair, PeerId) {
+    let (mut pair, to_b, to_a) = quiet();
+    for message in messages {
+        let now = Instant::from_nanos(pair.now);
+        let payload = Payload::Copy(b"request");
+        pair.ends[0].0.send(now, to_b, 0, message, payload).unwrap();
+        pair.transmit();
+    }
+    if lost {
+        pair.wire.clear();
+        pair.now += 100_000_000;
+        pair.ends[0].0.handle_timeout(Instant::from_nanos(pair.now));
+        pair.transmit();
+    }
+    while pair.arrive() {}
+    pair.twins = true;
+    pair.send(1, to_a, 2, Payload::Copy(b"answer"));
+    pair.transmit();
+    assert!(pair.arrive());
+    assert!(pair.ends[0].0.is_idle(to_b) && pair.wire.is_empty());
+    (pair, to_b)
+}
+
+/// What an answer acknowledges is left for later if it is one small message that was sent once.
+#[test]
+fn only_a_lone_message_is_left_for_later() {
+    let small = message(0, 2);
+    let large = Outgoing {
+        immediate: Some(1),
+        ..small
+    };
+    let next = message(0, 3);
+    for (messages, lost, left) in [
+        (&[small][..], false, true),
+        (&[small], true, false),
+        (&[large], false, false),
+        (&[small, next], false, false),
+    ] {
+        let (pair, _) = answered(messages, lost);
+        assert_eq!(pair.ends[0].0.answered.index != NONE, left, "{messages:?} {lost}");
+    }
+}
+
+/// What was left for later does not keep those from hearing of room who ask for it, …
+#[test]
+fn room_that_was_left_for_later_is_told() {
+    let (mut pair, to_b) = answered(&[message(0, 2)], false);
+    let endpoint = &mut pair.ends[0].0;
+    endpoint.config.send_queue_bytes = 8;
+    while endpoint.poll_event().is_some() {}
+    endpoint.tell_when_writable(to_b);
+    assert_eq!(endpoint.poll_event(), Some(Event::Writable { peer: to_b }));
+}
+
+/// … and is not looked for when the session is over.
+#[test]
+fn what_was_left_for_later_ends_with_its_session() {
+    let (mut pair, to_b) = answered(&[message(0, 2)], false);
+    pair.ends[0].0.expel(to_b, PeerError::Misbehaved);
+    pair.pump();
+    assert!(pair.ends[0].0.all_idle());
 }
 
 /// What an impossible answer acknowledges is not looked for when the session is over.
