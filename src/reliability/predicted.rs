@@ -182,13 +182,12 @@ impl Endpoint {
     }
 }
 
-/// `ack` acknowledges one small message that was sent once, and nothing was sent after it: nothing is to be told or
-/// transmitted when it is released.
+/// `ack` acknowledges one small message, and nothing was sent after it: nothing is to be told or transmitted when it is
+/// released.
 #[inline(always)]
 fn is_lone(send: &Sender, flow: &Flow, ack: Seq) -> bool {
     if ack != flow.send_next || ack != send.una.plus(1) || send.shared_messages > 0 {
         return false;
     }
-    let record = send.record(send.una);
-    record.form == Form::Single && record.resends == 0
+    send.record(send.una).form == Form::Single
 }

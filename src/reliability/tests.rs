@@ -479,7 +479,7 @@ fn quiet_flows_and_full_batches_are_worth_transmitting() {
 /// Memory that the backend still refers to has not come back, though what was in it has arrived.
 #[test]
 fn a_message_is_under_way_until_the_backend_has_let_go() {
-    let (mut pair, to_b, _) = Pair::new(&Config::default());
+    let (mut pair, to_b, to_a) = Pair::new(&Config::default());
     pair.ends[0].0.set_limits(Limits {
         holds_references: true,
         ..LIMITS
@@ -490,7 +490,13 @@ fn a_message_is_under_way_until_the_backend_has_let_go() {
     pair.transmit();
     pair.ends[0].0.request_acks(Instant::from_nanos(pair.now));
     pair.settle();
-    assert_eq!(pair.ends[1].2.messages.len(), 2);
+    // What follows, and is answered, changes nothing.
+    pair.send(0, to_b, 2, Payload::Copy(b"request"));
+    pair.settle();
+    pair.send(1, to_a, 0, Payload::Copy(b"answer"));
+    pair.transmit();
+    assert!(pair.arrive());
+    assert_eq!((pair.ends[1].2.messages.len(), pair.ends[0].2.messages.len()), (3, 1));
     let sent = |event: &Event| matches!(event, Event::Sent { .. });
     let (endpoint, .., events) = &mut pair.ends[0];
     assert!(!endpoint.all_idle() && !endpoint.is_idle(to_b) && !events.iter().any(sent));

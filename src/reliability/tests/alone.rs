@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::{
     Recovery, WindowMode,
-    reliability::{Target, burst::INLINE, peer::Phase, source::NONE},
+    reliability::{Target, burst::INLINE, peer::Phase, recovery::mark_lost, source::NONE},
     wire::Record,
 };
 
@@ -482,6 +482,14 @@ fn request_and_answer_go_past_the_queue() {
     assert!(!send_past_the_queue(&mut pair, 0, to_b, 101, b"second"));
 }
 
+/// Something waits on channel 0 of the side `from`.
+pub(super) fn queue_one(endpoint: &mut Endpoint, from: usize) {
+    let first = Payload::Copy(b"first");
+    endpoint
+        .send(Instant::ZERO, PeerId(0), 0, &message(from, 2), first)
+        .unwrap();
+}
+
 /// One side of a session in which a message is under way, and another one of so many octets queued; and its flow.
 fn queued(len: usize) -> (Endpoint, usize) {
     let (mut pair, to_b, _) = quiet();
@@ -508,7 +516,7 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
     const RECORD: u32 = LEN + 12;
     const PACKET: u16 = LEN as u16 + 48;
     type Change = fn(&mut Endpoint, usize);
-    let changes: [(Change, bool); 20] = [
+    let changes: [(Change, bool); 21] = [
         (|_, _| {}, true),
         (|e, i| e.actives[i].receive.nack_now = true, false),
         (|e, i| e.actives[i].receive.tell_credit = true, false),
@@ -521,6 +529,13 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
             false,
         ),
         (|e, i| _ = e.actives[i].probe.start(1_472, 9_000), false),
+        (
+            |e, i| {
+                let una = e.actives[i].send.una;
+                mark_lost(&mut e.actives[i].send, una);
+            },
+            false,
+        ),
         (|e, i| e.actives[i].send.waiting = true, false),
         (|e, _| e.peers[0].confirmed = false, false),
         (|e, _| e.peers[0].wants_checksums = true, false),
@@ -563,7 +578,7 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
     /// As a record.
     const RECORD: u32 = LEN as u32 + 4;
     type Change = fn(&mut Endpoint, usize);
-    let changes: [(Change, bool); 18] = [
+    let changes: [(Change, bool); 21] = [
         (|_, _| {}, true),
         (|e, i| e.actives[i].receive.nack_now = true, false),
         (|e, i| e.actives[i].receive.tell_credit = true, false),
@@ -581,14 +596,29 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
         (|e, _| e.config.window_packets = 1, true),
         (|e, i| e.actives[i].send.probe = true, true),
         (|e, i| e.actives[i].send.want_ack = true, true),
-        // The clock has gone back.
+        (|e, _| queue_one(e, 0), false),
+        (|e, _| e.config.max_payload = LEN as u16 - 1, false),
+        // This side did not run for a while, …
+        (|e, _| e.stalled = 500, true),
+        // … or its clock has gone back.
         (|e, _| e.now += 1_000, true),
     ];
     for (number, (change, past)) in changes.into_iter().enumerate() {
         let (mut pair, to_b, _) = quiet();
+        pair.ends[0].0.actives[0].send.want_ack = false;
         change(&mut pair.ends[0].0, 0);
         let message = message(0, 2);
         let sent = send_as_through_the_queue(&mut pair, 0, to_b, 0, &message, &data(2, LEN));
         assert_eq!(sent, past, "change {number}");
+    }
+    // What fits a datagram of 1,472 octets with a timestamp, and what does not.
+    for (immediate, len, past) in [(None, 1_428, true), (None, 1_429, false), (Some(1), 1, false)] {
+        let (mut pair, to_b, _) = quiet();
+        let message = Outgoing {
+            immediate,
+            ..message(0, 2)
+        };
+        let sent = send_as_through_the_queue(&mut pair, 0, to_b, 0, &message, &data(2, len));
+        assert_eq!(sent, past, "{len} octets");
     }
 }
