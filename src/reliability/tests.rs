@@ -492,7 +492,8 @@ fn a_message_is_under_way_until_the_backend_has_let_go() {
     pair.settle();
     // What follows, and is answered, changes nothing.
     pair.send(0, to_b, 2, Payload::Copy(b"request"));
-    pair.settle();
+    pair.transmit();
+    assert!(pair.arrive());
     pair.send(1, to_a, 0, Payload::Copy(b"answer"));
     pair.transmit();
     assert!(pair.arrive());

@@ -256,6 +256,25 @@ fn only_a_lone_message_is_left_for_later() {
     }
 }
 
+/// An answer to the first of several: the others go on waiting.
+#[test]
+fn an_answer_before_all_is_heard_is_predicted() {
+    let (mut pair, to_b, to_a) = quiet();
+    pair.twins = true;
+    for number in 2..5 {
+        pair.send(0, to_b, number, Payload::Copy(b"request"));
+        pair.transmit();
+    }
+    assert!(pair.arrive());
+    pair.send(1, to_a, 2, Payload::Copy(b"answer"));
+    pair.transmit();
+    let before = pair.predicted;
+    while pair.arrive() {}
+    assert_eq!(pair.predicted - before, 3);
+    let in_flight = pair.ends[0].0.peer_stats(to_b).unwrap().packets_in_flight;
+    assert!(in_flight == 2 && !pair.ends[0].0.all_idle());
+}
+
 /// What was left for later does not keep those from hearing of room who ask for it, …
 #[test]
 fn room_that_was_left_for_later_is_told() {
