@@ -411,7 +411,7 @@ impl Traffic {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn the_short_ways_are_as_the_general_one(
         steps in steps(),
@@ -516,7 +516,7 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
     const RECORD: u32 = LEN + 12;
     const PACKET: u16 = LEN as u16 + 48;
     type Change = fn(&mut Endpoint, usize);
-    let changes: [(Change, bool); 21] = [
+    let changes: [(Change, bool); 24] = [
         (|_, _| {}, true),
         (|e, i| e.actives[i].receive.nack_now = true, false),
         (|e, i| e.actives[i].receive.tell_credit = true, false),
@@ -539,12 +539,21 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
         (|e, i| e.actives[i].send.waiting = true, false),
         (|e, _| e.peers[0].confirmed = false, false),
         (|e, _| e.peers[0].wants_checksums = true, false),
+        (|e, _| e.config.window_packets = 3, true),
         (|e, _| e.config.window_packets = 2, true),
         (|e, _| e.config.window_packets = 1, false),
         (|e, _| e.peers[0].mtu = PACKET, true),
         (|e, _| e.peers[0].mtu = PACKET - 1, false),
         (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued, true),
         (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued - 1, false),
+        (
+            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + 2 * RECORD,
+            true,
+        ),
+        (
+            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + 2 * RECORD - 1,
+            true,
+        ),
         (
             |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + RECORD,
             true,
@@ -578,7 +587,7 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
     /// As a record.
     const RECORD: u32 = LEN as u32 + 4;
     type Change = fn(&mut Endpoint, usize);
-    let changes: [(Change, bool); 21] = [
+    let changes: [(Change, bool); 22] = [
         (|_, _| {}, true),
         (|e, i| e.actives[i].receive.nack_now = true, false),
         (|e, i| e.actives[i].receive.tell_credit = true, false),
@@ -593,6 +602,7 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
         (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued + COST - 1, false),
         (|e, _| e.peers[0].window = 2 * RECORD, true),
         (|e, _| e.peers[0].window = 2 * RECORD - 1, true),
+        (|e, _| e.config.window_packets = 2, true),
         (|e, _| e.config.window_packets = 1, true),
         (|e, i| e.actives[i].send.probe = true, true),
         (|e, i| e.actives[i].send.want_ack = true, true),

@@ -146,7 +146,7 @@ fn an_impossible_acknowledgement_is_seen() {
 #[test]
 fn what_is_not_as_predicted_is_seen() {
     type Change = fn(&mut Endpoint, &mut [u8]);
-    let changes: [(Change, bool); 12] = [
+    let changes: [(Change, bool); 13] = [
         (|_, _| {}, true),
         (|e, _| e.peers[0].phase = Phase::Closing, false),
         (|e, _| e.peers[0].blocked = true, false),
@@ -157,6 +157,14 @@ fn what_is_not_as_predicted_is_seen() {
             |e, _| {
                 let una = e.actives[0].send.una;
                 mark_lost(&mut e.actives[0].send, una);
+            },
+            false,
+        ),
+        (
+            |e, _| {
+                let send = &mut e.actives[0].send;
+                send.sacked.set(send.una);
+                send.sacked_count = 1;
             },
             false,
         ),
