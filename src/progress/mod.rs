@@ -22,8 +22,12 @@ mod events;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
 
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+use std::hint::spin_loop as relax;
 use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Duration};
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use self::counter::relax;
 pub(crate) use self::{chance::random, clock::Clock};
 use self::{
     clock::Stopwatch,
@@ -601,10 +605,10 @@ impl Driver {
                     break;
                 }
                 empty += 1;
+                relax();
                 if !empty.is_multiple_of(looks) {
                     continue;
                 }
-                hint::spin_loop();
                 now = self.read_clock();
                 let begun = *since.get_or_insert(now);
                 if end.is_none() {
