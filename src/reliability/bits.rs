@@ -1,17 +1,39 @@
 //! One bit for each sequence number of a window.
 
+use alloc::boxed::Box;
+use core::fmt;
+
 use crate::wire::Seq;
 
 const WORDS: usize = 16;
 
 /// A ring of 1,024 bits, indexed by sequence number modulo 1,024. Whoever uses it keeps all set bits within 1,024 of
 /// each other.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default)]
 pub(crate) struct Bits {
-    words: [u64; WORDS],
+    /// None before the first bit is set, as where nothing is ever lost: 128 octets, three times for each peer.
+    words: Option<Box<[u64; WORDS]>>,
+}
+
+impl fmt::Debug for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries((0..WORDS).map(|word| self.word(word))).finish()
+    }
+}
+
+#[cfg(test)]
+impl PartialEq for Bits {
+    fn eq(&self, other: &Self) -> bool {
+        (0..WORDS).all(|word| self.word(word) == other.word(word))
+    }
 }
 
 impl Bits {
+    #[inline]
+    fn word(&self, word: usize) -> u64 {
+        self.words.as_ref().map_or(0, |words| words[word])
+    }
+
     #[inline]
     fn place(seq: Seq) -> (usize, u32) {
         ((seq.0 / 64) as usize % WORDS, seq.0 % 64)
@@ -20,30 +42,32 @@ impl Bits {
     #[inline]
     pub(crate) fn set(&mut self, seq: Seq) {
         let (word, bit) = Self::place(seq);
-        self.words[word] |= 1 << bit;
+        self.words.get_or_insert_default()[word] |= 1 << bit;
     }
 
     #[inline]
     pub(crate) fn clear(&mut self, seq: Seq) {
         let (word, bit) = Self::place(seq);
-        self.words[word] &= !(1 << bit);
+        if let Some(words) = &mut self.words {
+            words[word] &= !(1 << bit);
+        }
     }
 
     #[inline]
     pub(crate) fn get(&self, seq: Seq) -> bool {
         let (word, bit) = Self::place(seq);
-        self.words[word] >> bit & 1 == 1
+        self.word(word) >> bit & 1 == 1
     }
 
     /// The 64 bits from `seq` on, the lowest first.
     #[inline]
     pub(crate) fn word_at(&self, seq: Seq) -> u64 {
         let (word, bit) = Self::place(seq);
-        let low = self.words[word] >> bit;
+        let low = self.word(word) >> bit;
         if bit == 0 {
             low
         } else {
-            low | self.words[(word + 1) % WORDS] << (64 - bit)
+            low | self.word((word + 1) % WORDS) << (64 - bit)
         }
     }
 
