@@ -264,6 +264,19 @@ impl Sender {
         *self.record_mut(seq) = record;
     }
 
+    /// Tells where the records of what is in flight and of what is queued begin, if `next` is to be sent next.
+    #[cfg(feature = "sim")]
+    #[inline]
+    pub(super) fn locate(&self, next: Seq, mut tell: impl FnMut(*const u8, usize)) {
+        if self.records.is_empty() {
+            return;
+        }
+        tell((&raw const *self.record(self.una)).cast(), size_of::<Record>());
+        tell((&raw const *self.record(next)).cast(), size_of::<Record>());
+        let queue = self.queue.as_slices().0;
+        tell(queue.as_ptr().cast(), size_of::<Queued>());
+    }
+
     #[cold]
     fn grow(&mut self) {
         let old_len = self.records.len();

@@ -15,6 +15,8 @@ mod endpoint;
 mod flow;
 mod input;
 mod mtu;
+#[cfg(feature = "sim")]
+mod near;
 mod peer;
 mod plan;
 mod predicted;
@@ -38,6 +40,8 @@ use crate::{
 
 pub use burst::Burst;
 pub use endpoint::Endpoint;
+#[cfg(feature = "sim")]
+pub(crate) use near::{Part, named_peer};
 pub(crate) use peer::MESSAGE_COST;
 
 pub use crate::id::{PeerId, SendToken};

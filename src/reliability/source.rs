@@ -124,6 +124,25 @@ impl Sources {
     /// Largest length for [`Self::block`].
     pub(crate) const MAX_BLOCK: usize = SIZES[SIZES.len() - 1];
 
+    /// Tells where what is known of a source lies, if it is one.
+    #[cfg(feature = "sim")]
+    #[inline]
+    pub(super) fn locate(&self, id: SourceId, tell: impl FnOnce(*const u8, usize)) {
+        if let Some(source) = self.slots.get(id as usize) {
+            tell((&raw const *source).cast(), size_of::<Source>());
+        }
+    }
+
+    /// Its octets, if they are a copy.
+    #[cfg(feature = "sim")]
+    #[inline]
+    pub(super) fn copied(&self, id: SourceId) -> &[u8] {
+        match self.slots.get(id as usize).map(|source| &source.data) {
+            Some(Data::Block(block)) => block,
+            _ => &[],
+        }
+    }
+
     /// Shared memory with one reference.
     #[inline(always)]
     pub(crate) fn shared(&mut self, data: Bytes, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {

@@ -1,6 +1,8 @@
 //! Two endpoints in one place, without a network: the smallest run of the whole.
 
 mod alone;
+#[cfg(feature = "sim")]
+mod near;
 mod predicted;
 
 use alloc::{collections::VecDeque, vec, vec::Vec};

@@ -157,6 +157,11 @@ impl Wires {
     }
 
     #[inline]
+    pub(super) fn data(&self, packet: u32) -> &[u8] {
+        &self.packets[packet as usize].data
+    }
+
+    #[inline]
     pub(super) fn ask_data(&self, packet: u32) {
         let data = self.packets[packet as usize].data.as_ptr();
         heap::ask_line(data);

@@ -21,7 +21,7 @@ use crate::{
     messaging::Messenger,
     mpi::engine::{Called, Core, FabricError},
     prng::mix,
-    reliability::{Burst, Event as Told, PeerId},
+    reliability::{Burst, Event as Told, Part, PeerId, named_peer},
     time::{Instant, nanos},
 };
 
@@ -118,6 +118,9 @@ pub(super) enum Next {
     Nothing,
 }
 
+/// Peers of whom it is remembered to whom a process sends after it has heard of them: a hint.
+const NEXT: usize = 32;
+
 /// A process, with a processor for it.
 pub(super) struct Node {
     /// Until when its processor has been used, ns: what is done next is done then.
@@ -135,6 +138,10 @@ pub(super) struct Node {
     /// Packets that wait until the program has computed, where processes poll.
     left: VecDeque<u32>,
     pub(super) ended_sessions: usize,
+    /// The peer that was heard of last, if nothing was sent since, and to whom it has sent next after each of them (by the
+    /// lowest bits of their numbers): it will do so again.
+    heard: Option<PeerId>,
+    next: [u16; NEXT],
     /// The call that its program is in, and since when, to be told in case it waits there for ever.
     pub(super) call: Option<(u64, Called)>,
 }
@@ -152,6 +159,8 @@ impl Node {
             unread_octets: 0,
             left: VecDeque::new(),
             ended_sessions: 0,
+            heard: None,
+            next: [0; NEXT],
             call: None,
         }
     }
@@ -304,6 +313,9 @@ impl World {
                 return Next::Late;
             }
             self.ask_ahead();
+            if heap::is_far() {
+                self.ask_part(event, Part::Copied);
+            }
             heap::turn(self.turn(event));
             let resumed = match event {
                 Event::Arrive(packet) => self.arrive(packet),
@@ -345,13 +357,17 @@ impl World {
         }
     }
 
-    /// Asks for what the next events need, while this one is handled.
+    /// Asks for what the next events need, while this one is handled: one step for each, which finds what the step before
+    /// has asked for.
     #[inline]
     fn ask_ahead(&self) {
-        if let Some(Event::Arrive(packet)) = self.queue.peek(2) {
+        if !heap::is_far() {
+            return;
+        }
+        if let Some(Event::Arrive(packet)) = self.queue.peek(6) {
             self.wires.ask(packet);
         }
-        if let Some(event) = self.queue.peek(1)
+        if let Some(event) = self.queue.peek(5)
             && let Some(process) = self.turn(event)
         {
             heap::announce(process);
@@ -359,8 +375,33 @@ impl World {
                 self.wires.ask_data(packet);
             }
         }
-        if let Some(process) = self.queue.peek(0).and_then(|event| self.turn(event)) {
+        if let Some(process) = self.queue.peek(4).and_then(|event| self.turn(event)) {
             heap::ask(process);
+        }
+        for (after, part) in [(3, Part::Peer), (2, Part::Flow), (1, Part::Active), (0, Part::Sent)] {
+            if let Some(event) = self.queue.peek(after) {
+                self.ask_part(event, part);
+            }
+        }
+    }
+
+    /// Asks for a part of what a process knows of the peer that a packet comes from, and of the one that it will send to
+    /// then.
+    #[inline]
+    fn ask_part(&self, event: Event, part: Part) {
+        if let Event::Arrive(packet) = event
+            && let Some(process) = self.wires.ends_at(packet)
+            && let Some(peer) = named_peer(self.wires.data(packet))
+        {
+            let node = &self.nodes[process as usize];
+            let Some(endpoint) = node.messenger.endpoint().here() else {
+                return;
+            };
+            let next = PeerId(node.next[peer.index() % NEXT].into());
+            endpoint.locate(peer, part, heap::ask_lines);
+            if next != peer {
+                endpoint.locate(next, part, heap::ask_lines);
+            }
         }
     }
 
@@ -569,6 +610,7 @@ impl World {
             // Who is heard of is known from then on.
             node.core.peers.meet(&mut node.messenger, source);
         }
+        node.heard = named_peer(&p.data);
         let at = node.now();
         node.messenger
             .handle_datagrams(at, address_of(source), &mut p.data, octets);
@@ -673,6 +715,11 @@ impl World {
                 continue;
             };
             heap::go_on();
+            if let Some(heard) = node.heard.take()
+                && let Some(next) = node.core.peers.get(destination)
+            {
+                node.next[heard.index() % NEXT] = next.0 as u16;
+            }
             let packet = wires.packet();
             let data = &mut wires.get(packet).data;
             node.messenger.gather(burst, |octets| data.extend_from_slice(octets));

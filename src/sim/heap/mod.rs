@@ -264,6 +264,18 @@ pub(super) fn ask_line<T>(what: *const T) {
     region::ask(what.cast());
 }
 
+/// All of these octets will be needed.
+#[inline]
+pub(super) fn ask_lines(first: *const u8, octets: usize) {
+    region::ask_all(first, octets);
+}
+
+/// It is worth to ask.
+#[inline]
+pub(super) fn is_far() -> bool {
+    PLACE.get().count > FEW
+}
+
 /// A process has its turn next: what it will need is asked for, from now on little by little ([`go_on`]).
 #[inline]
 pub(super) fn ask(process: u32) {

@@ -14,8 +14,11 @@ const NOTED: usize = 16;
 /// Lines that are noted of a block larger than two of them: its beginning. What is used most lies there: the first entries
 /// of lists that are as long as ever needed.
 const BEGINNING: u32 = 2;
-/// Of one of more than half a page: of octets that are written one after the other, and of large entries.
-const LONG_BEGINNINGS: (u32, u32) = (4, 24);
+/// Of one of more than half a page.
+const LONG_BEGINNING: u32 = 4;
+/// Blocks of a size whose lines are noted, if they are larger than one: where there are more, each is what is known of one
+/// of many peers ([`Endpoint::locate`](crate::reliability::Endpoint)).
+const MARKED: u8 = 4;
 /// Lines of a stack that its program needs to go on: below where it is suspended, and above.
 const STACK: (usize, usize) = (14, 36);
 
@@ -23,8 +26,7 @@ const STACK: (usize, usize) = (14, 36);
 fn beginning(octets: usize) -> u32 {
     match octets {
         _ if octets <= PAGE / 2 => BEGINNING,
-        _ if octets.is_power_of_two() => LONG_BEGINNINGS.0,
-        _ => LONG_BEGINNINGS.1,
+        _ => LONG_BEGINNING,
     }
 }
 
@@ -92,6 +94,15 @@ pub(super) fn ask(line: *const u8) {
     let _ = line;
 }
 
+/// Asks for all lines of these octets.
+#[inline]
+pub(super) fn ask_all(first: *const u8, octets: usize) {
+    let skipped = first.addr() % LINE;
+    (0..octets + skipped)
+        .step_by(LINE)
+        .for_each(|at| ask(first.wrapping_add(at).wrapping_sub(skipped)));
+}
+
 /// The pages of a process, and which of their blocks are free.
 #[repr(align(64))]
 #[derive(Default)]
@@ -104,6 +115,8 @@ pub(super) struct Region {
     /// Where its program's stack ends while it is suspended.
     pub(super) stack: usize,
     noted: usize,
+    /// Blocks of each class whose lines are.
+    marked: [u8; CLASSES],
     /// The first octets of pages that are worth to be asked for, in numbers, and which of their lines.
     pages: [u32; NOTED],
     lines: [u64; NOTED],
@@ -190,8 +203,12 @@ impl Region {
     fn cut_next(&mut self, octets: usize) -> NonNull<u8> {
         let at = self.filled;
         self.filled += octets as u32;
-        let lines = (octets.div_ceil(LINE) as u32).min(beginning(octets));
-        self.mark(self.page, at / LINE as u32, lines);
+        let marked = &mut self.marked[class(octets)];
+        if *marked < MARKED || octets <= LINE {
+            *marked = marked.saturating_add(1);
+            let lines = (octets.div_ceil(LINE) as u32).min(beginning(octets));
+            self.mark(self.page, at / LINE as u32, lines);
+        }
         Pool::block(Pool::first(self.page) + at / 16)
     }
 
