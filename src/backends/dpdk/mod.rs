@@ -365,7 +365,7 @@ impl DpdkBackend {
 
     /// Sends what fits a burst. With a `scope`, large pieces of payload stay where they are, and nothing is left that
     /// refers to them.
-    #[inline]
+    #[inline(always)]
     fn send<'env>(&mut self, now: Instant, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
         if transmit.len <= transmit.segment_size
             && let Some(sent) = self.send_one(now, transmit, scope)
@@ -407,7 +407,7 @@ impl DpdkBackend {
 
     /// Sends a lone datagram to a neighbour whose address is known: the shortest way. `None`: it is not known. With a `scope`
     /// its payload stays where it is, if it lies in one piece, and nothing is left that refers to it.
-    #[inline]
+    #[inline(always)]
     fn send_one<'env>(
         &mut self,
         now: Instant,
