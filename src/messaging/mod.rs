@@ -185,13 +185,15 @@ impl Messenger {
     #[inline]
     pub fn receive(&mut self) -> Option<Message<'_>> {
         self.finish();
-        debug_assert!(!self.is_in_place());
+        if self.is_in_place() {
+            return None;
+        }
         self.inbox.take(&[])
     }
 
-    /// The same, and may be called if a message [is in place](Self::is_in_place), at the end of `datagram`.
+    /// The same, also if a message [is in place](Self::is_in_place), at the end of `datagram`.
     #[inline]
-    pub(crate) fn receive_in_place<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
+    pub fn receive_in_place<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         self.finish();
         self.inbox.take(datagram)
     }
@@ -309,29 +311,23 @@ impl Messenger {
 
     /// The same, and if it makes one message ready, that may stay where it is: see [`is_in_place`](Self::is_in_place).
     #[inline]
-    pub(crate) fn handle_datagrams_in_place(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        stride: usize,
-    ) {
+    pub fn handle_datagrams_in_place(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.inbox.lend(data.len() <= stride);
         self.handle_datagrams(now, source, data, stride);
         self.inbox.lend(false);
     }
 
     /// A message is ready that was not copied: it is at the end of the datagram that was handed in last. Before that goes,
-    /// and before anything else is done here but to transmit, it is to be [received](Self::receive_in_place) or
-    /// [copied](Self::settle).
+    /// and before other datagrams are handed in, it is to be [received](Self::receive_in_place) or [copied](Self::settle);
+    /// [`receive`](Self::receive) does not give it.
     #[must_use]
     #[inline]
-    pub(crate) fn is_in_place(&self) -> bool {
+    pub fn is_in_place(&self) -> bool {
         self.inbox.is_in_place()
     }
 
     /// Copies the message that is in place, at the end of `datagram`.
-    pub(crate) fn settle(&mut self, datagram: &[u8]) {
+    pub fn settle(&mut self, datagram: &[u8]) {
         self.inbox.settle(datagram);
     }
 
