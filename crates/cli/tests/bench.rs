@@ -536,7 +536,7 @@ fn without_the_kernel() {
                 "{row}"
             );
         }
-        assert_eq!(document["environment"]["mtu"], 9000);
+        assert_eq!(document["environment"]["mtu"], 16_000);
     }
     let document = json(
         "bench figure11 --backend dpdk --device memif --sizes 8,64K,2M --iterations 10 --rounds 2 --format json --wait adaptive",
