@@ -48,6 +48,15 @@ pub struct Stats {
     pub dropped: Dropped,
 }
 
+impl Stats {
+    /// A packet with so many octets of payload has been delivered.
+    #[inline(always)]
+    pub(crate) fn note_delivered(&mut self, payload: u32) {
+        self.packets_delivered += 1;
+        self.payload_received += u64::from(payload);
+    }
+}
+
 /// Packets received and dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped([u64; DROP_REASONS]);

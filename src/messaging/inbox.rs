@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::Config,
     reliability::{Origin, PeerId, Sink, Verdict},
-    wire::{ANY_PROCESSOR, Base, Flags, Packet, Seq},
+    wire::{ANY_PROCESSOR, Base, Flags, Packet, Plain, Seq},
 };
 
 /// A message number further ahead than this is impossible: as many messages do not fit into any credit
@@ -365,6 +365,16 @@ impl Inbox {
         verdict
     }
 
+    /// A message is ready.
+    #[inline(always)]
+    fn push_whole(&mut self, head: &Head, data: &[u8]) {
+        if self.lends && self.ready.is_empty() {
+            self.ready.push_in_place(head, data.len());
+        } else {
+            self.ready.push(head, None, data, &mut self.pool);
+        }
+    }
+
     fn deliver_packet(&mut self, origin: Origin, base: &Base, packet: &Packet<&[u8]>, next: Seq) -> Verdict {
         let records = match self.count(packet, packet.flags()) {
             Ok(records) => records,
@@ -663,6 +673,33 @@ fn head(origin: Origin, base: &Base, packet: &Packet<&[u8]>) -> Head {
 }
 
 impl Sink for Inbox {
+    const TAKES_PLAIN: bool = true;
+
+    #[inline(always)]
+    fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
+        let Some(inbound) = self.peers.get_mut(origin.peer.index()) else {
+            return false;
+        };
+        if !inbound.is_next(origin, message.source, message.message)
+            || message.destination != self.processor
+            || message.payload.len() as u64 > self.max_message
+        {
+            return false;
+        }
+        inbound.next = message.message.plus(1);
+        let head = Head {
+            peer: origin.peer,
+            session: origin.session,
+            source: message.source,
+            destination: message.destination,
+            cost: origin.cost,
+            tag: message.match_bits,
+            immediate: None,
+        };
+        self.push_whole(&head, message.payload);
+        true
+    }
+
     #[inline]
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
         let base = packet.base();
@@ -673,10 +710,7 @@ impl Sink for Inbox {
         }
         // The short way: whole messages that are next in order, of a peer from which nothing waits.
         if let Some(inbound) = self.peers.get(origin.peer.index())
-            && inbound.busy == IDLE
-            && inbound.session == origin.session
-            && inbound.source == base.source
-            && inbound.next == base.message
+            && inbound.is_next(&origin, base.source, base.message)
             && base.destination == self.processor
             && !flags.contains(Flags::FRAGMENT)
         {
@@ -687,10 +721,9 @@ impl Sink for Inbox {
             self.peers[origin.peer.index()].next = base.message.plus(records.unwrap_or(1) as u32);
             let head = head(origin, &base, &packet);
             let data = packet.into_payload();
-            if self.lends && records.is_none() && self.ready.is_empty() {
-                self.ready.push_in_place(&head, data.len());
-            } else {
-                self.ready.push(&head, records, data, &mut self.pool);
+            match records {
+                None => self.push_whole(&head, data),
+                records => self.ready.push(&head, records, data, &mut self.pool),
             }
             return Verdict::Taken;
         }

@@ -5,7 +5,10 @@ use alloc::{
     vec::Vec,
 };
 
-use crate::{reliability::PeerId, wire::Seq};
+use crate::{
+    reliability::{Origin, PeerId},
+    wire::Seq,
+};
 
 /// An ordered pair of processors: source, destination.
 pub(super) type Pair = (u32, u32);
@@ -109,6 +112,12 @@ impl Inbound {
         next: Seq(0),
         busy: IDLE,
     };
+
+    /// This is the next message of its usual pair if that has the right receiver, and nothing of the peer waits.
+    #[inline(always)]
+    pub(super) fn is_next(&self, origin: &Origin, source: u32, message: Seq) -> bool {
+        self.busy == IDLE && self.session == origin.session && self.source == source && self.next == message
+    }
 }
 
 const _: () = assert!(size_of::<Inbound>() + size_of::<Next>() <= 24, "idle peers are many");

@@ -13,6 +13,7 @@ use super::{
     addresses::Addresses,
     burst::Burst,
     control::Control,
+    dialogue::Dialogue,
     flow::{Active, Flow, Placers, Sender},
     peer::{Peer, Phase, token},
     predicted::Answered,
@@ -92,6 +93,8 @@ pub struct Endpoint {
     pub(super) now: u64,
     /// What is to be taken in before anything else.
     pub(super) answered: Answered,
+    /// What the next packet is likely to be.
+    pub(super) dialogue: Dialogue,
     pub(super) ready: VecDeque<u32>,
     /// Those that have much to send, in the order of their turns.
     pub(super) bulk: VecDeque<u32>,
@@ -139,6 +142,7 @@ impl Endpoint {
             random: seed,
             now: 0,
             answered: Answered::NOTHING,
+            dialogue: Dialogue::NONE,
             stalled: 0,
             peers: Vec::new(),
             addresses: Addresses::new(seed.rotate_left(17) ^ epoch),
@@ -309,7 +313,7 @@ impl Endpoint {
     /// What the backend can do has changed. (Where datagrams of the smallest size that this protocol knows do not pass
     /// any more, peers are lost in the end.)
     pub fn set_limits(&mut self, mut limits: Limits) {
-        self.catch_up();
+        self.interrupt();
         limits.max_datagram = limits.max_datagram.max(MIN_DATAGRAM.into());
         let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
         let shrunk = limits.max_datagram < self.limits.max_datagram;
@@ -543,7 +547,7 @@ impl Endpoint {
 
     /// [`Event::Writable`] tells when there is room for copies to this peer; at once, if there is.
     pub(super) fn tell_when_writable(&mut self, peer: PeerId) {
-        self.catch_up();
+        self.interrupt();
         let room = self.has_room(peer);
         if let Some(p) = self.peers.get_mut(peer.index()) {
             p.blocked = true;
@@ -566,7 +570,7 @@ impl Endpoint {
 
     /// The peer has sent what a correct peer can not send.
     pub(super) fn expel(&mut self, peer: PeerId, error: PeerError) {
-        self.catch_up();
+        self.interrupt();
         if peer.index() < self.peers.len() {
             self.end_session(peer.0, error);
         }
@@ -611,7 +615,7 @@ impl Endpoint {
     /// Time goes on, never back. What was left for later is done first.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
-        self.catch_up();
+        self.interrupt();
         self.now = later(self.now, now);
     }
 

@@ -53,6 +53,9 @@ impl Endpoint {
         stride: usize,
         sink: &mut S,
     ) {
+        if S::TAKES_PLAIN && data.len() <= stride && self.handle_turn(now, source, data, sink) {
+            return;
+        }
         self.advance(now);
         let mut rest = data.chunks(stride.max(1));
         while let Some(octets) = rest.next() {
@@ -262,8 +265,7 @@ impl Endpoint {
                     break;
                 }
                 p.cost_received = p.cost_received.wrapping_add(cost);
-                self.stats.packets_delivered += 1;
-                self.stats.payload_received += u64::from(len);
+                self.stats.note_delivered(len);
             }
             taken += 1;
             receive.unacked_bytes += len;
@@ -352,7 +354,7 @@ impl Endpoint {
         verdict: Verdict,
     ) -> DropReason {
         // (It may end the flow that this is about.)
-        self.catch_up();
+        self.interrupt();
         match verdict {
             Verdict::Misaddressed => self.take_back(peer, index, packet, cost_of(packet, flags)),
             Verdict::Taken | Verdict::NoRoom => self.put_off(index),

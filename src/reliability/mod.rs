@@ -10,6 +10,7 @@ mod bits;
 mod burst;
 pub mod congestion;
 mod control;
+mod dialogue;
 pub mod delegated;
 mod endpoint;
 mod flow;
@@ -35,7 +36,7 @@ use bytes::Bytes;
 
 use crate::{
     error::PeerError,
-    wire::{Packet, Seq},
+    wire::{Packet, Plain, Seq},
 };
 
 pub use burst::Burst;
@@ -131,8 +132,18 @@ pub enum Verdict {
 
 /// Where packets go: the layer above.
 pub trait Sink {
+    /// [`deliver_plain`](Self::deliver_plain) may take something.
+    const TAKES_PLAIN: bool = false;
+
     /// Takes the data packet of `origin`, delivered for the first and only time, in any order within its flow.
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict;
+
+    /// The same for a whole message, by a shorter way, if that is all it takes: then it is [`Verdict::Taken`]. `false`:
+    /// nothing was done.
+    fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
+        let _ = (origin, message);
+        false
+    }
 }
 
 /// What an endpoint has to tell.

@@ -11,17 +11,18 @@ use core::mem;
 
 use super::{
     Origin, PeerId, Sink, Verdict,
+    dialogue::Dialogue,
     endpoint::{Endpoint, is_busy},
-    flow::{Flow, Form, Sender},
+    flow::{Flow, Form, Receiver, Sender},
     input::{Arrival, cost_of},
-    peer::{Phase, index_of},
+    peer::{Peer, Phase, index_of},
     recovery::{note_progress, release},
     source::NONE,
     timers::Timer,
 };
 use crate::{
     error::DropReason,
-    wire::{Flags, Kind, Seq},
+    wire::{Flags, Kind, Seq, Timestamp},
 };
 
 /// All that a flow had sent is acknowledged, which was one small message; it is still to be released.
@@ -30,9 +31,9 @@ pub(super) struct Answered {
     /// The active flow; [`NONE`]: there is nothing to catch up with.
     pub(super) index: u32,
     /// The stamp that came with the acknowledgement; 0: none.
-    echo: u32,
+    pub(super) echo: u32,
     /// When it came, ns.
-    at: u64,
+    pub(super) at: u64,
 }
 
 impl Answered {
@@ -121,28 +122,28 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         let flow = &mut self.flows[flow_index as usize];
         let active = &mut self.actives[index as usize];
-        let (receive, deadlines) = (&mut active.receive, &mut active.deadlines);
         let len = packet.payload().len() as u32;
-        p.cost_received = p.cost_received.wrapping_add(cost);
-        self.stats.packets_delivered += 1;
-        self.stats.payload_received += u64::from(len);
-        receive.unacked_bytes += len;
-        receive.unacked_packets += 1;
-        if let Some(stamp) = stamp
-            && stamp.value != 0
-        {
-            (receive.stamp, receive.stamp_at) = (stamp.value, now);
-        }
-        flow.expected = base.sequence.plus(1);
-        receive.end = flow.expected;
-        if receive.is_due(flags, &self.config, self.ack_bytes) {
-            receive.ack_now = true;
+        self.stats.note_delivered(len);
+        note_next(p, flow, &mut active.receive, now, base.sequence, (len, cost), stamp);
+        if active.receive.is_due(flags, &self.config, self.ack_bytes) {
+            active.receive.ack_now = true;
             self.mark_ready(index);
-        } else if !deadlines.is_set(Timer::Ack) {
+        } else if !active.deadlines.is_set(Timer::Ack) {
             let at = now + self.times.ack_delay;
-            deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+            active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+        }
+        if S::TAKES_PLAIN {
+            self.begin_dialogue(arrival, flow_index);
         }
         Some(Ok(()))
+    }
+
+    /// Something else happens than what a [dialogue](super::dialogue) consists of. What was left for later is taken in
+    /// first.
+    #[inline]
+    pub(super) fn interrupt(&mut self) {
+        self.dialogue = Dialogue::NONE;
+        self.catch_up();
     }
 
     /// Takes in what was left for later.
@@ -182,10 +183,33 @@ impl Endpoint {
     }
 }
 
+/// Notes that the next packet of a flow has been delivered: so many octets, at this cost.
+#[inline(always)]
+pub(super) fn note_next(
+    peer: &mut Peer,
+    flow: &mut Flow,
+    receive: &mut Receiver,
+    now: u64,
+    sequence: Seq,
+    (len, cost): (u32, u32),
+    stamp: Option<Timestamp>,
+) {
+    peer.cost_received = peer.cost_received.wrapping_add(cost);
+    receive.unacked_bytes += len;
+    receive.unacked_packets += 1;
+    if let Some(stamp) = stamp
+        && stamp.value != 0
+    {
+        (receive.stamp, receive.stamp_at) = (stamp.value, now);
+    }
+    flow.expected = sequence.plus(1);
+    receive.end = flow.expected;
+}
+
 /// `ack` acknowledges one small message, and nothing was sent after it: nothing is to be told or transmitted when it is
 /// released.
 #[inline(always)]
-fn is_lone(send: &Sender, flow: &Flow, ack: Seq) -> bool {
+pub(super) fn is_lone(send: &Sender, flow: &Flow, ack: Seq) -> bool {
     if ack != flow.send_next || ack != send.una.plus(1) || send.shared_messages > 0 {
         return false;
     }

@@ -15,7 +15,7 @@ use super::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, S
 use crate::{
     Config, Congestion, SendError,
     time::Instant,
-    wire::{Flags, Packet, Seq},
+    wire::{Flags, Packet, Plain, Seq},
 };
 
 const LIMITS: Limits = Limits {
@@ -40,6 +40,16 @@ struct Got {
 }
 
 impl Sink for Got {
+    const TAKES_PLAIN: bool = true;
+
+    fn deliver_plain(&mut self, _: &Origin, message: &Plain<'_>) -> bool {
+        let takes = self.put_off == 0 && message.destination != NOBODY && message.source != NOBODY;
+        if takes {
+            self.messages.push((message.message.0, message.payload.to_vec()));
+        }
+        takes
+    }
+
     fn deliver(&mut self, _: Origin, packet: Packet<&[u8]>) -> Verdict {
         if self.put_off > 0 {
             self.put_off -= 1;
@@ -84,9 +94,10 @@ struct Pair {
     datagrams: usize,
     drop_every: usize,
     /// What arrives is taken in by a twin, too, which predicts nothing, and what is queued is transmitted by twins that know
-    /// no short way; counts what was predicted, and what the short way has transmitted.
+    /// no short way; counts what was predicted, what was a turn of a dialogue, and what the short way has transmitted.
     twins: bool,
     predicted: usize,
+    turns: usize,
     alone: usize,
 }
 
@@ -129,6 +140,7 @@ impl Pair {
                 drop_every: usize::MAX,
                 twins: false,
                 predicted: 0,
+                turns: 0,
                 alone: 0,
             },
             to_b,
@@ -165,11 +177,14 @@ impl Pair {
                 if self.twins {
                     self.alone += alone::fill_both_ways(&self.ends[n].0, now);
                 }
-                let may = self.ends[n].0.may_transmit();
+                if !self.ends[n].0.may_transmit() {
+                    let mut endpoint = self.ends[n].0.clone();
+                    assert!(!endpoint.poll_transmit(now, &mut burst));
+                    break;
+                }
                 if !self.ends[n].0.poll_transmit(now, &mut burst) {
                     break;
                 }
-                assert!(may);
                 self.emit(n, &burst);
             }
         }
@@ -184,6 +199,9 @@ impl Pair {
         let from = self.ends[1 - to].1;
         let (now, end) = (Instant::from_nanos(self.now), &mut self.ends[to]);
         let before = self.twins.then(|| (end.0.clone(), end.2.clone()));
+        if let Some((mut endpoint, mut got)) = before.clone() {
+            self.turns += usize::from(stride >= bytes.len() && endpoint.handle_turn(now, from, &bytes, &mut got));
+        }
         end.0.handle_datagrams(now, from, &mut bytes, stride, &mut end.2);
         let after = before.map(|(mut twin, mut got)| {
             self.predicted += usize::from(predicted::handle_unpredicted(&mut twin, now, from, &bytes, &mut got));

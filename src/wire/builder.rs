@@ -156,21 +156,35 @@ impl<'a> Builder<'a> {
     /// If the buffer is shorter than a base header.
     #[inline]
     pub fn finish(self, payload_len: u16) -> usize {
-        let base = &self.base;
-        let first = [VERSION << 4 | base.kind as u8, base.channel];
-        let flags = self.flags.bits();
-        let words = [
-            u64::from(u16::from_be_bytes(first)) << 48 | u64::from(flags) << 32 | u64::from(base.source),
-            u64::from(base.destination) << 32 | u64::from(base.session),
-            u64::from(base.sequence.0) << 32 | u64::from(base.acknowledgement.0),
-            u64::from(payload_len) << 48 | u64::from(base.reply_queue) << 32 | u64::from(base.message.0),
-        ];
+        let words = words(&self.base, self.flags, payload_len);
         self.buffer[..BASE_LEN].copy_from_slice(words.map(u64::to_be).as_bytes());
         self.len
     }
 }
 
+/// The first 16 octets of a header, as two numbers: what all packets of a flow with these flags have in common.
+#[inline(always)]
+pub(super) fn first_words(base: &Base, flags: Flags) -> [u64; 2] {
+    let first = u16::from_be_bytes([VERSION << 4 | base.kind as u8, base.channel]);
+    [
+        u64::from(first) << 48 | u64::from(flags.bits()) << 32 | u64::from(base.source),
+        u64::from(base.destination) << 32 | u64::from(base.session),
+    ]
+}
+
+/// The base header, as four numbers.
+#[inline(always)]
+pub(super) fn words(base: &Base, flags: Flags, payload_len: u16) -> [u64; 4] {
+    let [first, second] = first_words(base, flags);
+    [
+        first,
+        second,
+        u64::from(base.sequence.0) << 32 | u64::from(base.acknowledgement.0),
+        u64::from(payload_len) << 48 | u64::from(base.reply_queue) << 32 | u64::from(base.message.0),
+    ]
+}
+
 #[inline]
-fn pair(a: u32, b: u32) -> [u8; 8] {
+pub(super) fn pair(a: u32, b: u32) -> [u8; 8] {
     (u64::from(a) << 32 | u64::from(b)).to_be_bytes()
 }

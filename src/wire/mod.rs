@@ -232,6 +232,7 @@ mod builder;
 pub mod checksum;
 mod header;
 mod packet;
+mod plain;
 pub mod pretty;
 mod record;
 mod seq;
@@ -243,6 +244,8 @@ pub use header::{
     Placement, Timestamp, VERSION,
 };
 pub use packet::{Error, Packet};
+pub use plain::Plain;
+pub(crate) use plain::{PLAIN_LEN, Prefix, write as write_plain};
 pub use record::{RECORD_LEN, Record, Records};
 pub use seq::Seq;
 pub use value::{Header, Sack};

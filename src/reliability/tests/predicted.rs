@@ -189,7 +189,9 @@ fn what_is_not_as_predicted_is_seen() {
     ];
     for (number, (change, predicted)) in changes.into_iter().enumerate() {
         let (mut pair, _) = about_to_arrive(false);
-        change(&mut pair.ends[1].0, &mut pair.wire[0].1);
+        let endpoint = &mut pair.ends[1].0;
+        endpoint.interrupt();
+        change(endpoint, &mut pair.wire[0].1);
         assert!(pair.arrive());
         assert_eq!(pair.predicted, usize::from(predicted), "change {number}");
     }

@@ -80,8 +80,7 @@ impl Remote {
             return;
         };
         self.follow(peer, record.session);
-        self.stats.packets_delivered += 1;
-        self.stats.payload_received += packet.payload().len() as u64;
+        self.stats.note_delivered(packet.payload().len() as u32);
         let p = &mut self.peers[peer.index()];
         p.taken = p.taken.saturating_add(record.value);
         let origin = Origin {

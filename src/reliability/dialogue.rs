@@ -1,0 +1,119 @@
+//! Requests and answers, one at a time: the next packet comes from the peer that was heard last, on the same flow, with a
+//! whole message and nothing else, and acknowledges all that was sent. As long as nothing else happens to the endpoint,
+//! what [prediction](super::predicted) looks at has not changed since the last such packet; what is left to be seen is
+//! that this one begins like the last, and its numbers.
+
+use core::net::SocketAddr;
+
+use super::{
+    Origin, PeerId, Sink,
+    endpoint::{Endpoint, later},
+    flow::Flow,
+    input::Arrival,
+    peer::MESSAGE_COST,
+    predicted::{Answered, is_lone, note_next},
+    timers::Timer,
+};
+use crate::{
+    time::Instant,
+    wire::{Flags, Prefix},
+};
+
+/// The next packet, if there is a dialogue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialogue(Option<Next>);
+
+/// Whose it is, and how it begins.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    from: SocketAddr,
+    prefix: Prefix,
+    peer: u32,
+    flow: u32,
+    active: u32,
+}
+
+/// Two endpoints are alike whether or not one of them takes a shorter way.
+#[cfg(test)]
+impl PartialEq for Dialogue {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Dialogue {
+    pub(super) const NONE: Self = Self(None);
+}
+
+impl Endpoint {
+    /// A packet as predicted has been taken in, alone in its datagram: the next one may be like it.
+    #[inline]
+    pub(super) fn begin_dialogue(&mut self, arrival: &Arrival<'_>, flow: u32) {
+        let Flow { peer, active, .. } = self.flows[flow as usize];
+        let send = &self.actives[active as usize].send;
+        let is_settled =
+            send.sacked_count == 0 && send.lost_count == 0 && send.timeouts == 0 && send.queue.is_empty();
+        let prefix = Prefix::of(&arrival.base, arrival.flags).filter(|_| is_settled);
+        self.dialogue = Dialogue(prefix.map(|prefix| Next {
+            from: arrival.source,
+            prefix,
+            peer,
+            flow,
+            active,
+        }));
+    }
+
+    /// Takes in the next packet of the dialogue, if that is what `octets` are. `false`: nothing was done.
+    #[inline(always)]
+    pub(super) fn handle_turn<S: Sink>(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        octets: &[u8],
+        sink: &mut S,
+    ) -> bool {
+        let Dialogue(Some(next)) = &self.dialogue else {
+            return false;
+        };
+        let (peer, flow_index, index) = (next.peer, next.flow, next.active);
+        let Some(packet) = next.prefix.read(octets).filter(|_| next.from == source) else {
+            return false;
+        };
+        self.catch_up();
+        self.now = later(self.now, now);
+        let (now, active_now) = (self.now, self.active_now());
+        let p = &mut self.peers[peer as usize];
+        let flow = &mut self.flows[flow_index as usize];
+        let active = &mut self.actives[index as usize];
+        let (send, ack) = (&active.send, packet.acknowledgement);
+        let is_news = ack != send.una;
+        let is_next = packet.sequence == flow.expected && (!is_news || is_lone(send, flow, ack));
+        let len = packet.payload.len() as u32;
+        let origin = Origin {
+            peer: PeerId(peer),
+            channel: flow.channel,
+            session: p.session,
+            cost: len + MESSAGE_COST,
+        };
+        if !is_next || p.exceeds(origin.cost, p.limit_told) || !sink.deliver_plain(&origin, &packet) {
+            return false;
+        }
+        if is_news {
+            let echo = packet.timestamp.map_or(0, |stamp| stamp.echo);
+            self.answered = Answered { index, echo, at: now };
+        }
+        (p.last_heard, active.last_use) = (active_now, now);
+        self.stats.packets_received += 1;
+        self.stats.note_delivered(len);
+        let receive = &mut active.receive;
+        note_next(p, flow, receive, now, packet.sequence, (len, origin.cost), packet.timestamp);
+        if receive.is_due(Flags::empty(), &self.config, self.ack_bytes) {
+            receive.ack_now = true;
+            self.mark_ready(index);
+        } else if !active.deadlines.is_set(Timer::Ack) {
+            let at = now + self.times.ack_delay;
+            active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+        }
+        true
+    }
+}
