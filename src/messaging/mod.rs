@@ -421,7 +421,7 @@ impl Messenger {
 }
 
 /// A message as it goes to the endpoint, and its pair's next number, which is its own until it is taken.
-#[inline]
+#[inline(always)]
 fn number<'a>(
     endpoint: &Carrier,
     inbox: &Inbox,

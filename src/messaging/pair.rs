@@ -55,7 +55,7 @@ struct Next {
 impl Numbers {
     /// Number of the next message of a pair. It is used up by setting it to what follows. `None`: the receiver would not
     /// take messages of yet another pair.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self, peer: PeerId, session: u32, other: Option<Pair>) -> Option<&mut Seq> {
         if let Some(pair) = other {
             return self.next_of_other(peer, session, pair);

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::{MAX_WINDOW_PACKETS, WindowMode},
     time::Instant,
-    wire::{Base, Builder, Flags, Kind, Record as Stored, Timestamp},
+    wire::{Base, Flags, Kind, Record as Stored, write_plain},
 };
 
 impl Endpoint {
@@ -82,11 +82,12 @@ impl Endpoint {
             reply_queue: 0,
             message: message.message,
         };
-        burst.begin(p.address);
         // Another one like it would not be allowed: its acknowledgement is what we wait for.
         let ask = send.want_ack || one_is_all || 2 * size > window as usize;
         let stamp = timestamp(now, &self.config, receive.stamp, receive.stamp_at);
-        let header = write_header(burst, &base, message.match_bits, ask, stamp, data.len());
+        burst.begin(p.address);
+        let octets = data.len() as u16;
+        let header = write_plain(burst.header(), &base, marks(ask), message.match_bits, stamp, octets);
         burst.push_header(header, data.len());
         transmit(burst, data);
 
@@ -199,7 +200,7 @@ impl Endpoint {
         let ask = send.want_ack || is_last || !send.has_room(window, record.len.into());
         send.want_ack = false;
         let stamp = timestamp(now, config, receive.stamp, receive.stamp_at);
-        let header = write_header(burst, &base, match_bits, ask, stamp, data.len());
+        let header = write_plain(burst.header(), &base, marks(ask), match_bits, stamp, data.len() as u16);
         burst.push_inline(header, data);
         self.stats.packets_sent += 1;
         self.stats.payload_sent += data.len() as u64;
@@ -208,25 +209,8 @@ impl Endpoint {
     }
 }
 
-/// Writes the header of a packet of one whole message; gives its length. `ask`: for an acknowledgement at once.
-#[inline(always)]
-fn write_header(
-    burst: &mut Burst,
-    base: &Base,
-    match_bits: Option<u64>,
-    ask: bool,
-    stamp: Option<Timestamp>,
-    payload: usize,
-) -> usize {
-    let mut header = Builder::new(burst.header(), base);
-    if ask {
-        header.set(Flags::ACK_REQUEST);
-    }
-    if let Some(bits) = match_bits {
-        header.match_bits(bits);
-    }
-    if let Some(stamp) = stamp {
-        header.timestamp(stamp);
-    }
-    header.finish(payload as u16)
+/// `ask`: for an acknowledgement at once.
+#[inline]
+fn marks(ask: bool) -> Flags {
+    if ask { Flags::ACK_REQUEST } else { Flags::empty() }
 }

@@ -122,9 +122,10 @@ impl Burst {
     }
 
     /// Memory for the next header.
-    #[inline]
-    pub(crate) fn header(&mut self) -> &mut [u8] {
-        &mut self.arena[self.used..self.used + MAX_HEADER_LEN]
+    #[inline(always)]
+    pub(crate) fn header(&mut self) -> &mut [u8; MAX_HEADER_LEN] {
+        let header = self.arena[self.used..].first_chunk_mut();
+        header.unwrap_or_else(|| unreachable!("there is room for the longest header of each datagram"))
     }
 
     /// The next `header_len` octets of the arena are a header; `payload` is copied behind it.

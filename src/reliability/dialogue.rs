@@ -51,8 +51,7 @@ impl Endpoint {
     pub(super) fn begin_dialogue(&mut self, arrival: &Arrival<'_>, flow: u32) {
         let Flow { peer, active, .. } = self.flows[flow as usize];
         let send = &self.actives[active as usize].send;
-        let is_settled =
-            send.sacked_count == 0 && send.lost_count == 0 && send.timeouts == 0 && send.queue.is_empty();
+        let is_settled = send.sacked_count == 0 && send.lost_count == 0 && send.timeouts == 0 && send.queue.is_empty();
         let prefix = Prefix::of(&arrival.base, arrival.flags).filter(|_| is_settled);
         self.dialogue = Dialogue(prefix.map(|prefix| Next {
             from: arrival.source,
@@ -106,7 +105,15 @@ impl Endpoint {
         self.stats.packets_received += 1;
         self.stats.note_delivered(len);
         let receive = &mut active.receive;
-        note_next(p, flow, receive, now, packet.sequence, (len, origin.cost), packet.timestamp);
+        note_next(
+            p,
+            flow,
+            receive,
+            now,
+            packet.sequence,
+            (len, origin.cost),
+            packet.timestamp,
+        );
         if receive.is_due(Flags::empty(), &self.config, self.ack_bytes) {
             receive.ack_now = true;
             self.mark_ready(index);

@@ -182,7 +182,7 @@ impl Endpoint {
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn fits_record(config: &Config, peer: &Peer, message: &Outgoing, len: usize) -> bool {
     let room = usize::from(peer.mtu) - Endpoint::overhead(config, peer);
     len + Record::header_len(message.match_bits) <= room && len <= usize::from(config.max_payload)

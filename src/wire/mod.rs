@@ -245,7 +245,7 @@ pub use header::{
 };
 pub use packet::{Error, Packet};
 pub use plain::Plain;
-pub(crate) use plain::{PLAIN_LEN, Prefix, write as write_plain};
+pub(crate) use plain::{Prefix, write as write_plain};
 pub use record::{RECORD_LEN, Record, Records};
 pub use seq::Seq;
 pub use value::{Header, Sack};

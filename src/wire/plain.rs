@@ -5,15 +5,12 @@
 use zerocopy::network_endian::U64;
 
 use super::{
-    BASE_LEN, Base, Flags, Kind, Seq, Timestamp,
+    BASE_LEN, Base, Flags, Kind, MAX_HEADER_LEN, Seq, Timestamp,
     builder::{first_words, pair, words},
 };
 
 /// Extensions that a plain packet may have.
 const EXTENSIONS: Flags = Flags::MATCH.union(Flags::TIMESTAMP);
-
-/// Octets of the longest header of a plain packet.
-pub(crate) const PLAIN_LEN: usize = BASE_LEN + 8 + 8;
 
 /// A data packet with one whole message, which says nothing else but what it acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +92,7 @@ impl Prefix {
 /// Gives its length.
 #[inline(always)]
 pub(crate) fn write(
-    header: &mut [u8; PLAIN_LEN],
+    header: &mut [u8; MAX_HEADER_LEN],
     base: &Base,
     marks: Flags,
     match_bits: Option<u64>,
@@ -104,18 +101,17 @@ pub(crate) fn write(
 ) -> usize {
     debug_assert!(Flags::MARKS.contains(marks), "extensions are known by what is in them");
     let (mut flags, mut len) = (marks, BASE_LEN);
-    let mut put = |flag: Flags, octets: [u8; 8]| {
-        flags |= flag;
-        header[len..len + 8].copy_from_slice(&octets);
-        len += 8;
-    };
     if let Some(bits) = match_bits {
-        put(Flags::MATCH, bits.to_be_bytes());
+        flags |= Flags::MATCH;
+        header[BASE_LEN..BASE_LEN + 8].copy_from_slice(&bits.to_be_bytes());
+        len += 8;
     }
     if let Some(stamp) = timestamp {
-        put(Flags::TIMESTAMP, pair(stamp.value, stamp.echo));
+        flags |= Flags::TIMESTAMP;
+        header[len..len + 8].copy_from_slice(&pair(stamp.value, stamp.echo));
+        len += 8;
     }
-    for (place, word) in header.chunks_exact_mut(8).zip(words(base, flags, payload)) {
+    for (place, word) in header[..BASE_LEN].chunks_exact_mut(8).zip(words(base, flags, payload)) {
         place.copy_from_slice(&word.to_be_bytes());
     }
     len
