@@ -21,11 +21,11 @@ use crate::{
 
 /// The next packet, if there is a dialogue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dialogue(Option<Next>);
+pub(super) struct Dialogue(pub(super) Option<Next>);
 
 /// Whose it is, and how it begins.
 #[derive(Clone, Copy, Debug)]
-struct Next {
+pub(super) struct Next {
     from: SocketAddr,
     prefix: Prefix,
     peer: u32,

@@ -1,6 +1,7 @@
 //! Two endpoints in one place, without a network: the smallest run of the whole.
 
 mod alone;
+mod dialogue;
 #[cfg(feature = "sim")]
 mod near;
 mod predicted;

@@ -116,3 +116,87 @@ pub(crate) fn write(
     }
     len
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::{
+        super::{Builder, Packet},
+        *,
+    };
+
+    fn packets() -> impl Strategy<Value = (Base, Flags, Option<u64>, Option<Timestamp>, Vec<u8>)> {
+        let numbers = any::<(u8, u32, u32, u32, u32, u32, u32)>();
+        let stamp = prop::option::of(any::<(u32, u32)>().prop_map(|(value, echo)| Timestamp { value, echo }));
+        let marks = prop_oneof![4 => Just(Flags::empty()), 1 => Just(Flags::ACK_REQUEST)];
+        let payload = prop::collection::vec(any::<u8>(), 0..80);
+        (numbers, marks, any::<Option<u64>>(), stamp, payload).prop_map(|(numbers, marks, bits, stamp, payload)| {
+            let (channel, source, destination, session, sequence, acknowledgement, message) = numbers;
+            let base = Base {
+                kind: Kind::Data,
+                channel,
+                source,
+                destination,
+                session,
+                sequence: Seq(sequence),
+                acknowledgement: Seq(acknowledgement),
+                reply_queue: 0,
+                message: Seq(message),
+            };
+            (base, marks, bits, stamp, payload)
+        })
+    }
+
+    /// What a packet says, read in the general way.
+    fn plain_of<'a>(packet: &Packet<&'a [u8]>) -> Plain<'a> {
+        let base = packet.base();
+        Plain {
+            source: base.source,
+            destination: base.destination,
+            sequence: base.sequence,
+            acknowledgement: base.acknowledgement,
+            message: base.message,
+            match_bits: packet.match_bits(),
+            timestamp: packet.timestamp(),
+            payload: packet.into_payload(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_the_general_way_writes_and_reads(
+            (base, marks, bits, stamp, payload) in packets(),
+            (at, change) in (any::<prop::sample::Index>(), 1_u8..),
+        ) {
+            let (mut general, mut short) = ([0xaa; MAX_HEADER_LEN], [0x55; MAX_HEADER_LEN]);
+            let mut header = Builder::new(&mut general, &base);
+            header.set(marks);
+            bits.iter().for_each(|bits| _ = header.match_bits(*bits));
+            stamp.iter().for_each(|stamp| _ = header.timestamp(*stamp));
+            let len = header.finish(payload.len() as u16);
+            prop_assert_eq!(write(&mut short, &base, marks, bits, stamp, payload.len() as u16), len);
+            prop_assert_eq!(&short[..len], &general[..len]);
+
+            let mut datagram = [&short[..len], &payload].concat();
+            let packet = Packet::new_checked(&datagram[..]).unwrap();
+            let prefix = Prefix::of(&base, packet.flags());
+            prop_assert_eq!(prefix.is_some(), marks.is_empty(), "who wants an answer says more");
+            let Some(prefix) = prefix else { return Ok(()) };
+            prop_assert_eq!(prefix.read(&datagram), Some(plain_of(&packet)));
+
+            // What is taken for such a packet is one, whatever else is changed; and nothing is that begins differently.
+            let at = at.index(datagram.len());
+            datagram[at] ^= change;
+            let read = prefix.read(&datagram);
+            prop_assert!(at >= 16 || read.is_none());
+            let packet = Packet::new_checked(&datagram[..]);
+            let same = packet.ok().filter(|packet| Prefix::of(&packet.base(), packet.flags()) == Some(prefix));
+            prop_assert_eq!(read, same.as_ref().map(plain_of));
+            datagram.truncate(at);
+            prop_assert_eq!(prefix.read(&datagram), None);
+        }
+    }
+}
