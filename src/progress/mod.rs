@@ -595,7 +595,7 @@ impl Driver {
                 return Ok(true);
             }
             // Until something happens.
-            let mut empty = 0_u32;
+            let mut left = looks;
             // The clock has been read a few looks ago, which is near enough for what is found now.
             let mut fresh = false;
             loop {
@@ -604,11 +604,12 @@ impl Driver {
                     since = None;
                     break;
                 }
-                empty += 1;
                 relax();
-                if !empty.is_multiple_of(looks) {
+                left -= 1;
+                if left > 0 {
                     continue;
                 }
+                left = looks;
                 now = self.read_clock();
                 let begun = *since.get_or_insert(now);
                 if end.is_none() {

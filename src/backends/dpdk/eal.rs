@@ -25,7 +25,7 @@ pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
             other => (other, None),
         };
         let mut arguments = arguments(options, memory);
-        if turn.is_some() && !given(options, &["-m", "--socket-mem"]) {
+        if turn.is_some() && !given(options, &["-m", "--socket-mem"]) && !options.device.shows_memory() {
             // Taken at once, for all ports: what is only going to be taken, somebody else finds free.
             arguments.push(format!("-m{}", options.memory_mb));
         }
@@ -41,6 +41,9 @@ fn settings(options: &DpdkOptions) -> Vec<String> {
     }
     settings.push(format!("HIKYAKU_DPDK_PCI={}", if options.pci { "on" } else { "off" }));
     settings.push(format!("HIKYAKU_DPDK_EAL={}", options.eal.join(" ")));
+    if options.device.shows_memory() {
+        settings.push("zero-copy=yes".to_owned());
+    }
     settings
 }
 
@@ -92,7 +95,14 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
     }
     match memory {
         // In few files, which is what virtio-user and memif without copies hand to the other end.
-        Memory::InMemory => arguments.extend(["--in-memory", "--single-file-segments"].map(str::to_owned)),
+        Memory::InMemory => {
+            arguments.extend(["--in-memory", "--single-file-segments"].map(str::to_owned));
+            if options.device.shows_memory() && !given(options, &["-m", "--socket-mem", "--socket-limit"]) {
+                // All of it at once, and that is all.
+                let all = options.memory_mb;
+                arguments.extend([format!("--socket-mem={all}"), format!("--socket-limit={all}")]);
+            }
+        }
         Memory::Hugepages => {}
         Memory::NoHuge | Memory::Auto => arguments.extend([
             "--no-huge".to_owned(),

@@ -386,7 +386,13 @@ impl Device {
     /// What is sent has been copied, and is not referred to any more, when the call that sends it returns; and it may be in
     /// several segments.
     pub(super) fn copies_when_sent(&self) -> bool {
-        self.kind == Kind::Memif && self.argument("zero-copy").is_none_or(|zero_copy| zero_copy == "no")
+        self.kind == Kind::Memif && !self.shows_memory()
+    }
+
+    /// The other end sees all of this process's packet buffers. DPDK's driver closes EAL's file of that memory when the two
+    /// have met: from then on EAL must neither extend nor shrink it, and no other end can be shown it.
+    pub(super) fn shows_memory(&self) -> bool {
+        self.kind == Kind::Memif && self.argument("zero-copy").is_some_and(|zero_copy| zero_copy != "no")
     }
 
     /// It starts only when the other end is there.

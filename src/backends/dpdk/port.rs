@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
+    fmt, io,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
@@ -29,6 +29,25 @@ const FEW: usize = 8;
 const RETRY: Duration = Duration::from_millis(20);
 /// Notices for a backend that does not look; those that come then are lost.
 const NOTICES: usize = 64;
+
+/// The memory of this process's packets has been shown to another end, which can be done once.
+static SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a device may be opened whose other end sees the packets where they lie. `elsewhere`: some of them are not in
+/// EAL's memory.
+fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
+    let why = if elsewhere {
+        "packets that are lent to other processes can not be shown to another end, too: use it without zero-copy"
+    } else if SHOWN.load(Ordering::Relaxed) {
+        "DPDK has closed the file of its memory when it showed that to another end: a process has one such link"
+    } else {
+        return Ok(());
+    };
+    Err(DpdkError::Device {
+        device: options.device.to_string(),
+        source: io::Error::new(io::ErrorKind::Unsupported, why),
+    })
+}
 
 /// How datagrams come to the backend to which their UDP port belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +272,9 @@ impl DpdkPort {
 
     /// The same, with what is received in this memory, if there is any.
     pub(crate) fn open_with(options: &DpdkOptions, lending: Option<Lending>) -> Result<Self, DpdkError> {
+        if options.device.shows_memory() {
+            may_show(options, lending.is_some())?;
+        }
         eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
@@ -292,6 +314,7 @@ impl DpdkPort {
             }
             again
         })?;
+        SHOWN.fetch_or(options.device.shows_memory(), Ordering::Relaxed);
         let mut free = [Vec::new(), Vec::new()];
         for queue in opened.send {
             free[usize::from(queue.index() >= options.queues.max(1))].push(queue);

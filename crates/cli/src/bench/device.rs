@@ -25,6 +25,12 @@ pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
             ))),
         };
     }
+    let device = common.device.as_deref().unwrap_or_default();
+    if device.contains("zero-copy=yes") && common.vs.contains(&Opponent::Memif) {
+        return Err(Failure::usage(
+            "--vs memif: a process can have one link without copies, and hikyaku has it; compare it with another run",
+        ));
+    }
     if ends != Some(2) {
         return Err(Failure::usage(
             "--backend dpdk: latency, bandwidth and rate have it, between two ends",
@@ -47,13 +53,25 @@ pub(crate) fn of(common: &Common) -> Result<Option<[String; 2]>, Failure> {
     let (driver, worker) = text.split_once('+').unwrap_or((&text, &text));
     let socket = env::temp_dir().join(format!("hikyaku-bench-{}.memif", std::process::id()));
     let complete = |device: &str, role: &str| {
-        if device == "memif" {
-            format!("memif:socket={},role={role}", socket.display())
-        } else if device.starts_with("memif:") && !device.contains("role=") {
-            format!("{device},role={role}")
-        } else {
-            device.to_owned()
+        let Some(arguments) = device
+            .strip_prefix("memif")
+            .filter(|rest| rest.is_empty() || rest.starts_with(':'))
+        else {
+            return device.to_owned();
+        };
+        let mut own = [format!("socket={}", socket.display()), format!("role={role}")];
+        let given_role = arguments.contains("role=");
+        let mut others = String::new();
+        for argument in arguments.split([':', ',']).filter(|argument| !argument.is_empty()) {
+            match argument.split_once('=') {
+                Some(("socket", _)) => own[0] = argument.to_owned(),
+                Some(("role", _)) => own[1] = argument.to_owned(),
+                // Only a client can do without copies.
+                Some(("zero-copy", _)) if role == "server" && !given_role => {}
+                _ => others.extend([",", argument]),
+            }
         }
+        format!("memif:{},{}{others}", own[0], own[1])
     };
     Ok(Some([complete(driver, "server"), complete(worker, "client")]))
 }
