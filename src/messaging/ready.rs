@@ -268,8 +268,7 @@ impl Ready {
             Body::Lent(record.data)
         } else {
             self.lent = true;
-            if entry.marks.contains(Marks::IN_PLACE) {
-                self.in_place = false;
+            if mem::take(&mut self.in_place) {
                 Body::Lent(last(datagram, len))
             } else if entry.marks.contains(Marks::BUFFER) {
                 Body::Buffer(self.buffers.get_mut(entry.at)?, len)
