@@ -7,8 +7,8 @@ use super::{
     burst::{Burst, INLINE},
     congestion::Controller as _,
     endpoint::{Endpoint, later},
-    flow::{Form, Record},
-    peer::MESSAGE_COST,
+    flow::{Active, Flow, Form, Record},
+    peer::{MESSAGE_COST, Peer},
     send::{fits_record, store_record},
     timers::Timer,
     transmit::timestamp,
@@ -42,25 +42,17 @@ impl Endpoint {
         burst: &mut Burst,
         transmit: impl FnOnce(&mut Burst, &[u8]),
     ) -> bool {
-        let Some(flow) = self.find_flow(peer.0, channel) else {
+        let Some((flow_index, index, usual)) = self.quiet_flow(peer, channel) else {
             return false;
         };
-        let (p, flow_index) = (&self.peers[peer.index()], flow);
+        let p = &self.peers[peer.index()];
         let flow = &self.flows[flow_index as usize];
-        let index = flow.active;
-        let Some(active) = self.actives.get(index as usize) else {
-            return false;
-        };
+        let active = &self.actives[index as usize];
         let (send, receive) = (&active.send, &active.receive);
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
-        let answered = self.answered.index == index || send.una == flow.send_next;
-        let quiet = answered && send.queue.is_empty() && send.timeouts == 0 && !active.probe.is_due();
-        let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
-        let may_go = p.confirmed && p.is_open() && p.cost_queued + cost <= p.cost_limit;
-        if !quiet
-            || owes
-            || !may_go
-            || p.checksums(&self.config)
+        if !(usual || self.is_usual(p, flow, active))
+            || receive.tell_credit
+            || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
             || !fits_record(&self.config, p, message, data.len())
         {
@@ -131,6 +123,34 @@ impl Endpoint {
         let at = now + self.times.rto(flow, p);
         active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
         true
+    }
+
+    /// A flow on which nothing is in flight, and its active part; and whether there is a [dialogue](super::dialogue) on it,
+    /// so that it [is usual](Self::is_usual).
+    #[inline(always)]
+    fn quiet_flow(&self, peer: PeerId, channel: u8) -> Option<(u32, u32, bool)> {
+        let dialogue = self.dialogue_with(peer, channel);
+        let (flow_index, index) = match dialogue {
+            Some(known) => known,
+            None => {
+                let flow = self.find_flow(peer.0, channel)?;
+                (flow, self.flows[flow as usize].active)
+            }
+        };
+        let send = &self.actives.get(index as usize)?.send;
+        let quiet = self.answered.index == index || send.una == self.flows[flow_index as usize].send_next;
+        quiet.then_some((flow_index, index, dialogue.is_some()))
+    }
+
+    /// The session is open, without checksums, nothing of the flow is queued or to be sent again, and nothing of what has
+    /// come is missing.
+    fn is_usual(&self, peer: &Peer, flow: &Flow, active: &Active) -> bool {
+        let Active {
+            send, receive, probe, ..
+        } = active;
+        let waits = !send.queue.is_empty() || send.timeouts > 0 || probe.is_due();
+        let owes = receive.nack_now || receive.has_gap(flow.expected);
+        !waits && !owes && peer.confirmed && peer.is_open() && !peer.checksums(&self.config)
     }
 
     /// Writes the packet of the only message that is queued, if that may go now, in a packet of its own without checksum,

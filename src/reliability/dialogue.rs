@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use super::{
     Origin, PeerId, Sink,
     endpoint::{Endpoint, later},
-    flow::Flow,
+    flow::{Active, Flow},
     input::Arrival,
     peer::MESSAGE_COST,
     predicted::{Answered, is_lone, note_next},
@@ -28,6 +28,7 @@ pub(super) struct Dialogue(pub(super) Option<Next>);
 pub(super) struct Next {
     from: SocketAddr,
     prefix: Prefix,
+    channel: u8,
     peer: u32,
     flow: u32,
     active: u32,
@@ -50,16 +51,31 @@ impl Endpoint {
     #[inline]
     pub(super) fn begin_dialogue(&mut self, arrival: &Arrival<'_>, flow: u32) {
         let Flow { peer, active, .. } = self.flows[flow as usize];
-        let send = &self.actives[active as usize].send;
-        let is_settled = send.sacked_count == 0 && send.lost_count == 0 && send.timeouts == 0 && send.queue.is_empty();
+        let Active {
+            send, receive, probe, ..
+        } = &self.actives[active as usize];
+        let nothing_waits = send.queue.is_empty() && !probe.is_due() && !receive.nack_now;
+        let is_settled = send.sacked_count == 0 && send.lost_count == 0 && send.timeouts == 0 && nothing_waits;
         let prefix = Prefix::of(&arrival.base, arrival.flags).filter(|_| is_settled);
         self.dialogue = Dialogue(prefix.map(|prefix| Next {
             from: arrival.source,
             prefix,
+            channel: arrival.base.channel,
             peer,
             flow,
             active,
         }));
+    }
+
+    /// The flow and its active part, if there is a dialogue with this peer on this channel. Then its session is open, without
+    /// checksums, and nothing is queued, lost, missing or to be probed; credit may be to be told of.
+    #[inline(always)]
+    pub(super) fn dialogue_with(&self, peer: PeerId, channel: u8) -> Option<(u32, u32)> {
+        let Dialogue(next) = &self.dialogue;
+        let next = next
+            .as_ref()
+            .filter(|next| next.peer == peer.0 && next.channel == channel)?;
+        Some((next.flow, next.active))
     }
 
     /// Takes in the next packet of the dialogue, if that is what `octets` are. `false`: nothing was done.

@@ -1,7 +1,7 @@
 //! The next packet of a dialogue, against the general way.
 
 use super::{
-    alone::{quiet, send_past_the_queue},
+    alone::{queue_one, quiet, send_past_the_queue},
     *,
 };
 use crate::{
@@ -134,6 +134,35 @@ fn everything_else_interrupts() {
         let now = Instant::from_nanos(pair.now);
         act(&mut pair.ends[1].0, now, to_a);
         assert!(!is_talking(&pair.ends[1].0), "act {number}");
+    }
+}
+
+/// While something waits for its turn there is no dialogue: what goes alone would pass it.
+#[test]
+fn what_waits_comes_before_a_dialogue() {
+    type Change = fn(&mut Endpoint);
+    let changes: [(Change, bool); 6] = [
+        (|_| {}, true),
+        (|e| queue_one(e, 1), false),
+        (|e| e.actives[0].send.timeouts = 3, false),
+        (|e| e.actives[0].receive.nack_now = true, false),
+        (|e| _ = e.actives[0].probe.start(2_000, 9_000), false),
+        (|e| e.actives[0].send.lost_count = 1, false),
+    ];
+    for (number, (change, begins)) in changes.into_iter().enumerate() {
+        let config = Config {
+            path_mtu_discovery: false,
+            ..Config::default()
+        };
+        let (mut pair, _) = talking(&config);
+        let endpoint = &mut pair.ends[1].0;
+        endpoint.interrupt();
+        change(endpoint);
+        let (from, mut datagram) = (pair.ends[0].1, pair.wire.pop_front().unwrap().1);
+        let (endpoint, _, got, _) = &mut pair.ends[1];
+        let (now, stride) = (Instant::from_nanos(pair.now), datagram.len());
+        endpoint.handle_datagrams(now, from, &mut datagram, stride, got);
+        assert_eq!(is_talking(endpoint), begins, "change {number}");
     }
 }
 
