@@ -83,7 +83,7 @@ impl Endpoint {
     pub(super) fn handle_turn<S: Sink>(
         &mut self,
         now: Instant,
-        source: SocketAddr,
+        source: &SocketAddr,
         octets: &[u8],
         sink: &mut S,
     ) -> bool {
@@ -91,7 +91,10 @@ impl Endpoint {
             return false;
         };
         let (peer, flow_index, index) = (next.peer, next.flow, next.active);
-        let Some(packet) = next.prefix.read(octets).filter(|_| next.from == source) else {
+        if next.from != *source {
+            return false;
+        }
+        let Some(packet) = next.prefix.read(octets) else {
             return false;
         };
         self.catch_up();

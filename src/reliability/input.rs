@@ -53,7 +53,7 @@ impl Endpoint {
         stride: usize,
         sink: &mut S,
     ) {
-        if S::TAKES_PLAIN && data.len() <= stride && self.handle_turn(now, source, data, sink) {
+        if S::TAKES_PLAIN && data.len() <= stride && self.handle_turn(now, &source, data, sink) {
             return;
         }
         self.advance(now);

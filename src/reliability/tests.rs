@@ -201,7 +201,7 @@ impl Pair {
         let (now, end) = (Instant::from_nanos(self.now), &mut self.ends[to]);
         let before = self.twins.then(|| (end.0.clone(), end.2.clone()));
         if let Some((mut endpoint, mut got)) = before.clone() {
-            self.turns += usize::from(stride >= bytes.len() && endpoint.handle_turn(now, from, &bytes, &mut got));
+            self.turns += usize::from(stride >= bytes.len() && endpoint.handle_turn(now, &from, &bytes, &mut got));
         }
         end.0.handle_datagrams(now, from, &mut bytes, stride, &mut end.2);
         let after = before.map(|(mut twin, mut got)| {

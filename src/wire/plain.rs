@@ -57,7 +57,7 @@ impl Prefix {
         let (base, mut rest) = octets.split_first_chunk::<BASE_LEN>()?;
         let words: [U64; BASE_LEN / 8] = zerocopy::transmute!(*base);
         let [first, second, order, last] = words.map(U64::get);
-        if [first, second] != self.words {
+        if first != self.words[0] || second != self.words[1] {
             return None;
         }
         let mut next = |flag: Flags| {

@@ -52,7 +52,7 @@ fn every_bit_is_looked_at() {
                 assert!(pair.arrive());
             } else {
                 let (endpoint, _, got, _) = &mut pair.ends[1];
-                assert!(!endpoint.handle_turn(Instant::ZERO, from, datagram, got));
+                assert!(!endpoint.handle_turn(Instant::ZERO, &from, datagram, got));
             }
             turns.extend((pair.turns > 0).then_some(bit / 8));
         }
