@@ -96,14 +96,13 @@ mod bindings {
         "rte_vdev_uninit",
         "dpdk_.*",
     ];
-    const TYPES: [&str; 8] = [
+    const TYPES: [&str; 7] = [
         "rte_eth_conf",
         "rte_eth_dev_info",
         "rte_eth_link",
         "rte_eth_stats",
         "rte_ether_addr",
         "rte_mbuf_ext_shared_info",
-        "dpdk_packet",
         "rte_pktmbuf_extmem",
     ];
     const CONSTANTS: [&str; 3] = ["DPDK_.*", "RTE_PKTMBUF_HEADROOM", "RTE_ETHER_.*_LEN"];
@@ -133,6 +132,8 @@ mod bindings {
         shim.file("shim.c")
             .includes(&dpdk.include_paths)
             .opt_level(3)
+            // A register more for functions that are called for each packet; they have tables for unwinding.
+            .force_frame_pointer(false)
             .warnings(false);
         flags.iter().for_each(|flag| {
             shim.flag(flag);

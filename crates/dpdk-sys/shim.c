@@ -7,26 +7,19 @@ int dpdk_errno(void) { return rte_errno; }
 
 unsigned int dpdk_lcore_id(void) { return rte_lcore_id(); }
 
-static inline void look(struct dpdk_packet *packet, struct rte_mbuf *mbuf) {
-    packet->mbuf = mbuf;
-    packet->data = rte_pktmbuf_mtod(mbuf, uint8_t *);
-    packet->flags = mbuf->ol_flags;
-    packet->data_len = mbuf->data_len;
-    packet->packet_len = mbuf->pkt_len;
-}
+/* What Rust takes out of an mbuf by the offsets in shim.h. */
+#define SIZE(field) sizeof(((struct rte_mbuf *)0)->field)
+_Static_assert(SIZE(buf_addr) == 8 && SIZE(ol_flags) == 8 && SIZE(pkt_len) == 4, "mbufs are different now");
+_Static_assert(SIZE(data_off) == 2 && SIZE(data_len) == 2, "mbufs are different now");
 
-/* More than anybody asks for in one call. */
-#define BURST 64
-
-uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct dpdk_packet *packets, uint16_t count) {
-    struct rte_mbuf *mbufs[BURST];
-    uint16_t got = rte_eth_rx_burst(port, queue, mbufs, count < BURST ? count : BURST);
+uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count) {
+    uint16_t got = rte_eth_rx_burst(port, queue, mbufs, count);
     for (uint16_t i = 0; i < got; i++) {
         /* Headers are two lines, or three, each of which may still be another core's: all are asked for at once. */
-        rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], uint8_t *));
-        rte_prefetch0(rte_pktmbuf_mtod_offset(mbufs[i], uint8_t *, RTE_CACHE_LINE_SIZE));
-        rte_prefetch0(rte_pktmbuf_mtod_offset(mbufs[i], uint8_t *, 2 * RTE_CACHE_LINE_SIZE));
-        look(&packets[i], mbufs[i]);
+        const uint8_t *data = rte_pktmbuf_mtod(mbufs[i], const uint8_t *);
+        __builtin_prefetch(data);
+        __builtin_prefetch(data + RTE_CACHE_LINE_SIZE);
+        __builtin_prefetch(data + 2 * RTE_CACHE_LINE_SIZE);
     }
     return got;
 }
@@ -35,35 +28,27 @@ uint16_t dpdk_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, u
     return rte_eth_tx_burst(port, queue, mbufs, count);
 }
 
-int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packets, unsigned int count) {
-    struct rte_mbuf *mbufs[BURST];
-    if (count > BURST || len + RTE_PKTMBUF_HEADROOM > rte_pktmbuf_data_room_size(pool))
+static inline void size(struct rte_mbuf *mbuf, uint32_t len) {
+    mbuf->data_len = (uint16_t)len;
+    mbuf->pkt_len = len;
+}
+
+int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct rte_mbuf **mbufs, unsigned int count) {
+    if (len + RTE_PKTMBUF_HEADROOM > rte_pktmbuf_data_room_size(pool))
         return -EINVAL;
-    if (count == 1) {
-        mbufs[0] = rte_pktmbuf_alloc(pool);
-        if (mbufs[0] == NULL)
-            return -ENOMEM;
-    } else {
-        int failure = rte_pktmbuf_alloc_bulk(pool, mbufs, count);
-        if (failure != 0)
-            return failure;
-    }
-    for (unsigned int i = 0; i < count; i++) {
-        mbufs[i]->data_len = (uint16_t)len;
-        mbufs[i]->pkt_len = len;
-        look(&packets[i], mbufs[i]);
-    }
+    int failure = rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+    if (failure != 0)
+        return failure;
+    for (unsigned int i = 0; i < count; i++)
+        size(mbufs[i], len);
     return 0;
 }
 
-int dpdk_alloc_one(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packet) {
+struct rte_mbuf *dpdk_alloc_one(struct rte_mempool *pool, uint32_t len) {
     struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
-    if (mbuf == NULL)
-        return -ENOMEM;
-    mbuf->data_len = (uint16_t)len;
-    mbuf->pkt_len = len;
-    look(packet, mbuf);
-    return 0;
+    if (mbuf != NULL)
+        size(mbuf, len);
+    return mbuf;
 }
 
 void dpdk_cut(struct rte_mbuf *mbuf, uint16_t len) {

@@ -2,6 +2,7 @@
 #ifndef HIKYAKU_DPDK_SHIM_H
 #define HIKYAKU_DPDK_SHIM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <rte_config.h>
@@ -37,31 +38,27 @@ static const uint64_t DPDK_RSS_UDP = RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_
 static const uint64_t DPDK_RSS_IP = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_IPV6;
 static const uint32_t DPDK_MQ_RX_RSS = RTE_ETH_MQ_RX_RSS;
 
-/* A packet buffer, and what is in its first segment. */
-struct dpdk_packet {
-    struct rte_mbuf *mbuf;
-    /* First octet of the first segment. */
-    uint8_t *data;
-    /* RTE_MBUF_F_RX_*. */
-    uint64_t flags;
-    /* Octets of the first segment. */
-    uint32_t data_len;
-    /* Octets of all segments. */
-    uint32_t packet_len;
+/* Where in an rte_mbuf its fields are: buf_addr, data_off, ol_flags, data_len, pkt_len. */
+enum {
+    DPDK_MBUF_BUFFER = offsetof(struct rte_mbuf, buf_addr),
+    DPDK_MBUF_START = offsetof(struct rte_mbuf, data_off),
+    DPDK_MBUF_FLAGS = offsetof(struct rte_mbuf, ol_flags),
+    DPDK_MBUF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
+    DPDK_MBUF_PACKET_LEN = offsetof(struct rte_mbuf, pkt_len),
 };
 
 /* rte_errno of the calling thread. */
 int dpdk_errno(void);
 /* rte_lcore_id(). */
 unsigned int dpdk_lcore_id(void);
-/* rte_eth_rx_burst(), and a look at each packet. */
-uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct dpdk_packet *packets, uint16_t count);
+/* rte_eth_rx_burst(); the headers of each packet are on their way into the cache. */
+uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 /* rte_eth_tx_burst(). */
 uint16_t dpdk_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 /* rte_pktmbuf_alloc_bulk(); each gets `len` octets (at most its room) of no particular content. 0, or a negative errno. */
-int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packets, unsigned int count);
-/* rte_pktmbuf_alloc(), for one of `len` octets, which must be no more than its room. 0, or a negative errno. */
-int dpdk_alloc_one(struct rte_mempool *pool, uint32_t len, struct dpdk_packet *packet);
+int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct rte_mbuf **mbufs, unsigned int count);
+/* rte_pktmbuf_alloc(), for one of `len` octets, which must be no more than its room. NULL: there is none. */
+struct rte_mbuf *dpdk_alloc_one(struct rte_mempool *pool, uint32_t len);
 /* Cuts a packet of one segment to `len` octets, at most what it has. */
 void dpdk_cut(struct rte_mbuf *mbuf, uint16_t len);
 /* rte_pktmbuf_free(). */

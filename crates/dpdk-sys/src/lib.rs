@@ -4,14 +4,14 @@
 //! |---|---|
 //! | environment (EAL) | `rte_eal_init`, `rte_eal_cleanup`, `rte_eal_hotplug_add`, `rte_eal_hotplug_remove`, `rte_vdev_init`, `rte_vdev_uninit` |
 //! | ports | `rte_eth_dev_*`, `rte_eth_rx_queue_setup`, `rte_eth_tx_queue_setup`, link, statistics |
-//! | packets | `dpdk_rx_burst`, `dpdk_tx_burst`, `dpdk_alloc`, `dpdk_free`, [`dpdk_packet`](https://docs.rs/hikyaku-dpdk-sys) |
+//! | packets | `dpdk_rx_burst`, `dpdk_tx_burst`, `dpdk_alloc`, `dpdk_free`, `DPDK_MBUF_*` |
 //! | pools | `rte_pktmbuf_pool_create`, `rte_pktmbuf_pool_create_extbuf`, `rte_mempool_avail_count`, `rte_mempool_free` |
 //! | memory of one's own | `rte_extmem_register`, `rte_extmem_unregister` |
 //!
 //! Names that begin with `rte_` are DPDK's own and [documented there](https://doc.dpdk.org/api-22.11/); names that begin
 //! with `dpdk_` are this crate's: DPDK's inline functions and macros as functions, described in `shim.h`. A call through
-//! the shim costs about 2 ns, once per burst; it also looks at each packet (`dpdk_packet`), so that the layout of
-//! `rte_mbuf`, which differs between releases, stays DPDK's business.
+//! the shim costs about 2 ns, once per burst. `DPDK_MBUF_*` say where an `rte_mbuf`, whose layout differs between
+//! releases, has what is read of each packet, according to the headers that the shim is compiled with.
 //!
 //! # Features
 //!

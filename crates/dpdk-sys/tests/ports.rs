@@ -8,13 +8,27 @@ use std::{
 };
 
 use dpdk_sys::{
-    dpdk_alloc, dpdk_cut, dpdk_free, dpdk_lcore_id, dpdk_packet, dpdk_rx_burst, dpdk_tx_burst, rte_eal_init,
-    rte_eth_conf, rte_eth_dev_close, rte_eth_dev_configure, rte_eth_dev_get_port_by_name, rte_eth_dev_start,
-    rte_eth_dev_stop, rte_eth_rx_queue_setup, rte_eth_tx_queue_setup, rte_mempool_free, rte_mempool_in_use_count,
-    rte_pktmbuf_pool_create, rte_version,
+    DPDK_MBUF_BUFFER, DPDK_MBUF_DATA_LEN, DPDK_MBUF_PACKET_LEN, DPDK_MBUF_START, dpdk_alloc, dpdk_alloc_one, dpdk_cut,
+    dpdk_free, dpdk_lcore_id, dpdk_rx_burst, dpdk_tx_burst, rte_eal_init, rte_eth_conf, rte_eth_dev_close,
+    rte_eth_dev_configure, rte_eth_dev_get_port_by_name, rte_eth_dev_start, rte_eth_dev_stop, rte_eth_rx_queue_setup,
+    rte_eth_tx_queue_setup, rte_mbuf, rte_mempool_free, rte_mempool_in_use_count, rte_pktmbuf_pool_create, rte_version,
 };
 
 const BURST: usize = 32;
+
+/// The octets of an mbuf's only segment.
+///
+/// # Safety
+/// The mbuf is the caller's for as long as they are used.
+unsafe fn octets<'a>(mbuf: *mut rte_mbuf) -> &'a mut [u8] {
+    // SAFETY: the fields are where the headers say.
+    unsafe {
+        let buffer = mbuf.byte_add(DPDK_MBUF_BUFFER as usize).cast::<*mut u8>().read();
+        let start = mbuf.byte_add(DPDK_MBUF_START as usize).cast::<u16>().read();
+        let len = mbuf.byte_add(DPDK_MBUF_DATA_LEN as usize).cast::<u16>().read();
+        std::slice::from_raw_parts_mut(buffer.add(start.into()), len.into())
+    }
+}
 
 #[test]
 fn packets_go_through_a_port_and_their_buffers_come_back() {
@@ -48,31 +62,31 @@ fn packets_go_through_a_port_and_their_buffers_come_back() {
         pool
     };
 
-    // SAFETY: plain data, of which all octets may be zero.
-    let mut packets: [dpdk_packet; BURST] = unsafe { std::mem::zeroed() };
-    // SAFETY: the arrays have as many places as are said; the port has been started; each packet is written within
+    let mut mbufs = [ptr::null_mut(); BURST];
+    // SAFETY: the array has as many places as are said; the port has been started; each packet is written within
     // its room, and freed once: by the port, or here.
     unsafe {
-        assert_eq!(dpdk_alloc(pool, 100, packets.as_mut_ptr(), BURST as u32), 0);
-        let mut mbufs = packets.map(|packet| packet.mbuf);
-        for (number, packet) in packets.iter().enumerate() {
-            assert_eq!((packet.data_len, packet.packet_len), (100, 100));
-            packet.data.write_bytes(number as u8, 100);
-            dpdk_cut(packet.mbuf, 60 + number as u16);
+        assert_eq!(dpdk_alloc(pool, 100, mbufs.as_mut_ptr(), BURST as u32), 0);
+        for (number, &mbuf) in mbufs.iter().enumerate() {
+            assert_eq!(octets(mbuf).len(), 100);
+            assert_eq!(mbuf.byte_add(DPDK_MBUF_PACKET_LEN as usize).cast::<u32>().read(), 100);
+            octets(mbuf).fill(number as u8);
+            dpdk_cut(mbuf, 60 + number as u16);
         }
         assert_eq!(rte_mempool_in_use_count(pool), BURST as u32);
         assert_eq!(dpdk_tx_burst(port, 0, mbufs.as_mut_ptr(), BURST as u16), BURST as u16);
-        let got = dpdk_rx_burst(port, 0, packets.as_mut_ptr(), BURST as u16);
+        let got = dpdk_rx_burst(port, 0, mbufs.as_mut_ptr(), BURST as u16);
         assert_eq!(got, BURST as u16);
-        for (number, packet) in packets.iter().enumerate() {
-            assert_eq!(packet.data_len, 60 + number as u32);
-            let octets = std::slice::from_raw_parts(packet.data, packet.data_len as usize);
-            assert!(octets.iter().all(|&octet| octet == number as u8));
-            dpdk_free(packet.mbuf);
+        for (number, &mbuf) in mbufs.iter().enumerate() {
+            assert_eq!(octets(mbuf), vec![number as u8; 60 + number]);
+            dpdk_free(mbuf);
         }
-        assert_eq!(dpdk_rx_burst(port, 0, packets.as_mut_ptr(), BURST as u16), 0);
+        assert_eq!(dpdk_rx_burst(port, 0, mbufs.as_mut_ptr(), BURST as u16), 0);
+        let one = dpdk_alloc_one(pool, 70);
+        assert_eq!(octets(one).len(), 70);
+        dpdk_free(one);
         // More than there are: none is taken.
-        assert_ne!(dpdk_alloc(pool, 100_000, packets.as_mut_ptr(), 1), 0);
+        assert_ne!(dpdk_alloc(pool, 100_000, mbufs.as_mut_ptr(), 1), 0);
         assert_eq!(rte_mempool_in_use_count(pool), 0);
         assert_eq!(rte_eth_dev_stop(port), 0);
         assert_eq!(rte_eth_dev_close(port), 0);

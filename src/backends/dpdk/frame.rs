@@ -76,14 +76,17 @@ pub(super) enum UdpChecksum {
     Port,
 }
 
+/// The headers of datagrams over IPv4.
+pub(super) type UsualHead = [u8; Usual::HEADERS];
+
 /// The headers of datagrams to one host.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     octets: [u8; MOST_HEADERS],
     /// Octets of them.
     len: usize,
-    /// Sum over the IPv4 header without total length, identification and checksum.
-    ip_sum: u64,
+    /// Sum over the IPv4 header without total length, identification and checksum, folded.
+    ip_sum: u16,
     /// Sum over the pseudo header without the length.
     pseudo_sum: u64,
 }
@@ -115,11 +118,41 @@ impl Template {
         let header = &octets[ETHERNET..len - UDP];
         let addresses = if is_ipv4 { &header[12..20] } else { &header[8..40] };
         Self {
-            ip_sum: sum(header),
+            ip_sum: fold(sum(header)),
             pseudo_sum: sum(addresses) + sum(&[0, PROTOCOL_UDP]),
             octets,
             len,
         }
+    }
+
+    /// Octets of the headers.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Writes the headers of a datagram with so many octets of payload over IPv4, without an UDP checksum: the same as
+    /// [`headers`](Self::headers) and [`Headers::write`], for one datagram. The template is one of IPv4.
+    #[inline(always)]
+    pub(super) fn write_usual(&self, head: &mut UsualHead, payload: u16, ports: [u16; 2], identification: u16) {
+        debug_assert!(self.len == head.len());
+        let udp_len = payload + UDP as u16;
+        let ip_len = (udp_len + IPV4 as u16).to_be();
+        let ([a, b], [c, d], [e, f]) = (ports[0].to_be_bytes(), ports[1].to_be_bytes(), udp_len.to_be_bytes());
+        let udp = [a, b, c, d, e, f, 0, 0];
+        self.write_ipv4(head, ip_len, end_around(self.ip_sum, ip_len), udp, identification);
+    }
+
+    /// `ip_len` and `ip_sum` (with that length, but without identification and checksum) are in the order of the network.
+    #[inline(always)]
+    fn write_ipv4(&self, head: &mut UsualHead, ip_len: u16, ip_sum: u16, udp: [u8; UDP], identification: u16) {
+        let identification = identification.to_be();
+        let checksum = !end_around(ip_sum, identification);
+        head[..ETHERNET + IPV4].copy_from_slice(&self.octets[..ETHERNET + IPV4]);
+        head[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&ip_len.to_ne_bytes());
+        head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&identification.to_ne_bytes());
+        head[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_ne_bytes());
+        head[ETHERNET + IPV4..].copy_from_slice(&udp);
     }
 
     /// The headers of datagrams in frames of so many octets. `ports`: from and to.
@@ -145,8 +178,8 @@ impl Template {
         }
         Headers {
             template: self,
-            ip_len: ip_len.to_ne_bytes(),
-            ip_sum: fold(self.ip_sum + u64::from(ip_len)),
+            ip_len,
+            ip_sum: end_around(self.ip_sum, ip_len),
             udp,
             over_payload,
         }
@@ -157,7 +190,8 @@ impl Template {
 /// computed here.
 pub(super) struct Headers<'a> {
     template: &'a Template,
-    ip_len: [u8; 2],
+    /// In the order of the network.
+    ip_len: u16,
     /// Sum over the IPv4 header without identification and checksum, folded.
     ip_sum: u16,
     udp: [u8; UDP],
@@ -179,21 +213,16 @@ impl Headers<'_> {
     #[inline(always)]
     pub(super) fn write(&self, frame: &mut [u8], identification: u16) {
         let Template { octets, len, .. } = self.template;
-        match frame.first_chunk_mut::<{ Usual::HEADERS }>() {
+        match frame.first_chunk_mut() {
             // Of a known length, so without a call.
             Some(head) if *len == Usual::HEADERS => {
-                head[..ETHERNET + IPV4].copy_from_slice(&octets[..ETHERNET + IPV4]);
-                head[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&self.ip_len);
-                head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&identification.to_be_bytes());
-                let (sum, carry) = self.ip_sum.overflowing_add(identification.to_be());
-                let ip_sum = !(sum + u16::from(carry));
-                head[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&ip_sum.to_ne_bytes());
-                head[ETHERNET + IPV4..].copy_from_slice(&self.udp);
+                self.template
+                    .write_ipv4(head, self.ip_len, self.ip_sum, self.udp, identification);
             }
             _ => {
                 let head = &mut frame[..*len];
                 head.copy_from_slice(&octets[..*len]);
-                head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&self.ip_len);
+                head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&self.ip_len.to_ne_bytes());
                 head[*len - UDP..].copy_from_slice(&self.udp);
             }
         }
@@ -341,7 +370,7 @@ impl Usual {
     /// The source of a datagram for this host over IPv4 without options, and where its payload ends; it begins behind
     /// [`HEADERS`](Self::HEADERS). `checked`: the port has found its UDP checksum right, if there is one. `None`: it is
     /// something else, or empty, or its UDP checksum must be looked at.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&self, frame: &[u8], checked: impl FnOnce() -> bool) -> Option<(SocketAddr, usize)> {
         /// IPv4, and a header of five words.
         const KIND: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
@@ -349,7 +378,7 @@ impl Usual {
         /// Neither "more fragments" nor an offset, and UDP inside.
         const INSIDE: u32 = u32::from_le_bytes([0, 0, 0, PROTOCOL_UDP]);
         const INSIDE_BITS: u32 = u32::from_le_bytes([0x3f, 0xff, 0, 0xff]);
-        let head: &[u8; Self::HEADERS] = frame.first_chunk()?;
+        let head: &UsualHead = frame.first_chunk()?;
         let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight octets"));
         let quad = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four octets"));
         let pair = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
@@ -358,7 +387,7 @@ impl Usual {
             | (eight(30) & TO_BITS) ^ self.to
             | u64::from((quad(12) ^ KIND) & KIND_BITS | (quad(20) ^ INSIDE) & INSIDE_BITS);
         // In whatever order octets are added, and how many at once (RFC 1071).
-        let sum = end_around(end_around(eight(14), eight(22)), quad(30).into());
+        let sum = end_around_wide(end_around_wide(eight(14), eight(22)), quad(30).into());
         if differs != 0 || !folds_to_ones(sum) || (pair(40) != 0 && !checked()) {
             return None;
         }
@@ -377,7 +406,14 @@ impl Usual {
 
 /// The sum in ones' complement.
 #[inline]
-fn end_around(a: u64, b: u64) -> u64 {
+fn end_around(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + u16::from(carry)
+}
+
+/// The same of more at once.
+#[inline]
+fn end_around_wide(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u64::from(carry)
 }
@@ -536,10 +572,16 @@ mod tests {
         }
     }
 
-    /// What both ways of reading say of a frame for `MINE`.
-    fn both(frame: &[u8]) -> [Option<(SocketAddr, usize, usize)>; 2] {
-        let usual = Usual::new(&MINE).read(frame, || false);
-        let all = read(frame).ok().filter(|datagram| datagram.destination == MINE.addr);
+    /// What both ways of reading say of a frame for `MINE`. `checked`: the port has looked at the UDP checksum.
+    fn both(frame: &[u8], checked: bool) -> [Option<(SocketAddr, usize, usize)>; 2] {
+        let usual = Usual::new(&MINE).read(frame, || checked);
+        let all = match parse(frame, &MINE.mac) {
+            Ok(Frame::Datagram(datagram)) => {
+                let is_intact = checked || datagram.is_intact(frame);
+                Some(datagram).filter(|datagram| is_intact && datagram.destination == MINE.addr)
+            }
+            _ => None,
+        };
         [
             usual.map(|(source, end)| (source, Usual::HEADERS, end)),
             all.map(|datagram| (datagram.source, datagram.start, datagram.end)),
@@ -554,7 +596,7 @@ mod tests {
             cut in 0..20_usize,
         ) {
             let whole = frame(&payload, UdpChecksum::Absent);
-            let [usual, all] = both(&whole);
+            let [usual, all] = both(&whole, false);
             prop_assert!(usual.is_some() && usual == all);
             let mut frame = whole;
             for (at, value) in changes {
@@ -564,7 +606,7 @@ mod tests {
             }
             frame.truncate(frame.len().saturating_sub(cut));
             // It may leave more to the other way, but says nothing else.
-            let [usual, all] = both(&frame);
+            let [usual, all] = both(&frame, false);
             prop_assert!(usual.is_none() || usual == all, "{usual:?} {all:?}");
         }
 
@@ -669,6 +711,61 @@ mod tests {
             prop_assert!(read(&frame[..shorter]).is_err());
             frame.resize(frame.len() + cut, 0);
             prop_assert_eq!(read(&frame), whole);
+        }
+    }
+
+    #[test]
+    fn no_changed_octet_is_read_otherwise_on_the_short_way() {
+        for (checksum, checked) in [
+            (UdpChecksum::Absent, false),
+            (UdpChecksum::Software, true),
+            (UdpChecksum::Software, false),
+        ] {
+            let whole = frame(b"payload", checksum);
+            for (at, change) in (0..whole.len()).flat_map(|at| (0..=u8::MAX).map(move |change| (at, change))) {
+                let mut frame = whole.clone();
+                frame[at] ^= change;
+                let [usual, all] = both(&frame, checked);
+                assert!(usual.is_none() || usual == all, "{at} {change}: {usual:?} {all:?}");
+                // What a payload is like does not lead astray.
+                let is_usual = (change == 0 || at >= HEADERS) && (checked || checksum == UdpChecksum::Absent);
+                assert!(usual.is_some() || !is_usual, "{at} {change}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_way_writes_the_same() {
+        for value in 0..=u16::MAX {
+            let (payload, ports) = (value % 2_048, [value.rotate_left(5), !value]);
+            let template = Template::new(
+                &OTHER,
+                MINE.mac,
+                Ipv4Addr::from_bits(0x0a4d_0000 | u32::from(value)).into(),
+            );
+            for identification in [value, value.wrapping_mul(40_503), 0, u16::MAX] {
+                let mut all = vec![0xa5; HEADERS + usize::from(payload)];
+                template
+                    .headers(all.len(), ports, UdpChecksum::Absent)
+                    .write(&mut all, identification);
+                let mut head = [0x5a; HEADERS];
+                template.write_usual(&mut head, payload, ports, identification);
+                assert_eq!(head, all[..HEADERS], "{payload} {ports:?} {identification}");
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_of_ipv4_are_right_for_all_lengths_and_identifications() {
+        let template = Template::new(&OTHER, MINE.mac, MINE.addr.ip());
+        let mut head = [0; HEADERS];
+        for value in 0..=u16::MAX {
+            for (payload, identification) in [(7, value), (value.min(65_507), !value), (value.min(65_507), 0)] {
+                template.write_usual(&mut head, payload, [1, 2], identification);
+                assert_eq!(complement(sum(&head[ETHERNET..ETHERNET + IPV4])), [0, 0]);
+                let lengths = [ETHERNET + 2, ETHERNET + IPV4 + 4].map(|at| [head[at], head[at + 1]]);
+                assert_eq!(lengths, [payload + 28, payload + 8].map(u16::to_be_bytes));
+            }
         }
     }
 

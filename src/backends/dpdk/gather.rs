@@ -9,6 +9,16 @@ pub(super) struct Gather<'a> {
     done: usize,
 }
 
+/// Fills `to` with all of a gather list; less if there is no more.
+#[inline(always)]
+pub(super) fn copy_all(slices: &[io::IoSlice<'_>], mut to: &mut [u8]) {
+    for slice in slices {
+        let (now, later) = to.split_at_mut(slice.len().min(to.len()));
+        now.copy_from_slice(&slice[..now.len()]);
+        to = later;
+    }
+}
+
 impl<'a> Gather<'a> {
     pub(super) fn new(slices: &'a [io::IoSlice<'a>]) -> Self {
         Self { slices, done: 0 }
@@ -41,15 +51,15 @@ impl<'a> Gather<'a> {
     pub(super) fn copy(&mut self, mut to: &mut [u8]) {
         while let Some((first, rest)) = self.slices.split_first() {
             let left = &first[self.done..];
-            let (now, later) = to.split_at_mut(left.len().min(to.len()));
-            now.copy_from_slice(&left[..now.len()]);
-            to = later;
-            if now.len() == left.len() {
-                (self.slices, self.done) = (rest, 0);
-            } else {
-                self.done += now.len();
+            if left.len() > to.len() {
+                to.copy_from_slice(&left[..to.len()]);
+                self.done += to.len();
                 return;
             }
+            let (now, later) = to.split_at_mut(left.len());
+            now.copy_from_slice(left);
+            to = later;
+            (self.slices, self.done) = (rest, 0);
         }
     }
 }

@@ -19,11 +19,13 @@ mod eal;
 mod error;
 mod frame;
 mod gather;
+mod lone;
 mod nap;
 mod neighbours;
 mod options;
 mod place;
 mod port;
+mod slots;
 mod stats;
 mod sys;
 #[cfg(test)]
@@ -47,7 +49,8 @@ use self::{
     nap::Naps,
     neighbours::Neighbours,
     port::{Item, Mailbox, Seat},
-    sys::{Attached, BURST, Burst, Packet, Pool, ReceiveQueue, Returning, Rule, Scope, SendQueue},
+    slots::{Slot, Slots},
+    sys::{Attached, BURST, Burst, Packet, Payload, Pool, ReceiveQueue, Rule, Scope, SendQueue},
 };
 pub use self::{
     error::DpdkError,
@@ -109,27 +112,6 @@ fn pool_use(pool: &Pool) -> PoolUse {
     }
 }
 
-/// A received datagram.
-struct Slot {
-    /// `None` once taken.
-    packet: Option<Packet>,
-    source: SocketAddr,
-    /// Where its payload begins; it ends with what the packet shows.
-    start: usize,
-}
-
-impl Slot {
-    #[inline]
-    fn new(mut packet: Packet, source: SocketAddr, start: usize, end: usize) -> Self {
-        packet.hide(end);
-        Self {
-            packet: Some(packet),
-            source,
-            start,
-        }
-    }
-}
-
 /// A datagram that waits for its neighbour's address.
 struct Parked {
     /// UDP port.
@@ -140,8 +122,7 @@ struct Parked {
 
 /// A [`Bytes`] that is a packet: the buffer goes back when the last handle is dropped.
 struct Loan {
-    packet: Packet,
-    start: usize,
+    payload: Payload,
     /// Counts it.
     mailbox: Arc<Mailbox>,
     /// Dropped after the packet.
@@ -156,14 +137,14 @@ impl Drop for Loan {
 
 impl AsRef<[u8]> for Loan {
     fn as_ref(&self) -> &[u8] {
-        &self.packet.data()[self.start..]
+        self.payload.data()
     }
 }
 
 /// A [`Backend`] on a port of DPDK.
 pub struct DpdkBackend {
     // Fields that hold packets come before the port and the pools: they are dropped in this order.
-    slots: Vec<Slot>,
+    slots: Slots,
     staged: Burst,
     outgoing: Burst,
     parked: Vec<Parked>,
@@ -185,6 +166,8 @@ pub struct DpdkBackend {
     whole: bool,
     checksum: UdpChecksum,
     max_datagram: usize,
+    /// The same for lone datagrams that go the short way.
+    lone: usize,
     identification: u16,
     /// Which of `queues` sends next.
     next_queue: usize,
@@ -238,7 +221,7 @@ impl DpdkBackend {
         let attaches =
             shared.options.device.copies_when_sent() && checksum == UdpChecksum::Absent && host.addr.is_ipv4();
         let mut this = Self {
-            slots: Vec::with_capacity(BURST),
+            slots: Slots::new(),
             staged: Burst::new(),
             outgoing: Burst::new(),
             parked: Vec::with_capacity(PARKED),
@@ -255,6 +238,7 @@ impl DpdkBackend {
             seat: host.addr,
             whole: false,
             max_datagram: usize::from(shared.options.packet_size()) - host.overhead(),
+            lone: 0,
             identification: 0,
             next_queue: 0,
             span: own.len() + usize::from(!others.is_empty()),
@@ -265,6 +249,7 @@ impl DpdkBackend {
             more: DpdkStats::default(),
             port,
         };
+        this.lone = this.most_lone();
         // Who knew this address with another card learns the new one.
         this.send_alone(&discovery::announce(&host));
         this
@@ -274,6 +259,7 @@ impl DpdkBackend {
     #[must_use]
     pub fn max_datagram(mut self, octets: usize) -> Self {
         self.max_datagram = octets.clamp(1, self.max_datagram);
+        self.lone = self.most_lone();
         self
     }
 
@@ -405,60 +391,6 @@ impl DpdkBackend {
         sent
     }
 
-    /// Sends a lone datagram to a neighbour whose address is known: the shortest way. `None`: it is not known. With a `scope`
-    /// its payload stays where it is, if it lies in one piece, and nothing is left that refers to it.
-    #[inline(always)]
-    fn send_one<'env>(
-        &mut self,
-        now: Instant,
-        transmit: &Transmit<'env>,
-        scope: Option<&Scope<'_, 'env>>,
-    ) -> Option<Sent> {
-        let to = transmit.destination;
-        let template = self.neighbours.last(now, to.ip())?;
-        let at = self.host.headers();
-        let pool = &*self.port.shared.pools.send;
-        let mut gather = Gather::new(transmit.slices);
-        let stays = scope.and_then(|scope| Some((scope, gather.tail(transmit.len).filter(is_large)?)));
-        let copied = transmit.len - stays.map_or(0, |(_, tail)| tail.len());
-        let Some(mut packet) = pool.take_one(at + copied) else {
-            // The port has them in its queue.
-            return Some(Sent::Busy);
-        };
-        gather.copy(&mut packet.data_mut()[at..]);
-        if let Some((scope, tail)) = stays
-            && !scope.attach(&mut packet, pool, tail)
-        {
-            return Some(Sent::Busy);
-        }
-        let ports = [self.host.addr.port(), to.port()];
-        self.identification = self.identification.wrapping_add(1);
-        let headers = template.headers(packet.len(), ports, self.checksum);
-        headers.write(packet.data_mut(), self.identification);
-        if self.checksum == UdpChecksum::Port {
-            packet.ask_udp_checksum(ETHERNET, headers.ip());
-        }
-        self.stats.transmit_calls += 1;
-        let sent = self.queues[self.next_queue].send_one(packet);
-        self.turn();
-        Some(match sent {
-            Ok(()) => {
-                self.full_since = None;
-                Sent::All
-            }
-            Err(packet) => self.insist(now, packet),
-        })
-    }
-
-    /// Sends a packet that the port has not taken.
-    #[cold]
-    fn insist(&mut self, now: Instant, packet: Packet) -> Sent {
-        match self.outgoing.push(packet) {
-            Ok(()) => self.push_out(now),
-            Err(_) => Sent::Dropped,
-        }
-    }
-
     /// The next queue sends.
     #[inline]
     fn turn(&mut self) {
@@ -543,7 +475,8 @@ impl DpdkBackend {
         match self.usual.read(packet.data(), || packet.udp_checksum() == Some(true)) {
             Some((source, end)) => {
                 self.stats.bytes_received += (end - Usual::HEADERS) as u64;
-                self.slots.push(Slot::new(packet, source, Usual::HEADERS, end));
+                let payload = Payload::new(packet, Usual::HEADERS..end);
+                self.slots.push(Slot::new(payload, source));
             }
             None => self.look_closer(now, packet),
         }
@@ -581,18 +514,21 @@ impl DpdkBackend {
         if start == end {
             return;
         }
-        let slot = Slot::new(packet, source, start, end);
+        let payload = Payload::new(packet, start..end);
         if datagram.destination == self.host.addr || (self.whole && datagram.destination.ip() == self.host.addr.ip()) {
-            self.keep(slot);
-        } else if !self.port.shared.hand_over(datagram.destination, slot) {
+            self.keep(Slot::new(payload, source));
+        } else if !self
+            .port
+            .shared
+            .hand_over(datagram.destination, Slot::new(payload, source))
+        {
             self.count(Useless::NotOurs);
         }
     }
 
     /// Hands a datagram up.
-    fn keep(&mut self, slot: Slot) {
-        let shown = slot.packet.as_ref().map_or(0, |packet| packet.data().len());
-        self.stats.bytes_received += (shown - slot.start) as u64;
+    fn keep(&mut self, mut slot: Slot) {
+        self.stats.bytes_received += slot.payload().len() as u64;
         self.slots.push(slot);
     }
 
@@ -607,7 +543,7 @@ impl DpdkBackend {
             }
             self.stats.receive_calls += 1;
             let found = match self.alone.get_mut(usize::from(queue)) {
-                Some(queue) => queue.receive(&mut self.staged, self.port.shared.burst) > 0,
+                Some(queue) => queue.receive(&mut self.staged) > 0,
                 None => self.port.shared.receive(queue, &mut self.staged),
             };
             if found {
@@ -626,6 +562,63 @@ impl DpdkBackend {
                 None => break,
             }
         }
+    }
+
+    #[inline(never)]
+    fn transmit_any(&mut self, now: Instant, transmit: &Transmit<'_>) -> Sent {
+        if transmit.len == 0 {
+            return Sent::All;
+        }
+        let to = transmit.destination;
+        if to.is_ipv4() != self.host.addr.is_ipv4() {
+            return self.dropped();
+        }
+        // Nothing is fragmented here, so what does not fit can not go, whatever the caller allows.
+        let datagram = transmit.segment_size.min(transmit.len);
+        if datagram > self.max_datagram || datagram == 0 || segments(transmit) > BURST {
+            return self.dropped();
+        }
+        let sent = if datagram >= ATTACH
+            && let Some(attached) = self.attached.take()
+        {
+            let sent = attached.scope(|scope| self.send(now, transmit, Some(scope)));
+            self.attached = Some(attached);
+            sent
+        } else {
+            self.send(now, transmit, None)
+        };
+        self.count_sent(sent, segments(transmit), transmit.len);
+        sent
+    }
+
+    #[inline]
+    fn count_sent(&mut self, sent: Sent, datagrams: usize, octets: usize) {
+        match sent {
+            Sent::All => {
+                self.stats.datagrams_sent += datagrams as u64;
+                self.stats.bytes_sent += octets as u64;
+            }
+            Sent::Busy => self.stats.busy += 1,
+            Sent::Dropped => self.stats.dropped += 1,
+        }
+    }
+
+    /// Receives at most `budget` datagrams, after so many looks into queues.
+    #[inline(never)]
+    fn receive_any(&mut self, now: Instant, budget: usize, mut looks: usize) -> usize {
+        let budget = budget.min(BURST);
+        if !self.mailbox.is_empty() {
+            self.open_mailbox(now, budget);
+        }
+        loop {
+            while self.slots.len() < budget && self.look(now) {}
+            if !self.slots.is_empty() || looks == LOOKS || budget == 0 || !self.stage() {
+                break;
+            }
+            looks += 1;
+        }
+        self.stats.datagrams_received += self.slots.len() as u64;
+        self.slots.len()
     }
 
     /// Octets that may wait here.
@@ -751,87 +744,38 @@ impl Backend for DpdkBackend {
     }
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
-        if transmit.len == 0 {
-            return Ok(Sent::All);
-        }
-        let to = transmit.destination;
-        if to.is_ipv4() != self.host.addr.is_ipv4() {
-            return Ok(self.dropped());
-        }
-        // Nothing is fragmented here, so what does not fit can not go, whatever the caller allows.
-        let datagram = transmit.segment_size.min(transmit.len);
-        if datagram > self.max_datagram || datagram == 0 || segments(transmit) > BURST {
-            return Ok(self.dropped());
-        }
-        let sent = if datagram >= ATTACH
-            && let Some(attached) = self.attached.take()
-        {
-            let sent = attached.scope(|scope| self.send(now, transmit, Some(scope)));
-            self.attached = Some(attached);
-            sent
-        } else {
-            self.send(now, transmit, None)
-        };
-        match sent {
-            Sent::All => {
-                self.stats.datagrams_sent += segments(transmit) as u64;
-                self.stats.bytes_sent += transmit.len as u64;
-            }
-            Sent::Busy => self.stats.busy += 1,
-            Sent::Dropped => self.stats.dropped += 1,
-        }
-        Ok(sent)
+        let lone = self.transmit_lone(now, transmit);
+        Ok(lone.unwrap_or_else(|| self.transmit_any(now, transmit)))
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        if self.slots.len() > 1 {
-            let mut returning = Returning::new();
-            for slot in self.slots.drain(..) {
-                slot.packet.into_iter().for_each(|packet| returning.push(packet));
-            }
-        } else {
-            self.slots.clear();
-        }
-        let budget = budget.min(BURST);
-        if !self.mailbox.is_empty() {
-            self.open_mailbox(now, budget);
-        }
         let mut looks = 0;
-        loop {
-            while self.slots.len() < budget && self.look(now) {}
-            if !self.slots.is_empty() || looks == LOOKS || budget == 0 || !self.stage() {
-                break;
-            }
-            looks += 1;
-        }
-        self.stats.datagrams_received += self.slots.len() as u64;
-        Ok(self.slots.len())
+        self.slots.clear();
+        let lone = self.receive_lone(budget, &mut looks);
+        Ok(lone.unwrap_or_else(|| self.receive_any(now, budget, looks)))
     }
 
     fn received(&mut self, index: usize) -> Received<'_> {
         let slot = &mut self.slots[index];
-        let packet = slot.packet.as_mut().expect("the buffer has been taken");
-        let data = &mut packet.data_mut()[slot.start..];
+        let source = slot.source;
+        let data = slot.payload().data_mut();
         Received {
-            source: slot.source,
+            source,
             stride: data.len(),
             data,
         }
     }
 
     fn take(&mut self, index: usize) -> Bytes {
-        let slot = &mut self.slots[index];
-        let packet = slot.packet.take().expect("the buffer has been taken");
-        let start = slot.start;
+        let payload = self.slots[index].take();
         // Who keeps them for long takes none from the others.
         if self.mailbox.on_loan.load(Ordering::Relaxed) as usize >= self.port.shared.share() {
             self.more.copied += 1;
-            return Bytes::copy_from_slice(&packet.data()[start..]);
+            return Bytes::copy_from_slice(payload.data());
         }
         self.mailbox.on_loan.fetch_add(1, Ordering::Relaxed);
         Bytes::from_owner(Loan {
-            packet,
-            start,
+            payload,
             mailbox: Arc::clone(&self.mailbox),
             _pool: Arc::clone(&self.port.shared.pools.receive),
         })

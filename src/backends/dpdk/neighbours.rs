@@ -146,8 +146,11 @@ impl Neighbours {
         known.is_none().then_some(notice.sender)
     }
 
-    /// `ip` is at `mac` until it says something else itself.
+    /// `ip` is at `mac` until it says something else itself. Of the other version of IP, nothing is sent to it.
     pub(super) fn learn(&mut self, ip: IpAddr, mac: Mac) {
+        if ip.is_ipv4() != self.host.addr.is_ipv4() {
+            return;
+        }
         self.last = None;
         self.all.entry(ip).or_default().known = Some(Known {
             template: Template::new(&self.host, mac, ip),

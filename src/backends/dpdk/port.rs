@@ -12,12 +12,13 @@ use std::{
 };
 
 use super::{
-    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, STRIDE, Slot,
+    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, STRIDE,
     discovery::Notice,
     eal,
     frame::{Host, UdpChecksum},
     nap::pause,
     options::Checksum,
+    slots::Slot,
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
 
@@ -174,7 +175,7 @@ impl Shared {
         };
         let mut queue = queue;
         let queue = queue.as_mut().and_then(|queue| queue.as_mut());
-        queue.is_some_and(|queue| queue.receive(packets, self.burst) > 0)
+        queue.is_some_and(|queue| queue.receive(packets) > 0)
     }
 
     /// Datagrams that wait for one backend, or that it may have on loan, at most.
@@ -270,12 +271,17 @@ impl DpdkPort {
             send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
         let (device, made) = options.device.words(sys::unique(), mtu, options.queue_size(), queues);
+        let burst = match options.device.copies_when_sent() {
+            true => (STRIDE / usize::from(mtu)).clamp(FEW, BURST),
+            false => BURST,
+        };
         let setup = Setup {
             device: &device,
             arguments: options.device.is_virtual().then_some(made.as_str()),
             mtu,
             descriptors: options.queue_size(),
             queues,
+            burst,
             spread: options.queues.max(1),
             offload: options.checksum != Checksum::Off,
             segments: options.device.copies_when_sent(),
@@ -308,10 +314,7 @@ impl DpdkPort {
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
-                burst: match options.device.copies_when_sent() {
-                    true => (STRIDE / usize::from(mtu)).clamp(FEW, BURST),
-                    false => BURST,
-                },
+                burst,
                 populated: AtomicBool::new(false),
                 options: DpdkOptions {
                     queues: options.queues.max(1),

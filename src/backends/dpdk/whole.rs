@@ -10,13 +10,13 @@ use std::{
 use super::{
     DpdkBackend, DpdkError, DpdkOptions, DpdkPort,
     frame::{Usual, destination_port},
-    sys::{Packet, Pool},
+    sys::{Payload, Pool},
 };
 use crate::backends::poller::memory::Memory;
 
 /// A packet that has been lent: its buffer goes back when this is dropped.
 pub(crate) struct Lent {
-    _packet: Packet,
+    _payload: Payload,
     /// Dropped after the packet.
     _pool: Arc<Pool>,
 }
@@ -54,10 +54,8 @@ impl DpdkBackend {
 
     /// The UDP port for which datagram `index` of the last receive is, as long as the octets before it are untouched.
     #[inline]
-    pub(crate) fn received_port(&self, index: usize) -> u16 {
-        let slot = &self.slots[index];
-        let packet = slot.packet.as_ref().expect("the buffer has been taken");
-        destination_port(&packet.data()[..slot.start])
+    pub(crate) fn received_port(&mut self, index: usize) -> u16 {
+        destination_port(self.slots[index].payload().headers())
     }
 
     /// Where datagram `index` comes from, and its octets with the `before` octets before them, which are free to use (at
@@ -65,16 +63,15 @@ impl DpdkBackend {
     #[inline]
     pub(crate) fn received_with(&mut self, index: usize, before: usize) -> (SocketAddr, &mut [u8]) {
         let slot = &mut self.slots[index];
-        let packet = slot.packet.as_mut().expect("the buffer has been taken");
-        (slot.source, &mut packet.data_mut()[slot.start - before..])
+        let source = slot.source;
+        (source, slot.payload().data_with(before))
     }
 
     /// Takes the packet of datagram `index` away.
     #[inline]
     pub(crate) fn lend(&mut self, index: usize) -> Lent {
-        let packet = self.slots[index].packet.take();
         Lent {
-            _packet: packet.expect("the buffer has been taken"),
+            _payload: self.slots[index].take(),
             _pool: Arc::clone(&self.port.shared.pools.receive),
         }
     }

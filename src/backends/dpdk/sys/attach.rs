@@ -59,12 +59,7 @@ impl<'env> Scope<'_, 'env> {
         let octets = payload.as_ptr().cast_mut().cast();
         // SAFETY: packet and pool are ours. The octets outlive the scope, at whose end nobody refers to them any more
         // (see `Drop`); packets that are sent are only read.
-        let result =
-            unsafe { sys::dpdk_attach(packet.mbuf.as_ptr(), pool.raw, octets, len, self.attached.shared.get()) };
-        if result == 0 {
-            packet.packet_len += u32::from(len);
-        }
-        result == 0
+        unsafe { sys::dpdk_attach(packet.mbuf(), pool.raw, octets, len, self.attached.shared.get()) == 0 }
     }
 }
 

@@ -12,11 +12,12 @@
 mod aside;
 mod attach;
 mod connections;
+mod packet;
 mod port;
 
 use std::{
     ffi::{CStr, CString},
-    fmt, io, mem, ptr, slice,
+    fmt, io, mem, ptr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -26,6 +27,7 @@ use std::{
 use dpdk_sys as sys;
 
 pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
+pub(in crate::backends::dpdk) use self::packet::{Burst, Found, Packet, Payload, Returning};
 pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
 use crate::backends::poller::memory::Memory;
@@ -291,17 +293,19 @@ impl Pool {
     /// there are not that many, or they are not that large. What is in them is anybody's guess, but it has been written.
     #[inline]
     pub(in crate::backends::dpdk) fn take(&self, count: usize, len: usize, packets: &mut Burst) -> bool {
-        debug_assert!(packets.is_empty());
         if count > BURST || len > self.room() {
             return false;
         }
-        packets.clear();
-        // SAFETY: room for `count` packets; the pool lives as long as `self`. `dpdk_alloc` fills in all or none.
-        let result = unsafe { sys::dpdk_alloc(self.raw, len as u32, packets.slots.as_mut_ptr().cast(), count as u32) };
-        if result == 0 {
-            packets.end = count;
-        }
-        result == 0
+        // SAFETY: there is room for `count` packets, and the pool lives as long as `self`; all are taken or none.
+        let taken = unsafe {
+            packets.fill(
+                |mbufs| match sys::dpdk_alloc(self.raw, len as u32, mbufs, count as u32) {
+                    0 => count,
+                    _ => 0,
+                },
+            )
+        };
+        taken == count
     }
 
     /// Takes one packet of `len` octets out of the pool; `None`: there is none, or it is not that large. What is in it is
@@ -311,12 +315,10 @@ impl Pool {
         if len > self.room() {
             return None;
         }
-        let mut packet = mem::MaybeUninit::<Packet>::uninit();
-        // SAFETY: room for one packet, which is filled in if there is one; the pool lives as long as `self`.
-        unsafe {
-            let found = sys::dpdk_alloc_one(self.raw, len as u32, packet.as_mut_ptr().cast()) == 0;
-            found.then(|| packet.assume_init())
-        }
+        // SAFETY: the pool lives as long as `self`.
+        let mbuf = unsafe { sys::dpdk_alloc_one(self.raw, len as u32) };
+        // SAFETY: it has just been taken.
+        ptr::NonNull::new(mbuf).map(|mbuf| unsafe { Packet::new(mbuf) })
     }
 }
 
@@ -342,230 +344,6 @@ impl fmt::Debug for Pool {
             .field("count", &self.count)
             .field("in_use", &self.in_use())
             .finish_non_exhaustive()
-    }
-}
-
-/// A packet with its buffer: a [`sys::dpdk_packet`] that is there.
-#[repr(C)]
-pub(in crate::backends::dpdk) struct Packet {
-    mbuf: ptr::NonNull<sys::rte_mbuf>,
-    data: *mut u8,
-    flags: u64,
-    data_len: u32,
-    packet_len: u32,
-}
-
-const _: () = {
-    assert!(size_of::<Packet>() == size_of::<sys::dpdk_packet>() && size_of::<Option<Packet>>() == size_of::<Packet>());
-    assert!(mem::offset_of!(Packet, mbuf) == mem::offset_of!(sys::dpdk_packet, mbuf));
-    assert!(mem::offset_of!(Packet, data) == mem::offset_of!(sys::dpdk_packet, data));
-    assert!(mem::offset_of!(Packet, flags) == mem::offset_of!(sys::dpdk_packet, flags));
-    assert!(mem::offset_of!(Packet, data_len) == mem::offset_of!(sys::dpdk_packet, data_len));
-    assert!(mem::offset_of!(Packet, packet_len) == mem::offset_of!(sys::dpdk_packet, packet_len));
-};
-
-// SAFETY: it owns its mbuf; freeing one is allowed on any thread.
-unsafe impl Send for Packet {}
-// SAFETY: shared, it can only be read.
-unsafe impl Sync for Packet {}
-
-impl Packet {
-    /// The octets of the frame.
-    #[inline]
-    pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
-        // SAFETY: the first segment has `data_len` octets at `data`, which nobody else refers to.
-        unsafe { slice::from_raw_parts(self.data, self.data_len as usize) }
-    }
-
-    /// The octets of the frame.
-    #[inline]
-    pub(in crate::backends::dpdk) fn data_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `data`, and `self` is borrowed for writing.
-        unsafe { slice::from_raw_parts_mut(self.data, self.data_len as usize) }
-    }
-
-    /// Octets of all segments.
-    #[inline]
-    pub(in crate::backends::dpdk) fn len(&self) -> usize {
-        self.packet_len as usize
-    }
-
-    /// All of the packet is in its first segment.
-    #[inline]
-    pub(in crate::backends::dpdk) fn is_whole(&self) -> bool {
-        self.data_len == self.packet_len
-    }
-
-    /// Whether the port has looked at the UDP checksum: right, wrong, or not looked.
-    #[inline]
-    pub(in crate::backends::dpdk) fn udp_checksum(&self) -> Option<bool> {
-        match self.flags & sys::DPDK_RX_L4_CHECKSUM_MASK {
-            // "None": the other end has left it to a card that there is not (virtio); the data is right.
-            sys::DPDK_RX_L4_CHECKSUM_GOOD | sys::DPDK_RX_L4_CHECKSUM_NONE => Some(true),
-            sys::DPDK_RX_L4_CHECKSUM_BAD => Some(false),
-            _ => None,
-        }
-    }
-
-    /// Cuts it to `len` octets, at most what it has.
-    #[inline]
-    pub(in crate::backends::dpdk) fn cut(&mut self, len: usize) {
-        let len = (len as u32).min(self.data_len);
-        // SAFETY: the mbuf is ours.
-        unsafe { sys::dpdk_cut(self.mbuf.as_ptr(), len as u16) };
-        self.data_len = len;
-        self.packet_len = len;
-    }
-
-    /// Shows no more than the first `len` octets from now on: what is behind them is padding.
-    #[inline]
-    pub(in crate::backends::dpdk) fn hide(&mut self, len: usize) {
-        self.data_len = self.data_len.min(len as u32);
-    }
-
-    /// Asks the port to compute the UDP checksum, behind headers of these sizes.
-    #[inline]
-    pub(in crate::backends::dpdk) fn ask_udp_checksum(&mut self, ethernet: usize, ipv4: usize) {
-        // SAFETY: the mbuf is ours.
-        unsafe { sys::dpdk_ask_udp_checksum(self.mbuf.as_ptr(), ethernet as u16, ipv4 as u16) };
-    }
-}
-
-impl Drop for Packet {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the mbuf is ours, and this is the end of it.
-        unsafe { sys::dpdk_free(self.mbuf.as_ptr()) };
-    }
-}
-
-/// Packets that are given back together, which costs less than one by one: when there are many, and when it is dropped.
-pub(in crate::backends::dpdk) struct Returning {
-    mbufs: [mem::MaybeUninit<*mut sys::rte_mbuf>; BURST],
-    /// So many of them are ours.
-    count: usize,
-}
-
-impl Returning {
-    #[inline]
-    pub(in crate::backends::dpdk) fn new() -> Self {
-        Self {
-            mbufs: [const { mem::MaybeUninit::uninit() }; BURST],
-            count: 0,
-        }
-    }
-
-    #[inline]
-    pub(in crate::backends::dpdk) fn push(&mut self, packet: Packet) {
-        let packet = mem::ManuallyDrop::new(packet);
-        let place = match self.mbufs.get_mut(self.count) {
-            Some(place) => place,
-            None => {
-                self.flush();
-                &mut self.mbufs[0]
-            }
-        };
-        place.write(packet.mbuf.as_ptr());
-        self.count += 1;
-    }
-
-    fn flush(&mut self) {
-        // SAFETY: the first `count` are ours, and this is the end of them.
-        unsafe { sys::rte_pktmbuf_free_bulk(self.mbufs.as_mut_ptr().cast(), self.count as u32) };
-        self.count = 0;
-    }
-}
-
-impl Drop for Returning {
-    #[inline]
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
-/// Up to [`BURST`] packets in a row.
-pub(in crate::backends::dpdk) struct Burst {
-    /// Those from `next` to `end` are packets that are owned.
-    slots: [mem::MaybeUninit<Packet>; BURST],
-    next: usize,
-    end: usize,
-}
-
-// SAFETY: as `Packet`.
-unsafe impl Send for Burst {}
-
-impl Burst {
-    pub(in crate::backends::dpdk) fn new() -> Self {
-        Self {
-            slots: [const { mem::MaybeUninit::uninit() }; BURST],
-            next: 0,
-            end: 0,
-        }
-    }
-
-    #[inline]
-    pub(in crate::backends::dpdk) fn is_empty(&self) -> bool {
-        self.next == self.end
-    }
-
-    pub(in crate::backends::dpdk) fn len(&self) -> usize {
-        self.end - self.next
-    }
-
-    /// Takes the oldest out.
-    #[inline]
-    pub(in crate::backends::dpdk) fn pop(&mut self) -> Option<Packet> {
-        let next = self.next;
-        if next == self.end {
-            return None;
-        }
-        self.next += 1;
-        // SAFETY: it is a packet that is owned, and is not any more.
-        Some(unsafe { self.slots[next].assume_init_read() })
-    }
-
-    /// Adds one at the end; gives it back if there is no room.
-    pub(in crate::backends::dpdk) fn push(&mut self, packet: Packet) -> Result<(), Packet> {
-        if self.is_empty() {
-            (self.next, self.end) = (0, 0);
-        }
-        if self.end == BURST {
-            return Err(packet);
-        }
-        self.slots[self.end].write(packet);
-        self.end += 1;
-        Ok(())
-    }
-
-    /// Cuts the newest to `len` octets, at most what it has.
-    pub(in crate::backends::dpdk) fn cut_last(&mut self, len: usize) {
-        let last = self.len().saturating_sub(1);
-        self.for_each(|index, packet| {
-            if index == last {
-                packet.cut(len);
-            }
-        });
-    }
-
-    /// Shows each packet, oldest first.
-    #[inline]
-    pub(in crate::backends::dpdk) fn for_each(&mut self, mut each: impl FnMut(usize, &mut Packet)) {
-        for (index, slot) in self.slots[self.next..self.end].iter_mut().enumerate() {
-            // SAFETY: it is a packet that is owned; behind a reference, the burst stays the owner.
-            each(index, unsafe { slot.assume_init_mut() });
-        }
-    }
-
-    /// Gives all back.
-    pub(in crate::backends::dpdk) fn clear(&mut self) {
-        while self.pop().is_some() {}
-        (self.next, self.end) = (0, 0);
-    }
-}
-
-impl Drop for Burst {
-    fn drop(&mut self) {
-        self.clear();
     }
 }
 

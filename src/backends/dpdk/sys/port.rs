@@ -10,7 +10,7 @@ use std::{
 
 use dpdk_sys as sys;
 
-use super::{BURST, Burst, DEVICES, Devices, Packet, Pool, aside, c_string, check, connections::Connections};
+use super::{BURST, Burst, DEVICES, Devices, Found, Packet, Pool, aside, c_string, check, connections::Connections};
 use crate::backends::dpdk::{error::DpdkError, frame::Mac, nap::pause};
 
 /// Octets of a frame besides the packet: the header and the check sequence.
@@ -44,6 +44,8 @@ pub(in crate::backends::dpdk) struct Setup<'a> {
     pub(in crate::backends::dpdk) descriptors: u16,
     /// Queues in each direction.
     pub(in crate::backends::dpdk) queues: u16,
+    /// Packets that are received in one go.
+    pub(in crate::backends::dpdk) burst: usize,
     /// The first of them, over which the port spreads what no rule steers.
     pub(in crate::backends::dpdk) spread: u16,
     /// Let the port compute UDP checksums if it can.
@@ -93,14 +95,22 @@ pub(in crate::backends::dpdk) struct Port {
 
 /// A queue out of which packets come.
 pub(in crate::backends::dpdk) struct ReceiveQueue {
-    port: Arc<Port>,
+    /// The port's number.
+    id: u16,
     index: u16,
+    /// Packets that are received in one go, at most [`BURST`].
+    most: u16,
+    /// Kept as long as this.
+    _port: Arc<Port>,
 }
 
 /// A queue into which packets go.
 pub(in crate::backends::dpdk) struct SendQueue {
-    port: Arc<Port>,
+    /// The port's number.
+    id: u16,
     index: u16,
+    /// Kept as long as this.
+    _port: Arc<Port>,
 }
 
 /// A started port with all of its queues.
@@ -159,12 +169,15 @@ impl Port {
         }
         let port = Arc::new(this);
         let receive = (0..setup.queues).map(|index| ReceiveQueue {
-            port: Arc::clone(&port),
+            id,
             index,
+            most: setup.burst.min(BURST) as u16,
+            _port: Arc::clone(&port),
         });
         let send = (0..setup.queues).map(|index| SendQueue {
-            port: Arc::clone(&port),
+            id,
             index,
+            _port: Arc::clone(&port),
         });
         Ok(Opened {
             receive: receive.collect(),
@@ -377,16 +390,28 @@ impl Drop for Rule {
 }
 
 impl ReceiveQueue {
-    /// Receives what is there, at most `most` (and [`BURST`]) packets, into `packets`, which is empty.
+    /// Receives what is there, at most so many packets as were said at the start, into `packets`, which is empty.
     #[inline]
-    pub(in crate::backends::dpdk) fn receive(&mut self, packets: &mut Burst, most: usize) -> usize {
-        debug_assert!(packets.is_empty());
-        packets.clear();
-        let most = most.min(BURST) as u16;
-        // SAFETY: the port is started, `self` is the only one with this queue, and there is room for a burst.
-        let got = unsafe { sys::dpdk_rx_burst(self.port.id, self.index, packets.slots.as_mut_ptr().cast(), most) };
-        packets.end = usize::from(got);
-        packets.end
+    pub(in crate::backends::dpdk) fn receive(&mut self, packets: &mut Burst) -> usize {
+        // SAFETY: as `burst` says.
+        unsafe { packets.fill(|mbufs| self.burst(mbufs)) }
+    }
+
+    /// The same, but a lone packet is given away.
+    #[inline]
+    pub(in crate::backends::dpdk) fn receive_or_give(&mut self, packets: &mut Burst) -> Found {
+        // SAFETY: as `burst` says.
+        unsafe { packets.fill_or_give(|mbufs| self.burst(mbufs)) }
+    }
+
+    /// Receives mbufs, which are nobody else's then, and gives how many.
+    ///
+    /// # Safety
+    /// There is room for [`BURST`] of them.
+    #[inline]
+    unsafe fn burst(&mut self, mbufs: *mut *mut sys::rte_mbuf) -> usize {
+        // SAFETY: the port is started, `self` is the only one with this queue, and `most` is not more than there is room.
+        unsafe { sys::dpdk_rx_burst(self.id, self.index, mbufs, self.most).into() }
     }
 }
 
@@ -399,26 +424,19 @@ impl SendQueue {
     /// Sends as many as the port takes, from the oldest; gives how many those are. The rest stays in `packets`.
     #[inline]
     pub(in crate::backends::dpdk) fn send(&mut self, packets: &mut Burst) -> usize {
-        let mut mbufs = [const { mem::MaybeUninit::uninit() }; BURST];
-        let count = packets.len();
-        packets.for_each(|index, packet| {
-            mbufs[index].write(packet.mbuf.as_ptr());
-        });
-        // SAFETY: the port is started, `self` is the only one with this queue; the first `count` of `mbufs` are packets
-        // that are ours. Those that are taken belong to the port from then on, and are forgotten here.
-        let taken = unsafe { sys::dpdk_tx_burst(self.port.id, self.index, mbufs.as_mut_ptr().cast(), count as u16) };
-        packets.next += usize::from(taken);
-        usize::from(taken)
+        // SAFETY: the port is started, and `self` is the only one with this queue. Those that are taken belong to the port
+        // from then on.
+        unsafe { packets.take(|mbufs, count| sys::dpdk_tx_burst(self.id, self.index, mbufs, count as u16).into()) }
     }
 
     /// Sends one packet; gives it back if the port does not take it.
     #[inline]
     pub(in crate::backends::dpdk) fn send_one(&mut self, packet: Packet) -> Result<(), Packet> {
         let packet = mem::ManuallyDrop::new(packet);
-        let mut mbuf = packet.mbuf.as_ptr();
+        let mut mbuf = packet.mbuf();
         // SAFETY: the port is started, `self` is the only one with this queue, and the packet is ours. If it is taken, it
         // belongs to the port from then on, and is forgotten here.
-        match unsafe { sys::dpdk_tx_burst(self.port.id, self.index, &mut mbuf, 1) } {
+        match unsafe { sys::dpdk_tx_burst(self.id, self.index, &mut mbuf, 1) } {
             0 => Err(mem::ManuallyDrop::into_inner(packet)),
             _ => Ok(()),
         }

@@ -1,5 +1,6 @@
 //! The backend on a ring device, which gives back what it is given: whatever a wire could bring.
 
+mod lone;
 mod sharing;
 mod steering;
 

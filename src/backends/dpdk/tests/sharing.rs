@@ -103,6 +103,7 @@ fn a_memif_client_that_is_refused_tries_again() {
         mtu,
         descriptors,
         queues: 1,
+        burst: BURST,
         spread: 1,
         offload: false,
         segments: false,
