@@ -68,7 +68,6 @@ fn a_frame_with_a_wrong_bit_is_the_same_alone_as_among_others() {
 fn a_lone_datagram_becomes_the_same_frame_on_both_ways() {
     let mut backend = ring();
     introduce(&mut backend);
-    // The ring leads back here: the other one is a neighbour, and so is this one.
     let most = backend.capabilities().max_datagram;
     let payload: Vec<u8> = (0..most).map(|at| at as u8).collect();
     let lengths = (1..200).chain([1400, ATTACH - 1, ATTACH, most]);
