@@ -83,6 +83,7 @@ impl Endpoint {
         burst.push_header(header, data.len());
         transmit(burst, data);
 
+        self.dialogue.queues = false;
         self.catch_up();
         let p = &mut self.peers[peer.index()];
         let flow = &mut self.flows[flow_index as usize];

@@ -21,7 +21,12 @@ use crate::{
 
 /// The next packet, if there is a dialogue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dialogue(pub(super) Option<Next>);
+pub(super) struct Dialogue {
+    pub(super) next: Option<Next>,
+    /// The last message that was sent has gone by way of the queue: whoever sends so interrupts each dialogue, and it is
+    /// not worth to begin one.
+    pub(super) queues: bool,
+}
 
 /// Whose it is, and how it begins.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +48,10 @@ impl PartialEq for Dialogue {
 }
 
 impl Dialogue {
-    pub(super) const NONE: Self = Self(None);
+    pub(super) const NONE: Self = Self {
+        next: None,
+        queues: false,
+    };
 }
 
 impl Endpoint {
@@ -57,22 +65,23 @@ impl Endpoint {
         let nothing_waits = send.queue.is_empty() && !probe.is_due() && !receive.nack_now;
         let is_settled = send.sacked_count == 0 && send.lost_count == 0 && send.timeouts == 0 && nothing_waits;
         let prefix = Prefix::of(&arrival.base, arrival.flags).filter(|_| is_settled);
-        self.dialogue = Dialogue(prefix.map(|prefix| Next {
+        self.dialogue.next = prefix.map(|prefix| Next {
             from: arrival.source,
             prefix,
             channel: arrival.base.channel,
             peer,
             flow,
             active,
-        }));
+        });
     }
 
     /// The flow and its active part, if there is a dialogue with this peer on this channel. Then its session is open, without
     /// checksums, and nothing is queued, lost, missing or to be probed; credit may be to be told of.
     #[inline(always)]
     pub(super) fn dialogue_with(&self, peer: PeerId, channel: u8) -> Option<(u32, u32)> {
-        let Dialogue(next) = &self.dialogue;
-        let next = next
+        let next = self
+            .dialogue
+            .next
             .as_ref()
             .filter(|next| next.peer == peer.0 && next.channel == channel)?;
         Some((next.flow, next.active))
@@ -87,7 +96,7 @@ impl Endpoint {
         octets: &[u8],
         sink: &mut S,
     ) -> bool {
-        let Dialogue(Some(next)) = &self.dialogue else {
+        let Some(next) = &self.dialogue.next else {
             return false;
         };
         let (peer, flow_index, index) = (next.peer, next.flow, next.active);

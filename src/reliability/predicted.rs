@@ -11,7 +11,6 @@ use core::mem;
 
 use super::{
     Origin, PeerId, Sink, Verdict,
-    dialogue::Dialogue,
     endpoint::{Endpoint, is_busy},
     flow::{Flow, Form, Receiver, Sender},
     input::{Arrival, cost_of},
@@ -132,7 +131,7 @@ impl Endpoint {
             let at = now + self.times.ack_delay;
             active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
         }
-        if S::TAKES_PLAIN {
+        if S::TAKES_PLAIN && !self.dialogue.queues {
             self.begin_dialogue(arrival, flow_index);
         }
         Some(Ok(()))
@@ -142,7 +141,7 @@ impl Endpoint {
     /// first.
     #[inline]
     pub(super) fn interrupt(&mut self) {
-        self.dialogue = Dialogue::NONE;
+        self.dialogue.next = None;
         self.catch_up();
     }
 

@@ -31,6 +31,7 @@ impl Endpoint {
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
         self.advance(now);
+        self.dialogue.queues = true;
         let len = payload.len();
         if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));

@@ -4,10 +4,7 @@ use super::{
     alone::{queue_one, quiet, send_past_the_queue},
     *,
 };
-use crate::{
-    PeerError,
-    reliability::{Target, dialogue::Dialogue},
-};
+use crate::{PeerError, reliability::Target};
 
 /// Two who have talked; what one of them has just said comes next at the other.
 fn talking(config: &Config) -> (Pair, [PeerId; 2]) {
@@ -27,8 +24,7 @@ fn talking(config: &Config) -> (Pair, [PeerId; 2]) {
 }
 
 fn is_talking(endpoint: &Endpoint) -> bool {
-    let Dialogue(next) = &endpoint.dialogue;
-    next.is_some()
+    endpoint.dialogue.next.is_some()
 }
 
 /// Whichever bit of the datagram is another one, the same follows as without a short way; and only who has sent, what is
@@ -158,12 +154,22 @@ fn what_waits_comes_before_a_dialogue() {
         let endpoint = &mut pair.ends[1].0;
         endpoint.interrupt();
         change(endpoint);
+        endpoint.dialogue.queues = false;
         let (from, mut datagram) = (pair.ends[0].1, pair.wire.pop_front().unwrap().1);
         let (endpoint, _, got, _) = &mut pair.ends[1];
         let (now, stride) = (Instant::from_nanos(pair.now), datagram.len());
         endpoint.handle_datagrams(now, from, &mut datagram, stride, got);
         assert_eq!(is_talking(endpoint), begins, "change {number}");
     }
+}
+
+/// Who queues what is sent interrupts each dialogue: none begins, until something goes alone.
+#[test]
+fn who_queues_has_no_dialogue() {
+    let (mut pair, [_, to_a]) = talking(&Config::default());
+    pair.send(1, to_a, 3, Payload::Copy(b"more"));
+    assert!(pair.arrive());
+    assert!(pair.predicted > 0 && !is_talking(&pair.ends[1].0));
 }
 
 /// A dialogue goes on through messages that go alone, with match bits or without, and begins anew with others.
