@@ -36,8 +36,6 @@ bitflags! {
         const BUFFER = 8;
         /// The credit was given back before.
         const PROMOTED = 16;
-        /// The octets are the last of the datagram that they came in, wherever that lies.
-        const IN_PLACE = 32;
     }
 }
 
@@ -60,6 +58,46 @@ struct Entry {
 const _: () = assert!(size_of::<Entry>() <= 48);
 
 impl Entry {
+    #[inline(always)]
+    fn new(head: &Head, records: Option<usize>, len: usize, at: u32, mut marks: Marks) -> Self {
+        marks.set(Marks::TAG, head.tag.is_some());
+        marks.set(Marks::IMMEDIATE, head.immediate.is_some());
+        marks.set(Marks::BUNDLE, records.is_some());
+        Self {
+            tag: head.tag.unwrap_or(0),
+            immediate: head.immediate.unwrap_or(0),
+            peer: head.peer,
+            session: head.session,
+            cost: head.cost,
+            source: head.source,
+            destination: head.destination,
+            len: len as u32,
+            at,
+            marks,
+        }
+    }
+
+    #[inline(always)]
+    fn tag(&self) -> Option<u64> {
+        self.marks.contains(Marks::TAG).then_some(self.tag)
+    }
+
+    /// A message of it, with this tag and body, as it is handed out.
+    #[inline(always)]
+    fn message<'a>(&self, tag: Option<u64>, kept: &'a mut u32, body: Body<'a>) -> Message<'a> {
+        Message {
+            peer: self.peer,
+            session: self.session,
+            source: self.source,
+            destination: self.destination,
+            kept,
+            cost: self.cost,
+            tag,
+            immediate: self.marks.contains(Marks::IMMEDIATE).then_some(self.immediate),
+            body,
+        }
+    }
+
     /// Its octets, if its credit was given back before.
     #[inline]
     fn promoted(&self) -> u64 {
@@ -111,8 +149,12 @@ pub(super) struct Ready {
     cursor: usize,
     /// All of the first entry has been handed out.
     lent: bool,
-    /// The octets of the first entry, which is the only one, are in place and have not been handed out.
+    /// A message that is the only one and has not been handed out: its octets are the last of the datagram that they came
+    /// in, wherever that lies.
     in_place: bool,
+    /// It has been handed out.
+    lent_in_place: bool,
+    alone: Entry,
     /// Credit of what was kept of the first entry.
     kept: u32,
     /// Entries ever pushed.
@@ -129,15 +171,17 @@ impl Ready {
 
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.front().is_none()
+        self.messages == 0 && !self.lent_in_place && self.entries.front().is_none()
     }
 
     /// Appends the first message; its octets, the last `len` of a datagram, stay where they are.
     #[inline(always)]
     pub(super) fn push_in_place(&mut self, head: &Head, len: usize) {
         debug_assert!(self.is_empty());
-        self.push_entry(head, None, len, 0, Marks::IN_PLACE);
+        self.alone = Entry::new(head, None, len, 0, Marks::empty());
         self.in_place = true;
+        self.pushed += 1;
+        self.messages = 1;
     }
 
     /// A message is ready whose octets are in place: before anything else becomes ready, and before the datagram goes, it
@@ -152,10 +196,7 @@ impl Ready {
         if !mem::take(&mut self.in_place) {
             return;
         }
-        let Some(entry) = self.entries.front_mut() else {
-            return;
-        };
-        entry.marks.remove(Marks::IN_PLACE);
+        let mut entry = self.alone;
         let data = last(datagram, entry.len as usize);
         if data.len() <= SMALL {
             entry.at = self.arena.push(data) as u32;
@@ -163,6 +204,7 @@ impl Ready {
             entry.marks.insert(Marks::BUFFER);
             entry.at = self.buffers.insert(pool.copy(data));
         }
+        self.entries.push_back(entry);
     }
 
     /// Appends a message (`records` is `None`) or a bundle of so many.
@@ -193,22 +235,8 @@ impl Ready {
     }
 
     #[inline(always)]
-    fn push_entry(&mut self, head: &Head, records: Option<usize>, len: usize, at: u32, mut marks: Marks) {
-        marks.set(Marks::TAG, head.tag.is_some());
-        marks.set(Marks::IMMEDIATE, head.immediate.is_some());
-        marks.set(Marks::BUNDLE, records.is_some());
-        self.entries.push_back(Entry {
-            tag: head.tag.unwrap_or(0),
-            immediate: head.immediate.unwrap_or(0),
-            peer: head.peer,
-            session: head.session,
-            cost: head.cost,
-            source: head.source,
-            destination: head.destination,
-            len: len as u32,
-            at,
-            marks,
-        });
+    fn push_entry(&mut self, head: &Head, records: Option<usize>, len: usize, at: u32, marks: Marks) {
+        self.entries.push_back(Entry::new(head, records, len, at, marks));
         self.pushed += 1;
         self.messages += records.unwrap_or(1);
     }
@@ -228,14 +256,17 @@ impl Ready {
         self.lent = false;
         self.cursor = 0;
         self.taken += 1;
-        let entry = self.entries.pop_front()?;
-        if entry.marks.contains(Marks::BUFFER) {
-            if let Some(buffer) = self.buffers.remove(entry.at) {
+        let entry = if mem::take(&mut self.lent_in_place) {
+            self.alone
+        } else {
+            let entry = self.entries.pop_front()?;
+            if !entry.marks.contains(Marks::BUFFER) {
+                self.arena.pop();
+            } else if let Some(buffer) = self.buffers.remove(entry.at) {
                 pool.give(buffer);
             }
-        } else if !entry.marks.contains(Marks::IN_PLACE) {
-            self.arena.pop();
-        }
+            entry
+        };
         Some(Retired {
             peer: entry.peer,
             session: entry.session,
@@ -250,9 +281,15 @@ impl Ready {
     #[inline]
     pub(super) fn take<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         debug_assert!(!self.lent);
+        if mem::take(&mut self.in_place) {
+            self.messages = 0;
+            (self.lent, self.lent_in_place) = (true, true);
+            let (entry, kept) = (&self.alone, &mut self.kept);
+            return Some(entry.message(entry.tag(), kept, Body::Lent(last(datagram, entry.len as usize))));
+        }
         let entry = self.entries.front()?;
         let len = entry.len as usize;
-        let mut tag = entry.marks.contains(Marks::TAG).then_some(entry.tag);
+        let mut tag = entry.tag();
         self.messages -= 1;
         let body = if entry.marks.contains(Marks::BUNDLE) {
             let octets = if entry.marks.contains(Marks::BUFFER) {
@@ -268,30 +305,24 @@ impl Ready {
             Body::Lent(record.data)
         } else {
             self.lent = true;
-            if mem::take(&mut self.in_place) {
-                Body::Lent(last(datagram, len))
-            } else if entry.marks.contains(Marks::BUFFER) {
+            if entry.marks.contains(Marks::BUFFER) {
                 Body::Buffer(self.buffers.get_mut(entry.at)?, len)
             } else {
                 Body::Lent(self.arena.front(entry.at as usize, len))
             }
         };
-        Some(Message {
-            peer: entry.peer,
-            session: entry.session,
-            source: entry.source,
-            destination: entry.destination,
-            kept: &mut self.kept,
-            cost: entry.cost,
-            tag,
-            immediate: entry.marks.contains(Marks::IMMEDIATE).then_some(entry.immediate),
-            body,
-        })
+        Some(entry.message(tag, &mut self.kept, body))
+    }
+
+    /// All that has not been retired.
+    fn held(&self) -> impl Iterator<Item = &Entry> {
+        let alone = (self.in_place || self.lent_in_place).then_some(&self.alone);
+        alone.into_iter().chain(self.entries.iter())
     }
 
     /// Credit that messages of this peer hold, and the octets of those whose credit was given back before.
     pub(super) fn held_by(&self, peer: PeerId) -> u64 {
-        let of_peer = self.entries.iter().filter(|entry| entry.peer == peer);
+        let of_peer = self.held().filter(|entry| entry.peer == peer);
         of_peer.map(|entry| u64::from(entry.cost) + entry.promoted()).sum()
     }
 }
@@ -306,7 +337,7 @@ fn last(datagram: &[u8], len: usize) -> &[u8] {
 impl Ready {
     pub(super) fn memory(&self) -> u64 {
         let buffers = self.buffers.iter().map(|buffer| buffer.len() as u64);
-        let small = self.entries.iter().filter(|entry| !entry.marks.contains(Marks::BUFFER));
+        let small = self.held().filter(|entry| !entry.marks.contains(Marks::BUFFER));
         buffers.sum::<u64>() + small.map(|entry| u64::from(entry.len)).sum::<u64>()
     }
 }
