@@ -41,15 +41,6 @@ impl<T: Copy + Default> Ring<T> {
     }
 
     #[inline]
-    pub(super) fn front_mut(&mut self) -> Option<&mut T> {
-        if self.len == 0 {
-            None
-        } else {
-            Some(&mut self.slots[self.head])
-        }
-    }
-
-    #[inline]
     pub(super) fn pop_front(&mut self) -> Option<T> {
         let entry = *self.front()?;
         self.head = self.place(1);
