@@ -9,14 +9,16 @@ use crate::reliability::{MESSAGE_COST, PeerId};
 ///
 /// It dereferences to its octets.
 pub struct Message<'a> {
+    // (In another order than in the queue, so that they are read one by one: of several that have just been written one by
+    // one, read at once, the processor would wait for all.)
+    pub(super) destination: u32,
     pub(super) peer: PeerId,
+    pub(super) source: u32,
     pub(super) session: u32,
-    /// Credit of what is kept of its packet.
-    pub(super) kept: &'a mut u32,
     /// Credit that it holds, with those that it was bundled with.
     pub(super) cost: u32,
-    pub(super) source: u32,
-    pub(super) destination: u32,
+    /// Credit of what is kept of its packet.
+    pub(super) kept: &'a mut u32,
     pub(super) tag: Option<u64>,
     pub(super) immediate: Option<u64>,
     pub(super) body: Body<'a>,

@@ -44,15 +44,17 @@ bitflags! {
 struct Entry {
     tag: u64,
     immediate: u64,
+    // (What a [`Message`] says lies between what it does not say, so that it is read piece by piece: of several pieces that
+    // have just been written, read at once, the processor would wait for all.)
     peer: PeerId,
-    session: u32,
-    cost: u32,
-    source: u32,
-    destination: u32,
     len: u32,
+    source: u32,
     /// Offset in the arena's block, or index of the buffer.
     at: u32,
+    session: u32,
     marks: Marks,
+    cost: u32,
+    destination: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() <= 48);
