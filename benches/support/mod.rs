@@ -7,7 +7,7 @@ use hikyaku::{
     Config, Congestion, PeerId,
     reliability::{Burst, Endpoint, Limits, Origin, Outgoing, Payload, Sink, Verdict},
     time::Instant,
-    wire::{Packet, Seq},
+    wire::{Packet, Plain, Seq},
 };
 
 /// Counts what arrives, in place.
@@ -21,6 +21,16 @@ pub(crate) struct Count {
 }
 
 impl Sink for Count {
+    const TAKES_PLAIN: bool = true;
+
+    #[inline]
+    fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
+        self.bytes += message.payload.len() as u64;
+        self.packets += 1;
+        self.cost += origin.cost;
+        true
+    }
+
     #[inline]
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
         self.bytes += packet.payload().len() as u64;

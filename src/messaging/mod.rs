@@ -354,7 +354,7 @@ impl Messenger {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.finish();
-        self.endpoint.may_transmit() && self.endpoint.poll_transmit(now, burst)
+        self.endpoint.poll_transmit(now, burst)
     }
 
     /// The octets of a burst in order, as slices. To be called before any other method of `&mut self`.

@@ -28,18 +28,21 @@ const TURN: u32 = 1 << 20;
 const BEFORE: u32 = 16;
 
 impl Endpoint {
-    /// There may be something to transmit: what costs less to ask than [`poll_transmit`](Self::poll_transmit).
-    #[inline]
-    pub(super) fn may_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.bulk.is_empty() || !self.control.is_empty() || self.answered.index != NONE
-    }
-
     /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
     ///
     /// Flows take turns, a burst each; those that have much to send come last, and have longer turns: of several large
     /// messages that share a wire the first is there when it can be, and no other later than if all shared it evenly.
     /// Acknowledgements ride on data where there is any, and do not wait for a turn.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        if self.ready.is_empty() && self.bulk.is_empty() && self.control.is_empty() {
+            self.catch_up();
+            return false;
+        }
+        self.transmit_next(now, burst)
+    }
+
+    fn transmit_next(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.advance(now);
         if let Some(control) = self.control.pop_front() {
             self.write_control(control, burst);

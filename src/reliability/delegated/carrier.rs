@@ -295,15 +295,6 @@ impl Carrier {
         each!(self, it => it.handle_released(token))
     }
 
-    /// [`poll_transmit`](Self::poll_transmit) may give something.
-    #[inline]
-    pub(crate) fn may_transmit(&self) -> bool {
-        match self {
-            Self::Here(endpoint) => endpoint.may_transmit(),
-            Self::There(_) | Self::Both(_) => true,
-        }
-    }
-
     /// [`poll_event`](Self::poll_event) may give something.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {

@@ -111,7 +111,7 @@ fn send_as_through_the_queue(
         return false;
     }
     assert_eq!((octets.len(), octets.len()), (burst.len(), burst.segment_size()));
-    assert!(!endpoint.may_transmit() || !endpoint.poll_transmit(now, &mut nothing));
+    assert!(!endpoint.poll_transmit(now, &mut nothing));
     twin.send(now, peer, channel, message, Payload::Copy(data)).unwrap();
     let index = twin.ready.pop_front().unwrap();
     twin.actives[index as usize].ready = false;

@@ -113,7 +113,10 @@ fn everything_else_interrupts() {
         |e, _, _| e.set_limits(LIMITS),
         |e, _, peer| e.tell_when_writable(peer),
         |e, _, peer| e.expel(peer, PeerError::Misbehaved),
-        |e, now, _| _ = e.poll_transmit(now, &mut Burst::default()),
+        |e, now, _| {
+            e.mark_ready(0);
+            e.poll_transmit(now, &mut Burst::default());
+        },
         |e, now, _| {
             let mut nothing = [0; 40];
             e.handle_datagrams(
