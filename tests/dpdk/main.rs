@@ -93,6 +93,19 @@ fn end(pools: Option<Pools>) {
         assert!(in_use.iter().all(|count| *count <= kept), "{pools:?}");
     }
     println!("all buffers are back");
+    let device = var("NETNS_DEVICE");
+    if device.contains("zero-copy=yes") {
+        // The driver has closed the file of the memory: it can not be shown to another end, nor become larger.
+        refused(&device, "one such link");
+        refused("ring", "zero-copy=yes");
+    }
+}
+
+/// This process opens no such port any more, and says so.
+fn refused(device: &str, why: &str) {
+    let options = DpdkOptions::from_environment(Some(device)).unwrap();
+    let error = DpdkBackend::bind(var("NETNS_AT").parse().unwrap(), &options).expect_err("a second port");
+    assert!(error.to_string().contains(why), "{error}");
 }
 
 /// Sends every message back until [`END`], or until the other end is gone.
