@@ -238,6 +238,10 @@ impl Ready {
 
     #[inline(always)]
     fn push_entry(&mut self, head: &Head, records: Option<usize>, len: usize, at: u32, marks: Marks) {
+        debug_assert!(
+            !self.in_place,
+            "what is in place is taken or copied before anything else becomes ready"
+        );
         self.entries.push_back(Entry::new(head, records, len, at, marks));
         self.pushed += 1;
         self.messages += records.unwrap_or(1);
@@ -284,7 +288,7 @@ impl Ready {
     pub(super) fn take<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         debug_assert!(!self.lent);
         if mem::take(&mut self.in_place) {
-            self.messages = 0;
+            self.messages -= 1;
             (self.lent, self.lent_in_place) = (true, true);
             let (entry, kept) = (&self.alone, &mut self.kept);
             return Some(entry.message(entry.tag(), kept, Body::Lent(last(datagram, entry.len as usize))));

@@ -97,10 +97,10 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
         // In few files, which is what virtio-user and memif without copies hand to the other end.
         Memory::InMemory => {
             arguments.extend(["--in-memory", "--single-file-segments"].map(str::to_owned));
-            if options.device.shows_memory() && !given(options, &["-m", "--socket-mem", "--socket-limit"]) {
-                // All of it at once, and that is all.
-                let all = options.memory_mb;
-                arguments.extend([format!("--socket-mem={all}"), format!("--socket-limit={all}")]);
+            if options.device.shows_memory() && !given(options, &["-m", "--socket-mem"]) {
+                // All of it at once, in one piece, and that is all.
+                arguments.push(format!("-m{}", options.memory_mb));
+                arguments.push(format!("--socket-limit={}", limits(options.memory_mb)));
             }
         }
         Memory::Hugepages => {}
@@ -112,6 +112,23 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
     }
     arguments.extend(options.eal.iter().cloned());
     arguments
+}
+
+/// So many MB on the node of memory of this thread's first processor, and as good as nothing on others (0 would be no
+/// limit): a number for each node.
+fn limits(mb: u32) -> String {
+    let allowed = processors();
+    let first = allowed.split(['-', ',']).next().unwrap_or("0");
+    let nodes = (0..).take_while(|node| fs::exists(format!("/sys/devices/system/node/node{node}")).unwrap_or(false));
+    let is_near = |node: &u32| fs::exists(format!("/sys/devices/system/node/node{node}/cpu{first}")).unwrap_or(false);
+    let limits: Vec<_> = nodes
+        .map(|node| if is_near(&node) { mb } else { 1 }.to_string())
+        .collect();
+    if limits.is_empty() {
+        mb.to_string()
+    } else {
+        limits.join(",")
+    }
 }
 
 /// Processors on which this thread may run, in the kernel's words, for instance `0-3,8`.

@@ -392,7 +392,9 @@ impl Device {
     /// The other end sees all of this process's packet buffers. DPDK's driver closes EAL's file of that memory when the two
     /// have met: from then on EAL must neither extend nor shrink it, and no other end can be shown it.
     pub(super) fn shows_memory(&self) -> bool {
-        self.kind == Kind::Memif && self.argument("zero-copy").is_some_and(|zero_copy| zero_copy != "no")
+        let without_copies = self.argument("zero-copy").is_some_and(|zero_copy| zero_copy != "no");
+        // (The driver's servers copy, whatever they are told.)
+        self.kind == Kind::Memif && without_copies && self.argument("role") == Some("client")
     }
 
     /// It starts only when the other end is there.

@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// Notices for a backend that does not look; those that come then are lost.
 const NOTICES: usize = 64;
 
-/// The memory of this process's packets has been shown to another end, which can be done once.
+/// The memory of this process's packets has been shown to another end, or that has been tried, which can be done once.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Whether a device may be opened whose other end sees the packets where they lie. `elsewhere`: some of them are not in
@@ -39,8 +39,8 @@ static SHOWN: AtomicBool = AtomicBool::new(false);
 fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
     let why = if elsewhere {
         "packets that are lent to other processes can not be shown to another end, too: use it without zero-copy"
-    } else if SHOWN.load(Ordering::Relaxed) {
-        "DPDK has closed the file of its memory when it showed that to another end: a process has one such link"
+    } else if SHOWN.swap(true, Ordering::Relaxed) {
+        "DPDK closes the file of its memory when it shows that to another end: a process can open one such link, once"
     } else {
         return Ok(());
     };
@@ -320,7 +320,6 @@ impl DpdkPort {
             }
             again
         })?;
-        SHOWN.fetch_or(options.device.shows_memory(), Ordering::Relaxed);
         let mut free = [Vec::new(), Vec::new()];
         for queue in opened.send {
             free[usize::from(queue.index() >= options.queues.max(1))].push(queue);
