@@ -4,7 +4,7 @@
 //! `cargo bench --features sim --bench simulation [-- NAME…]`; names are those of the table, or parts of them. Sessions
 //! are open before anything is measured, but for the cases that say so.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
@@ -13,17 +13,21 @@ use hikyaku::{
         engine::{Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
     },
-    sim::{Heap, Simulation},
+    sim::{Heap, Simulation, compute},
 };
 
 /// What belongs to one rank lies together.
 #[global_allocator]
 static HEAP: Heap = Heap;
 
+/// Longer than anything takes before it.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// What each rank does again and again.
 #[derive(Clone, Copy)]
 enum Talk {
-    /// Rank 0 sends a message of so many octets to rank 1.
+    /// Each even rank sends a message of so many octets to the next one: more than are sent eagerly, or senders would run
+    /// ahead and fill memory.
     Bulk(usize),
     /// 8 octets to the next, 8 from the one before.
     Ring,
@@ -38,6 +42,10 @@ type Case = (&'static str, u32, u32, Talk);
 
 const CASES: &[Case] = &[
     ("bulk of 2", 2, 100, Talk::Bulk(1 << 20)),
+    ("bulk of 64", 64, 100, Talk::Bulk(256 << 10)),
+    ("bulk of 1024", 1_024, 8, Talk::Bulk(256 << 10)),
+    ("bulk of 4096", 4_096, 2, Talk::Bulk(256 << 10)),
+    ("bulk of 16384", 16_384, 1, Talk::Bulk(256 << 10)),
     ("ring of 2", 2, 250_000, Talk::Ring),
     ("ring of 64", 64, 8_000, Talk::Ring),
     ("ring of 1024", 1_024, 400, Talk::Ring),
@@ -60,9 +68,9 @@ impl Talk {
     fn once(self, world: &Communicator, memory: &mut [u8]) {
         let (own, size) = (world.rank(), world.size());
         match self {
-            Self::Bulk(octets) => match own {
-                0 => send(world, &memory[..octets], 1),
-                _ => receive(world, &mut memory[..octets], 0),
+            Self::Bulk(octets) => match own % 2 {
+                0 => send(world, &memory[..octets], own + 1),
+                _ => receive(world, &mut memory[..octets], own - 1),
             },
             Self::Ring => {
                 send(world, &[7; 8], (own + 1) % size);
@@ -121,7 +129,11 @@ fn measure(&(_, ranks, times, talk): &Case) -> (u64, f64) {
                 _ => vec![0; 8],
             };
             let warm = !matches!(talk, Talk::Opening);
-            (0..2 * u32::from(warm)).for_each(|_| talk.once(&world, &mut memory));
+            if warm {
+                (0..2).for_each(|_| talk.once(&world, &mut memory));
+                // Until all have done so: without a pause the first one is here before others have begun.
+                compute(PAUSE).expect("nothing is wrong");
+            }
             if begun.get().is_none() {
                 begun.set(Some(processor_time()));
             }
