@@ -11,7 +11,7 @@ use super::{
     flow::{Active, Flow},
     input::Arrival,
     peer::MESSAGE_COST,
-    predicted::{Answered, is_lone, note_next},
+    predicted::{Answered, Delivered, is_lone, note_next},
     timers::Timer,
 };
 use crate::{
@@ -133,21 +133,17 @@ impl Endpoint {
         self.stats.packets_received += 1;
         self.stats.note_delivered(len);
         let receive = &mut active.receive;
-        note_next(
-            p,
-            flow,
-            receive,
-            now,
-            packet.sequence,
-            (len, origin.cost),
-            packet.timestamp,
-        );
+        let next = Delivered {
+            len,
+            cost: origin.cost,
+            stamp: packet.timestamp,
+        };
+        note_next(p, flow, receive, now, &next);
         if receive.is_due(Flags::empty(), &self.config, self.ack_bytes) {
-            receive.ack_now = true;
-            self.mark_ready(index);
-        } else if !active.deadlines.is_set(Timer::Ack) {
+            self.acknowledge_now(index);
+        } else {
             let at = now + self.times.ack_delay;
-            active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Ack, at);
         }
         true
     }

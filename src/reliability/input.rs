@@ -297,9 +297,9 @@ impl Endpoint {
                 receive.end = state.expected;
                 if due {
                     self.acknowledge_now(index);
-                } else if !active.deadlines.is_set(Timer::Ack) {
-                    active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
-                    self.reschedule(index);
+                } else {
+                    let at = self.now + self.times.ack_delay;
+                    active.deadlines.arm_once(&mut self.heap, index, Timer::Ack, at);
                 }
             }
             if marks.contains(Flags::PLACEMENT) {
@@ -382,8 +382,8 @@ impl Endpoint {
         }
     }
 
-    #[inline]
-    fn acknowledge_now(&mut self, index: u32) {
+    #[inline(always)]
+    pub(super) fn acknowledge_now(&mut self, index: u32) {
         self.actives[index as usize].receive.ack_now = true;
         self.mark_ready(index);
     }
@@ -408,10 +408,8 @@ impl Endpoint {
         if !receive.has_gap(expected) {
             receive.nacked = None;
             active.deadlines.stop(Timer::Nack);
-            if !active.deadlines.is_set(Timer::Idle) {
-                active.deadlines.set(Timer::Idle, self.now + IDLE);
-                self.reschedule(index);
-            }
+            let at = self.now + IDLE;
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Idle, at);
         } else if receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
             self.await_gap(index);
         }
@@ -436,9 +434,9 @@ impl Endpoint {
         if due || told || !self.config.nack {
             receive.tell_gap = None;
             self.acknowledge_now(index);
-        } else if !active.deadlines.is_set(Timer::Ack) {
-            active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
-            self.reschedule(index);
+        } else {
+            let at = self.now + self.times.ack_delay;
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Ack, at);
         }
         if !asked {
             self.await_gap(index);
@@ -468,9 +466,9 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         if self.times.reordering == 0 {
             self.ask_for_gap(index);
-        } else if !active.deadlines.is_set(Timer::Nack) {
-            active.deadlines.set(Timer::Nack, self.now + self.times.reordering);
-            self.reschedule(index);
+        } else {
+            let at = self.now + self.times.reordering;
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Nack, at);
         }
     }
 

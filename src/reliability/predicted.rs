@@ -128,13 +128,13 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let len = packet.payload().len() as u32;
         self.stats.note_delivered(len);
-        note_next(p, flow, &mut active.receive, now, base.sequence, (len, cost), stamp);
+        note_next(p, flow, &mut active.receive, now, &Delivered { len, cost, stamp });
         if active.receive.is_due(flags, &self.config, self.ack_bytes) {
             active.receive.ack_now = true;
             self.mark_ready(index);
-        } else if !active.deadlines.is_set(Timer::Ack) {
+        } else {
             let at = now + self.times.ack_delay;
-            active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Ack, at);
         }
         if S::TAKES_PLAIN && !self.dialogue.queues {
             self.begin_dialogue(arrival, flow_index);
@@ -189,26 +189,26 @@ impl Endpoint {
     }
 }
 
-/// Notes that the next packet of a flow has been delivered: so many octets, at this cost.
+/// The next packet of a flow, whose octets have been delivered.
+pub(super) struct Delivered {
+    pub(super) len: u32,
+    /// What they cost of the credit.
+    pub(super) cost: u32,
+    pub(super) stamp: Option<Timestamp>,
+}
+
+/// Notes that the next packet of a flow has been delivered.
 #[inline(always)]
-pub(super) fn note_next(
-    peer: &mut Peer,
-    flow: &mut Flow,
-    receive: &mut Receiver,
-    now: u64,
-    sequence: Seq,
-    (len, cost): (u32, u32),
-    stamp: Option<Timestamp>,
-) {
-    peer.cost_received = peer.cost_received.wrapping_add(cost);
-    receive.unacked_bytes += len;
+pub(super) fn note_next(peer: &mut Peer, flow: &mut Flow, receive: &mut Receiver, now: u64, next: &Delivered) {
+    peer.cost_received = peer.cost_received.wrapping_add(next.cost);
+    receive.unacked_bytes += next.len;
     receive.unacked_packets += 1;
-    if let Some(stamp) = stamp
+    if let Some(stamp) = next.stamp
         && stamp.value != 0
     {
         (receive.stamp, receive.stamp_at) = (stamp.value, now);
     }
-    flow.expected = sequence.plus(1);
+    flow.expected = flow.expected.plus(1);
     receive.end = flow.expected;
 }
 

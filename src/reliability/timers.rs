@@ -64,6 +64,14 @@ impl Deadlines {
         }
     }
 
+    /// The same, unless it is set.
+    #[inline(always)]
+    pub(crate) fn arm_once(&mut self, heap: &mut Heap, index: u32, timer: Timer, at: u64) {
+        if !self.is_set(timer) {
+            self.arm(heap, index, timer, at);
+        }
+    }
+
     #[inline]
     pub(crate) fn stop(&mut self, timer: Timer) {
         self.at[timer as usize] = NEVER;

@@ -142,6 +142,7 @@ impl Setup {
 
     /// Starts workers and opens transports. `spokes`: workers; `shared`: they may share cores.
     pub(crate) fn new(common: &Common, kinds: &[Kind], spokes: usize) -> Result<Self, Failure> {
+        let devices = device::of(common)?;
         let ends = match &common.connect {
             Some(address) => Ends::Host(resolve(address)?),
             None if common.backend == "loopback" => Ends::Threads,
@@ -159,7 +160,6 @@ impl Setup {
             );
         }
         let mut session = Session::start(&ends, spokes, true)?;
-        let devices = device::of(common)?;
         let mtu = match (common.mtu, &devices) {
             (Some(mtu), _) => mtu as usize,
             (None, Some(devices)) => device::mtu(devices)?,
