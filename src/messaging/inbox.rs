@@ -89,6 +89,14 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
+    #[cfg(feature = "sim")]
+    #[inline]
+    pub(super) fn locate(&self, peer: PeerId, tell: impl FnOnce(*const u8, usize)) {
+        if let Some(inbound) = self.peers.get(peer.index()) {
+            tell((&raw const *inbound).cast(), size_of::<Inbound>());
+        }
+    }
+
     /// For `processors`, of which there is at least one.
     pub(super) fn new(config: &Config, processors: &[u32]) -> Self {
         let (&processor, others) = processors.split_first().unwrap_or((&0, &[]));

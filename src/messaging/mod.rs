@@ -121,6 +121,15 @@ impl Messenger {
     pub fn ready(&self) -> usize {
         self.inbox.messages() + self.inbox.landings.has_landed()
     }
+
+    /// Tells where the numbers of the messages to and from a peer lie, and how many octets they have
+    /// ([`Endpoint::locate`](crate::reliability::Endpoint)).
+    #[cfg(feature = "sim")]
+    #[inline]
+    pub(crate) fn locate_numbers(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
+        self.numbers.locate(peer, &mut tell);
+        self.inbox.locate(peer, tell);
+    }
 }
 
 /// Commands.

@@ -14,8 +14,12 @@ use std::{
     sync::Arc,
 };
 
-use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
+use corosensei::{
+    Coroutine, CoroutineResult, Yielder,
+    stack::{DefaultStack, Stack},
+};
 
+use super::heap;
 use crate::mpi::engine::Engine;
 
 type Suspender = Yielder<(), ()>;
@@ -110,8 +114,10 @@ impl Program {
             rank.suspender.set(Some(NonNull::from(suspender)));
             body(&rank.engine);
         };
+        let stack = DefaultStack::new(stack)?;
+        heap::begin_at(stack.base().get());
         // SAFETY: the function runs only in `resume`, so before what it borrows is gone; the caller's contract.
-        let coroutine = unsafe { Coroutine::with_stack_unchecked(DefaultStack::new(stack)?, body) };
+        let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, body) };
         let coroutine = ManuallyDrop::new(coroutine);
         Ok(Self { coroutine, rank })
     }

@@ -402,6 +402,10 @@ impl World {
             if next != peer {
                 endpoint.locate(next, part, heap::ask_lines);
             }
+            if part == Part::Peer {
+                node.messenger.locate_numbers(peer, heap::ask_lines);
+                node.messenger.locate_numbers(next, heap::ask_lines);
+            }
         }
     }
 

@@ -117,16 +117,18 @@ impl Default for Options {
 }
 
 /// One process of a job.
+#[repr(C)]
 pub struct Engine {
+    // What each message needs lies together.
     fabric: Arc<dyn Fabric>,
     process: u32,
     size: u32,
+    finalized: AtomicBool,
+    check: bool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
-    finalized: AtomicBool,
-    policy: Policy,
-    check: bool,
     profile: Profile,
+    policy: Policy,
     arrays: Arc<array::Pool>,
     helper: Option<native::Helper>,
 }

@@ -238,6 +238,15 @@ pub(super) fn mark<T>(what: &T) {
     }
 }
 
+/// The stack of the program of the process whose turn it is begins below this address.
+pub(super) fn begin_at(bottom: usize) {
+    let current = PLACE.get().current;
+    if !current.is_null() {
+        // SAFETY: as in `Heap::alloc`.
+        unsafe { &mut *current }.bottom = bottom - 1;
+    }
+}
+
 /// The program of the process whose turn it is will go on from here.
 #[inline]
 pub(super) fn suspend_at(stack: *const u8) {

@@ -114,6 +114,8 @@ pub(super) struct Region {
     free: [u32; CLASSES],
     /// Where its program's stack ends while it is suspended.
     pub(super) stack: usize,
+    /// Where it begins: each switch to and from it needs that.
+    pub(super) bottom: usize,
     noted: usize,
     /// Blocks of each class whose lines are.
     marked: [u8; CLASSES],
@@ -277,6 +279,7 @@ impl Region {
     /// Asks for the first of these lines.
     pub(super) fn begin(&mut self) {
         (self.asking, self.left) = (0, self.lines[0]);
+        ask(ptr::without_provenance(self.bottom));
         self.stack_left = if self.stack == 0 { 0 } else { STACK.0 + STACK.1 };
     }
 

@@ -68,11 +68,14 @@ pub(super) enum Class {
     Partition,
 }
 
+#[repr(C)]
 struct Inner {
+    // What each message needs lies together.
     engine: Arc<Engine>,
     context: u32,
-    group: Group,
     rank: Rank,
+    revoked: AtomicBool,
+    group: Group,
     /// Whom messages go to and come from, if that is another group.
     remote: Option<Group>,
     /// What its collectives are: of all processes, or of a part of them in a communicator of more.
@@ -85,7 +88,6 @@ struct Inner {
     pub(super) partitions: AtomicU32,
     /// What its last collective was, if that may be needed again.
     last: Mutex<Option<collectives::Last>>,
-    revoked: AtomicBool,
 }
 
 /// A group of processes with a context of its own. Cheap to clone: clones are the same communicator.
