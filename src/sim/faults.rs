@@ -197,10 +197,7 @@ impl Trouble {
         }
         if self.rng.chance(self.impairment.duplicate) {
             self.stats.duplicated += 1;
-            let data = wires.get(packet).data.clone();
-            let copy = wires.packet();
-            let twin = wires.get(copy);
-            (twin.source, twin.destination, twin.data) = (source, destination, data);
+            let copy = wires.copy(packet);
             self.depart_once(queue, wires, now, copy, "copy ");
         }
         self.depart_once(queue, wires, now, packet, "");

@@ -14,7 +14,7 @@ use crate::{
 /// No wire: from a process to another one on its host.
 const LOCAL: u32 = u32::MAX;
 
-/// Octets that there is room for in a packet from the beginning.
+/// Octets that there is room for in a packet from the beginning. One that needs more gets room for all that there can be.
 const USUAL: usize = 192;
 
 /// Messages of programs that begin in a datagram. (What engines say to each other, as requests to send, has no match bits.)
@@ -135,17 +135,43 @@ impl Wires {
         }
     }
 
-    /// An empty packet, to be filled and given to [`send`](Self::send).
-    pub(super) fn packet(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            heap::apart(|| {
-                self.packets.push(Packet {
-                    data: Vec::with_capacity(USUAL),
-                    ..Packet::default()
-                })
-            });
-            self.packets.len() as u32 - 1
-        })
+    /// An empty packet with room for so many octets, to be filled and given to [`send`](Self::send).
+    pub(super) fn packet(&mut self, octets: usize) -> u32 {
+        let packet = self.free.pop().unwrap_or_else(|| self.new_packet());
+        if self.packets[packet as usize].data.capacity() < octets {
+            self.enlarge(packet, octets);
+        }
+        packet
+    }
+
+    /// Another one of the same between the same processes.
+    pub(super) fn copy(&mut self, packet: u32) -> u32 {
+        let data = std::mem::take(&mut self.packets[packet as usize].data);
+        let copy = self.packet(data.len());
+        let p = &mut self.packets[packet as usize];
+        let (source, destination) = (p.source, p.destination);
+        let twin = &mut self.packets[copy as usize];
+        (twin.source, twin.destination) = (source, destination);
+        twin.data.extend_from_slice(&data);
+        self.packets[packet as usize].data = data;
+        copy
+    }
+
+    #[cold]
+    fn new_packet(&mut self) -> u32 {
+        heap::apart(|| {
+            self.packets.push(Packet {
+                data: Vec::with_capacity(USUAL),
+                ..Packet::default()
+            })
+        });
+        self.packets.len() as u32 - 1
+    }
+
+    #[cold]
+    fn enlarge(&mut self, packet: u32, octets: usize) {
+        let octets = octets.max(self.network.datagram());
+        heap::apart(|| self.packets[packet as usize].data = Vec::with_capacity(octets));
     }
 
     /// The process that a packet is for, if it ends there with this wire.
@@ -163,9 +189,8 @@ impl Wires {
 
     #[inline]
     pub(super) fn ask_data(&self, packet: u32) {
-        let data = self.packets[packet as usize].data.as_ptr();
-        heap::ask_line(data);
-        heap::ask_line(data.wrapping_add(64));
+        let data = self.data(packet);
+        heap::ask_lines(data.as_ptr(), data.len());
     }
 
     /// A packet will be needed.

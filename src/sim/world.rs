@@ -724,7 +724,7 @@ impl World {
             {
                 node.next[heard.index() % NEXT] = next.0 as u16;
             }
-            let packet = wires.packet();
+            let packet = wires.packet(burst.len());
             let data = &mut wires.get(packet).data;
             node.messenger.gather(burst, |octets| data.extend_from_slice(octets));
             node.local += cpu.cost(cpu.send, data.len());

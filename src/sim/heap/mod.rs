@@ -36,10 +36,11 @@ use self::{
 /// ```
 ///
 /// Blocks of up to 64 KiB that are allocated while a simulated process runs, or the protocol for it, come from pages of that
-/// process, 4 KiB at a time out of huge pages (where the system gives such: `madvise`). All others are the system's. A
-/// block may be freed anywhere and at any time. Pages are used again as soon as all of their blocks are free, and given back to the
-/// system when that is so of 2 MiB of them and a simulation ends. 32 GiB of addresses are reserved for it when the first
-/// simulation begins; where that is not allowed, everything is the system's.
+/// process, 4 KiB at a time out of huge pages (where the system gives such: `madvise`), and packets lie in others of these
+/// pages. All other blocks are the system's. A block may be freed anywhere and at any time. Pages are used again as soon
+/// as all of their blocks are free, and given back to the system when that is so of 2 MiB of them and a simulation ends.
+/// 32 GiB of addresses are reserved for it when the first simulation begins; where that is not allowed, everything is the
+/// system's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
@@ -48,6 +49,8 @@ pub struct Heap;
 struct Place {
     regions: *mut Region,
     count: usize,
+    /// Of what belongs to no process.
+    common: *mut Region,
     /// Whose turn it is; null: nobody's.
     current: *mut Region,
     /// Whose turn it is next, while there is more to be asked for.
@@ -68,6 +71,7 @@ impl Place {
     const NOWHERE: Self = Self {
         regions: ptr::null_mut(),
         count: 0,
+        common: ptr::null_mut(),
         current: ptr::null_mut(),
         next: ptr::null_mut(),
     };
@@ -181,11 +185,19 @@ impl Regions {
         } else {
             0
         };
-        let regions: Box<[Region]> = (0..count).map(|_| Region::default()).collect();
-        let regions = Box::into_raw(regions).cast();
+        // One more, if there are any, is of no process.
+        let all = count + usize::from(count > 0);
+        let regions: Box<[Region]> = (0..all).map(|_| Region::default()).collect();
+        let regions: *mut Region = Box::into_raw(regions).cast();
+        let common = match count {
+            0 => ptr::null_mut(),
+            // SAFETY: it is the last of them.
+            _ => unsafe { regions.add(count) },
+        };
         let own = Place {
             regions,
             count,
+            common,
             ..Place::NOWHERE
         };
         PLACE.set(own);
@@ -201,8 +213,9 @@ impl Drop for Regions {
     fn drop(&mut self) {
         PLACE.set(Place::NOWHERE);
         let Place { regions, count, .. } = self.own;
-        // SAFETY: they were made in `of`; nothing refers to them, as it is nobody's turn.
-        let mut regions = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(regions, count)) };
+        let all = count + usize::from(count > 0);
+        // SAFETY: they were made in `of`, so many; nothing refers to them, as it is nobody's turn.
+        let mut regions = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(regions, all)) };
         regions.iter_mut().for_each(Region::end);
         drop(regions);
         if count > 0 {
@@ -220,12 +233,15 @@ pub(super) fn turn(process: Option<u32>) {
     PLACE.set(Place { current, ..place });
 }
 
-/// What `make` allocates belongs to no process.
+/// What `make` allocates belongs to no process, but comes from huge pages as well.
 pub(super) fn apart<R>(make: impl FnOnce() -> R) -> R {
     let before = PLACE.get();
-    turn(None);
+    let current = before.common;
+    PLACE.set(Place { current, ..before });
     let made = make();
-    PLACE.set(before);
+    // (What is asked for may have gone on.)
+    let current = before.current;
+    PLACE.set(Place { current, ..PLACE.get() });
     made
 }
 
@@ -253,7 +269,7 @@ pub(super) fn suspend_at(stack: *const u8) {
     let current = PLACE.get().current;
     if !current.is_null() {
         // SAFETY: as in `Heap::alloc`.
-        unsafe { &mut *current }.stack = stack.addr();
+        unsafe { &mut *current }.suspend_at(stack.addr());
     }
 }
 

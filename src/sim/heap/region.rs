@@ -21,6 +21,8 @@ const LONG_BEGINNING: u32 = 4;
 const MARKED: u8 = 4;
 /// Lines of a stack that its program needs to go on: below where it is suspended, and above.
 const STACK: (usize, usize) = (14, 36);
+/// Those above if it does not go on yet: what it waits for is looked at.
+const WAITING: usize = 12;
 
 /// Lines of a block's beginning that are noted.
 fn beginning(octets: usize) -> u32 {
@@ -113,7 +115,10 @@ pub(super) struct Region {
     /// Numbers of the blocks of each class that were freed last; each has that of the one before. 0: there is none.
     free: [u32; CLASSES],
     /// Where its program's stack ends while it is suspended.
-    pub(super) stack: usize,
+    stack: usize,
+    /// Turns of its process since then, and how many it was suspended for the last time: it will be for as many again.
+    waited: u32,
+    waits: u32,
     /// Where it begins: each switch to and from it needs that.
     pub(super) bottom: usize,
     noted: usize,
@@ -126,6 +131,7 @@ pub(super) struct Region {
     asking: usize,
     left: u64,
     stack_left: usize,
+    stack_last: usize,
     /// Something has been asked of it.
     pub(super) asked: bool,
 }
@@ -280,7 +286,18 @@ impl Region {
     pub(super) fn begin(&mut self) {
         (self.asking, self.left) = (0, self.lines[0]);
         ask(ptr::without_provenance(self.bottom));
-        self.stack_left = if self.stack == 0 { 0 } else { STACK.0 + STACK.1 };
+        self.waited += 1;
+        (self.stack_left, self.stack_last) = match self.stack {
+            0 => (0, 0),
+            _ if self.waited < self.waits => (STACK.0 + WAITING, STACK.0),
+            _ => (STACK.0 + STACK.1, 0),
+        };
+    }
+
+    /// Its program is suspended: its stack ends here.
+    #[inline]
+    pub(super) fn suspend_at(&mut self, stack: usize) {
+        (self.stack, self.waits, self.waited) = (stack, self.waited, 0);
     }
 
     /// Asks for so many more of these lines. Gives whether there may be others.
@@ -294,12 +311,10 @@ impl Region {
                 let line = self.left.trailing_zeros() as usize;
                 self.left &= self.left - 1;
                 ask(Pool::page_at(self.pages[self.asking]).wrapping_add(line * LINE));
-            } else if self.stack_left > 0 {
+            } else if self.stack_left > self.stack_last {
                 self.stack_left -= 1;
-                let line = self
-                    .stack
-                    .wrapping_add(self.stack_left * LINE)
-                    .wrapping_sub(STACK.0 * LINE);
+                let line = self.stack + self.stack_left * LINE;
+                let line = line.wrapping_sub(STACK.0 * LINE);
                 ask(ptr::without_provenance(line));
             } else {
                 return false;

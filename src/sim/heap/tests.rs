@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use super::{Heap, Pool, Regions, pool::LARGEST, turn};
+use super::{Heap, Pool, Regions, apart, pool::LARGEST, turn};
 use crate::prng::Prng;
 
 /// There is one pool, whose pages are counted.
@@ -159,6 +159,34 @@ fn what_a_process_allocates_lies_together() {
     }
     drop(regions);
     blocks.into_iter().flatten().for_each(Block::free);
+}
+
+#[test]
+fn what_is_no_processs_is_in_pages_of_its_own() {
+    let _alone = alone();
+    let before = pages();
+    let regions = Regions::of(1);
+    turn(Some(0));
+    let own = Block::new(48, 8, false, 1);
+    let common = apart(|| Block::new(48, 8, false, 2));
+    let after = Block::new(48, 8, false, 3);
+    turn(None);
+    let again = apart(|| Block::new(48, 8, false, 4));
+    let outside = Block::new(48, 8, false, 5);
+    let page = |block: &Block| block.start.addr() / super::pool::PAGE;
+    assert_eq!((page(&own), page(&common)), (page(&after), page(&again)));
+    assert_ne!(page(&own), page(&common));
+    assert!(Pool::owns(common.start) && !Pool::owns(outside.start));
+    // A process that frees it may use it again.
+    turn(Some(0));
+    common.free();
+    turn(None);
+    drop(regions);
+    [own, after, again, outside].into_iter().for_each(Block::free);
+    assert_eq!(pages(), before);
+    let nowhere = apart(|| Block::new(48, 8, false, 6));
+    assert!(!Pool::owns(nowhere.start));
+    nowhere.free();
 }
 
 #[test]
