@@ -13,9 +13,9 @@ const CLASSES: usize = 8 + 4 * 5;
 const NOTED: usize = 16;
 /// Lines that are noted of a block larger than two of them: its beginning. What is used most lies there: the first entries
 /// of lists that are as long as ever needed.
-const BEGINNING: u32 = 2;
+const BEGINNING: u32 = 5;
 /// Of one of more than half a page.
-const LONG_BEGINNING: u32 = 4;
+const LONG_BEGINNING: u32 = 5;
 /// Blocks of a size whose lines are noted, if they are larger than one: where there are more, each is what is known of one
 /// of many peers ([`Endpoint::locate`](crate::reliability::Endpoint)).
 const MARKED: u8 = 4;
