@@ -8,14 +8,19 @@ mod pacs_cs;
 mod replay;
 mod scale;
 
+use std::{cell::RefCell, fmt::Display, sync::Arc};
+
 use clap::{Args, Subcommand};
-use hikyaku::sim::{Cpu, Network, Simulation, SimulationError};
+use hikyaku::{
+    mpi::engine::Engine,
+    sim::{Cpu, Network, NetworkStats, OpticsStats, Simulation, SimulationError},
+};
 
 use crate::{
     args::Output,
     bench::{
         output::emit,
-        plot::{Figure, Line},
+        plot::{self, Figure, Line},
         rounds::Progress,
         size,
         table::{Group, Table, number},
@@ -189,11 +194,74 @@ impl Common {
 }
 
 fn failed(error: &SimulationError) -> Failure {
-    Failure::run(error.to_string())
+    match error {
+        SimulationError::Range(_) | SimulationError::Config(_) => Failure::usage(error.to_string()),
+        _ => Failure::run(error.to_string()),
+    }
+}
+
+/// How the program of a rank ends.
+type Done<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// What came of a program that all ranks have done.
+struct Ran<T> {
+    /// By rank.
+    results: Vec<T>,
+    network: NetworkStats,
+    optics: OpticsStats,
+}
+
+/// Runs a program at all ranks. If one of them can not go on, since peers are given up where nearly everything is lost, that
+/// is the failure, and not that others wait for it.
+fn run_ranks<T, E: Display>(
+    simulation: &Simulation,
+    program: impl Fn(&Arc<Engine>) -> Result<T, E>,
+) -> Result<Ran<T>, Failure> {
+    let first = RefCell::new(None);
+    let outcome = simulation.run(|engine| {
+        let result = program(engine);
+        result
+            .map_err(|error| {
+                let mut first = first.borrow_mut();
+                first.get_or_insert_with(|| format!("rank {}: {error}", engine.process()));
+            })
+            .ok()
+    });
+    if let Some(problem) = first.into_inner() {
+        return Err(Failure::run(problem));
+    }
+    let outcome = outcome.map_err(|error| failed(&error))?;
+    Ok(Ran {
+        results: outcome.results.into_iter().flatten().collect(),
+        network: outcome.network,
+        optics: outcome.optics,
+    })
+}
+
+impl Experiment {
+    fn output(&self) -> &Output {
+        let basics = match self {
+            Self::Scale(scale) => &scale.common.basics,
+            Self::Incast(incast) => &incast.common.basics,
+            Self::Optical(optical) => &optical.basics,
+            Self::DpdkBtl(dpdk_btl) => &dpdk_btl.basics,
+            Self::Dse(dse) => &dse.basics,
+            Self::PacsCs(pacs_cs) => &pacs_cs.basics,
+            Self::Replay(replay) => &replay.common.basics,
+        };
+        &basics.output
+    }
 }
 
 /// Runs an experiment.
 pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
+    if let Some(plot) = &experiment.output().plot {
+        if matches!(experiment, Experiment::Replay(_)) {
+            return Err(Failure::usage("--plot: a replay has no figure"));
+        }
+        // It may take minutes until there is something to draw.
+        plot::check(plot)?;
+    }
     match experiment {
         Experiment::Scale(scale) => scale::run(scale),
         Experiment::Incast(incast) => incast::run(incast),
