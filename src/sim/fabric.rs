@@ -116,6 +116,8 @@ impl Shared {
 pub(super) struct Simulated {
     pub(super) shared: Shared,
     pub(super) index: u32,
+    /// Nobody handles its deadlines while its program computes.
+    pub(super) polls: bool,
 }
 
 impl Simulated {
@@ -137,6 +139,18 @@ impl Simulated {
         woken.append(&mut world.wakers);
         drop(world);
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Does what has become due while the program computed: it may compute again before the deadline's turn comes.
+    fn keep_deadlines(&self) {
+        let mut world = self.shared.lock();
+        let node = self.node(&mut world);
+        let now = node.now();
+        if node.messenger.poll_timeout().is_some_and(|at| at <= now) {
+            node.messenger.handle_timeout(now);
+            node.pump();
+        }
+        self.unlock(world);
     }
 
     /// Lets the others run until the node is called.
@@ -259,7 +273,11 @@ impl Fabric for Simulated {
         self.node(&mut world).pump();
         world.transmit(self.index);
         world.leave(self.index, delay);
-        self.suspend(world)
+        self.suspend(world)?;
+        if self.polls {
+            self.keep_deadlines();
+        }
+        Ok(())
     }
 
     fn close(&self, linger: Duration) -> Result<(), FabricError> {

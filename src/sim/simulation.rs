@@ -404,6 +404,7 @@ impl<'a> Job<'a> {
         let fabric = Simulated {
             shared: self.shared.clone(),
             index: process,
+            polls: self.simulation.polling == Polling::Process,
         };
         Ok(Arc::new(Engine::on_fabric(
             Arc::new(fabric),

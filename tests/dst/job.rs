@@ -8,7 +8,9 @@ use hikyaku::{
         engine::{ANY_SOURCE, ANY_TAG, Communicator, Engine},
         error::Error,
     },
-    sim::{Cpu, Fault, Impairment, Network, Outcome, Rank, Simulation, SimulationError, Topology},
+    sim::{
+        Cpu, Fault, Impairment, Network, Outcome, Polling, Queues, Rank, Relays, Simulation, SimulationError, Topology,
+    },
 };
 
 use super::{
@@ -62,6 +64,33 @@ fn draw_network(rng: &mut Prng) -> Network {
     }
 }
 
+/// Of some jobs another shape: grids, hosts of several processes, relays, and who takes packets from the hosts' queues.
+fn draw_shape(rng: &mut Prng, simulation: &mut Simulation, wild: Wild) {
+    if rng.chance(600) {
+        return;
+    }
+    let (network, ranks) = (&mut simulation.network, simulation.processes);
+    if rng.chance(400) {
+        network.per_host = rng.between(2, 4) as u32;
+    }
+    if network.topology == Topology::Switch && rng.chance(600) {
+        let (a, b) = (rng.between(1, 3) as u32, rng.between(1, 3) as u32);
+        network.topology = Topology::HyperCrossbar {
+            sides: [a, ranks.div_ceil(a * b), b],
+        };
+        network.forward = Duration::from_nanos(rng.skewed(20_000));
+    }
+    // Nobody can reach those behind a relay that has crashed.
+    if wild == Wild::All && rng.chance(300) {
+        network.relays = Some(rng.pick(&[Relays::Chain, Relays::Tree, Relays::Ring, Relays::Torus]));
+    }
+    simulation.polling = rng.pick(&[Polling::Helper, Polling::Process, Polling::Dedicated, Polling::Combined]);
+    simulation.queues = Queues {
+        count: rng.between(1, 4) as u32,
+        length: rng.between(8, 512) as u32,
+    };
+}
+
 fn draw_impairment(rng: &mut Prng, corrupt: bool) -> Impairment {
     let mut chance = |usual: u32, most: u64| {
         if rng.chance(usual) {
@@ -111,6 +140,7 @@ impl Job {
         let corrupt = troubles && rng.chance(250);
         let mut simulation = Simulation::new(ranks, seed);
         simulation.network = draw_network(rng);
+        draw_shape(&mut Prng::new(seed ^ 0x5a9e), &mut simulation, wild);
         simulation.cpu = match rng.below(4) {
             0 => Cpu::FREE,
             1 => Cpu {

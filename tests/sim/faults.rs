@@ -11,7 +11,7 @@ use hikyaku::{
         error::{Error, ErrorClass},
         operation::{Operation, Predefined},
     },
-    sim::{self, Fault, Impairment, Rank, Simulation, SimulationError},
+    sim::{self, Fault, Impairment, Polling, Rank, Simulation, SimulationError},
 };
 
 use super::support::{byte, pattern};
@@ -38,6 +38,34 @@ fn one_message(engine: &Arc<Engine>) -> bool {
     let mut room = vec![0; 50_000];
     receive(&world, &mut room, 0).unwrap();
     room == pattern(50_000, 3)
+}
+
+/// A program that computes, looks and computes again is never in MPI when a deadline comes: it is kept when it looks.
+#[test]
+fn who_polls_by_itself_sends_again_when_it_looks() {
+    let mut simulation = Simulation::new(2, 1);
+    simulation.polling = Polling::Process;
+    simulation.faults.plan = vec![(Duration::ZERO, Fault::Cut(0, 1)), (50 * MS, Fault::Join)];
+    simulation.limit = Some(Duration::from_secs(2));
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        if world.rank() == 1 {
+            let mut room = vec![0; 5_000];
+            receive(&world, &mut room, 0).unwrap();
+            return room == pattern(5_000, 3);
+        }
+        let data = pattern(5_000, 3);
+        // SAFETY: it is there until the request has ended.
+        let request = unsafe { world.isend(Mode::Synchronous, data.as_ptr(), 5_000, &byte(), 1, 0) };
+        let mut request = request.unwrap();
+        while request.test().unwrap().is_none() {
+            sim::compute(MS / 10).unwrap();
+        }
+        true
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(outcome.results, [true, true]);
+    assert!(outcome.time < 500 * MS, "{:?}", outcome.time);
 }
 
 #[test]

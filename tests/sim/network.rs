@@ -151,6 +151,39 @@ fn leaves_and_spines_carry_everything() {
     assert!(outcome.time > flat.time, "{:?} {:?}", outcome.time, flat.time);
 }
 
+/// Pairs are spread over the spines (ECMP): more of them carry more, though not as much as if each had its own.
+#[test]
+fn more_spines_carry_more() {
+    /// Ranks of the first leaf send to those of the second one.
+    fn across(spines: u32) -> f64 {
+        const OCTETS: usize = 1_000_000;
+        let network = Network {
+            topology: Topology::LeafSpine { hosts: 8, spines },
+            // Nothing is lost, and nobody waits for a time-out.
+            queue: 64 << 20,
+            ..Network::default()
+        };
+        let outcome = on(16, network).run(|engine| {
+            let world = Communicator::world(engine);
+            let (rank, octets) = (world.rank(), OCTETS);
+            let mut data = vec![0; octets];
+            if rank < 8 {
+                // SAFETY: it is borrowed until it has ended.
+                unsafe { world.send(Mode::Standard, data.as_ptr(), octets as u64, &byte(), rank + 8, 0) }.unwrap();
+            } else {
+                // SAFETY: as above.
+                unsafe { world.receive(data.as_mut_ptr(), octets as u64, &byte(), rank - 8, 0) }.unwrap();
+            }
+        });
+        outcome.unwrap().time.as_secs_f64() / wire_seconds(8 * OCTETS, 10e9)
+    }
+    let [one, two, eight] = [1, 2, 8].map(across);
+    // One wire carries all; two carry half each at best; of eight some carry several.
+    assert!((1.0..1.2).contains(&one), "{one}");
+    assert!(two > 0.5 && two < 0.95 * one, "{one} {two}");
+    assert!(eight > 0.125 && eight < 0.8 * two, "{two} {eight}");
+}
+
 #[test]
 fn hosts_that_share_a_medium_collide() {
     let mut simulation = on(5, Network::ethernet_10());

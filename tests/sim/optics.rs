@@ -211,7 +211,7 @@ fn single_messages_set_up_what_they_need() {
     );
 }
 
-/// Ports and wavelengths come and go while collectives run: all of them end, with the right results.
+/// Ports and wavelengths come and go while collectives run: all of them end, by all algorithms, with the right results.
 #[test]
 fn ports_and_wavelengths_may_vanish() {
     let at = |millis: u64, to| Change {
@@ -226,11 +226,15 @@ fn ports_and_wavelengths_may_vanish() {
         at(300, Available::Wavelengths(100)),
         at(700, Available::Ports(Some(2), 4)),
     ];
-    for (call, octets) in calls(7) {
-        let algorithm = call.collective().algorithms()[0];
+    let all = calls(7);
+    let algorithms = |call: &Call<'_>| call.collective().algorithms().iter();
+    for (call, octets, algorithm) in all.iter().flat_map(|(call, octets)| {
+        let some = algorithms(call).filter(|algorithm| call.schedule(0, 7, **algorithm).is_ok());
+        some.map(move |algorithm| (call, *octets, *algorithm))
+    }) {
         let program = |engine: &Arc<Engine>| {
             let world = Communicator::world(engine);
-            let results: Vec<_> = (0..6).map(|_| collective(&world, &call, algorithm, octets)).collect();
+            let results: Vec<_> = (0..6).map(|_| collective(&world, call, algorithm, octets)).collect();
             results
         };
         let mut plain = simulation(7, ports(3));
@@ -245,7 +249,7 @@ fn ports_and_wavelengths_may_vanish() {
             };
             let mut simulation = simulation(7, optics);
             simulation.limit = Some(Duration::from_secs(100));
-            let what = format!("{} {handling:?}", call.collective());
+            let what = format!("{} by {algorithm}, {handling:?}", call.collective());
             let outcome = simulation
                 .run(program)
                 .unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -8,6 +8,7 @@ const MINUTES: u64 = 10;
 /// Seeds of each scenario in one process: what crashes there keeps its memory, and time is looked at between two processes.
 const BATCH: u64 = 25;
 
+const TEST: &str = "cargo test --quiet --release -p hikyaku --features sim";
 /// The test binaries: whole jobs, and the protocol alone.
 const TESTS: [&str; 2] = ["dst", "simulation"];
 
@@ -33,6 +34,9 @@ impl Options {
                 minutes => options.minutes = number(minutes, "number of minutes")?,
             }
         }
+        if options.minutes == 0 {
+            return Err("in 0 minutes nothing is tried".into());
+        }
         Ok(options)
     }
 }
@@ -40,16 +44,20 @@ impl Options {
 /// `args`: for how many minutes, and from which seed on.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let Options { minutes, seed } = Options::parse(args)?;
-    let (start, time) = (Instant::now(), Duration::from_secs(60 * minutes));
-    let mut from = seed;
+    // Building takes minutes of its own.
+    let build = TESTS
+        .iter()
+        .fold(Cmd::parse(TEST), |build, test| build.args(["--test", test]));
+    build.args(["--no-run"]).limit_s(1800).run()?;
+    let (start, time) = (Instant::now(), Duration::from_secs(minutes.saturating_mul(60)));
+    let mut seeds = 0;
     while start.elapsed() < time {
         for test in TESTS {
-            batch(test, from, BATCH)?;
+            batch(test, seed.wrapping_add(seeds), BATCH)?;
         }
-        from += BATCH;
+        seeds += BATCH;
         println!(
-            "{} seeds of each scenario, none failed, after {} s",
-            from - seed,
+            "{seeds} seeds of each scenario, none failed, after {} s",
             start.elapsed().as_secs()
         );
     }
@@ -58,8 +66,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 
 /// So many seeds of each scenario. The command of the one that fails is printed.
 fn batch(test: &str, from: u64, seeds: u64) -> Result<(), String> {
-    Cmd::parse("cargo test --quiet --release -p hikyaku --features sim --test")
-        .args([test])
+    Cmd::parse(TEST)
+        .args(["--test", test])
         .env("HIKYAKU_SIM_FROM", &from.to_string())
         .env("HIKYAKU_SIM_RUNS", &seeds.to_string())
         .limit_s(1800)
@@ -85,5 +93,6 @@ mod tests {
         assert_eq!(parse(&["--minutes", "3", "--seed", "7"]), Ok((3, 7)));
         assert_eq!(parse(&["5", "--seed", "8"]), Ok((5, 8)));
         assert!(parse(&["--seed"]).is_err() && parse(&["--minutes", "x"]).is_err());
+        assert!(parse(&["--minutes", "0"]).is_err());
     }
 }

@@ -47,6 +47,18 @@ impl Line {
     }
 }
 
+/// Says before anything is measured that a figure can not be written.
+pub(crate) fn check(file: &Path) -> Result<(), Failure> {
+    let there = file.exists();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+    opened.map_err(|error| Failure::usage(format!("--plot {}: {error}", file.display())))?;
+    if !there {
+        // Nothing is left behind if the measurement fails.
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(())
+}
+
 impl Figure {
     /// Draws into a file.
     pub(crate) fn draw(&self, file: &Path) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use hikyaku::sim::{Network, NetworkStats, Polling, Queues, Simulation, compute};
 use mpi::{topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit, failed, number, size};
+use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Ran, Table, emit, number, run_ranks, size};
 
 /// Options. What the paper does not say is ours.
 #[derive(Clone, Debug, Args)]
@@ -31,7 +31,7 @@ pub(crate) struct DpdkBtl {
     #[arg(long, value_delimiter = ',', default_value = "0,50,200,1000", value_name = "LIST", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     compute: Vec<u32>,
     #[command(flatten)]
-    basics: Basics,
+    pub(super) basics: Basics,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,15 +91,16 @@ impl DpdkBtl {
     }
 }
 
-fn pass(time: Duration) {
-    compute(time).expect("it goes on");
-}
-
-fn started<R>(program: impl FnOnce(&SimpleCommunicator) -> R) -> R {
-    let universe = mpi::initialize().expect("a simulated rank begins");
-    let world = universe.world();
-    world.barrier().expect("nobody is lost");
-    program(&world)
+fn run_started<R>(
+    simulation: &Simulation,
+    program: impl Fn(&SimpleCommunicator) -> Done<R>,
+) -> Result<Ran<R>, Failure> {
+    run_ranks(simulation, |_| -> Done<R> {
+        let universe = mpi::initialize()?;
+        let world = universe.world();
+        world.barrier()?;
+        program(&world)
+    })
 }
 
 /// One-way time, us: half of a ping-pong's.
@@ -118,15 +119,15 @@ fn latency(options: &DpdkBtl, octets: usize, limit: usize) -> Result<f64, Failur
         let begun = mpi::time();
         for turn in 0..2 * COUNT {
             if (turn as i32 + world.rank()) % 2 == 0 {
-                peer.send(&data[..]).expect("nobody is lost");
+                peer.send(&data[..])?;
             } else {
-                peer.receive_into(&mut data[..]).expect("nobody is lost");
-                pass(copying);
+                peer.receive_into(&mut data[..])?;
+                compute(copying)?;
             }
         }
-        mpi::time() - begun
+        Ok(mpi::time() - begun)
     };
-    let outcome = simulation.run(|_| started(program)).map_err(|error| failed(&error))?;
+    let outcome = run_started(&simulation, program)?;
     Ok(outcome.results[0] / f64::from(2 * COUNT) * 1e6)
 }
 
@@ -147,19 +148,19 @@ fn computing(options: &DpdkBtl, polling: Polling, time: u32, eager: bool) -> Res
         let mut data = vec![1_u8; octets];
         let begun = mpi::time();
         for _ in 0..ROUNDS {
-            pass(time);
+            compute(time)?;
             for _ in 0..count {
                 if rank < 4 {
-                    world.process_at_rank(rank + 4).send(&data[..]).expect("nobody is lost");
+                    world.process_at_rank(rank + 4).send(&data[..])?;
                 } else {
                     let sender = world.process_at_rank(rank - 4);
-                    sender.receive_into(&mut data[..]).expect("nobody is lost");
+                    sender.receive_into(&mut data[..])?;
                 }
             }
         }
-        mpi::time() - begun
+        Ok(mpi::time() - begun)
     };
-    let outcome = simulation.run(|_| started(program)).map_err(|error| failed(&error))?;
+    let outcome = run_started(&simulation, program)?;
     let all = outcome.results.iter().copied().fold(0.0, f64::max);
     let each = all / f64::from(ROUNDS) - time.as_secs_f64();
     Ok((each * 1e6, outcome.network))
@@ -188,29 +189,29 @@ fn flood(options: &DpdkBtl, polling: Polling, queues: u32) -> Result<(f64, f64, 
         match world.rank() {
             0 => {
                 for _ in 0..FLOODS as usize * EACH {
-                    world.any_process().receive_into(&mut data[..]).expect("nobody is lost");
+                    world.any_process().receive_into(&mut data[..])?;
                 }
             }
             rank @ (1 | 2) => {
                 let peer = world.process_at_rank(3 - rank);
                 for turn in 0..TURNS as i32 {
                     if (turn + rank) % 2 == 0 {
-                        peer.send(&data[..8]).expect("nobody is lost");
+                        peer.send(&data[..8])?;
                     } else {
-                        peer.receive_into(&mut data[..8]).expect("nobody is lost");
+                        peer.receive_into(&mut data[..8])?;
                     }
                 }
             }
             3 => {}
             _ => {
                 for _ in 0..EACH {
-                    world.process_at_rank(0).send(&data[..]).expect("nobody is lost");
+                    world.process_at_rank(0).send(&data[..])?;
                 }
             }
         }
-        mpi::time() - begun
+        Ok(mpi::time() - begun)
     };
-    let outcome = simulation.run(|_| started(program)).map_err(|error| failed(&error))?;
+    let outcome = run_started(&simulation, program)?;
     let times = &outcome.results;
     Ok((times[1] / TURNS as f64 * 1e6, times[0] * 1e6, outcome.network))
 }
@@ -278,7 +279,6 @@ fn crossover(rows: &[Row]) -> Option<usize> {
 
 /// Runs and prints.
 pub(super) fn run(options: &DpdkBtl) -> Result<(), Failure> {
-    size::not_empty(&options.sizes)?;
     if !options.sizes.iter().all(|octets| (1..=1 << 20).contains(octets)) {
         return Err(Failure::usage("--sizes must be from 1 to 1M"));
     }

@@ -5,7 +5,7 @@ use hikyaku::sim::Simulation;
 use mpi::traits::*;
 use serde::Serialize;
 
-use super::{Common, Failure, Figure, Group, Line, Progress, Table, emit, failed, number, size};
+use super::{Common, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
 
 /// Options.
 #[derive(Clone, Debug, Args)]
@@ -17,7 +17,7 @@ pub(crate) struct Incast {
     #[arg(long, default_value = "64K", value_parser = size::parse, value_name = "N")]
     bytes: usize,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,18 +44,18 @@ const MODES: [(&str, bool); 2] = [("eager", false), ("grants", true)];
 /// Every message is sent at the same time, but for the barrier's skew, and the receiver waits for all of them; a message's
 /// time is that until the receiver has it.
 fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Result<Row, Failure> {
-    let program = || {
-        let universe = mpi::initialize().expect("a simulated rank begins");
+    let program = || -> Done<Vec<f64>> {
+        let universe = mpi::initialize()?;
         let world = universe.world();
         // Sessions with rank 0 open, and all begin at about the same time.
         let root = world.process_at_rank(0);
         let mut word = 0_u8;
-        root.broadcast_into(&mut word).expect("nobody is lost");
-        world.barrier().expect("nobody is lost");
+        root.broadcast_into(&mut word)?;
+        world.barrier()?;
         let begun = mpi::time();
         let mut times = Vec::new();
         if world.rank() > 0 {
-            root.send(&vec![7_u8; octets][..]).expect("nobody is lost");
+            root.send(&vec![7_u8; octets][..])?;
         } else {
             let mut data = vec![vec![0_u8; octets]; world.size() as usize - 1];
             mpi::request::multiple_scope(data.len(), |scope, receives| {
@@ -63,15 +63,16 @@ fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Resul
                     let sender = world.process_at_rank(source);
                     receives.add(sender.immediate_receive_into(scope, &mut buffer[..]));
                 }
-                while receives.wait_any().expect("nobody is lost").is_some() {
+                while receives.wait_any()?.is_some() {
                     times.push(mpi::time() - begun);
                 }
-            });
+                Ok::<_, mpi::Error>(())
+            })?;
             assert!(data.iter().flatten().all(|octet| *octet == 7), "what was sent");
         }
-        times
+        Ok(times)
     };
-    let outcome = simulation.run(|_| program()).map_err(|error| failed(&error))?;
+    let outcome = run_ranks(simulation, |_| program())?;
     // In the order in which they came.
     let times = &outcome.results[0];
     let (p99, total) = (times[(times.len() * 99).div_ceil(100) - 1], times[times.len() - 1]);

@@ -8,14 +8,19 @@ mod pacs_cs;
 mod replay;
 mod scale;
 
+use std::{cell::RefCell, fmt::Display, sync::Arc};
+
 use clap::{Args, Subcommand};
-use hikyaku::sim::{Cpu, Network, Simulation, SimulationError};
+use hikyaku::{
+    mpi::engine::Engine,
+    sim::{Cpu, Network, NetworkStats, OpticsStats, Simulation, SimulationError},
+};
 
 use crate::{
     args::Output,
     bench::{
         output::emit,
-        plot::{Figure, Line},
+        plot::{self, Figure, Line},
         rounds::Progress,
         size,
         table::{Group, Table, number},
@@ -45,7 +50,7 @@ queue overflows; `grants`: asked for first, and the receiver paces those who sen
 
 const OPTICAL: &str = "\
 Examples:
-  hikyaku sim optical                                    figures 6 to 9 and the table of NPB FT
+  hikyaku sim optical                                    figures 6 to 9 and the table of NPB FT: a minute
   hikyaku sim optical --ports 1,8 --ranks 100 --figures-only
   hikyaku sim optical --wavelengths 8 --failure 0.1     what the paper leaves open
   hikyaku sim optical --format json --plot optical.svg
@@ -68,7 +73,7 @@ line.";
 
 const PACS_CS: &str = "\
 Examples:
-  hikyaku sim pacs-cs                                    1 to 6 rails, hyper-crossbars to 16x16x10
+  hikyaku sim pacs-cs                                    1 to 6 rails, grids to 16x16x10: minutes, 6 GB
   hikyaku sim pacs-cs --grids 8x8x8 --copy 0.4
   hikyaku sim pacs-cs --format json --plot rails.svg
 
@@ -189,11 +194,74 @@ impl Common {
 }
 
 fn failed(error: &SimulationError) -> Failure {
-    Failure::run(error.to_string())
+    match error {
+        SimulationError::Range(_) | SimulationError::Config(_) => Failure::usage(error.to_string()),
+        _ => Failure::run(error.to_string()),
+    }
+}
+
+/// How the program of a rank ends.
+type Done<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// What came of a program that all ranks have done.
+struct Ran<T> {
+    /// By rank.
+    results: Vec<T>,
+    network: NetworkStats,
+    optics: OpticsStats,
+}
+
+/// Runs a program at all ranks. If one of them can not go on, since peers are given up where nearly everything is lost, that
+/// is the failure, and not that others wait for it.
+fn run_ranks<T, E: Display>(
+    simulation: &Simulation,
+    program: impl Fn(&Arc<Engine>) -> Result<T, E>,
+) -> Result<Ran<T>, Failure> {
+    let first = RefCell::new(None);
+    let outcome = simulation.run(|engine| {
+        let result = program(engine);
+        result
+            .map_err(|error| {
+                let mut first = first.borrow_mut();
+                first.get_or_insert_with(|| format!("rank {}: {error}", engine.process()));
+            })
+            .ok()
+    });
+    if let Some(problem) = first.into_inner() {
+        return Err(Failure::run(problem));
+    }
+    let outcome = outcome.map_err(|error| failed(&error))?;
+    Ok(Ran {
+        results: outcome.results.into_iter().flatten().collect(),
+        network: outcome.network,
+        optics: outcome.optics,
+    })
+}
+
+impl Experiment {
+    fn output(&self) -> &Output {
+        let basics = match self {
+            Self::Scale(scale) => &scale.common.basics,
+            Self::Incast(incast) => &incast.common.basics,
+            Self::Optical(optical) => &optical.basics,
+            Self::DpdkBtl(dpdk_btl) => &dpdk_btl.basics,
+            Self::Dse(dse) => &dse.basics,
+            Self::PacsCs(pacs_cs) => &pacs_cs.basics,
+            Self::Replay(replay) => &replay.common.basics,
+        };
+        &basics.output
+    }
 }
 
 /// Runs an experiment.
 pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
+    if let Some(plot) = &experiment.output().plot {
+        if matches!(experiment, Experiment::Replay(_)) {
+            return Err(Failure::usage("--plot: a replay has no figure"));
+        }
+        // It may take minutes until there is something to draw.
+        plot::check(plot)?;
+    }
     match experiment {
         Experiment::Scale(scale) => scale::run(scale),
         Experiment::Incast(incast) => incast::run(incast),

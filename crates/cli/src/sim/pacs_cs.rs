@@ -10,7 +10,7 @@ use hikyaku::{
 use mpi::{collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit, failed, number, size};
+use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
 
 /// Options. Defaults are those of PACS-CS where the paper says something.
 #[derive(Clone, Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) struct PacsCs {
     #[arg(long, default_value_t = 9_000, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: u32,
     #[command(flatten)]
-    basics: Basics,
+    pub(super) basics: Basics,
 }
 
 /// `4x4x2`: nodes along each of three dimensions.
@@ -106,7 +106,12 @@ fn neighbours(rank: u32, grid: [u32; 3]) -> [i32; 6] {
 }
 
 /// One exchange with all neighbours, in both directions at once.
-fn exchange(world: &SimpleCommunicator, peers: &[i32; 6], out: &[Vec<u8>], into: &mut [Vec<u8>]) {
+fn exchange(
+    world: &SimpleCommunicator,
+    peers: &[i32; 6],
+    out: &[Vec<u8>],
+    into: &mut [Vec<u8>],
+) -> Result<(), mpi::Error> {
     mpi::request::scope(|scope| {
         let mut requests = Vec::with_capacity(6);
         for (direction, (buffer, peer)) in into.iter_mut().zip(peers).enumerate() {
@@ -120,17 +125,18 @@ fn exchange(world: &SimpleCommunicator, peers: &[i32; 6], out: &[Vec<u8>], into:
             sends.push(peer.immediate_send_with_tag(scope, &buffer[..], direction as i32));
         }
         for request in requests {
-            request.wait().expect("nobody is lost");
+            request.wait()?;
         }
         for request in sends {
-            request.wait().expect("nobody is lost");
+            request.wait()?;
         }
-    });
+        Ok(())
+    })
 }
 
 /// When this rank began and ended the exchanges, and each of the sums, s.
-fn program(work: &Work<'_>) -> Vec<(f64, f64)> {
-    let universe = mpi::initialize().expect("a simulated rank begins");
+fn program(work: &Work<'_>) -> Done<Vec<(f64, f64)>> {
+    let universe = mpi::initialize()?;
     let world = universe.world();
     let rank = world.rank() as u32;
     let peers = neighbours(rank, work.grid);
@@ -138,14 +144,14 @@ fn program(work: &Work<'_>) -> Vec<(f64, f64)> {
     let mut into = vec![vec![0; work.bytes]; 6];
     let copying = Duration::from_secs_f64(6.0 * work.bytes as f64 * work.copy);
     // Sessions open, and windows grow.
-    exchange(&world, &peers, &out, &mut into);
-    world.barrier().expect("nobody is lost");
-    compute(CALM).expect("it goes on");
+    exchange(&world, &peers, &out, &mut into)?;
+    world.barrier()?;
+    compute(CALM)?;
     let begun = mpi::time();
     for _ in 0..ROUNDS {
-        compute(copying).expect("it goes on");
-        exchange(&world, &peers, &out, &mut into);
-        compute(copying).expect("it goes on");
+        compute(copying)?;
+        exchange(&world, &peers, &out, &mut into)?;
+        compute(copying)?;
     }
     let mut times = vec![(begun, mpi::time())];
     for (direction, buffer) in into.iter().enumerate() {
@@ -158,12 +164,10 @@ fn program(work: &Work<'_>) -> Vec<(f64, f64)> {
     for octets in work.vectors {
         let own = vec![f64::from(rank); octets.div_ceil(8)];
         let mut sum = vec![0.0; own.len()];
-        world.barrier().expect("nobody is lost");
-        compute(CALM).expect("it goes on");
+        world.barrier()?;
+        compute(CALM)?;
         let begun = mpi::time();
-        world
-            .all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())
-            .expect("nobody is lost");
+        world.all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())?;
         times.push((begun, mpi::time()));
         let others = f64::from(world.size() - 1);
         assert!(
@@ -171,7 +175,7 @@ fn program(work: &Work<'_>) -> Vec<(f64, f64)> {
             "the sum of all ranks"
         );
     }
-    times
+    Ok(times)
 }
 
 /// Seconds from the first beginning to the last end, of each operation.
@@ -183,7 +187,7 @@ fn simulate(network: Network, seed: u64, work: &Work<'_>) -> Result<Vec<f64>, Fa
     simulation.options.eager_limit = work.eager;
     simulation.receive_buffer = BUFFER;
     simulation.network.queue = BUFFER / 2;
-    let outcome = simulation.run(|_| program(work)).map_err(|error| failed(&error))?;
+    let outcome = run_ranks(&simulation, |_| program(work))?;
     let span = |operation: usize| {
         let times = || outcome.results.iter().map(|times| times[operation]);
         let begun = times().map(|(begun, _)| begun).fold(f64::INFINITY, f64::min);

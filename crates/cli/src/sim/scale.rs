@@ -8,7 +8,7 @@ use hikyaku::{
 use mpi::{collective::SystemOperation, traits::*};
 use serde::Serialize;
 
-use super::{Common, Failure, Figure, Group, Line, Progress, Table, emit, failed, number};
+use super::{Common, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks};
 use crate::{allocation, clock};
 
 /// Options.
@@ -24,7 +24,7 @@ pub(crate) struct Scale {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2_048))]
     pairwise: u32,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,42 +57,35 @@ type Seen = ([(f64, f64); 3], [isize; 2]);
 /// Barriers in a row that are measured.
 const BARRIERS: u32 = 4;
 
-fn program(alltoall: bool) -> Seen {
+fn program(alltoall: bool) -> Done<Seen> {
     let idle = allocation::in_use();
-    let universe = mpi::initialize().expect("a simulated rank begins");
+    let universe = mpi::initialize()?;
     let world = universe.world();
-    let timed = |operation: &mut dyn FnMut()| {
+    let timed = |operation: &mut dyn FnMut() -> Result<(), mpi::Error>| {
         let begun = mpi::time();
-        operation();
-        (begun, mpi::time())
+        operation().map(|()| (begun, mpi::time()))
     };
-    let meet = || world.barrier().expect("nobody is lost");
+    let meet = || world.barrier();
     // Sessions open.
-    meet();
-    let barrier = timed(&mut || (0..BARRIERS).for_each(|_| meet()));
+    meet()?;
+    let barrier = timed(&mut || (0..BARRIERS).try_for_each(|_| meet()))?;
     let (own, mut sum) = (u64::from(world.rank() == 0), 0_u64);
-    world
-        .all_reduce_into(&own, &mut sum, SystemOperation::sum())
-        .expect("nobody is lost");
-    let allreduce = timed(&mut || {
-        world
-            .all_reduce_into(&own, &mut sum, SystemOperation::sum())
-            .expect("nobody is lost");
-    });
+    world.all_reduce_into(&own, &mut sum, SystemOperation::sum())?;
+    let allreduce = timed(&mut || world.all_reduce_into(&own, &mut sum, SystemOperation::sum()))?;
     assert_eq!(sum, 1, "the sum of one and zeros");
     let used = allocation::in_use();
     let mut exchange = (0.0, 0.0);
     if alltoall {
         let own = vec![world.rank() as u8; world.size() as usize];
         let mut all = vec![0_u8; own.len()];
-        meet();
-        exchange = timed(&mut || world.all_to_all_into(&own[..], &mut all[..]).expect("nobody is lost"));
+        meet()?;
+        exchange = timed(&mut || world.all_to_all_into(&own[..], &mut all[..]))?;
         assert!(
             all.iter().enumerate().all(|(rank, octet)| *octet == rank as u8),
             "what each has sent"
         );
     }
-    ([barrier, allreduce, exchange], [idle, used])
+    Ok(([barrier, allreduce, exchange], [idle, used]))
 }
 
 /// From the first beginning to the last end, µs.
@@ -109,8 +102,8 @@ struct Ran {
 
 fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool) -> Result<Ran, Failure> {
     let begun = clock::now();
-    let (outcome, _) = allocation::heap_of(|| simulation.run(|_| program(alltoall)));
-    let outcome = outcome.map_err(|error| failed(&error))?;
+    let (outcome, _) = allocation::heap_of(|| run_ranks(simulation, |_| program(alltoall)));
+    let outcome = outcome?;
     let real_s = (clock::now() - begun) as f64 * 1e-9;
     let packets = outcome.network.sent;
     let model = |collective, octets| {

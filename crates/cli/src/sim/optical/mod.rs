@@ -43,7 +43,7 @@ pub(crate) struct Optical {
     #[arg(long)]
     figures_only: bool,
     #[command(flatten)]
-    basics: Basics,
+    pub(super) basics: Basics,
 }
 
 #[derive(Debug, Serialize)]

@@ -3,17 +3,20 @@
 mod play;
 mod program;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use hikyaku::{
-    mpi::collectives::{self, Algorithm},
+    mpi::{
+        collectives::{self, Algorithm},
+        engine::Engine,
+    },
     sim::{Handling, Network, OpticsStats, Simulation},
 };
 use serde::Serialize;
 
 pub(super) use self::program::{Collective, Lengths, ReplayError, Step, programs};
-use super::{Common, failed};
+use super::{Common, run_ranks};
 use crate::{
     bench::{
         output::emit,
@@ -48,7 +51,7 @@ pub(crate) struct Replay {
     #[arg(long, default_value_t = 10.0, value_name = "MS", requires = "ports")]
     setup: f64,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// How collectives open circuits.
@@ -102,17 +105,10 @@ pub(super) struct Played {
 
 /// Runs the program of each rank; `compute` scales what they compute.
 pub(super) fn replay(programs: &[Vec<Step>], simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
-    let outcome = simulation.run(|engine| play::play(engine, &programs[engine.process() as usize], compute));
-    let outcome = outcome.map_err(|error| failed(&error))?;
-    let mut last = 0;
-    for (rank, result) in outcome.results.iter().enumerate() {
-        match result {
-            Ok(end) => last = last.max(*end),
-            Err(problem) => return Err(Failure::run(format!("rank {rank}: {problem}"))),
-        }
-    }
+    let play = |engine: &Arc<Engine>| play::play(engine, &programs[engine.process() as usize], compute);
+    let outcome = run_ranks(simulation, play)?;
     Ok(Played {
-        seconds: last as f64 * 1e-9,
+        seconds: outcome.results.iter().copied().max().unwrap_or(0) as f64 * 1e-9,
         packets: outcome.network.sent,
         octets: outcome.network.octets,
         optics: outcome.optics,
@@ -148,15 +144,14 @@ pub(super) fn computing(programs: &[Vec<Step>]) -> f64 {
 fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
     let mut simulation = Simulation::new(ranks, options.common.basics.seed);
     simulation.network = Network {
-        delay: std::time::Duration::from_nanos(options.delay),
+        delay: Duration::from_nanos(options.delay),
         ..options.common.network()?
     };
     for (collective, algorithm) in &options.algorithm {
         simulation.options.policy.force(*collective, *algorithm);
     }
     if let Some(ports) = options.ports {
-        let setup = std::time::Duration::try_from_secs_f64(options.setup * 1e-3);
-        let setup = setup.map_err(|error| Failure::usage(format!("--setup: {error}")))?;
+        let setup = Duration::from_secs_f64(options.setup * 1e-3);
         super::optical::circuits(&mut simulation, ports, setup, options.circuits.into());
     }
     Ok(simulation)
@@ -166,6 +161,9 @@ fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
 pub(super) fn run(options: &Replay) -> Result<(), Failure> {
     if !(0.0..=1_000.0).contains(&options.compute) {
         return Err(Failure::usage("--compute must be from 0 to 1000"));
+    }
+    if !(0.0..=1e4).contains(&options.setup) {
+        return Err(Failure::usage("--setup must be from 0 to 10000 ms"));
     }
     let (traces, warnings) = file::read(&options.paths).map_err(|error| Failure::run(error.to_string()))?;
     if let Some(warning) = warnings.first() {
@@ -340,7 +338,7 @@ mod tests {
     }
 
     fn recorded(ranks: u32, run: impl FnOnce(&Simulation)) -> Vec<file::Trace> {
-        let recorder = std::sync::Arc::new(Recorder::default());
+        let recorder = Arc::new(Recorder::default());
         let mut simulation = Simulation::new(ranks, 1);
         simulation.options.profiler = Some(recorder.clone());
         run(&simulation);

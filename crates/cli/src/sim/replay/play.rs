@@ -45,8 +45,12 @@ pub(crate) fn play(engine: &Arc<Engine>, steps: &[Step], scale: f64) -> Result<u
     played.map(|()| engine.now().as_nanos())
 }
 
-fn memory(octets: usize) -> Octets {
-    vec![0; octets.div_ceil(8)]
+/// A trace may say anything: what there is no memory for is an error of the rank, and not the end of the process.
+fn memory(octets: u64) -> Result<Octets, String> {
+    let words = usize::try_from(octets.div_ceil(8)).unwrap_or(usize::MAX);
+    let room = Octets::new().try_reserve_exact(words);
+    room.map_err(|_| format!("there is no memory for {octets} octets"))?;
+    Ok(vec![0; words])
 }
 
 impl Player<'_> {
@@ -69,7 +73,7 @@ impl Player<'_> {
                 } else {
                     Mode::Standard
                 };
-                let data = memory(*octets as usize);
+                let data = memory(*octets)?;
                 let comm = self.communicator(*context)?;
                 if request.is_none() {
                     // SAFETY: it is borrowed until it has ended.
@@ -87,7 +91,7 @@ impl Player<'_> {
                 room,
                 request,
             } => {
-                let mut data = memory(if *from == PROC_NULL { 0 } else { *room as usize });
+                let mut data = memory(if *from == PROC_NULL { 0 } else { *room })?;
                 let comm = self.communicator(*context)?;
                 if request.is_none() {
                     // SAFETY: as above.
@@ -359,7 +363,7 @@ impl Player<'_> {
             8 => Kind::U64,
             _ => Kind::U8,
         });
-        let (mut from, mut into) = (memory(input), memory(output));
+        let (mut from, mut into) = (memory(input as u64)?, memory(output as u64)?);
         let region = |memory: &mut Octets| Region::Plain(memory.as_mut_ptr().cast(), &datatype);
         let buffers = Buffers {
             input: if input > 0 { region(&mut from) } else { Region::None },

@@ -1,0 +1,199 @@
+//! `hikyaku sim` as people run it: the form of what comes out, and what is refused.
+#![cfg(feature = "sim")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn run(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hikyaku"));
+    command.arg("sim").args(line.split_whitespace()).stdin(Stdio::null());
+    command.output().expect("the command starts")
+}
+
+/// What a command prints that succeeds.
+fn printed(line: &str) -> String {
+    let output = run(line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// What one says that fails, with this exit code and without a result or a panic.
+fn failed(line: &str, code: i32) -> String {
+    let output = run(line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+    assert!(output.stdout.is_empty() && !said.contains("panicked"), "{line}: {said}");
+    said
+}
+
+/// A directory of this test's own.
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{name}"));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("a directory");
+    path
+}
+
+/// Traces of a job: the calls of each rank.
+fn traces(name: &str, calls: &[&[&str]]) -> PathBuf {
+    let directory = directory(name);
+    for (rank, lines) in calls.iter().enumerate() {
+        let size = calls.len();
+        let header =
+            format!(r#"{{"trace":"hikyaku","version":1,"rank":{rank},"size":{size},"host":"h","time":0,"unix":0}}"#);
+        let footer = format!(r#"{{"calls":{},"time":900}}"#, lines.len());
+        let text = [&[&header[..]], *lines, &[&footer]].concat().join("\n") + "\n";
+        fs::write(directory.join(format!("rank-{rank}.jsonl")), text).expect("a trace");
+    }
+    directory
+}
+
+/// Another process has other addresses, and other keys of its hash maps.
+#[test]
+fn results_are_the_same_in_every_process() {
+    for line in [
+        "incast --senders 5,20 --bytes 40000 --loss 0.01 --seed 9 --format json",
+        "optical --figures-only --ranks 6 --ports 2 --failure 0.2 --wavelengths 2 --format json",
+        "dpdk-btl --sizes 8,20K --compute 50 --queues 1,8 --format json",
+        "pacs-cs --grids 3x3x3 --rails 2 --bytes 8K --format json",
+    ] {
+        assert_eq!(printed(line), printed(line), "{line}");
+    }
+}
+
+#[test]
+fn optical_has_the_form_of_the_contract() {
+    let text = printed("optical --ranks 4 --ports 2 --ft-scale 4096 --format json");
+    let document: Value = serde_json::from_str(&text).expect("one JSON object");
+    assert_eq!(document["experiment"], "optical");
+    let rows = document["rows"].as_array().expect("rows");
+    let figures: Vec<&Value> = rows.iter().filter(|row| !row["figure"].is_null()).collect();
+    assert_eq!(figures.len(), 4 * 7 * 3, "figures, sizes, modes");
+    for row in figures {
+        for key in ["algorithm", "mode", "bytes", "closed_form_s", "simulated_s"] {
+            assert!(!row[key].is_null(), "{key}: {row}");
+        }
+        assert_eq!(row["ports"].as_u64(), (row["mode"] == "planned").then_some(2));
+    }
+    let table: Vec<&Value> = rows.iter().filter(|row| row["table"] == "ft").collect();
+    assert_eq!(table.len(), 5 + 5 + 3, "without release, with it, and kept");
+    for row in table {
+        for key in ["mode", "release", "seconds", "ratio_to_ideal"] {
+            assert!(!row[key].is_null(), "{key}: {row}");
+        }
+    }
+}
+
+#[test]
+fn figures_are_drawn() {
+    let directory = directory("figures");
+    let file = directory.join("a.svg");
+    printed(&format!("scale --ranks 2,4 --plot {}", file.display()));
+    let svg = fs::read_to_string(&file).expect("a figure");
+    assert!(svg.starts_with("<svg") && svg.contains("allreduce, model"));
+    // Before anything is simulated, since that may take minutes.
+    let nowhere = directory.join("no/a.svg");
+    let said = failed(&format!("scale --ranks 2 --plot {}", nowhere.display()), 2);
+    assert!(said.contains("no/a.svg: No such file"), "{said}");
+    let said = failed("replay nothing --plot a.svg", 2);
+    assert!(said.contains("no figure"), "{said}");
+    // Who fails leaves no empty figure behind.
+    let file = directory.join("b.svg");
+    failed(&format!("scale --ranks 2 --loss 1 --plot {}", file.display()), 1);
+    assert!(!file.exists());
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    for (line, named) in [
+        ("", "Usage"),
+        ("collider", "collider"),
+        ("scale --ranks 1", "--ranks"),
+        ("scale --ranks 2,,4", "--ranks"),
+        ("scale --ranks 70000", "65536"),
+        ("scale --bandwidth NaN", "bandwidth"),
+        ("scale --bandwidth=-1", "bandwidth"),
+        ("scale --mtu 100", "--mtu"),
+        ("scale --queue 10", "queue"),
+        ("scale --loss 1.5", "loss"),
+        ("scale --cpu-packet inf", "--cpu-packet"),
+        ("scale --seed 18446744073709551616", "--seed"),
+        ("scale --format xml", "--format"),
+        ("incast --senders 0", "--senders"),
+        ("incast --bytes 2M", "--bytes"),
+        ("optical --ports 0", "--ports"),
+        ("optical --setup NaN", "--setup"),
+        ("optical --failure 1", "--failure"),
+        ("optical --wavelengths 0", "--wavelengths"),
+        ("dpdk-btl --sizes 0", "--sizes must be from 1 to 1M"),
+        ("dpdk-btl --copy=-1", "--copy"),
+        ("dse --sizes 0", "--sizes must be from 1 to 64K"),
+        ("dse --processors 65", "--processors"),
+        ("dse --ack-delay NaN", "--ack-delay"),
+        ("pacs-cs --grids 2x2x2", "--grids"),
+        ("pacs-cs --rails 65", "--rails"),
+        ("pacs-cs --eager 2M", "--eager"),
+        ("replay", "<PATH>"),
+        ("replay a --compute NaN", "--compute"),
+        ("replay a --ports 2 --setup=-1", "--setup"),
+        ("replay a --algorithm alltoall=fast", "pairwise"),
+    ] {
+        let said = failed(line, 2);
+        assert!(said.contains(named), "{line}: {said}");
+    }
+}
+
+/// Where all is lost peers are given up; the first who says so is what is told, not those who wait for it.
+#[test]
+fn who_can_not_go_on_is_told() {
+    for line in [
+        "scale --ranks 4 --loss 1",
+        "incast --senders 2 --loss 1",
+        "pacs-cs --grids 3x3x3 --rails 1 --bandwidth 1e3",
+    ] {
+        let said = failed(line, 1);
+        assert!(
+            said.contains("hikyaku: rank ") && said.contains("MPI_ERR_PROC_FAILED"),
+            "{line}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_replay_says_what_is_wrong() {
+    let barrier = r#"{"call":"MPI_Barrier","begin":100,"end":200}"#;
+    let receive = r#"{"call":"MPI_Recv","begin":300,"end":400,"peer":1,"tag":3,"octets":8,"ended":[[0,1,3,8]]}"#;
+    let huge = r#"{"call":"MPI_Send","begin":300,"end":400,"peer":0,"tag":3,"octets":18446744073709551615}"#;
+    let good = traces("good", &[&[barrier], &[barrier]]);
+    let text = printed(&format!("replay {} --format json", good.display()));
+    let document: Value = serde_json::from_str(&text).expect("one JSON object");
+    assert_eq!((&document["ranks"], &document["calls"]), (&2.into(), &2.into()));
+    let said = failed(&format!("replay {} --loss 1", good.display()), 1);
+    assert!(said.contains("MPI_ERR_PROC_FAILED"), "{said}");
+    let deadlock = traces("deadlock", &[&[receive], &[]]);
+    let said = failed(&format!("replay {}", deadlock.display()), 1);
+    assert!(
+        said.contains("deadlock") && said.contains("process 0 is in MPI_Recv, rank 1, tag 3"),
+        "{said}"
+    );
+    let large = traces("large", &[&[], &[huge]]);
+    let said = failed(&format!("replay {}", large.display()), 1);
+    assert!(
+        said.contains("rank 1: there is no memory for 18446744073709551615 octets"),
+        "{said}"
+    );
+    fs::remove_file(good.join("rank-1.jsonl")).expect("it was there");
+    let said = failed(&format!("replay {}", good.display()), 1);
+    assert!(said.contains("rank 1 is not there"), "{said}");
+    fs::write(good.join("rank-1.jsonl"), [0xff, 0, 1]).expect("a file");
+    let said = failed(&format!("replay {}", good.display()), 1);
+    assert!(said.contains("rank-1.jsonl, line 1"), "{said}");
+    let said = failed("replay /no/such/directory", 1);
+    assert!(said.contains("/no/such/directory"), "{said}");
+}
