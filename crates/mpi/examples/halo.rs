@@ -160,8 +160,8 @@ fn share(size: usize, parts: Count, index: Count) -> Range<usize> {
     size * index / parts..size * (index + 1) / parts
 }
 
-/// Makes each site the mean of its neighbours and itself, `steps` times, on a lattice with `size` sites along each side;
-/// compares, and says at rank 0 how long that took.
+/// Makes each site the mean of its neighbours and itself, `steps` times, on a lattice of `size` sites a side.
+/// Compares, and says at rank 0 how long an exchange took.
 pub(crate) fn smooth(world: &SimpleCommunicator, size: usize, steps: usize) -> Result<(), Error> {
     let mut dims = [0; 3];
     dimensions(world.size(), &mut dims)?;

@@ -46,6 +46,9 @@ mod lost;
 #[expect(dead_code, reason = "as above")]
 #[path = "../examples/osu.rs"]
 mod osu;
+#[expect(dead_code, reason = "as above, and what only its main prints")]
+#[path = "../examples/othello.rs"]
+mod othello;
 #[path = "../examples/ping_pong.rs"]
 mod ping_pong;
 #[path = "../examples/reduce.rs"]
@@ -61,6 +64,9 @@ mod simple;
 #[expect(dead_code, reason = "as above")]
 #[path = "../examples/sizes.rs"]
 mod sizes;
+#[expect(dead_code, reason = "as above, and what only its main prints")]
+#[path = "../examples/sor.rs"]
+mod sor;
 #[path = "../examples/structs.rs"]
 mod structs;
 #[path = "../examples/structured.rs"]
@@ -152,14 +158,34 @@ fn osu() {
 }
 
 #[test]
+fn othello() {
+    for size in [1, 2, 5] {
+        run_in_world(size, |world| othello::play(world, 4, 4, &|_| ()).map(drop));
+    }
+}
+
+#[test]
+fn sor() {
+    for (size, strips) in [(1, false), (4, false), (6, false), (3, true)] {
+        let job = sor::Job {
+            size: 20,
+            iterations: 200,
+            strips,
+            report: 20,
+        };
+        run_in_world(size, |world| sor::solve(world, job, &|_| (), &|_, _| ()).map(drop));
+    }
+}
+
+#[test]
 fn sizes() {
     for size in [1, 2, 5] {
         run_in_world(size, |world| sizes::add_up(world, 3_000, 30));
     }
 }
 
-/// The last rank crashes where natively it would be killed. Its other troubles (`leave`, `compute`) are real ones only: the
-/// first ends the whole process, the second takes real time.
+/// The last rank crashes where natively it would be killed. Its other troubles are only for real ranks: `leave` ends
+/// the whole process, `compute` takes real time.
 #[test]
 fn lost() {
     const LAST: u32 = 3;
@@ -189,9 +215,7 @@ fn lost() {
 
 #[test]
 fn all_examples_are_simulated() {
-    let by_hand = ["ft", "halo", "lost", "osu", "simple", "sizes"];
-    // The command line does: `hikyaku sim dse`.
-    let elsewhere = ["othello", "sor"];
+    let by_hand = ["ft", "halo", "lost", "osu", "othello", "simple", "sizes", "sor"];
     // A simulated rank is one thread, and this example is about several.
     let not = ["matched_probe"];
 
@@ -199,7 +223,7 @@ fn all_examples_are_simulated() {
     let there: BTreeSet<String> = directory
         .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let known = EXAMPLES.iter().chain(&by_hand).chain(&elsewhere).chain(&not);
+    let known = EXAMPLES.iter().chain(&by_hand).chain(&not);
     assert_eq!(there, known.map(|name| (*name).to_owned()).collect());
 }
 
