@@ -425,14 +425,12 @@ fn problem(name: &str) -> (Problem, Option<[(f64, f64); 6]>) {
     (Problem { len, iterations: 6 }, published)
 }
 
-fn main() -> Result<(), Error> {
-    let name = std::env::args().nth(1).unwrap_or_else(|| "S".to_owned());
-    let universe = mpi::initialize().unwrap();
-    let world = universe.world();
+/// Solves the problem of a name (which only rank 0 looks at), and compares checksums there.
+pub(crate) fn solve(world: &SimpleCommunicator, name: &str) -> Result<(), Error> {
     let root = world.process_at_rank(0);
     let (mut len, mut iterations, mut published) = ([0_u64; 3], 0_u64, None);
     if root.is_self() {
-        let (problem, sums) = problem(&name);
+        let (problem, sums) = problem(name);
         (len, iterations, published) = (problem.len.map(|len| len as u64), problem.iterations as u64, sums);
     }
     root.broadcast_into(&mut len)?;
@@ -441,7 +439,7 @@ fn main() -> Result<(), Error> {
         len: len.map(|len| len as usize),
         iterations: iterations as usize,
     };
-    let (sums, together) = Part::new(&world, problem).run()?;
+    let (sums, together) = Part::new(world, problem).run()?;
     if world.rank() != 0 {
         return Ok(());
     }
@@ -472,4 +470,10 @@ fn main() -> Result<(), Error> {
         together * 1e3
     );
     Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let name = std::env::args().nth(1).unwrap_or_else(|| "S".to_owned());
+    let universe = mpi::initialize().unwrap();
+    solve(&universe.world(), &name)
 }

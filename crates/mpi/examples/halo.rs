@@ -19,7 +19,7 @@ use mpi::{
     Count, Error, Rank,
     collective::SystemOperation,
     datatype::{DynBuffer, DynBufferMut, UserDatatype},
-    topology::{CartesianCommunicator, dimensions},
+    topology::{CartesianCommunicator, SimpleCommunicator, dimensions},
     traits::*,
 };
 
@@ -160,15 +160,9 @@ fn share(size: usize, parts: Count, index: Count) -> Range<usize> {
     size * index / parts..size * (index + 1) / parts
 }
 
-fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|argument| {
-        argument
-            .parse::<usize>()
-            .unwrap_or_else(|_| panic!("usage: halo [SIZE [STEPS]]"))
-    });
-    let (size, steps) = (arguments.next().unwrap_or(16), arguments.next().unwrap_or(5));
-    let universe = mpi::initialize().unwrap();
-    let world = universe.world();
+/// Makes each site the mean of its neighbours and itself, `steps` times, on a lattice of `size` sites a side.
+/// Compares, and says at rank 0 how long an exchange took.
+pub(crate) fn smooth(world: &SimpleCommunicator, size: usize, steps: usize) -> Result<(), Error> {
     let mut dims = [0; 3];
     dimensions(world.size(), &mut dims)?;
     assert!(
@@ -236,4 +230,15 @@ fn main() -> Result<(), Error> {
         );
     }
     Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).map(|argument| {
+        argument
+            .parse::<usize>()
+            .unwrap_or_else(|_| panic!("usage: halo [SIZE [STEPS]]"))
+    });
+    let (size, steps) = (arguments.next().unwrap_or(16), arguments.next().unwrap_or(5));
+    let universe = mpi::initialize().unwrap();
+    smooth(&universe.world(), size, steps)
 }

@@ -44,7 +44,7 @@ fn wait_for(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Err
 
 /// The last rank comes out of this when the others are out of it: no call of theirs but what they do next can miss it. (When
 /// it leaves a barrier others may still be in there, and that is what fails if it is lost then.)
-fn begin(world: &SimpleCommunicator, last: Rank) -> Result<(), Error> {
+pub(crate) fn begin(world: &SimpleCommunicator, last: Rank) -> Result<(), Error> {
     let (rank, first) = (world.rank(), world.process_at_rank(0));
     if rank == last {
         return first.receive::<u8>().map(drop);
@@ -56,6 +56,28 @@ fn begin(world: &SimpleCommunicator, last: Rank) -> Result<(), Error> {
         world.process_at_rank(other).receive::<u8>()?;
     }
     world.process_at_rank(last).send(&0_u8)
+}
+
+/// What the others see of it when the last rank is lost, and how they go on.
+pub(crate) fn go_on_without(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Error> {
+    let rank = world.rank();
+    let Err(error) = wait_for(world, last, how) else {
+        panic!("rank {last} was lost and nobody noticed");
+    };
+    println!("rank {rank}: {:?}: {error}", error.class());
+    assert_eq!(error.peer(), Some(last), "the wrong one was named");
+
+    // So does everything later that would need it.
+    let later = world.barrier().expect_err("a barrier without the last rank");
+    assert_eq!(later.peer(), Some(last), "the wrong one was named");
+
+    // Those that are left go on among themselves.
+    let others = world.group().exclude(&[last]);
+    let others = world.split_by_subgroup(&others)?.expect("this rank is one of them");
+    let mut sum = 0;
+    others.all_reduce_into(&1, &mut sum, SystemOperation::sum())?;
+    println!("rank {rank}: {sum} are left");
+    Ok(())
 }
 
 /// Computes, and calls nobody.
@@ -107,30 +129,14 @@ fn main() -> Result<(), Error> {
         return late(&world, last, Duration::from_millis(time));
     }
     begin(&world, last)?;
-    if rank == last {
-        println!("rank {rank} pid {}", std::process::id());
-        if how == "leave" {
-            std::process::exit(0);
-        }
-        loop {
-            std::thread::park();
-        }
+    if rank < last {
+        return go_on_without(&world, last, &how);
     }
-    let Err(error) = wait_for(&world, last, &how) else {
-        panic!("rank {last} was lost and nobody noticed");
-    };
-    println!("rank {rank}: {:?}: {error}", error.class());
-    assert_eq!(error.peer(), Some(last), "the wrong one was named");
-
-    // So does everything later that would need it.
-    let later = world.barrier().expect_err("a barrier without the last rank");
-    assert_eq!(later.peer(), Some(last), "the wrong one was named");
-
-    // Those that are left go on among themselves.
-    let others = world.group().exclude(&[last]);
-    let others = world.split_by_subgroup(&others)?.expect("this rank is one of them");
-    let mut sum = 0;
-    others.all_reduce_into(&1, &mut sum, SystemOperation::sum())?;
-    println!("rank {rank}: {sum} are left");
-    Ok(())
+    println!("rank {rank} pid {}", std::process::id());
+    if how == "leave" {
+        std::process::exit(0);
+    }
+    loop {
+        std::thread::park();
+    }
 }

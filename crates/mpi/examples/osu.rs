@@ -105,34 +105,30 @@ impl Bench<'_> {
     }
 }
 
-fn main() -> Result<(), Error> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [operation, iterations, sizes @ ..] = &arguments[..] else {
-        panic!("usage: osu OPERATION ITERATIONS SIZE…");
-    };
-    let number = |text: &String| {
-        text.parse::<usize>()
-            .unwrap_or_else(|_| panic!("`{text}` is no number"))
-    };
-    let universe = mpi::initialize().unwrap();
-    let world = universe.world();
+/// Measures an operation with messages of each of the `sizes`, and prints the lines at rank 0.
+pub(crate) fn measure(
+    world: &SimpleCommunicator,
+    operation: &str,
+    iterations: usize,
+    sizes: &[usize],
+) -> Result<(), Error> {
     let ranks = world.size() as usize;
-    let (per_iteration, sent, received) = match &operation[..] {
+    let (per_iteration, sent, received) = match operation {
         "latency" => (2, 1, 1),
         "bandwidth" => (WINDOW, 1, WINDOW),
         "alltoall" => (1, ranks, ranks),
         _ => (1, 1, 1),
     };
-    let in_step = matches!(&operation[..], "allreduce" | "bcast" | "alltoall");
-    let alone = matches!(&operation[..], "latency" | "bandwidth");
-    for size in sizes.iter().map(number) {
+    let in_step = matches!(operation, "allreduce" | "bcast" | "alltoall");
+    let alone = matches!(operation, "latency" | "bandwidth");
+    for &size in sizes {
         let mut bench = Bench {
-            world: &world,
+            world,
             out: vec![0; size * sent],
             into: vec![0; size * received],
             numbers: (vec![0.0; size / 8], vec![0.0; size / 8]),
         };
-        let iterations = (number(iterations) / BATCHES / (size / LARGE).max(1)).max(1);
+        let iterations = (iterations / BATCHES / (size / LARGE).max(1)).max(1);
         let mut times = Vec::new();
         // The first batch warms up.
         for _ in 0..=BATCHES {
@@ -159,4 +155,18 @@ fn main() -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [operation, iterations, sizes @ ..] = &arguments[..] else {
+        panic!("usage: osu OPERATION ITERATIONS SIZE…");
+    };
+    let number = |text: &String| {
+        text.parse::<usize>()
+            .unwrap_or_else(|_| panic!("`{text}` is no number"))
+    };
+    let universe = mpi::initialize().unwrap();
+    let sizes: Vec<usize> = sizes.iter().map(number).collect();
+    measure(&universe.world(), operation, number(iterations), &sizes)
 }

@@ -11,7 +11,7 @@
 //! Rank 0 prints a table: for each power of two, how many calls had at least as many numbers but less than twice, the
 //! median of their times, and the rate of the list's octets.
 
-use mpi::{Error, Rank, collective::SystemOperation, traits::*};
+use mpi::{Error, Rank, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 
 /// Well-mixed bits of a number (the finaliser of SplitMix64).
 fn mix(number: u64) -> u64 {
@@ -33,18 +33,8 @@ fn element(call: u64, rank: Rank, index: usize) -> f64 {
     (mix(call << 40 ^ (index as u64) << 16 ^ rank as u64) % 2_000_001) as f64 - 1_000_000.0
 }
 
-fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|argument| {
-        argument
-            .parse::<u64>()
-            .unwrap_or_else(|_| panic!("usage: sizes [LARGEST [CALLS]]"))
-    });
-    let (largest, calls) = (
-        arguments.next().unwrap_or(100_000).max(1),
-        arguments.next().unwrap_or(200),
-    );
-    let universe = mpi::initialize().unwrap();
-    let world = universe.world();
+/// Adds up `calls` lists of up to `largest` numbers, compares each sum, and prints the table at rank 0.
+pub(crate) fn add_up(world: &SimpleCommunicator, largest: u64, calls: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
 
     // Times and octets, by the length's bits.
@@ -89,4 +79,18 @@ fn main() -> Result<(), Error> {
         );
     }
     Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).map(|argument| {
+        argument
+            .parse::<u64>()
+            .unwrap_or_else(|_| panic!("usage: sizes [LARGEST [CALLS]]"))
+    });
+    let (largest, calls) = (
+        arguments.next().unwrap_or(100_000).max(1),
+        arguments.next().unwrap_or(200),
+    );
+    let universe = mpi::initialize().unwrap();
+    add_up(&universe.world(), largest, calls)
 }

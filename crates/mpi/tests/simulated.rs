@@ -1,14 +1,14 @@
 //! The examples as simulated ranks, from the same source; and a program with the same results on real and simulated ranks.
 #![cfg(feature = "sim")]
 
-use std::{fmt::Debug, time::Duration};
+use std::{collections::BTreeSet, fmt::Debug, fs, path::Path, time::Duration};
 
 use hikyaku::{
     mpi::engine::{Communicator as RawCommunicator, Engine},
-    sim::{self, Simulation},
+    sim::{self, Fault, Simulation},
     transport::Transport,
 };
-use mpi::{collective::SystemOperation, topology::SimpleCommunicator, traits::*};
+use mpi::{Error, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 
 #[path = "../examples/all_gather.rs"]
 mod all_gather;
@@ -24,16 +24,31 @@ mod cartesian;
 mod complex_datatype;
 #[path = "../examples/duplicate.rs"]
 mod duplicate;
+#[expect(dead_code, reason = "its main, which reads arguments")]
+#[path = "../examples/ft.rs"]
+mod ft;
 #[path = "../examples/futures.rs"]
 mod futures;
 #[path = "../examples/gather.rs"]
 mod gather;
+#[expect(dead_code, reason = "as above")]
+#[path = "../examples/halo.rs"]
+mod halo;
 #[path = "../examples/immediate.rs"]
 mod immediate;
 #[path = "../examples/immediate_multiple_requests.rs"]
 mod immediate_multiple_requests;
 #[path = "../examples/intercommunicator.rs"]
 mod intercommunicator;
+#[expect(dead_code, reason = "as above, and what only real processes can do")]
+#[path = "../examples/lost.rs"]
+mod lost;
+#[expect(dead_code, reason = "as above")]
+#[path = "../examples/osu.rs"]
+mod osu;
+#[expect(dead_code, reason = "as above, and what only its main prints")]
+#[path = "../examples/othello.rs"]
+mod othello;
 #[path = "../examples/ping_pong.rs"]
 mod ping_pong;
 #[path = "../examples/reduce.rs"]
@@ -46,6 +61,12 @@ mod scatter;
 mod send_receive;
 #[path = "../examples/simple.rs"]
 mod simple;
+#[expect(dead_code, reason = "as above")]
+#[path = "../examples/sizes.rs"]
+mod sizes;
+#[expect(dead_code, reason = "as above, and what only its main prints")]
+#[path = "../examples/sor.rs"]
+mod sor;
 #[path = "../examples/structs.rs"]
 mod structs;
 #[path = "../examples/structured.rs"]
@@ -56,7 +77,7 @@ mod wait_guard;
 mod window;
 
 /// Runs an example as each of `size` simulated ranks.
-fn run<E: Debug>(size: u32, program: fn() -> Result<(), E>) {
+fn run<E: Debug>(size: u32, program: impl Fn() -> Result<(), E>) {
     let outcome = Simulation::new(size, 1).run(|_| program().unwrap());
     outcome.unwrap_or_else(|error| panic!("{size} ranks: {error}"));
 }
@@ -69,7 +90,11 @@ macro_rules! examples {
                 run(size, $example::main);
             }
         }
-    )+};
+    )+
+
+    /// Their names.
+    const EXAMPLES: &[&str] = &[$(stringify!($example)),+];
+    };
 }
 
 examples! {
@@ -102,6 +127,104 @@ fn simple() {
         simple::main();
         Ok::<_, ()>(())
     });
+}
+
+/// Runs what an example does when its arguments have been read.
+fn run_in_world(size: u32, program: impl Fn(&SimpleCommunicator) -> Result<(), Error>) {
+    run(size, || program(&mpi::initialize().unwrap().world()));
+}
+
+#[test]
+fn ft() {
+    // Planes go round evenly, unevenly, and not to all.
+    for size in [1, 4, 3, 11] {
+        run_in_world(size, |world| ft::solve(world, "8"));
+    }
+    run_in_world(4, |world| ft::solve(world, "S"));
+}
+
+#[test]
+fn halo() {
+    for size in [1, 2, 5, 12] {
+        run_in_world(size, |world| halo::smooth(world, 9, 3));
+    }
+}
+
+#[test]
+fn osu() {
+    for operation in ["latency", "bandwidth", "barrier", "allreduce", "bcast", "alltoall"] {
+        run_in_world(2, |world| osu::measure(world, operation, 10, &[8, 20_000]));
+    }
+}
+
+#[test]
+fn othello() {
+    for size in [1, 2, 5] {
+        run_in_world(size, |world| othello::play(world, 4, 4, &|_| ()).map(drop));
+    }
+}
+
+#[test]
+fn sor() {
+    for (size, strips) in [(1, false), (4, false), (6, false), (3, true)] {
+        let job = sor::Job {
+            size: 20,
+            iterations: 200,
+            strips,
+            report: 20,
+        };
+        run_in_world(size, |world| sor::solve(world, job, &|_| (), &|_, _| ()).map(drop));
+    }
+}
+
+#[test]
+fn sizes() {
+    for size in [1, 2, 5] {
+        run_in_world(size, |world| sizes::add_up(world, 3_000, 30));
+    }
+}
+
+/// The last rank crashes where natively it would be killed. Its other troubles are only for real ranks: `leave` ends
+/// the whole process, `compute` takes real time.
+#[test]
+fn lost() {
+    const LAST: u32 = 3;
+    for how in ["barrier", "receive", "probe", "collective"] {
+        let mut simulation = Simulation::new(LAST + 1, 1);
+        let crash = Fault::Crash {
+            process: LAST,
+            refuse: true,
+        };
+        simulation.faults.plan = vec![(Duration::from_millis(100), crash)];
+        simulation.faults.watch = true;
+        simulation.limit = Some(Duration::from_secs(30));
+        let outcome = simulation.run(|_| {
+            let universe = mpi::initialize().unwrap();
+            let (world, last) = (universe.world(), LAST as i32);
+            lost::begin(&world, last).unwrap();
+            if world.rank() == last {
+                sim::compute(Duration::from_secs(30)).unwrap();
+                panic!("not lost");
+            }
+            lost::go_on_without(&world, last, how).unwrap();
+        });
+        let survivors = outcome.unwrap_or_else(|error| panic!("{how}: {error}")).results.len();
+        assert_eq!(survivors, LAST as usize, "{how}");
+    }
+}
+
+#[test]
+fn all_examples_are_simulated() {
+    let by_hand = ["ft", "halo", "lost", "osu", "othello", "simple", "sizes", "sor"];
+    // A simulated rank is one thread, and this example is about several.
+    let not = ["matched_probe"];
+
+    let directory = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap();
+    let there: BTreeSet<String> = directory
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let known = EXAMPLES.iter().chain(&by_hand).chain(&not);
+    assert_eq!(there, known.map(|name| (*name).to_owned()).collect());
 }
 
 #[test]
