@@ -26,6 +26,8 @@ mod together;
 
 #[path = "../simulation/harness/draw.rs"]
 mod draw;
+#[path = "../sim/pinned.rs"]
+mod pinned;
 #[path = "../simulation/harness/prng.rs"]
 #[expect(dead_code, reason = "the simulation of the protocol uses the rest")]
 mod prng;
