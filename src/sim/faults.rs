@@ -143,6 +143,8 @@ pub(super) struct Trouble {
     pub(super) watch: bool,
     pub(super) stats: FaultStats,
     capture: Option<pcapng::Writer<BufWriter<File>>>,
+    /// Why the capture has ended early, if it has.
+    pub(super) capture_error: Option<io::Error>,
 }
 
 impl Trouble {
@@ -159,6 +161,7 @@ impl Trouble {
             watch: faults.watch,
             stats: FaultStats::default(),
             capture,
+            capture_error: None,
         })
     }
 
@@ -273,20 +276,23 @@ impl Trouble {
         let p = wires.get(packet);
         let (from, to) = (address_of(p.source), address_of(p.destination));
         let note = (!note.is_empty()).then_some(note.trim_end());
-        if capture
-            .datagram(Instant::from_nanos(now), from, to, &p.data, note)
-            .is_err()
-        {
-            self.capture = None;
-        }
+        let written = capture.datagram(Instant::from_nanos(now), from, to, &p.data, note);
+        self.check(written);
     }
 
     /// Hands what was written on to the file.
     pub(super) fn flush(&mut self) {
-        if let Some(capture) = &mut self.capture
-            && capture.flush().is_err()
-        {
+        if let Some(capture) = &mut self.capture {
+            let flushed = capture.flush();
+            self.check(flushed);
+        }
+    }
+
+    /// An error ends the capture, and is told at the end.
+    fn check(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
             self.capture = None;
+            self.capture_error = Some(error);
         }
     }
 }

@@ -68,7 +68,8 @@ pub struct Simulation {
     pub limit: Option<Duration>,
     /// What goes wrong. Default: nothing.
     pub faults: Faults,
-    /// Writes all datagrams to this file (pcapng), as hosts send them and with what [`Faults`] do to them. Default: none.
+    /// Writes all datagrams to this file (pcapng), as hosts send them and with what [`Faults`] do to them. Where that fails
+    /// on the way nothing more is written, and [`run`](Self::run) gives the error when all programs are over. Default: none.
     pub capture: Option<PathBuf>,
     /// Writes the calls of each process to a file in this directory ([`Tracer`]), with virtual times; those of what has
     /// started again to directories in it. [`Options::profiler`] is told nothing then. Default: none.
@@ -138,7 +139,7 @@ impl Simulation {
     ///
     /// # Errors
     /// A parameter out of its range; all wait for each other; the time limit. Programs that are not over then never go on,
-    /// and what they hold is not given back.
+    /// and what they hold is not given back. If all are over, that the capture is not complete.
     ///
     /// # Panics
     /// If the program panics, with its panic; for the others as above. A program that lets another thread call MPI panics
@@ -161,7 +162,11 @@ impl Simulation {
         // Before the engines: what programs still hold is theirs.
         drop(programs);
         let time = ran?;
-        let world = job.shared.lock();
+        let mut world = job.shared.lock();
+        if let Some(source) = world.trouble.capture_error.take() {
+            let path = self.capture.clone().unwrap_or_default();
+            return Err(SimulationError::File { path, source });
+        }
         let results = results.into_inner().into_iter().flatten().collect();
         Ok(Outcome {
             results,

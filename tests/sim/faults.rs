@@ -1,6 +1,6 @@
 //! What goes wrong, and that it is told.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, io::ErrorKind, path::PathBuf, sync::Arc, time::Duration};
 
 use hikyaku::{
     Config, Congestion, Recovery,
@@ -417,6 +417,38 @@ fn packets_and_calls_are_written_down() {
     simulation.capture = Some(directory.join("nowhere/packets.pcapng"));
     let error = simulation.run(one_message).unwrap_err();
     assert!(matches!(error, SimulationError::File { .. }), "{error}");
+}
+
+/// A capture that ends early is no silent one: whether the disk is full on the way or when the last packets are written.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_told() {
+    for messages in [1, 20] {
+        let mut simulation = Simulation::new(2, 1);
+        let program = |engine: &Arc<Engine>| (0..messages).all(|_| one_message(engine));
+        assert_eq!(simulation.run(program).unwrap().results, [true, true]);
+        simulation.capture = Some("/dev/full".into());
+        match simulation.run(program) {
+            Err(SimulationError::File { path, source }) => {
+                assert_eq!(path, PathBuf::from("/dev/full"));
+                assert_eq!(source.kind(), ErrorKind::StorageFull);
+            }
+            other => panic!("{messages} messages: {other:?}"),
+        }
+    }
+}
+
+/// Who waits for whom says more than that it is not written down.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_deadlock_goes_before_a_full_disk() {
+    let mut simulation = Simulation::new(2, 1);
+    simulation.capture = Some("/dev/full".into());
+    let error = simulation.run(|engine| {
+        one_message(engine);
+        receive(&Communicator::world(engine), &mut [0; 8], ANY_SOURCE).is_ok()
+    });
+    assert!(matches!(error, Err(SimulationError::Deadlock { .. })), "{error:?}");
 }
 
 #[test]

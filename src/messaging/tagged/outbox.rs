@@ -3,11 +3,12 @@
 //! Two rows per peer: grants and other answers, which may use up all credit, because who receives them needs no help of
 //! its application to give it back; and requests to send, which leave a reserve for the first.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 
-use hashbrown::HashMap;
-
-use super::{RESERVE, control::Control, hash::Hash};
+use super::{RESERVE, control::Control};
 use crate::{
     messaging::{Messenger, SendOptions},
     reliability::{MESSAGE_COST, Payload, PeerId},
@@ -22,7 +23,8 @@ struct Rows {
 
 #[derive(Default)]
 pub(super) struct Outbox {
-    peers: HashMap<u32, Rows, Hash>,
+    /// In order, as they are gone through: that of a hash table would not be the same on every machine.
+    peers: BTreeMap<u32, Rows>,
 }
 
 /// It went, or will not go any more; else there is no room yet.
