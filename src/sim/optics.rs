@@ -11,8 +11,8 @@ use crate::mpi::collectives::Planning;
 /// Collectives say in advance whom they will talk to ([`handling`](Self::handling)); a path of theirs is set up when both
 /// ends want it, and torn down after its last use. For all other messages it is set up when one is there to be sent, and
 /// stays until its port or wavelength is needed. So that nobody starves, a message that has waited for twice the set-up
-/// time (100 times, if a collective has planned its path) may take the port of a path that has been idle for twice that
-/// time, whoever wants to keep it.
+/// time (100 times, if a collective has planned its path) may take the port of a path that nothing was sent on for twice
+/// that time, whoever wants to keep it, and also if its ends wait for room or for an acknowledgement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optics {
     /// Paths that a host can have at a time: k. 0 to 65,536; default 4.

@@ -458,15 +458,17 @@ impl Paths {
         }
     }
 
-    /// The path that has been idle for longest among those that may give way.
+    /// The path that has been idle for longest among those that may give way. Who starves may also have one whose end waits
+    /// for a time-out and has sent nothing for long: round-trip times take in waits for paths, so that may be seconds.
     fn idle(&self, around: &Surroundings<'_>, pairs: impl Iterator<Item = Pair>, want: Want, now: u64) -> Option<Pair> {
         let gives_way = |pair: &Pair| {
             let path = &self.paths[pair];
-            let needed = self.is_planned(*pair);
             let long = path.since + self.optics.patience() <= now;
-            path.state == State::Up && !around.either_is_busy(*pair) && (!needed || want == Want::Starved && long)
+            let done = !around.either_is_busy(*pair) && !self.is_planned(*pair);
+            path.state == State::Up && (done || want == Want::Starved && long)
         };
-        pairs.filter(gives_way).min_by_key(|pair| self.paths[pair].since)
+        let order = |pair: &Pair| (around.either_is_busy(*pair), self.paths[pair].since);
+        pairs.filter(gives_way).min_by_key(order)
     }
 
     fn set_up(&mut self, queue: &mut Queue, pair: Pair, now: u64) {

@@ -211,6 +211,45 @@ fn single_messages_set_up_what_they_need() {
     );
 }
 
+/// Rank 0 has more for rank 2 than there is room, and rank 2 reads it when it has heard of rank 1, which needs the same port.
+#[test]
+fn who_waits_for_room_gives_way() {
+    const MESSAGES: usize = 100;
+    let mut simulation = simulation(
+        3,
+        Optics {
+            handling: Handling::Unplanned,
+            ..ports(1)
+        },
+    );
+    simulation.config.unexpected_bytes = 64 << 10;
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        let (mut data, bytes) = (vec![1; 4_000], byte());
+        match world.rank() {
+            0 => {
+                // SAFETY: it is not written to, and there until all have ended below.
+                let send = |_| unsafe { world.isend(Mode::Standard, data.as_ptr(), 4_000, &bytes, 2, 0) }.unwrap();
+                let requests: Vec<_> = (0..MESSAGES).map(send).collect();
+                requests.into_iter().for_each(|request| drop(request.wait().unwrap()));
+            }
+            1 => {
+                hikyaku::sim::compute(5 * SETUP).unwrap();
+                // SAFETY: it is borrowed until it has ended.
+                unsafe { world.send(Mode::Standard, data.as_ptr(), 4_000, &bytes, 2, 0) }.unwrap();
+            }
+            _ => {
+                for source in std::iter::once(1).chain([0; MESSAGES]) {
+                    // SAFETY: as above.
+                    unsafe { world.receive(data.as_mut_ptr(), 4_000, &bytes, source, 0) }.unwrap();
+                }
+            }
+        }
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.time < 20 * SETUP, "{:?}", outcome.time);
+}
+
 /// Ports and wavelengths come and go while collectives run: all of them end, by all algorithms, with the right results.
 #[test]
 fn ports_and_wavelengths_may_vanish() {
