@@ -231,7 +231,7 @@ fn who_waits_for_room_gives_way() {
                 // SAFETY: it is not written to, and there until all have ended below.
                 let send = |_| unsafe { world.isend(Mode::Standard, data.as_ptr(), 4_000, &bytes, 2, 0) }.unwrap();
                 let requests: Vec<_> = (0..MESSAGES).map(send).collect();
-                requests.into_iter().for_each(|request| drop(request.wait().unwrap()));
+                requests.into_iter().for_each(|request| _ = request.wait().unwrap());
             }
             1 => {
                 hikyaku::sim::compute(5 * SETUP).unwrap();

@@ -1,0 +1,102 @@
+//! Jobs on light paths: too few of them, set-ups that take long and fail, ports and wavelengths that come and go.
+
+use std::time::Duration;
+
+use hikyaku::sim::{Available, Change, Handling, Optics, Simulation, Topology, Unconnected};
+
+use super::{
+    job::{Job, LONGEST_TROUBLE},
+    prng::Prng,
+    script::Wild,
+    seeds::scenario,
+};
+
+/// What may take longest, of virtual time.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Of a generator of its own, so that the job is what the same seed draws without light paths.
+fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
+    let ranks = simulation.processes;
+    let unconnected = match rng.below(4) {
+        0 => Unconnected::Drop,
+        1 => Unconnected::Hold(rng.skewed(100_000) as u32),
+        _ => Unconnected::Hold(16 << 20),
+    };
+    // What is lost for want of a path is sent again when a path may have come and gone: that may go on for ever where there
+    // are few.
+    let few = unconnected == Unconnected::Hold(16 << 20);
+    let draw = |rng: &mut Prng, most: u32| if few { rng.skewed(most.into()) as u32 } else { most };
+    let ports = |rng: &mut Prng| draw(rng, ranks + 1);
+    let wavelengths = |rng: &mut Prng| draw(rng, ranks * ranks);
+    let mut changes = Vec::new();
+    let mut last = Vec::new();
+    let end = (20_000 << rng.below(17)).min(LONGEST_TROUBLE);
+    for _ in 0..rng.skewed(12) - 1 {
+        let (gone, host) = (rng.chance(200), rng.below(ranks.into()) as u32);
+        let to = match rng.below(3) {
+            0 => Available::Wavelengths(if gone { 0 } else { wavelengths(rng) }),
+            1 => Available::Ports(None, if gone { 0 } else { ports(rng) }),
+            _ => Available::Ports(Some(host), if gone { 0 } else { ports(rng) }),
+        };
+        let at = Duration::from_nanos(rng.below(end));
+        changes.push(Change { at, to });
+    }
+    // Something must be left in the end.
+    if !changes.is_empty() {
+        last.push(Available::Ports(None, ports(rng)));
+        last.push(Available::Wavelengths(wavelengths(rng)));
+    }
+    let at = Duration::from_nanos(end);
+    changes.extend(last.into_iter().map(|to| Change { at, to }));
+    simulation.optics = Some(Optics {
+        ports: ports(rng),
+        setup: Duration::from_nanos(rng.skewed(10_000_000) - 1),
+        release: Duration::from_nanos(rng.pick(&[0, 0, 20_000, 5_000_000])),
+        handling: rng.pick(&[
+            Handling::Naive,
+            Handling::Planned,
+            Handling::Planned,
+            Handling::Unplanned,
+        ]),
+        wavelengths: rng.chance(500).then(|| wavelengths(rng)),
+        failure: rng.pick(&[0.0, 0.0, 0.1, 0.5]),
+        unconnected,
+        keep: rng.chance(300),
+        changes,
+    });
+    if rng.chance(700) {
+        let network = &mut simulation.network;
+        (network.topology, network.relays) = (Topology::Direct, None);
+    }
+    let config = &mut simulation.config;
+    if rng.chance(500) {
+        // As they should be where packets wait for paths.
+        (config.initial_rto, config.min_rto) = (Duration::from_millis(100), Duration::from_millis(100));
+        config.max_rto = config.max_rto.max(config.initial_rto);
+    }
+    // Plans that do not go together wait for 100 set-ups, and one after the other.
+    (config.open_timeout, config.death_timeout) = (PATIENCE, PATIENCE);
+    simulation.limit = Some(2 * PATIENCE);
+}
+
+fn run(seed: u64) -> u64 {
+    let mut job = Job::draw(&mut Prng::new(seed ^ 0xd57), seed, false, Wild::All);
+    draw_optics(&mut Prng::new(seed ^ 0x0971c5), &mut job.simulation);
+    job.note();
+    let outcome = job.run().unwrap_or_else(|error| panic!("{error}"));
+    for (rank, result) in &outcome.results {
+        assert!(result.is_ok(), "rank {rank}: {result:?}: {:?}", outcome.optics);
+    }
+    assert_eq!(outcome.results.len(), job.simulation.processes as usize);
+    outcome.digest
+}
+
+#[test]
+fn light_paths() {
+    scenario("optics::light_paths", 40, |seed| {
+        let first = run(seed);
+        if seed % 4 == 0 {
+            assert_eq!(run(seed), first, "the same seed has come to something else");
+        }
+    });
+}
