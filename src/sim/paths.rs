@@ -459,7 +459,7 @@ impl Paths {
     }
 
     /// The path that has been idle for longest among those that may give way. Who starves may also have one whose end waits
-    /// for room at the other one, or for a time-out, and has sent nothing for long: either may depend on who starves.
+    /// for a time-out and has sent nothing for long: round-trip times take in waits for paths, so that may be seconds.
     fn idle(&self, around: &Surroundings<'_>, pairs: impl Iterator<Item = Pair>, want: Want, now: u64) -> Option<Pair> {
         let gives_way = |pair: &Pair| {
             let path = &self.paths[pair];

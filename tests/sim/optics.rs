@@ -211,8 +211,7 @@ fn single_messages_set_up_what_they_need() {
     );
 }
 
-/// Rank 0 has a path to rank 2 and waits there for room, which there is when rank 2 has heard of rank 1: that one gets the
-/// port though not all is acknowledged.
+/// Rank 0 has more for rank 2 than there is room, and rank 2 reads it when it has heard of rank 1, which needs the same port.
 #[test]
 fn who_waits_for_room_gives_way() {
     const MESSAGES: usize = 100;
