@@ -50,7 +50,7 @@ queue overflows; `grants`: asked for first, and the receiver paces those who sen
 
 const OPTICAL: &str = "\
 Examples:
-  hikyaku sim optical                                    figures 6 to 9 and the table of NPB FT: a minute
+  hikyaku sim optical                                    figures 6 to 9 and NPB FT: a minute
   hikyaku sim optical --ports 1,8 --ranks 100 --figures-only
   hikyaku sim optical --wavelengths 8 --failure 0.1     what the paper leaves open
   hikyaku sim optical --format json --plot optical.svg
@@ -73,7 +73,7 @@ line.";
 
 const PACS_CS: &str = "\
 Examples:
-  hikyaku sim pacs-cs                                    1 to 6 rails, grids to 16x16x10: minutes, 6 GB
+  hikyaku sim pacs-cs                                    to 6 rails, 16x16x10: minutes, 6 GB
   hikyaku sim pacs-cs --grids 8x8x8 --copy 0.4
   hikyaku sim pacs-cs --format json --plot rails.svg
 
