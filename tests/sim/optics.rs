@@ -250,6 +250,56 @@ fn who_waits_for_room_gives_way() {
     assert!(outcome.time < 20 * SETUP, "{:?}", outcome.time);
 }
 
+/// Rank 0 has sent something to rank 2, which acknowledges it late; rank 1 needs the same port meanwhile.
+#[test]
+fn who_waits_for_an_acknowledgement_gives_way() {
+    const LATE: Duration = Duration::from_millis(100);
+    let mut simulation = simulation(
+        3,
+        Optics {
+            handling: Handling::Unplanned,
+            setup: SETUP / 10,
+            ..ports(1)
+        },
+    );
+    let config = &mut simulation.config;
+    (config.ack_delay, config.initial_rto, config.min_rto) = (LATE, 10 * LATE, 10 * LATE);
+    config.max_rto = 10 * LATE;
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        let (mut data, bytes) = ([1; 8], byte());
+        let mut receive = |source| {
+            // SAFETY: it is borrowed until it has ended.
+            unsafe { world.receive(data.as_mut_ptr(), 8, &bytes, source, 0) }.unwrap();
+            engine.now()
+        };
+        // SAFETY: as above.
+        let send = || unsafe { world.send(Mode::Standard, [2; 8].as_ptr(), 8, &bytes, 2, 0) }.unwrap();
+        match world.rank() {
+            0 => {
+                send();
+                // The session is open.
+                hikyaku::sim::compute(2 * SETUP).unwrap();
+                send();
+                hikyaku::sim::compute(3 * LATE).unwrap();
+                None
+            }
+            1 => {
+                hikyaku::sim::compute(3 * SETUP).unwrap();
+                send();
+                None
+            }
+            _ => {
+                receive(0);
+                Some((receive(0), receive(1)))
+            }
+        }
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    let (first, second) = outcome.results[2].unwrap();
+    assert!(second - first < LATE / 2, "{first:?} {second:?}");
+}
+
 /// Ports and wavelengths come and go while collectives run: all of them end, by all algorithms, with the right results.
 #[test]
 fn ports_and_wavelengths_may_vanish() {
