@@ -268,6 +268,15 @@ impl Endpoint {
         })
     }
 
+    /// This peer has been asked for a sign of life or of credit, and has not given it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_asking(&self, peer: PeerId) -> bool {
+        self.flows_of(peer.0).any(|flow| {
+            let active = self.actives.get(self.flows[flow as usize].active as usize);
+            active.is_some_and(|active| active.deadlines.is_set(Timer::Persist))
+        })
+    }
+
     /// Nothing is queued or unacknowledged at all.
     #[must_use]
     pub fn all_idle(&self) -> bool {

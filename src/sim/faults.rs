@@ -191,19 +191,25 @@ impl Trouble {
         if self.quiet {
             return wires.send(queue, now, packet, source, destination);
         }
+        if let Some(why) = self.loss(source, destination) {
+            return self.lose(wires, now, packet, (source, destination), why);
+        }
         let original = wires.get(packet);
         (original.source, original.destination) = (source, destination);
-        if let Some(why) = self.loss(source, destination) {
-            self.record(now, wires, packet, why);
-            wires.drop_packet(packet);
-            return;
-        }
         if self.rng.chance(self.impairment.duplicate) {
             self.stats.duplicated += 1;
             let copy = wires.copy(packet);
             self.depart_once(queue, wires, now, copy, "copy ");
         }
         self.depart_once(queue, wires, now, packet, "");
+    }
+
+    /// A packet does not leave its host.
+    pub(super) fn lose(&mut self, wires: &mut Wires, now: u64, packet: u32, ends: (u32, u32), why: &str) {
+        let lost = wires.get(packet);
+        (lost.source, lost.destination) = ends;
+        self.record(now, wires, packet, why);
+        wires.drop_packet(packet);
     }
 
     fn depart_once(&mut self, queue: &mut Queue, wires: &mut Wires, now: u64, packet: u32, note: &str) {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
+    faults::Trouble,
     optics::{Available, Change, Optics, OpticsStats, Unconnected},
     queue::{Event, Queue},
     wires::Wires,
-    world::Node,
+    world::{Doing, Node},
 };
 use crate::{
     mpi::engine::{Links, Wish},
@@ -149,18 +150,32 @@ pub(super) struct Surroundings<'a> {
     pub(super) queue: &'a mut Queue,
     pub(super) wires: &'a mut Wires,
     pub(super) nodes: &'a mut [Box<Node>],
+    pub(super) trouble: &'a mut Trouble,
 }
 
 impl Surroundings<'_> {
-    /// `from` has something for `to` that is not acknowledged.
+    /// `from` has something for `to` that is not acknowledged, or wants a sign of life.
     fn is_busy(&self, from: u32, to: u32) -> bool {
         let node = &self.nodes[from as usize];
-        let peer = node.core.peers.get(to);
-        peer.is_some_and(|peer| !node.messenger.endpoint().is_idle(peer))
+        let Some(peer) = node.core.peers.get(to) else {
+            return false;
+        };
+        let endpoint = node.messenger.endpoint();
+        let asks = || self.trouble.watch && endpoint.here().is_some_and(|here| here.is_asking(peer));
+        let crashed = matches!(node.doing, Doing::Crashed { .. });
+        !crashed && (!endpoint.is_idle(peer) || asks())
     }
 
     fn either_is_busy(&self, (one, other): Pair) -> bool {
         self.is_busy(one, other) || self.is_busy(other, one)
+    }
+
+    fn depart(&mut self, now: u64, packet: u32, ends: (u32, u32)) {
+        self.trouble.depart(self.queue, self.wires, now, packet, ends);
+    }
+
+    fn lose(&mut self, now: u64, packet: u32, ends: (u32, u32)) {
+        self.trouble.lose(self.wires, now, packet, ends, "lost: no light path");
     }
 }
 
@@ -205,7 +220,7 @@ impl Paths {
     }
 
     /// Collectives that begin plan with as many ports as there are.
-    fn tell_ports(&self, host: usize, node: &mut Node) {
+    pub(super) fn tell_ports(&self, host: usize, node: &mut Node) {
         let Some(planning) = self.optics.planning(self.hosts[host].ports) else {
             return;
         };
@@ -242,12 +257,12 @@ impl Paths {
             && path.state == State::Up
         {
             path.since = now;
-            return around.wires.send(around.queue, now, packet, from, to);
+            return around.depart(now, packet, (from, to));
         }
         // Who has nothing to deliver only acknowledges or grants once more: that can wait for the next path.
         if !around.is_busy(from, to) {
             self.stats.dropped += 1;
-            return around.wires.drop_packet(packet);
+            return around.lose(now, packet, (from, to));
         }
         let most = match self.optics.unconnected {
             Unconnected::Hold(most) => most,
@@ -268,7 +283,7 @@ impl Paths {
             self.waited += 1;
         } else {
             self.stats.dropped += 1;
-            around.wires.drop_packet(packet);
+            around.lose(now, packet, (from, to));
         }
         self.hosts[from as usize].held.insert(to);
         self.hosts[to as usize].held.insert(from);
@@ -513,8 +528,8 @@ impl Paths {
         self.going.sort_by_key(|(place, _)| *place);
         for (_, packet) in std::mem::take(&mut self.going) {
             let waiting = around.wires.get(packet);
-            let (from, to) = (waiting.source, waiting.destination);
-            around.wires.send(around.queue, now, packet, from, to);
+            let ends = (waiting.source, waiting.destination);
+            around.depart(now, packet, ends);
         }
     }
 
@@ -551,7 +566,9 @@ impl Paths {
         if path.state == State::Down && !busy {
             // Its sender has given up.
             for packet in path.held.drain(..) {
-                around.wires.drop_packet(packet);
+                let waiting = around.wires.get(packet);
+                let ends = (waiting.source, waiting.destination);
+                around.lose(now, packet, ends);
             }
             self.paths.remove(&pair);
             self.hosts[pair.0 as usize].held.remove(&pair.1);
@@ -592,6 +609,17 @@ impl Paths {
         for host in changed {
             self.consider(around, host, now);
         }
+    }
+
+    /// A process has crashed: its collectives want nothing any more.
+    pub(super) fn forget(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
+        self.hosts[host as usize].planned.clear();
+        self.alarms
+            .retain(|_, alarm| !matches!(alarm, Alarm::Free(freed) if *freed == host));
+        self.freed.retain(|freed| *freed != host);
+        self.hosts[host as usize].free_at = 0;
+        self.tear_down(around, host, now);
+        self.consider(around, host, now);
     }
 
     fn cut(&mut self, pair: Option<Pair>, now: u64) {

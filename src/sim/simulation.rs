@@ -122,11 +122,6 @@ impl Simulation {
             (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 octets"),
             (self.stack >= 16 << 10, "stack", "at least 16 KiB"),
             (
-                self.optics.is_none() || self.faults == Faults::default() && self.capture.is_none(),
-                "optics",
-                "without faults and captures, which light paths do not know",
-            ),
-            (
                 !self.faults.watch || self.limit.is_some(),
                 "limit",
                 "given where silence is noticed",

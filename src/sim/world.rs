@@ -15,7 +15,7 @@ use super::{
     paths::{Paths, Surroundings},
     polling::{Poller, Polling, Queues},
     queue::{Event, Queue},
-    wires::{Arrival, Wires},
+    wires::{Arrival, Packet, Wires},
 };
 use crate::{
     messaging::Messenger,
@@ -322,9 +322,14 @@ impl World {
                 Event::Timer(node) => self.timer(node),
                 Event::Wake(node) => self.wake(node),
                 Event::Depart(packet) => {
-                    let p = self.wires.get(packet);
-                    let (source, destination) = (p.source, p.destination);
-                    self.wires.send(&mut self.queue, time, packet, source, destination);
+                    let &mut Packet {
+                        source, destination, ..
+                    } = self.wires.get(packet);
+                    if self.carries(source, destination) {
+                        self.wires.send(&mut self.queue, time, packet, source, destination);
+                    } else {
+                        self.lose_cut(packet);
+                    }
                     None
                 }
                 Event::Fault(index) => match self.go_wrong(index) {
@@ -446,6 +451,7 @@ impl World {
                 left.into_iter().for_each(|packet| self.wires.drop_packet(packet));
                 node.core.abandon(&node.messenger);
                 self.trouble.stats.crashes += 1;
+                self.with_paths(|paths, around, now| paths.forget(around, process, now));
                 self.digest = mix(self.digest ^ self.now ^ u64::from(process) << 40);
                 match was {
                     Doing::Over => Next::Nothing,
@@ -464,6 +470,9 @@ impl World {
     pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Core) {
         let mut node = Node::new(messenger, core);
         node.local = self.now;
+        if let Some(paths) = &self.paths {
+            paths.tell_ports(index as usize, &mut node);
+        }
         *self.nodes[index as usize] = node;
     }
 
@@ -504,10 +513,17 @@ impl World {
             wires,
             paths,
             nodes,
+            trouble,
             ..
         } = self;
         let paths = paths.as_mut()?;
-        Some(f(paths, &mut Surroundings { queue, wires, nodes }, *now))
+        let mut around = Surroundings {
+            queue,
+            wires,
+            nodes,
+            trouble,
+        };
+        Some(f(paths, &mut around, *now))
     }
 
     /// The program of a node goes on.
@@ -524,6 +540,13 @@ impl World {
                 self.pass_on(index, packet);
                 return None;
             }
+        }
+        let &mut Packet {
+            source, destination, ..
+        } = self.wires.get(packet);
+        if !self.carries(source, destination) {
+            self.lose_cut(packet);
+            return None;
         }
         let taker = self.taker(packet);
         match taker {
@@ -578,13 +601,26 @@ impl World {
         self.wires.drop_packet(packet);
     }
 
+    /// Light goes from one process to the other, or needs not to.
+    #[inline(always)]
+    fn carries(&self, source: u32, destination: u32) -> bool {
+        self.paths
+            .as_ref()
+            .is_none_or(|paths| paths.carries(source, destination))
+    }
+
+    /// The path of a packet was cut.
+    fn lose_cut(&mut self, packet: u32) {
+        self.wires.stats.lost += 1;
+        self.wires.drop_packet(packet);
+    }
+
     /// A packet is handed to the protocol.
     fn take(&mut self, packet: u32, taker: Polling) -> Option<u32> {
         let polled = taker == Polling::Dedicated;
         let Self {
             now,
             wires,
-            paths,
             nodes,
             cpu,
             receive_buffer,
@@ -593,11 +629,6 @@ impl World {
         } = self;
         let p = wires.get(packet);
         let (source, index, octets) = (p.source, p.destination, p.data.len());
-        if paths.as_ref().is_some_and(|paths| !paths.carries(source, index)) {
-            wires.stats.lost += 1;
-            wires.drop_packet(packet);
-            return None;
-        }
         let node = &mut nodes[index as usize];
         if let Doing::Crashed { refuse } = node.doing {
             wires.drop_packet(packet);
@@ -732,7 +763,12 @@ impl World {
             match paths {
                 None => trouble.depart(queue, wires, local, packet, (index, destination)),
                 Some(paths) => {
-                    let around = &mut Surroundings { queue, wires, nodes };
+                    let around = &mut Surroundings {
+                        queue,
+                        wires,
+                        nodes,
+                        trouble,
+                    };
                     paths.send(around, local, packet, (index, destination));
                 }
             }

@@ -6,6 +6,7 @@ use hikyaku::{mpi::error::ErrorClass, sim::Fault};
 
 use super::{
     job::Job,
+    optics,
     prng::Prng,
     script::Wild,
     seeds::{note, scenario},
@@ -18,7 +19,7 @@ const BOUND: Duration = Duration::from_secs(40);
 const REFUSED: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
+pub(crate) enum After {
     /// Some hosts say that a process is gone.
     Perhaps,
     /// All do.
@@ -27,7 +28,8 @@ enum After {
     Restart,
 }
 
-fn run(seed: u64, after: After) -> u64 {
+/// On wires, or on light paths.
+pub(crate) fn run(seed: u64, after: After, light: bool) -> u64 {
     let restart = after == After::Restart;
     let mut rng = Prng::new(seed ^ 0xc4a54);
     let troubles = rng.chance(300) && after != After::Refusal;
@@ -37,6 +39,14 @@ fn run(seed: u64, after: After) -> u64 {
         troubles,
         if restart { Wild::Restarts } else { Wild::Crashes },
     );
+    if light {
+        optics::draw(seed, &mut job.simulation);
+    }
+    let bound = match after {
+        _ if light => optics::BOUND,
+        After::Refusal => REFUSED,
+        After::Perhaps | After::Restart => BOUND,
+    };
     job.simulation.faults.watch = true;
     // When there is something to interrupt.
     let well = job
@@ -60,7 +70,7 @@ fn run(seed: u64, after: After) -> u64 {
         }
         last = last.max(at);
     }
-    job.simulation.limit = Some(last + if after == After::Refusal { REFUSED } else { BOUND });
+    job.simulation.limit = Some(last + bound);
     job.note();
     note(format!("{well:?} without crashes"));
     let outcome = job.run().unwrap_or_else(|error| panic!("{error}"));
@@ -80,13 +90,10 @@ fn run(seed: u64, after: After) -> u64 {
 #[test]
 fn crashes() {
     scenario("crash::crashes", 30, |seed| {
-        let first = run(seed, After::Perhaps);
+        let first = run(seed, After::Perhaps, false);
         if seed % 8 == 0 {
-            assert_eq!(
-                run(seed, After::Perhaps),
-                first,
-                "the same seed has come to something else"
-            );
+            let again = run(seed, After::Perhaps, false);
+            assert_eq!(again, first, "the same seed has come to something else");
         }
     });
 }
@@ -95,7 +102,7 @@ fn crashes() {
 #[test]
 fn refusals() {
     scenario("crash::refusals", 200, |seed| {
-        run(seed, After::Refusal);
+        run(seed, After::Refusal, false);
     });
 }
 
@@ -104,6 +111,6 @@ fn refusals() {
 #[test]
 fn restarts() {
     scenario("crash::restarts", 30, |seed| {
-        run(seed, After::Restart);
+        run(seed, After::Restart, false);
     });
 }

@@ -192,8 +192,7 @@ impl Job {
     pub(crate) fn run(&self) -> Result<Outcome<Ended>, SimulationError> {
         let mut simulation = self.simulation.clone();
         if let Some(directory) = directory() {
-            // Light paths know no captures.
-            simulation.capture = simulation.optics.is_none().then(|| directory.join("packets.pcapng"));
+            simulation.capture = Some(directory.join("packets.pcapng"));
             simulation.trace = Some(directory.join("trace"));
         }
         let bound = self.bound();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hikyaku::sim::{Available, Change, Handling, Optics, Simulation, Topology, Unconnected};
 
 use super::{
+    crash::{self, After},
     job::{Job, LONGEST_TROUBLE},
     prng::Prng,
     script::Wild,
@@ -13,8 +14,10 @@ use super::{
 
 /// What may take longest, of virtual time.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest time after the last crash in which everybody has heard of it: silence is waited out, and those who are told of it
+/// by others may have to wait for theirs first.
+pub(crate) const BOUND: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
 
-/// Of a generator of its own, so that the job is what the same seed draws without light paths.
 fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
     let ranks = simulation.processes;
     let unconnected = match rng.below(4) {
@@ -79,9 +82,14 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
     simulation.limit = Some(2 * PATIENCE);
 }
 
-fn run(seed: u64) -> u64 {
-    let mut job = Job::draw(&mut Prng::new(seed ^ 0xd57), seed, false, Wild::All);
-    draw_optics(&mut Prng::new(seed ^ 0x0971c5), &mut job.simulation);
+/// Light paths of a seed, of a generator of their own: the job is what the same seed draws without them.
+pub(crate) fn draw(seed: u64, simulation: &mut Simulation) {
+    draw_optics(&mut Prng::new(seed ^ 0x0971c5), simulation);
+}
+
+fn run(seed: u64, troubles: bool) -> u64 {
+    let mut job = Job::draw(&mut Prng::new(seed ^ 0xd57), seed, troubles, Wild::All);
+    draw(seed, &mut job.simulation);
     job.note();
     let outcome = job.run().unwrap_or_else(|error| panic!("{error}"));
     for (rank, result) in &outcome.results {
@@ -91,12 +99,40 @@ fn run(seed: u64) -> u64 {
     outcome.digest
 }
 
+/// Runs each fourth seed twice.
+fn same_again(seed: u64, run: impl Fn(u64) -> u64) {
+    let first = run(seed);
+    if seed % 4 == 0 {
+        assert_eq!(run(seed), first, "the same seed has come to something else");
+    }
+}
+
 #[test]
 fn light_paths() {
     scenario("optics::light_paths", 40, |seed| {
-        let first = run(seed);
-        if seed % 4 == 0 {
-            assert_eq!(run(seed), first, "the same seed has come to something else");
-        }
+        same_again(seed, |seed| run(seed, false))
+    });
+}
+
+/// And packets get lost, come twice, late or spoilt, hosts are cut off or stop.
+#[test]
+fn with_troubles() {
+    scenario("optics::with_troubles", 40, |seed| {
+        same_again(seed, |seed| run(seed, true))
+    });
+}
+
+/// And processes crash: nobody waits for a path to them for ever.
+#[test]
+fn with_crashes() {
+    scenario("optics::with_crashes", 30, |seed| {
+        same_again(seed, |seed| crash::run(seed, After::Perhaps, true));
+    });
+}
+
+#[test]
+fn with_restarts() {
+    scenario("optics::with_restarts", 30, |seed| {
+        same_again(seed, |seed| crash::run(seed, After::Restart, true));
     });
 }

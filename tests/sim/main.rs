@@ -5,6 +5,7 @@ mod bulk;
 mod faults;
 mod network;
 mod optics;
+mod optics_faults;
 mod pinned;
 mod programs;
 mod support;

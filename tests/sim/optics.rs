@@ -14,9 +14,9 @@ use hikyaku::{
 
 use super::support::{byte, pattern};
 
-const SETUP: Duration = Duration::from_millis(10);
+pub(crate) const SETUP: Duration = Duration::from_millis(10);
 
-fn simulation(processes: u32, optics: Optics) -> Simulation {
+pub(crate) fn simulation(processes: u32, optics: Optics) -> Simulation {
     let mut simulation = Simulation {
         network: Network {
             topology: Topology::Direct,
@@ -40,7 +40,7 @@ fn simulation(processes: u32, optics: Optics) -> Simulation {
     simulation
 }
 
-fn ports(ports: u32) -> Optics {
+pub(crate) fn ports(ports: u32) -> Optics {
     Optics {
         ports,
         ..Optics::default()

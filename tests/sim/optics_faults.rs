@@ -1,0 +1,193 @@
+//! What goes wrong on light paths, beside the paths.
+
+use std::{fs, sync::Arc, time::Duration};
+
+use hikyaku::{
+    mpi::{
+        engine::{Communicator, Engine, Mode},
+        error::{Error, ErrorClass},
+    },
+    sim::{self, Fault, Handling, Impairment, Optics, Simulation, Unconnected},
+};
+
+use super::{
+    optics::{SETUP, ports, simulation},
+    support::{byte, pattern},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn send(comm: &Communicator, data: &[u8], to: i32) -> Result<(), Error> {
+    // SAFETY: it is borrowed until it has ended.
+    unsafe { comm.send(Mode::Standard, data.as_ptr(), data.len() as u64, &byte(), to, 0) }
+}
+
+fn receive(comm: &Communicator, room: &mut [u8], from: i32) -> Result<(), Error> {
+    // SAFETY: it is borrowed until it has ended.
+    unsafe { comm.receive(room.as_mut_ptr(), room.len() as u64, &byte(), from, 0) }.map(drop)
+}
+
+/// To the right and from the left, by octets that say who has sent them.
+fn ring(world: &Communicator, ranks: i32) -> Result<(), Error> {
+    let (rank, octets) = (world.rank(), 20_000);
+    let data = pattern(octets, rank as usize);
+    // SAFETY: it is there until the request has ended.
+    let request = unsafe {
+        let to = (rank + 1) % ranks;
+        world.isend(Mode::Standard, data.as_ptr(), octets as u64, &byte(), to, 0)
+    };
+    let (request, from, mut room) = (request?, (rank + ranks - 1) % ranks, vec![0; octets]);
+    receive(world, &mut room, from)?;
+    request.wait()?;
+    assert_eq!(room, pattern(octets, from as usize));
+    Ok(())
+}
+
+/// `simulation` with silence noticed.
+fn watched(processes: u32, optics: Optics) -> Simulation {
+    let mut simulation = simulation(processes, optics);
+    simulation.faults.watch = true;
+    simulation.limit = Some(60 * SECOND);
+    simulation
+}
+
+/// Packets are spoilt on their paths as on any wire, and what is counted and written down is the same.
+#[test]
+fn packets_on_light_paths_are_spoilt_and_written_down() {
+    let directory = std::env::temp_dir().join(format!("hikyaku-optics-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("packets.pcapng");
+    let program = |engine: &Arc<Engine>| (0..10).all(|_| ring(&Communicator::world(engine), 3).is_ok());
+    for unconnected in [Unconnected::Hold(16 << 20), Unconnected::Drop] {
+        let mut simulation = simulation(
+            3,
+            Optics {
+                unconnected,
+                ..ports(2)
+            },
+        );
+        simulation.config.checksum = true;
+        (simulation.config.initial_rto, simulation.config.min_rto) = (2 * SETUP, 2 * SETUP);
+        simulation.faults.impairment = Impairment {
+            loss: 0.1,
+            duplicate: 0.2,
+            corrupt: 0.1,
+            truncate: 0.1,
+            late: 0.3,
+            hold: SETUP / 10,
+        };
+        simulation.capture = Some(file.clone());
+        let outcome = simulation.run(program).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(outcome.results, [true; 3]);
+        let (faults, optics) = (outcome.faults, outcome.optics);
+        assert!(
+            faults.lost > 0 && faults.duplicated > 0 && faults.spoilt > 0 && faults.late > 0,
+            "{faults:?}"
+        );
+        let written = fs::read(&file).unwrap();
+        let notes = |note: &[u8]| written.windows(note.len()).filter(|window| *window == note).count() as u64;
+        assert_eq!(notes(b"lost by chance"), faults.lost);
+        assert_eq!(notes(b"lost: no light path"), optics.dropped);
+        assert_eq!(
+            simulation.run(program).unwrap(),
+            outcome,
+            "everything follows from the seed"
+        );
+    }
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// All want what rank 3 does not do any more; then those who are left go on without it, over the ports that it had.
+#[test]
+fn who_crashes_is_missed_and_its_paths_are_free() {
+    let everybody: [&dyn Fn(&Communicator) -> Result<(), Error>; 3] = [
+        &|world| world.barrier(),
+        &|world| receive(world, &mut [0; 8], 3),
+        &|world| send(world, &[0; 100_000], 3),
+    ];
+    for (index, program) in everybody.into_iter().enumerate() {
+        for (handling, refuse, at) in [Handling::Naive, Handling::Planned, Handling::Unplanned]
+            .into_iter()
+            .flat_map(|handling| [(handling, false), (handling, true)])
+            .flat_map(|(handling, refuse)| [0, 5, 15, 30].map(|at| (handling, refuse, at * SETUP / 10)))
+        {
+            let mut simulation = watched(4, Optics { handling, ..ports(1) });
+            simulation.faults.plan = vec![(at, Fault::Crash { process: 3, refuse })];
+            let outcome = simulation.run(|engine| {
+                let world = Communicator::world(engine);
+                if world.rank() == 3 {
+                    sim::compute(60 * SECOND).unwrap();
+                }
+                let lost = program(&world);
+                let told = engine.now();
+                ring(&world, 3).unwrap();
+                (lost.map_err(|error| error.class()), told)
+            });
+            let what = format!("program {index}, {handling:?}, refused: {refuse}, after {at:?}");
+            let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(outcome.results.len(), 3, "{what}");
+            for (lost, told) in &outcome.results {
+                assert_eq!(*lost, Err(ErrorClass::ProcFailed), "{what}");
+                // Opening is given up after 10 s; who refuses is known by the first packet.
+                let most = if refuse { 5 * SECOND } else { 25 * SECOND };
+                assert!(told.as_nanos() < most.as_nanos() as u64, "{what}: {told:?}");
+            }
+        }
+    }
+}
+
+/// What asks for a sign of life, and the answer, set up a path as messages do.
+#[test]
+fn who_computes_for_long_is_not_taken_for_dead() {
+    let mut simulation = watched(3, ports(1));
+    simulation.config.death_timeout = SECOND;
+    simulation.config.open_timeout = SECOND;
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        if world.rank() == 0 {
+            sim::compute(20 * SECOND).unwrap();
+            return send(&world, &[0; 8], 1).and_then(|()| send(&world, &[0; 8], 2));
+        }
+        receive(&world, &mut [0; 8], 0)
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    for result in outcome.results {
+        assert!(result.is_ok(), "{result:?}: {:?}", outcome.optics);
+    }
+}
+
+/// It is planned as at the beginning, and what the old one was about to release is not taken for the new one's.
+#[test]
+fn who_starts_again_plans_again() {
+    for (refuse, at) in [false, true]
+        .into_iter()
+        .flat_map(|refuse| (0..12).map(move |at| (refuse, at * SETUP / 4)))
+    {
+        let mut simulation = watched(
+            3,
+            Optics {
+                release: SETUP / 2,
+                ..ports(1)
+            },
+        );
+        simulation.faults.plan = vec![
+            (at, Fault::Crash { process: 2, refuse }),
+            (at + SETUP / 3, Fault::Restart(2)),
+        ];
+        let outcome = simulation.run(|engine| {
+            let world = Communicator::world(engine);
+            world
+                .barrier()
+                .and_then(|()| world.barrier())
+                .map_err(|error| error.class())
+        });
+        let outcome = outcome.unwrap_or_else(|error| panic!("refused: {refuse}, after {at:?}: {error}"));
+        assert_eq!(outcome.results.len(), 3);
+        for result in outcome.results {
+            assert!(
+                matches!(result, Ok(()) | Err(ErrorClass::ProcFailed)),
+                "refused: {refuse}, after {at:?}: {result:?}"
+            );
+        }
+    }
+}
