@@ -173,10 +173,6 @@ impl Surroundings<'_> {
     fn depart(&mut self, now: u64, packet: u32, ends: (u32, u32)) {
         self.trouble.depart(self.queue, self.wires, now, packet, ends);
     }
-
-    fn lose(&mut self, now: u64, packet: u32, ends: (u32, u32)) {
-        self.trouble.lose(self.wires, now, packet, ends, "lost: no light path");
-    }
 }
 
 impl Paths {
@@ -261,8 +257,7 @@ impl Paths {
         }
         // Who has nothing to deliver only acknowledges or grants once more: that can wait for the next path.
         if !around.is_busy(from, to) {
-            self.stats.dropped += 1;
-            return around.lose(now, packet, (from, to));
+            return self.lose(around, now, packet, (from, to));
         }
         let most = match self.optics.unconnected {
             Unconnected::Hold(most) => most,
@@ -282,12 +277,27 @@ impl Paths {
             self.stats.held += 1;
             self.waited += 1;
         } else {
-            self.stats.dropped += 1;
-            around.lose(now, packet, (from, to));
+            self.lose(around, now, packet, (from, to));
         }
         self.hosts[from as usize].held.insert(to);
         self.hosts[to as usize].held.insert(from);
         self.watch(around.queue, pair, now);
+    }
+
+    /// There is no path for a packet.
+    fn lose(&mut self, around: &mut Surroundings<'_>, now: u64, packet: u32, ends: (u32, u32)) {
+        self.stats.dropped += 1;
+        let Surroundings { wires, trouble, .. } = around;
+        trouble.lose(wires, now, packet, ends, "lost: no light path");
+    }
+
+    /// The same of packets that have waited for one.
+    fn lose_all(&mut self, around: &mut Surroundings<'_>, now: u64, packets: VecDeque<u32>) {
+        for packet in packets {
+            let waiting = around.wires.get(packet);
+            let ends = (waiting.source, waiting.destination);
+            self.lose(around, now, packet, ends);
+        }
     }
 
     /// Looks at a pair again when its patience is at its end.
@@ -565,11 +575,8 @@ impl Paths {
         path.watched = false;
         if path.state == State::Down && !busy {
             // Its sender has given up.
-            for packet in path.held.drain(..) {
-                let waiting = around.wires.get(packet);
-                let ends = (waiting.source, waiting.destination);
-                around.lose(now, packet, ends);
-            }
+            let held = std::mem::take(&mut path.held);
+            self.lose_all(around, now, held);
             self.paths.remove(&pair);
             self.hosts[pair.0 as usize].held.remove(&pair.1);
             self.hosts[pair.1 as usize].held.remove(&pair.0);
@@ -611,13 +618,20 @@ impl Paths {
         }
     }
 
-    /// A process has crashed: its collectives want nothing any more.
+    /// A process has crashed: its collectives want nothing any more, and what it has sent that waits for a path is lost.
     pub(super) fn forget(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
-        self.hosts[host as usize].planned.clear();
+        let own = &mut self.hosts[host as usize];
+        (own.planned, own.free_at) = (Vec::new(), 0);
+        for peer in own.held.clone() {
+            let path = self.path(pair(host, peer), now);
+            let waiting = std::mem::take(&mut path.held).into_iter();
+            let (lost, kept) = waiting.partition(|packet| around.wires.get(*packet).source == host);
+            path.held = kept;
+            self.lose_all(around, now, lost);
+        }
         self.alarms
             .retain(|_, alarm| !matches!(alarm, Alarm::Free(freed) if *freed == host));
         self.freed.retain(|freed| *freed != host);
-        self.hosts[host as usize].free_at = 0;
         self.tear_down(around, host, now);
         self.consider(around, host, now);
     }

@@ -325,11 +325,7 @@ impl World {
                     let &mut Packet {
                         source, destination, ..
                     } = self.wires.get(packet);
-                    if self.carries(source, destination) {
-                        self.wires.send(&mut self.queue, time, packet, source, destination);
-                    } else {
-                        self.lose_cut(packet);
-                    }
+                    self.wires.send(&mut self.queue, time, packet, source, destination);
                     None
                 }
                 Event::Fault(index) => match self.go_wrong(index) {
@@ -544,8 +540,9 @@ impl World {
         let &mut Packet {
             source, destination, ..
         } = self.wires.get(packet);
-        if !self.carries(source, destination) {
-            self.lose_cut(packet);
+        if self.is_dark(source, destination) {
+            self.wires.stats.lost += 1;
+            self.wires.drop_packet(packet);
             return None;
         }
         let taker = self.taker(packet);
@@ -601,18 +598,11 @@ impl World {
         self.wires.drop_packet(packet);
     }
 
-    /// Light goes from one process to the other, or needs not to.
+    /// The path that a packet needs has been cut.
     #[inline(always)]
-    fn carries(&self, source: u32, destination: u32) -> bool {
-        self.paths
-            .as_ref()
-            .is_none_or(|paths| paths.carries(source, destination))
-    }
-
-    /// The path of a packet was cut.
-    fn lose_cut(&mut self, packet: u32) {
-        self.wires.stats.lost += 1;
-        self.wires.drop_packet(packet);
+    fn is_dark(&self, source: u32, destination: u32) -> bool {
+        let paths = self.paths.as_ref();
+        paths.is_some_and(|paths| !paths.carries(source, destination))
     }
 
     /// A packet is handed to the protocol.
