@@ -631,7 +631,6 @@ impl Paths {
         }
         self.alarms
             .retain(|_, alarm| !matches!(alarm, Alarm::Free(freed) if *freed == host));
-        self.freed.retain(|freed| *freed != host);
         self.tear_down(around, host, now);
         self.consider(around, host, now);
     }
