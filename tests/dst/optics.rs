@@ -1,4 +1,5 @@
-//! Jobs on light paths: too few of them, set-ups that take long and fail, ports and wavelengths that come and go.
+//! Jobs on light paths: too few of them, set-ups that take long and fail, ports and wavelengths that come and go; and what
+//! goes wrong on wires does here, too.
 
 use std::time::Duration;
 

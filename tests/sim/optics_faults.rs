@@ -167,7 +167,7 @@ fn who_has_crashed_does_not_keep_a_path_busy() {
         },
     );
     simulation.faults.plan = vec![(
-        SETUP + Duration::from_micros(5),
+        SETUP + Duration::from_micros(1),
         Fault::Crash {
             process: 2,
             refuse: false,
