@@ -43,6 +43,8 @@ fn ring(world: &Communicator, ranks: i32) -> Result<(), Error> {
     Ok(())
 }
 
+type Program<'a> = &'a dyn Fn(&Communicator) -> Result<(), Error>;
+
 /// `simulation` with silence noticed.
 fn watched(processes: u32, optics: Optics) -> Simulation {
     let mut simulation = simulation(processes, optics);
@@ -100,7 +102,7 @@ fn packets_on_light_paths_are_spoilt_and_written_down() {
 /// All want what rank 3 does not do any more; then those who are left go on without it, over the ports that it had.
 #[test]
 fn who_crashes_is_missed_and_its_paths_are_free() {
-    let everybody: [&dyn Fn(&Communicator) -> Result<(), Error>; 3] = [
+    let everybody: [Program<'_>; 3] = [
         &|world| world.barrier(),
         &|world| receive(world, &mut [0; 8], 3),
         &|world| send(world, &[0; 100_000], 3),
@@ -190,7 +192,7 @@ fn who_has_crashed_does_not_keep_a_path_busy() {
         }
     });
     let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
-    let told = outcome.results[0].unwrap().as_nanos() as u64;
+    let told = outcome.results[0].unwrap().as_nanos();
     assert!(
         told < (7 * SETUP / 2).as_nanos() as u64,
         "{told} ns: {:?}",
