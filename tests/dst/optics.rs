@@ -103,7 +103,7 @@ fn run(seed: u64, troubles: bool) -> u64 {
 /// Runs each fourth seed twice.
 fn same_again(seed: u64, run: impl Fn(u64) -> u64) {
     let first = run(seed);
-    if seed % 4 == 0 {
+    if seed.is_multiple_of(4) {
         assert_eq!(run(seed), first, "the same seed has come to something else");
     }
 }
