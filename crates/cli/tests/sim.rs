@@ -123,6 +123,9 @@ fn nonsense_is_refused_by_name() {
         ("scale --queue 10", "queue"),
         ("scale --loss 1.5", "loss"),
         ("scale --cpu-packet inf", "--cpu-packet"),
+        ("scale --cpu-packet 300,200,100", "400,200"),
+        ("scale --cpu-packet 300,-1", "receive"),
+        ("scale --delay 2000000000", "--delay"),
         ("scale --seed 18446744073709551616", "--seed"),
         ("scale --format xml", "--format"),
         ("incast --senders 0", "--senders"),
@@ -146,6 +149,26 @@ fn nonsense_is_refused_by_name() {
     ] {
         let said = failed(line, 2);
         assert!(said.contains(named), "{line}: {said}");
+    }
+}
+
+/// Wires and processors are those that were asked for, in a replay, too.
+#[test]
+fn what_packets_cost_is_what_is_said() {
+    let barrier = r#"{"call":"MPI_Barrier","begin":100,"end":200}"#;
+    let job = traces("costs", &[&[barrier], &[barrier]]);
+    let replay = format!("replay {}", job.display());
+    for (line, time) in [("scale --ranks 2", "alpha_us"), (&replay, "simulated_s")] {
+        let of = |options: &str| {
+            let text = printed(&format!("{line} {options} --format json"));
+            let document: Value = serde_json::from_str(&text).expect("one JSON object");
+            document[time].as_f64().expect("a time")
+        };
+        let plain = of("");
+        assert_eq!(plain, of("--cpu-packet 300 --delay 500"));
+        assert_eq!(of("--cpu-packet 2000"), of("--cpu-packet 2000,2000"));
+        assert!(of("--cpu-packet 300,2000") > plain && of("--cpu-packet 2000,300") > plain);
+        assert!(of("--delay 5000") > plain);
     }
 }
 

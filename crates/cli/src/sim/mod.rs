@@ -2,13 +2,14 @@
 
 mod dpdk_btl;
 mod dse;
+pub(crate) mod host;
 mod incast;
 mod optical;
 mod pacs_cs;
 mod replay;
 mod scale;
 
-use std::{cell::RefCell, fmt::Display, sync::Arc};
+use std::{cell::RefCell, fmt::Display, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use hikyaku::{
@@ -153,14 +154,37 @@ pub(crate) struct Common {
     /// The part of packets that is lost, from 0 to 1
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     pub loss: f64,
-    /// Nanoseconds that a processor takes to send or receive a packet (`hikyaku tune --sim`)
-    #[arg(long, default_value_t = 300.0, value_name = "NS")]
-    pub cpu_packet: f64,
+    /// Nanoseconds from one end of a wire to the other; there are two from a host to another on the same switch
+    #[arg(long, default_value_t = 500, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub delay: u64,
+    /// Nanoseconds that a processor takes to send or receive a packet, or SEND,RECEIVE (`hikyaku tune --sim`)
+    #[arg(long, default_value = "300", value_name = "NS", value_parser = per_packet)]
+    pub cpu_packet: PerPacket,
     /// The same for each octet
     #[arg(long, default_value_t = 0.05, value_name = "NS")]
     pub cpu_octet: f64,
     #[command(flatten)]
     pub basics: Basics,
+}
+
+/// Time of a processor, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PerPacket {
+    send: f64,
+    receive: f64,
+}
+
+fn per_packet(text: &str) -> Result<PerPacket, String> {
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .map_err(|_| "write 300, or 400,200 (sent, received)")
+    };
+    let (send, receive) = text.split_once(',').unwrap_or((text, text));
+    Ok(PerPacket {
+        send: number(send)?,
+        receive: number(receive)?,
+    })
 }
 
 impl Common {
@@ -169,8 +193,8 @@ impl Common {
         let mut simulation = Simulation::new(processes, self.basics.seed);
         simulation.network = self.network()?;
         simulation.cpu = Cpu {
-            send: self.cpu_packet,
-            receive: self.cpu_packet,
+            send: self.cpu_packet.send,
+            receive: self.cpu_packet.receive,
             octet: self.cpu_octet,
             ..Cpu::default()
         };
@@ -183,6 +207,7 @@ impl Common {
     fn network(&self) -> Result<Network, Failure> {
         let network = Network {
             bandwidth: self.bandwidth,
+            delay: Duration::from_nanos(self.delay),
             mtu: self.mtu,
             queue: self.queue,
             loss: self.loss,

@@ -11,7 +11,7 @@ use hikyaku::{
         collectives::{self, Algorithm},
         engine::Engine,
     },
-    sim::{Handling, Network, OpticsStats, Simulation},
+    sim::{Handling, OpticsStats, Simulation},
 };
 use serde::Serialize;
 
@@ -35,9 +35,6 @@ pub(crate) struct Replay {
     /// Computing between calls takes so many times as long as recorded, from 0 to 1000
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     compute: f64,
-    /// Nanoseconds from one end of a wire to the other
-    #[arg(long, default_value_t = 500, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
-    delay: u64,
     /// The algorithm of a collective, as in alltoall=recursive-doubling; may be given again
     #[arg(long, value_name = "COLLECTIVE=NAME", value_parser = algorithm)]
     algorithm: Vec<(collectives::Collective, Algorithm)>,
@@ -142,11 +139,7 @@ pub(super) fn computing(programs: &[Vec<Step>]) -> f64 {
 }
 
 fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
-    let mut simulation = Simulation::new(ranks, options.common.basics.seed);
-    simulation.network = Network {
-        delay: Duration::from_nanos(options.delay),
-        ..options.common.network()?
-    };
+    let mut simulation = options.common.job(ranks)?;
     for (collective, algorithm) in &options.algorithm {
         simulation.options.policy.force(*collective, *algorithm);
     }
