@@ -42,13 +42,15 @@ struct Row {
 pub(super) fn fitted(turns: &args::Turns, sizes: &[usize], eager_limit: usize) -> Result<Simulated, Failure> {
     let mut job = Job::start_with(turns, 2, false)?;
     let mut progress = Progress::new(turns.output.progress, sizes.len() * job.rounds);
-    let mut times = Vec::new();
-    for &size in sizes {
-        let works = [("one by one".to_owned(), work(turns, size, eager_limit as u32))];
-        let series = job.interleave(&works, &mut progress)?;
-        let micros = series.first().and_then(one_way);
-        times.extend(micros.map(|micros| (size, micros)));
-    }
+    // All sizes take turns: who changes the machine's speed meanwhile changes all of them.
+    let works = sizes
+        .iter()
+        .map(|&size| ("one by one".to_owned(), work(turns, size, eager_limit as u32)));
+    let series = job.interleave(&works.collect::<Vec<_>>(), &mut progress)?;
+    let times: Vec<(usize, f64)> = series
+        .iter()
+        .filter_map(|series| Some((series.work.size, one_way(series)?)))
+        .collect();
     drop(progress);
     let packets = Packets {
         datagram: job.environment.datagram,

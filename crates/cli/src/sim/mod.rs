@@ -54,11 +54,17 @@ Examples:
   hikyaku sim optical                                    figures 6 to 9 and NPB FT: a minute
   hikyaku sim optical --ports 1,8 --ranks 100 --figures-only
   hikyaku sim optical --wavelengths 8 --failure 0.1     what the paper leaves open
+  hikyaku sim optical --change 5ms:ports=1 --change 30ms:ports=4
+  hikyaku sim optical --figures-only --change 5ms:ports@3=0 --change 1s:ports@3=2
   hikyaku sim optical --format json --plot optical.svg
 
 `naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports \
 ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the real collectives with the full \
-protocol on simulated circuits. FT is a recorded run, replayed. docs/simulation.md has what the paper says.";
+protocol on simulated circuits. FT is a recorded run, replayed. docs/simulation.md has what the paper says.
+
+--change takes effect at its time in each run, which begins at 0: ports of all hosts or of one, counted from 0, or \
+wavelengths. Connections beyond a lower number are cut with what is on them, which is sent again. Where none can come \
+again and ranks wait for that, it is a deadlock, with who waits for whom.";
 
 const REPLAY: &str = "\
 Examples:
@@ -66,6 +72,7 @@ Examples:
   hikyaku sim replay traces                              the same messages, on 10 Gb/s Ethernet
   hikyaku sim replay traces --bandwidth 100e9 --compute 0.5
   hikyaku sim replay traces --ports 4 --algorithm alltoall=recursive-doubling
+  hikyaku sim replay traces --ports 4 --change 20ms:wavelengths=2 --change 1s:wavelengths=40
 
 Ranks do what they have done: they compute for as long as they did between calls, and call the same with as many \
 octets. A receive from any source gets the message that it got then. Messages, collectives and communicators of one \

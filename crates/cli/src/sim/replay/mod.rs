@@ -11,12 +11,12 @@ use hikyaku::{
         collectives::{self, Algorithm},
         engine::Engine,
     },
-    sim::{Handling, OpticsStats, Simulation},
+    sim::{Change, Handling, OpticsStats, Simulation},
 };
 use serde::Serialize;
 
 pub(super) use self::program::{Collective, Lengths, ReplayError, Step, programs};
-use super::{Common, run_ranks};
+use super::{Common, optical::change, run_ranks};
 use crate::{
     bench::{
         output::emit,
@@ -47,6 +47,10 @@ pub(crate) struct Replay {
     /// Milliseconds to set up a circuit and tear it down
     #[arg(long, default_value_t = 10.0, value_name = "MS", requires = "ports")]
     setup: f64,
+    /// Ports or wavelengths from a time on, as in 5ms:ports=1, 5ms:ports@3=0 (host 3) or
+    /// 20ms:wavelengths=40; may be given again
+    #[arg(long, value_name = "TIME:WHAT=N", value_parser = change::parse, requires = "ports")]
+    change: Vec<Change>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -146,6 +150,10 @@ fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
     if let Some(ports) = options.ports {
         let setup = Duration::from_secs_f64(options.setup * 1e-3);
         super::optical::circuits(&mut simulation, ports, setup, options.circuits.into());
+        change::check(&options.change, ranks, "the job")?;
+        if let Some(optics) = &mut simulation.optics {
+            optics.changes.clone_from(&options.change);
+        }
     }
     Ok(simulation)
 }
