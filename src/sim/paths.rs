@@ -181,7 +181,7 @@ impl Paths {
         if !self.alarms.values().all(vain) || around.wires.under_way() != held {
             return false;
         }
-        let stuck = |(host, node): (u32, &Box<Node>)| {
+        let stuck = |host: u32, node: &Node| {
             let endpoint = node.messenger.endpoint();
             let mut busy = (0..endpoint.peers() as u32)
                 .map(PeerId)
@@ -191,7 +191,7 @@ impl Paths {
                 other.is_some_and(|other| self.is_hopeless(pair(host, other)))
             })
         };
-        (0..).zip(around.nodes.iter()).all(stuck)
+        (0..).zip(around.nodes.iter()).all(|(host, node)| stuck(host, node))
     }
 
     pub(super) fn new(optics: Optics, queue: &mut Queue, nodes: &mut [Box<Node>], seed: u64) -> Self {

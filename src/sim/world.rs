@@ -508,9 +508,9 @@ impl World {
             .paths
             .as_mut()
             .is_some_and(|paths| std::mem::take(&mut paths.doubt));
-        let waits = |node: &Box<Node>| matches!(node.doing, Doing::Waiting | Doing::Over | Doing::Crashed { .. });
+        let waits = |node: &Node| matches!(node.doing, Doing::Waiting | Doing::Over | Doing::Crashed { .. });
         if doubt
-            && self.nodes.iter().all(waits)
+            && self.nodes.iter().all(|node| waits(node))
             && self.with_paths(|paths, around, _| paths.is_stuck(around)) == Some(true)
         {
             self.queue.clear();
