@@ -13,6 +13,9 @@ use crate::mpi::collectives::Planning;
 /// stays until its port or wavelength is needed. So that nobody starves, a message that has waited for twice the set-up
 /// time (100 times, if a collective has planned its path) may take the port of a path that nothing was sent on for twice
 /// that time, whoever wants to keep it, and also if its ends wait for room or for an acknowledgement.
+///
+/// Where no path can ever be again (no ports at an end, or no wavelengths, and no change to come) and all programs that
+/// are not over wait for that, it is a [deadlock](super::SimulationError::Deadlock), before the protocol gives peers up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optics {
     /// Paths that a host can have at a time: k. 0 to 65,536; default 4.

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     mpi::engine::{Links, Wish},
     prng::Prng,
+    reliability::PeerId,
 };
 
 /// Two hosts, the lower number first.
@@ -141,6 +142,8 @@ pub(super) struct Paths {
     /// Packets whose paths have just been set up, by place, and how many have had to wait.
     going: Vec<(u64, u32)>,
     waited: u64,
+    /// Somebody waits for a path that may never be.
+    pub(super) doubt: bool,
     rng: Prng,
     pub(super) stats: OpticsStats,
 }
@@ -176,6 +179,32 @@ impl Surroundings<'_> {
 }
 
 impl Paths {
+    /// There will never be a path between two hosts, if nothing changes any more.
+    fn is_hopeless(&self, (one, other): Pair) -> bool {
+        let dark = |host: u32| self.hosts[host as usize].ports == 0;
+        self.wavelengths == 0 || dark(one) || dark(other)
+    }
+
+    /// All that is under way, or not acknowledged, waits for paths that will never be.
+    pub(super) fn is_stuck(&self, around: &Surroundings<'_>) -> bool {
+        let vain = |alarm: &Alarm| matches!(alarm, Alarm::Patience(pair) if self.is_hopeless(*pair));
+        let held: usize = self.paths.values().map(|path| path.held.len()).sum();
+        if !self.alarms.values().all(vain) || around.wires.under_way() != held {
+            return false;
+        }
+        let stuck = |host: u32, node: &Node| {
+            let endpoint = node.messenger.endpoint();
+            let mut busy = (0..endpoint.peers() as u32)
+                .map(PeerId)
+                .filter(|peer| !endpoint.is_idle(*peer));
+            busy.all(|peer| {
+                let other = endpoint.processor(peer);
+                other.is_some_and(|other| self.is_hopeless(pair(host, other)))
+            })
+        };
+        (0..).zip(around.nodes.iter()).all(|(host, node)| stuck(host, node))
+    }
+
     pub(super) fn new(optics: Optics, queue: &mut Queue, nodes: &mut [Box<Node>], seed: u64) -> Self {
         let host = Host {
             ports: optics.ports,
@@ -201,6 +230,7 @@ impl Paths {
             freed: VecDeque::new(),
             going: Vec::new(),
             waited: 0,
+            doubt: false,
             rng: Prng::new(seed),
             stats: OpticsStats::default(),
             optics,
@@ -585,6 +615,7 @@ impl Paths {
         if path.wanted == u64::MAX {
             return;
         }
+        self.doubt |= self.is_hopeless(pair);
         self.try_pair(around, pair, now);
         self.watch(around.queue, pair, now);
     }

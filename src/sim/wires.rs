@@ -203,6 +203,11 @@ impl Wires {
         &mut self.packets[packet as usize]
     }
 
+    /// Packets that there are.
+    pub(super) fn under_way(&self) -> usize {
+        self.packets.len() - self.free.len()
+    }
+
     /// Forgets all packets.
     pub(super) fn clear(&mut self) {
         (self.packets, self.free) = (Vec::new(), Vec::new());

@@ -493,13 +493,33 @@ impl World {
 
     /// Something of the light paths is due.
     fn handle_paths(&mut self) -> Option<u32> {
-        let index = self.with_paths(|paths, around, now| paths.handle(around, now))??;
+        let index = self.with_paths(|paths, around, now| paths.handle(around, now))?;
+        let Some(index) = index else {
+            self.give_up_if_stuck();
+            return None;
+        };
         // There may be more.
         self.queue.push(self.now, Event::Optics);
         let node = &mut self.nodes[index as usize];
         node.local = node.local.max(self.now);
         node.core.finish_release();
         self.settle(index)
+    }
+
+    /// Where all programs wait, and all that was sent does so for paths that will never be, nothing goes on: the protocol
+    /// would only try again for as long as it may.
+    fn give_up_if_stuck(&mut self) {
+        let doubt = self
+            .paths
+            .as_mut()
+            .is_some_and(|paths| std::mem::take(&mut paths.doubt));
+        let waits = |node: &Node| matches!(node.doing, Doing::Waiting | Doing::Over | Doing::Crashed { .. });
+        if doubt
+            && self.nodes.iter().all(|node| waits(node))
+            && self.with_paths(|paths, around, _| paths.is_stuck(around)) == Some(true)
+        {
+            self.queue.clear();
+        }
     }
 
     fn with_paths<R>(&mut self, f: impl FnOnce(&mut Paths, &mut Surroundings<'_>, u64) -> R) -> Option<R> {

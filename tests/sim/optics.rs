@@ -349,12 +349,56 @@ fn ports_and_wavelengths_may_vanish() {
     }
 }
 
+/// What waits for paths that will never be is a deadlock, as soon as nothing else goes on; not while they may come back.
 #[test]
 fn without_ports_nothing_goes() {
+    let at = |millis: u64, to| Change {
+        at: Duration::from_millis(millis),
+        to,
+    };
+    let lost = [
+        (ports(0), vec![]),
+        (ports(2), vec![at(30, Available::Wavelengths(0))]),
+        (ports(2), vec![at(30, Available::Ports(None, 0))]),
+        (ports(2), vec![at(30, Available::Ports(Some(1), 0))]),
+    ];
+    for (mut optics, changes) in lost {
+        optics.changes = changes.clone();
+        let program = |engine: &Arc<Engine>| {
+            let world = Communicator::world(engine);
+            (0..20).try_for_each(|_| {
+                hikyaku::sim::compute(Duration::from_millis(4)).unwrap();
+                world.barrier()
+            })
+        };
+        let error = simulation(3, optics.clone()).run(program).unwrap_err();
+        let SimulationError::Deadlock { time, waiting } = &error else {
+            panic!("{changes:?}: {error}");
+        };
+        let calls = waiting.iter().map(|one| one.call.as_ref().map(|call| call.call));
+        assert!(calls.eq([Some("MPI_Barrier"); 3]), "{changes:?}: {error}");
+        assert!(*time < Duration::from_millis(500), "{changes:?}: {error}");
+        // Late, but there.
+        optics.changes.push(at(2_000, Available::Wavelengths(9)));
+        optics.changes.push(at(2_000, Available::Ports(None, 2)));
+        let outcome = simulation(3, optics)
+            .run(program)
+            .unwrap_or_else(|error| panic!("{changes:?}: {error}"));
+        assert!(outcome.results.iter().all(Result::is_ok) && outcome.time > Duration::from_secs(2));
+    }
+    // Nobody needs them any more.
+    let mut over = ports(2);
+    over.changes = vec![at(30, Available::Ports(None, 0))];
+    let outcome = simulation(3, over).run(|engine| {
+        Communicator::world(engine).barrier().unwrap();
+        hikyaku::sim::compute(Duration::from_millis(100)).unwrap();
+    });
+    assert!(outcome.is_ok());
+    // Who does not wait only for that has the protocol's error.
     let mut none = simulation(2, ports(0));
     none.config.retry_limit = 2;
-    (none.config.initial_rto, none.config.min_rto) = (Duration::from_millis(5), Duration::from_millis(5));
-    (none.config.open_timeout, none.config.max_rto) = (Duration::from_millis(50), Duration::from_millis(50));
+    (none.config.initial_rto, none.config.min_rto) = (Duration::from_millis(1), Duration::from_millis(1));
+    (none.config.open_timeout, none.config.max_rto) = (Duration::from_millis(10), Duration::from_millis(10));
     let outcome = none
         .run(|engine| Communicator::world(engine).barrier().is_err())
         .unwrap();

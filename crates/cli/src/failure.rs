@@ -29,6 +29,15 @@ impl Failure {
     pub(crate) fn run(message: impl Into<String>) -> Self {
         Self::Run(message.into())
     }
+
+    /// The same, with what was being done in front.
+    #[cfg(feature = "sim")]
+    pub(crate) fn during(self, what: &str) -> Self {
+        match self {
+            Self::Usage(message) => Self::Usage(format!("{what}: {message}")),
+            Self::Run(message) => Self::Run(format!("{what}: {message}")),
+        }
+    }
 }
 
 impl fmt::Display for Failure {

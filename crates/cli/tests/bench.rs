@@ -174,6 +174,37 @@ fn tuning_gives_settings_that_can_be_used() {
     }
 }
 
+/// What is found can be given to the simulator, and stands beside what was measured.
+#[cfg(feature = "sim")]
+#[test]
+fn a_simulated_host_is_fitted_to_this_one() {
+    let line = "tune --sizes 8,1000,8K,64K --iterations 3 --rounds 3 --wait adaptive --mtu 1500 --sim";
+    let document = json(&format!("{line} --format json"));
+    let simulation = &document["simulation"];
+    for name in ["send_ns", "receive_ns", "octet_ns", "delay_ns"] {
+        assert!(
+            simulation[name].as_f64().is_some_and(|cost| cost >= 0.0),
+            "{name}: {simulation}"
+        );
+    }
+    let rows = simulation["rows"].as_array().expect("rows");
+    assert_eq!((rows.len(), &simulation["mtu"]), (4, &1500.into()), "{simulation}");
+    for row in rows {
+        let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name} in {row}"));
+        let ratio = number("simulated_us") / number("measured_us");
+        assert!((ratio / number("ratio") - 1.0).abs() < 0.01, "{row}");
+    }
+    let given = simulation["command"].as_str().expect("a command");
+    let rest = given.strip_prefix("hikyaku ").unwrap_or_else(|| panic!("{given}"));
+    let simulated = json(&format!("{rest} --ranks 2,4 --format json"));
+    assert_eq!(simulated["rows"].as_array().map(Vec::len), Some(2), "{given}");
+    let text = String::from_utf8(run(line).stdout).expect("UTF-8");
+    assert!(
+        text.contains("\n# hikyaku sim scale --cpu-packet ") && text.contains("simulated  ratio\n"),
+        "{text}"
+    );
+}
+
 #[test]
 fn every_way_to_wait_works() {
     for wait in ["spin", "block", "adaptive"] {

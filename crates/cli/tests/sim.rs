@@ -123,6 +123,9 @@ fn nonsense_is_refused_by_name() {
         ("scale --queue 10", "queue"),
         ("scale --loss 1.5", "loss"),
         ("scale --cpu-packet inf", "--cpu-packet"),
+        ("scale --cpu-packet 300,200,100", "400,200"),
+        ("scale --cpu-packet 300,-1", "receive"),
+        ("scale --delay 2000000000", "--delay"),
         ("scale --seed 18446744073709551616", "--seed"),
         ("scale --format xml", "--format"),
         ("incast --senders 0", "--senders"),
@@ -143,9 +146,74 @@ fn nonsense_is_refused_by_name() {
         ("replay a --compute NaN", "--compute"),
         ("replay a --ports 2 --setup=-1", "--setup"),
         ("replay a --algorithm alltoall=fast", "pairwise"),
+        ("optical --change 5:ports=1", "write 20us, 1.5ms or 4s"),
+        (
+            "optical --change 5ms:lambdas=1",
+            "there are ports, ports@HOST and wavelengths",
+        ),
+        ("optical --change 5ms:ports=70000", "at most 65536"),
+        (
+            "optical --ranks 8 --change 5ms:ports@8=1",
+            "no host 8; the job of --ranks has 8, from 0 to 7",
+        ),
+        (
+            "optical --change 5ms:ports@20=1",
+            "no host 20; NPB FT (--figures-only leaves it out) has 16",
+        ),
+        ("replay a --change 5ms:ports=1", "--ports"),
     ] {
         let said = failed(line, 2);
         assert!(said.contains(named), "{line}: {said}");
+    }
+}
+
+/// Ports and wavelengths that come and go make a job later; those that never come back make it a deadlock, with who waits.
+#[test]
+fn ports_and_wavelengths_change() {
+    let time = |line: &str| {
+        let text = printed(&format!("{line} --format json"));
+        let document: Value = serde_json::from_str(&text).expect("one JSON object");
+        let rows = document["rows"].as_array().cloned().unwrap_or_else(|| vec![document]);
+        rows.iter().filter_map(|row| row["simulated_s"].as_f64()).sum::<f64>()
+    };
+    let barrier = r#"{"call":"MPI_Barrier","begin":100,"end":200}"#;
+    let job = traces("changes", &[&[barrier; 4], &[barrier; 4], &[barrier; 4]]);
+    let replay = format!("replay {} --ports 2", job.display());
+    for line in ["optical --figures-only --ranks 4 --ports 2", &replay] {
+        let plain = time(line);
+        assert_eq!(plain, time(&format!("{line} --change 900000s:ports=0")), "{line}");
+        for gone in ["ports=0", "ports@1=0", "wavelengths=0"] {
+            let back = gone.replace('0', "4");
+            let late = time(&format!("{line} --change 5ms:{gone} --change 2s:{back}"));
+            assert!(late > plain + 1.9, "{line}, {gone}: {late}, {plain}");
+            let said = failed(&format!("{line} --change 5ms:{gone}"), 1);
+            let who = said.contains("deadlock at ") && said.contains("process 1 is in MPI_");
+            assert!(who && said.contains("waiting for process 0"), "{line}, {gone}: {said}");
+        }
+    }
+    let said = failed("optical --figures-only --ranks 4 --ports 2 --change 5ms:ports=0", 1);
+    assert!(said.contains("linear, naive, 1 B: deadlock"), "{said}");
+    let said = failed(&format!("{replay} --change 5ms:ports@3=1"), 2);
+    assert!(said.contains("no host 3; the job has 3, from 0 to 2"), "{said}");
+}
+
+/// Wires and processors are those that were asked for, in a replay, too.
+#[test]
+fn what_packets_cost_is_what_is_said() {
+    let barrier = r#"{"call":"MPI_Barrier","begin":100,"end":200}"#;
+    let job = traces("costs", &[&[barrier], &[barrier]]);
+    let replay = format!("replay {}", job.display());
+    for (line, time) in [("scale --ranks 2", "alpha_us"), (&replay, "simulated_s")] {
+        let of = |options: &str| {
+            let text = printed(&format!("{line} {options} --format json"));
+            let document: Value = serde_json::from_str(&text).expect("one JSON object");
+            document[time].as_f64().expect("a time")
+        };
+        let plain = of("");
+        assert_eq!(plain, of("--cpu-packet 300 --delay 500"));
+        assert_eq!(of("--cpu-packet 2000"), of("--cpu-packet 2000,2000"));
+        assert!(of("--cpu-packet 300,2000") > plain && of("--cpu-packet 2000,300") > plain);
+        assert!(of("--delay 5000") > plain);
     }
 }
 

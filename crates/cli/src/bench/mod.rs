@@ -32,9 +32,11 @@ pub(crate) mod rounds;
 mod session;
 pub(crate) mod settings;
 mod setup;
+#[cfg(feature = "sim")]
+mod simulated;
 pub(crate) mod size;
 mod sockets;
-mod stats;
+pub(crate) mod stats;
 mod streaming;
 pub(crate) mod table;
 mod tune;

@@ -8,7 +8,10 @@ use std::{
 };
 
 use hikyaku::{
-    backends::{BindOptions, bind},
+    backends::{
+        Backend, BindOptions, bind,
+        udp::{UdpBackend, UdpOptions},
+    },
     mpi::{
         collectives::{Algorithm, Blocks, Call},
         datatype::{Datatype, Kind},
@@ -62,6 +65,17 @@ pub(crate) fn options(place: &Place) -> io::Result<Options> {
     Ok(options)
 }
 
+fn backend(place: &Place, at: SocketAddr) -> io::Result<Box<dyn Backend>> {
+    if place.backend == "udp" && !place.offload {
+        let mut options = UdpOptions::default();
+        (options.max_datagram, options.gso) = (place.datagram, false);
+        return Ok(Box::new(UdpBackend::bind_with(at, &options)?));
+    }
+    let mut options = BindOptions::default();
+    options.max_datagram = place.datagram;
+    bind(&place.backend, at, &options).map_err(failed)
+}
+
 /// A rank that does not know the others yet.
 pub(crate) struct Lonely {
     unconnected: Unconnected,
@@ -72,9 +86,7 @@ impl Lonely {
     /// Opens the network.
     pub(crate) fn open(place: &Place, local: IpAddr, rank: u32) -> io::Result<Self> {
         let (config, _) = for_job(place.size, sharing(place), true);
-        let mut options = BindOptions::default();
-        options.max_datagram = place.datagram;
-        let bound = bind(&place.backend, SocketAddr::new(local, 0), &options).map_err(failed)?;
+        let bound = backend(place, SocketAddr::new(local, 0))?;
         let builder = Transport::builder().config(config).environment();
         let unconnected = Engine::on(builder, bound, rank).map_err(failed)?;
         Ok(Self {

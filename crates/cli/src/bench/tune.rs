@@ -9,6 +9,8 @@ use hikyaku::mpi::{
 };
 use serde::Serialize;
 
+#[cfg(feature = "sim")]
+use super::simulated::{self, Simulated};
 use super::{
     environment::Environment,
     json::digits,
@@ -55,23 +57,6 @@ struct Row {
     ratio: f64,
 }
 
-/// What packets cost a processor, in the terms of `hikyaku sim`: where both ranks are on one machine there is no wire, so a
-/// message's time is that of sending and of receiving it, half each.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Processor {
-    cpu_packet_ns: f64,
-    cpu_octet_ns: f64,
-}
-
-impl Processor {
-    fn of(found: &Found) -> Self {
-        Self {
-            cpu_packet_ns: digits(found.alpha * 1e9 / 2.0),
-            cpu_octet_ns: digits(found.beta * 1e9 / 2.0),
-        }
-    }
-}
-
 /// The JSON object.
 #[derive(Debug, Serialize)]
 struct Document {
@@ -80,8 +65,9 @@ struct Document {
     /// Variables of the environment.
     settings: BTreeMap<&'static str, String>,
     /// With `--sim`.
+    #[cfg(feature = "sim")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    simulation: Option<Processor>,
+    simulation: Option<Simulated>,
     environment: Environment,
 }
 
@@ -116,31 +102,34 @@ pub(crate) fn run(options: &args::Tune) -> Result<(), Failure> {
         beta,
         gamma: reduction(job.rounds),
     };
-    let settings = settings(&found);
+    let (settings, environment) = (settings(&found), job.environment.clone());
     let mut text = table(&job, &rows).render();
     text.push_str(&explanation(&found));
     for (name, value) in &settings {
         text.push_str(&format!("export {name}={value}\n"));
     }
-    let simulation = options.sim.then(|| Processor::of(&found));
-    if let Some(cpu) = &simulation {
-        text.push_str(&format!(
-            "# what that is for a simulated processor: hikyaku sim scale --cpu-packet {} --cpu-octet {}\n",
-            cpu.cpu_packet_ns, cpu.cpu_octet_ns
-        ));
-    }
+    // Its ranks go before others come.
+    drop(job);
+    #[cfg(feature = "sim")]
+    let simulation = match options.sim {
+        true => Some(simulated::fitted(turns, &sizes, eager_limit)?),
+        false => None,
+    };
+    #[cfg(feature = "sim")]
+    text.extend(simulation.iter().map(Simulated::text));
     let figure = figure(&rows);
     let document = Document {
         benchmark: "tune",
         rows,
         settings,
+        #[cfg(feature = "sim")]
         simulation,
-        environment: job.environment.clone(),
+        environment,
     };
     publish(&turns.output, &document, text, Some(&figure))
 }
 
-fn work(turns: &args::Turns, size: usize, eager_limit: u32) -> Work {
+pub(super) fn work(turns: &args::Turns, size: usize, eager_limit: u32) -> Work {
     let count = turns
         .iterations
         .map_or_else(|| (ROUND / size).clamp(5, 200), |count| count as usize);
@@ -155,9 +144,13 @@ fn work(turns: &args::Turns, size: usize, eager_limit: u32) -> Work {
     }
 }
 
+/// One-way time, µs.
+pub(super) fn one_way(series: &Series) -> Option<f64> {
+    series.micros(|round| round.p50 / 2.0)
+}
+
 fn row(both: &[Series]) -> Option<Row> {
     let [eager, rendezvous] = both else { return None };
-    let one_way = |series: &Series| series.micros(|round| round.p50 / 2.0);
     Some(Row {
         size: eager.work.size,
         eager_us: digits(one_way(eager)?),

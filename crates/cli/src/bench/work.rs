@@ -20,6 +20,8 @@ pub(crate) struct Place {
     pub crowded: bool,
     /// All ranks are threads of one process.
     pub threads: bool,
+    /// Packets to one rank may go to the kernel together (GSO).
+    pub offload: bool,
 }
 
 /// What is timed.

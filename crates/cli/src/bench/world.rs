@@ -98,6 +98,11 @@ pub(crate) enum Ranks {
 impl Job {
     /// Starts the ranks.
     pub(crate) fn start(options: &args::Turns, np: u32) -> Result<Self, Failure> {
+        Self::start_with(options, np, true)
+    }
+
+    /// The same; `offload`: packets to one rank may go to the kernel together.
+    pub(crate) fn start_with(options: &args::Turns, np: u32, offload: bool) -> Result<Self, Failure> {
         check(options)?;
         let ends = match options.backend.as_str() {
             "loopback" => Ends::Threads,
@@ -118,6 +123,7 @@ impl Job {
             wait: options.wait,
             crowded,
             threads: ends == Ends::Threads,
+            offload,
         };
         let rank = session.job(&place)?;
         let wait = ranks::options(&place).or_fail("settings")?.wait;

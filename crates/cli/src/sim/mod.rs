@@ -2,13 +2,14 @@
 
 mod dpdk_btl;
 mod dse;
+pub(crate) mod host;
 mod incast;
 mod optical;
 mod pacs_cs;
 mod replay;
 mod scale;
 
-use std::{cell::RefCell, fmt::Display, sync::Arc};
+use std::{cell::RefCell, fmt::Display, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use hikyaku::{
@@ -53,11 +54,17 @@ Examples:
   hikyaku sim optical                                    figures 6 to 9 and NPB FT: a minute
   hikyaku sim optical --ports 1,8 --ranks 100 --figures-only
   hikyaku sim optical --wavelengths 8 --failure 0.1     what the paper leaves open
+  hikyaku sim optical --change 5ms:ports=1 --change 30ms:ports=4
+  hikyaku sim optical --figures-only --change 5ms:ports@3=0 --change 1s:ports@3=2
   hikyaku sim optical --format json --plot optical.svg
 
 `naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports \
 ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the real collectives with the full \
-protocol on simulated circuits. FT is a recorded run, replayed. docs/simulation.md has what the paper says.";
+protocol on simulated circuits. FT is a recorded run, replayed. docs/simulation.md has what the paper says.
+
+--change takes effect at its time in each run, which begins at 0: ports of all hosts or of one, counted from 0, or \
+wavelengths. Connections beyond a lower number are cut with what is on them, which is sent again. Where none can come \
+again and ranks wait for that, it is a deadlock, with who waits for whom.";
 
 const REPLAY: &str = "\
 Examples:
@@ -65,6 +72,7 @@ Examples:
   hikyaku sim replay traces                              the same messages, on 10 Gb/s Ethernet
   hikyaku sim replay traces --bandwidth 100e9 --compute 0.5
   hikyaku sim replay traces --ports 4 --algorithm alltoall=recursive-doubling
+  hikyaku sim replay traces --ports 4 --change 20ms:wavelengths=2 --change 1s:wavelengths=40
 
 Ranks do what they have done: they compute for as long as they did between calls, and call the same with as many \
 octets. A receive from any source gets the message that it got then. Messages, collectives and communicators of one \
@@ -153,14 +161,37 @@ pub(crate) struct Common {
     /// The part of packets that is lost, from 0 to 1
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     pub loss: f64,
-    /// Nanoseconds that a processor takes to send or receive a packet (`hikyaku tune --sim`)
-    #[arg(long, default_value_t = 300.0, value_name = "NS")]
-    pub cpu_packet: f64,
+    /// Nanoseconds from one end of a wire to the other; there are two from a host to another on the same switch
+    #[arg(long, default_value_t = 500, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub delay: u64,
+    /// Nanoseconds that a processor takes to send or receive a packet, or SEND,RECEIVE (`hikyaku tune --sim`)
+    #[arg(long, default_value = "300", value_name = "NS", value_parser = per_packet)]
+    pub cpu_packet: PerPacket,
     /// The same for each octet
     #[arg(long, default_value_t = 0.05, value_name = "NS")]
     pub cpu_octet: f64,
     #[command(flatten)]
     pub basics: Basics,
+}
+
+/// Time of a processor, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PerPacket {
+    send: f64,
+    receive: f64,
+}
+
+fn per_packet(text: &str) -> Result<PerPacket, String> {
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .map_err(|_| "write 300, or 400,200 (sent, received)")
+    };
+    let (send, receive) = text.split_once(',').unwrap_or((text, text));
+    Ok(PerPacket {
+        send: number(send)?,
+        receive: number(receive)?,
+    })
 }
 
 impl Common {
@@ -169,8 +200,8 @@ impl Common {
         let mut simulation = Simulation::new(processes, self.basics.seed);
         simulation.network = self.network()?;
         simulation.cpu = Cpu {
-            send: self.cpu_packet,
-            receive: self.cpu_packet,
+            send: self.cpu_packet.send,
+            receive: self.cpu_packet.receive,
             octet: self.cpu_octet,
             ..Cpu::default()
         };
@@ -183,6 +214,7 @@ impl Common {
     fn network(&self) -> Result<Network, Failure> {
         let network = Network {
             bandwidth: self.bandwidth,
+            delay: Duration::from_nanos(self.delay),
             mtu: self.mtu,
             queue: self.queue,
             loss: self.loss,

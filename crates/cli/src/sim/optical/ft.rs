@@ -21,6 +21,8 @@ use crate::{
 
 /// What each rank has written, one after the other: `HIKYAKU_TRACE=DIR hikyaku run -n 16 ft A`.
 const RECORDED: &str = include_str!("ft-a-16.jsonl");
+/// How many of them.
+pub(super) const RANKS: u32 = 16;
 /// The paper's seconds: naive, 2, 3 and 4 ports, ideal.
 const PAPER: [f64; 5] = [2.67, 2.33, 2.33, 2.16, 1.82];
 const PAPER_IDEAL: f64 = 1.82;
@@ -111,7 +113,7 @@ pub(super) fn rows(parameters: &Parameters, scale: u32, progress: &mut Progress)
     let programs = &recorded(scale)?[..];
     let parameters = &Parameters {
         beta: parameters.beta * f64::from(scale),
-        ..*parameters
+        ..parameters.clone()
     };
     let ranks = programs.len() as u32;
     let ideal_at = |compute: f64| {
@@ -138,7 +140,8 @@ pub(super) fn rows(parameters: &Parameters, scale: u32, progress: &mut Progress)
             }
             progress.step(&format!("ft, {}", mode.label()), 0);
             let simulation = on(ranks, mode, parameters, (release, keep));
-            let played = replay(programs, &simulation, compute)?;
+            let played = replay(programs, &simulation, compute);
+            let played = played.map_err(|failure| failure.during(&format!("NPB FT, {}", mode.label())))?;
             rows.push(Row {
                 table: "ft",
                 mode: mode.name,
@@ -201,7 +204,9 @@ mod tests {
 
     #[test]
     fn the_recorded_run_is_that_of_the_paper() {
-        for program in recorded(1).unwrap() {
+        let programs = recorded(1).unwrap();
+        assert_eq!(programs.len(), RANKS as usize);
+        for program in programs {
             let calls = program.iter().filter_map(|step| match step {
                 Step::Collective { what, .. } => Some(what),
                 _ => None,
@@ -224,6 +229,7 @@ mod tests {
             gamma: 10e-3,
             wavelengths: None,
             failure: 0.0,
+            changes: Vec::new(),
             seed: 1,
         };
         for row in rows(&parameters, 64, &mut Progress::new(false, STEPS)).unwrap() {

@@ -1,10 +1,14 @@
 //! `sim optical`: collectives on circuit-switched optics, by the formulas of S3.3 and by running them.
 
+pub(super) mod change;
 mod ft;
 mod model;
 
 use clap::Args;
-use hikyaku::mpi::collectives::{Algorithm, Collective};
+use hikyaku::{
+    mpi::collectives::{Algorithm, Collective},
+    sim::Change,
+};
 use serde::Serialize;
 
 pub(super) use self::model::circuits;
@@ -36,6 +40,10 @@ pub(crate) struct Optical {
     /// The part of set-ups that fail, from 0 to 0.99
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     failure: f64,
+    /// Ports or wavelengths from a time of each run on, as in 5ms:ports=1, 5ms:ports@3=0 (host 3) or
+    /// 20ms:wavelengths=40; may be given again
+    #[arg(long, value_name = "TIME:WHAT=N", value_parser = change::parse)]
+    change: Vec<Change>,
     /// Blocks and bandwidth of NPB FT are divided by this, which leaves the model's times as they are; 1: all 2 GB are sent
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     ft_scale: u32,
@@ -111,7 +119,9 @@ fn figures(options: &Optical, modes: &[Mode], progress: &mut Progress) -> Result
                 let policy = &mut simulation.options.policy;
                 policy.force(Collective::Allgather, algorithm);
                 policy.force(Collective::Bcast, algorithm);
-                let played = replay(&program, &simulation, 1.0)?;
+                let played = replay(&program, &simulation, 1.0);
+                let played =
+                    played.map_err(|failure| failure.during(&format!("{name}, {}, {bytes} B", mode.label())))?;
                 points.push(Point {
                     figure,
                     algorithm: name,
@@ -159,6 +169,7 @@ impl Optical {
             gamma: self.setup * 1e-3,
             wavelengths: self.wavelengths,
             failure: self.failure,
+            changes: self.change.clone(),
             seed: self.basics.seed,
         }
     }
@@ -174,9 +185,13 @@ impl Optical {
             ((0.0..=1e4).contains(&self.setup), "setup", "from 0 to 10000 ms"),
             ((0.0..=0.99).contains(&self.failure), "failure", "from 0 to 0.99"),
         ];
-        match checks.iter().find(|(valid, ..)| !valid) {
-            Some((_, name, range)) => Err(Failure::usage(format!("--{name} must be {range}"))),
-            None => Ok(()),
+        if let Some((_, name, range)) = checks.iter().find(|(valid, ..)| !valid) {
+            return Err(Failure::usage(format!("--{name} must be {range}")));
+        }
+        change::check(&self.change, self.ranks, "the job of --ranks")?;
+        match self.figures_only {
+            true => Ok(()),
+            false => change::check(&self.change, ft::RANKS, "NPB FT (--figures-only leaves it out)"),
         }
     }
 }

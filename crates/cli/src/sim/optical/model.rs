@@ -5,17 +5,18 @@ use std::time::Duration;
 use hikyaku::{
     Config, Congestion,
     mpi::collectives::Algorithm,
-    sim::{Cpu, Handling, Network, Optics, Simulation, Topology},
+    sim::{Change, Cpu, Handling, Network, Optics, Simulation, Topology},
 };
 
 /// α, β and γ, in seconds, and what the paper has not.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parameters {
     pub(super) alpha: f64,
     pub(super) beta: f64,
     pub(super) gamma: f64,
     pub(super) wavelengths: Option<u32>,
     pub(super) failure: f64,
+    pub(super) changes: Vec<Change>,
     pub(super) seed: u64,
 }
 
@@ -135,6 +136,7 @@ pub(super) fn simulation(ranks: u32, mode: &Mode, parameters: &Parameters) -> Si
     }
     if let Some(optics) = &mut simulation.optics {
         (optics.wavelengths, optics.failure) = (parameters.wavelengths, parameters.failure);
+        optics.changes.clone_from(&parameters.changes);
     }
     simulation
 }

@@ -11,12 +11,12 @@ use hikyaku::{
         collectives::{self, Algorithm},
         engine::Engine,
     },
-    sim::{Handling, Network, OpticsStats, Simulation},
+    sim::{Change, Handling, OpticsStats, Simulation},
 };
 use serde::Serialize;
 
 pub(super) use self::program::{Collective, Lengths, ReplayError, Step, programs};
-use super::{Common, run_ranks};
+use super::{Common, optical::change, run_ranks};
 use crate::{
     bench::{
         output::emit,
@@ -35,9 +35,6 @@ pub(crate) struct Replay {
     /// Computing between calls takes so many times as long as recorded, from 0 to 1000
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     compute: f64,
-    /// Nanoseconds from one end of a wire to the other
-    #[arg(long, default_value_t = 500, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
-    delay: u64,
     /// The algorithm of a collective, as in alltoall=recursive-doubling; may be given again
     #[arg(long, value_name = "COLLECTIVE=NAME", value_parser = algorithm)]
     algorithm: Vec<(collectives::Collective, Algorithm)>,
@@ -50,6 +47,10 @@ pub(crate) struct Replay {
     /// Milliseconds to set up a circuit and tear it down
     #[arg(long, default_value_t = 10.0, value_name = "MS", requires = "ports")]
     setup: f64,
+    /// Ports or wavelengths from a time on, as in 5ms:ports=1, 5ms:ports@3=0 (host 3) or
+    /// 20ms:wavelengths=40; may be given again
+    #[arg(long, value_name = "TIME:WHAT=N", value_parser = change::parse, requires = "ports")]
+    change: Vec<Change>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -142,17 +143,17 @@ pub(super) fn computing(programs: &[Vec<Step>]) -> f64 {
 }
 
 fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
-    let mut simulation = Simulation::new(ranks, options.common.basics.seed);
-    simulation.network = Network {
-        delay: Duration::from_nanos(options.delay),
-        ..options.common.network()?
-    };
+    let mut simulation = options.common.job(ranks)?;
     for (collective, algorithm) in &options.algorithm {
         simulation.options.policy.force(*collective, *algorithm);
     }
     if let Some(ports) = options.ports {
         let setup = Duration::from_secs_f64(options.setup * 1e-3);
         super::optical::circuits(&mut simulation, ports, setup, options.circuits.into());
+        change::check(&options.change, ranks, "the job")?;
+        if let Some(optics) = &mut simulation.optics {
+            optics.changes.clone_from(&options.change);
+        }
     }
     Ok(simulation)
 }
