@@ -15,7 +15,8 @@ use crate::mpi::collectives::Planning;
 /// that time, whoever wants to keep it, and also if its ends wait for room or for an acknowledgement.
 ///
 /// Where no path can ever be again (no ports at an end, or no wavelengths, and no change to come) and all programs that
-/// are not over wait for that, it is a [deadlock](super::SimulationError::Deadlock), before the protocol gives peers up.
+/// are not over wait for that, it is a [deadlock](super::SimulationError::Deadlock), before the protocol gives peers up;
+/// but not with [`Faults::watch`](super::Faults::watch), where programs are told of silent peers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optics {
     /// Paths that a host can have at a time: k. 0 to 65,536; default 4.

@@ -202,7 +202,10 @@ impl Paths {
                 other.is_some_and(|other| self.is_hopeless(pair(host, other)))
             })
         };
-        (0..).zip(around.nodes.iter()).all(|(host, node)| stuck(host, node))
+        let crashed = |node: &Node| matches!(node.doing, Doing::Crashed { .. });
+        (0..)
+            .zip(around.nodes.iter())
+            .all(|(host, node)| crashed(node) || stuck(host, node))
     }
 
     pub(super) fn new(optics: Optics, queue: &mut Queue, nodes: &mut [Box<Node>], seed: u64) -> Self {

@@ -244,6 +244,8 @@ pub(super) struct World {
     pub(super) trouble: Trouble,
     /// What goes wrong when it is time.
     plan: Vec<Fault>,
+    /// So much of it is still to come.
+    planned: usize,
     /// Octets that may wait at a host to be read.
     receive_buffer: u32,
     polling: Polling,
@@ -284,6 +286,7 @@ impl World {
             cpu,
             trouble,
             plan: plan.iter().map(|(_, fault)| fault.clone()).collect(),
+            planned: plan.len(),
             receive_buffer,
             polling,
             queues,
@@ -428,6 +431,7 @@ impl World {
     /// Something of the plan happens.
     fn go_wrong(&mut self, index: u32) -> Next {
         let fault = self.plan[index as usize].clone();
+        self.planned -= 1;
         self.trouble.change(&fault);
         match fault {
             Fault::Pause(process, time) => {
@@ -507,7 +511,7 @@ impl World {
     }
 
     /// Where all programs wait, and all that was sent does so for paths that will never be, nothing goes on: the protocol
-    /// would only try again for as long as it may.
+    /// would only try again for as long as it may. (Where silence is noticed, it is by that.)
     fn give_up_if_stuck(&mut self) {
         let doubt = self
             .paths
@@ -515,6 +519,8 @@ impl World {
             .is_some_and(|paths| std::mem::take(&mut paths.doubt));
         let waits = |node: &Node| matches!(node.doing, Doing::Waiting | Doing::Over | Doing::Crashed { .. });
         if doubt
+            && !self.trouble.watch
+            && self.planned == 0
             && self.nodes.iter().all(|node| waits(node))
             && self.with_paths(|paths, around, _| paths.is_stuck(around)) == Some(true)
         {

@@ -7,7 +7,7 @@ use hikyaku::{
         engine::{Communicator, Engine, Mode},
         error::{Error, ErrorClass},
     },
-    sim::{self, Fault, Handling, Impairment, Optics, Rank, Simulation, Unconnected},
+    sim::{self, Fault, Handling, Impairment, Optics, Rank, Simulation, SimulationError, Unconnected},
 };
 
 use super::{
@@ -253,4 +253,34 @@ fn a_release_ends_with_its_process() {
         released >= at + SECOND && released < at + SECOND + 2 * SETUP,
         "{released:?}"
     );
+}
+
+/// Without any paths for ever, what is still to happen happens before that is a deadlock; and who notices silence is told by
+/// that.
+#[test]
+fn a_deadlock_in_the_dark_waits_for_what_is_planned() {
+    let at = 3 * SECOND;
+    for (watch, refuse) in [(false, true), (false, false), (true, false)] {
+        let mut simulation = watched(3, ports(0));
+        simulation.faults.watch = watch;
+        simulation.faults.plan = vec![(at, Fault::Crash { process: 2, refuse })];
+        let ran = simulation.run(|engine| {
+            let class = Communicator::world(engine).barrier().map_err(|error| error.class());
+            (class, Duration::from_nanos(engine.now().as_nanos()))
+        });
+        match ran {
+            Ok(outcome) => {
+                assert!(watch, "{outcome:?}");
+                for (class, told) in outcome.results {
+                    assert_eq!(class, Err(ErrorClass::ProcFailed));
+                    assert!(told > at, "{told:?}");
+                }
+            }
+            Err(SimulationError::Deadlock { time, waiting }) => {
+                assert!(!watch && time >= at && time < at + SECOND, "{time:?}");
+                assert_eq!(waiting.len(), 2, "{waiting:?}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
