@@ -388,6 +388,9 @@ impl Line<'_> {
             self.text("operation", operation);
         }
         self.signed("displacement", entry.displacement);
+        if let Some(lock) = entry.lock {
+            self.text("lock", lock);
+        }
         self.list("sent", &entry.sent, |line, octets| line.digits(*octets));
         self.list("received", &entry.received, |line, octets| line.digits(*octets));
         self.list("sources", &entry.sources, |line, rank| line.integer((*rank).into()));

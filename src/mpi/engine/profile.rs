@@ -59,14 +59,17 @@ pub struct Entry {
     pub tag: Option<i32>,
     /// Elements of the datatype: of the message, of this rank's vector or block.
     pub count: u64,
-    /// Octets of these. Of a window that is made: its octets here.
+    /// Octets of these. Of a window that is made: its octets here; of memory that is attached: its octets.
     pub octets: u64,
     /// What all elements are, if they are of one predefined kind.
     pub kind: Option<Kind>,
     /// The reduction, by MPI's name or `user`.
     pub operation: Option<&'static str>,
-    /// Where in the window of the target; of a window that is made: its displacement unit.
+    /// Where in the window of the target; of a window that is made: its displacement unit; the address of what is attached
+    /// or detached.
     pub displacement: Option<i64>,
+    /// How a window is locked, by MPI's name.
+    pub lock: Option<&'static str>,
     /// Octets that a collective takes from each of its blocks: to each rank, or to each neighbour. One number if they are
     /// all alike.
     pub sent: Vec<u64>,

@@ -97,6 +97,7 @@ pub(crate) struct Call {
     pub kind: Option<String>,
     pub operation: Option<String>,
     pub displacement: Option<i64>,
+    pub lock: Option<String>,
 }
 
 impl Call {

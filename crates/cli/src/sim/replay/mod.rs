@@ -107,7 +107,8 @@ pub(super) struct Played {
 
 /// Runs the program of each rank; `compute` scales what they compute.
 pub(super) fn replay(programs: &[Vec<Step>], simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
-    let play = |engine: &Arc<Engine>| play::play(engine, &programs[engine.process() as usize], compute);
+    let attached = play::Attached::default();
+    let play = |engine: &Arc<Engine>| play::play(engine, &programs[engine.process() as usize], compute, &attached);
     let outcome = run_ranks(simulation, play)?;
     Ok(Played {
         seconds: outcome.results.iter().copied().max().unwrap_or(0) as f64 * 1e-9,

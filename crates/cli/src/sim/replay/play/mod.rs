@@ -6,6 +6,7 @@
 
 mod collective;
 mod persistent;
+mod window;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,7 +18,11 @@ use hikyaku::{
     sim,
 };
 
-use self::persistent::{Persistent, Planned};
+pub(super) use self::window::Attached;
+use self::{
+    persistent::{Persistent, Planned},
+    window::Played,
+};
 use super::program::{Making, Step};
 
 /// Memory of messages.
@@ -31,25 +36,32 @@ struct Player<'a> {
     running: BTreeMap<u64, (Request, [Octets; 2])>,
     /// What can be started.
     planned: BTreeMap<u64, Planned>,
+    /// By the contexts that their communicators had.
+    windows: BTreeMap<u32, Played>,
+    attached: &'a Attached,
     byte: Datatype,
 }
 
 /// Plays all steps, with computing that takes `scale` times as long. Gives when it was over, ns.
-pub(crate) fn play(engine: &Arc<Engine>, steps: &[Step], scale: f64) -> Result<u64, String> {
+pub(crate) fn play(engine: &Arc<Engine>, steps: &[Step], scale: f64, attached: &Attached) -> Result<u64, String> {
     let mut player = Player {
         communicators: BTreeMap::from([(0, Communicator::world(engine)), (1, Communicator::own(engine))]),
         engine,
         running: BTreeMap::new(),
         planned: BTreeMap::new(),
+        windows: BTreeMap::new(),
+        attached,
         byte: Datatype::predefined(Kind::Byte),
     };
     let played = steps.iter().try_for_each(|step| player.step(step, scale));
     let played = played.and_then(|()| player.end_all());
+    let over = engine.now().as_nanos();
+    let played = played.and_then(|()| player.leave_windows());
     if played.is_err() {
         // What has not ended may still be written to.
-        std::mem::forget((std::mem::take(&mut player.running), std::mem::take(&mut player.planned)));
+        std::mem::forget(player);
     }
-    played.map(|()| engine.now().as_nanos())
+    played.map(|()| over)
 }
 
 /// A trace may say anything: what there is no memory for is an error of the rank, and not the end of the process.
@@ -121,6 +133,7 @@ impl Player<'_> {
                 self.free(*planned);
                 Ok(())
             }
+            Step::Window { context, call } => self.window(*context, call),
             Step::Make { context, how, made } => self.make(*context, how, made.as_ref()),
         }
     }

@@ -1,6 +1,7 @@
 //! What a rank has done, read out of its trace: computing and calls, in their order.
 
 mod collective;
+mod window;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +9,10 @@ use std::{
     path::PathBuf,
 };
 
-pub(crate) use self::collective::{Collective, Lengths, Vector};
+pub(crate) use self::{
+    collective::{Collective, Lengths, Vector},
+    window::{Access, Operate, WindowCall},
+};
 use crate::trace::file::{Call, Made, Status, Trace};
 
 /// One thing that a rank does.
@@ -46,6 +50,8 @@ pub(crate) enum Step {
     Start { planned: u64, request: u64 },
     /// What was planned under this number is not started any more.
     Free(u64),
+    /// About the window whose communicator has this context.
+    Window { context: u32, call: WindowCall },
     /// Makes a communicator, or takes part in making one.
     Make {
         context: u32,
@@ -120,6 +126,7 @@ fn program(trace: &Trace) -> Result<Vec<Step>, ReplayError> {
         found: BTreeMap::new(),
         open: BTreeMap::new(),
         planned: BTreeSet::new(),
+        windows: BTreeSet::new(),
         given: BTreeSet::new(),
     };
     let mut steps = Vec::new();
@@ -168,6 +175,8 @@ struct Reader {
     open: BTreeMap<u64, Option<usize>>,
     /// What can be started.
     planned: BTreeSet<u64>,
+    /// Windows, by the contexts of their communicators.
+    windows: BTreeSet<u32>,
     /// All numbers that calls have given: of each there is one.
     given: BTreeSet<u64>,
 }
@@ -236,6 +245,7 @@ impl Reader {
             // What was found is received later.
             "MPI_Probe" | "MPI_Iprobe" | "MPI_Request_get_status" | "MPI_Reduce_local" => {}
             "MPI_Wait" | "MPI_Waitany" | "MPI_Waitsome" | "MPI_Test" | "MPI_Testsome" => self.end(call, steps)?,
+            _ if window::is_about(name) => return self.read_window(call, steps),
             "MPI_Start" => {
                 let (planned, request) = (self.planned_by(call)?, number(call)?);
                 self.open.insert(request, None);
@@ -314,6 +324,39 @@ impl Reader {
         Ok(())
     }
 
+    fn read_window(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<(), String> {
+        let name = &call.call;
+        let Some(what) = window::read(call)? else {
+            return if name == "MPI_Win_test" {
+                Ok(())
+            } else {
+                Err(unknown(name))
+            };
+        };
+        let context = match what {
+            WindowCall::Make { .. } | WindowCall::MakeDynamic { .. } => {
+                let made = call
+                    .made
+                    .as_ref()
+                    .ok_or_else(|| lacks(name, "made", "its communicator"))?;
+                let (context, _) = own_group(made)?;
+                self.windows.insert(context);
+                context
+            }
+            _ => call.context,
+        };
+        if !self.windows.contains(&context) {
+            return Err(format!("{name}: no call before it has made window {context}"));
+        }
+        match what {
+            WindowCall::Free => drop(self.windows.remove(&context)),
+            WindowCall::Access(access) => self.open.extend(access.request.map(|request| (request, None))),
+            _ => {}
+        }
+        steps.push(Step::Window { context, call: what });
+        Ok(())
+    }
+
     /// The number of what was planned, which the call is about.
     fn planned_by(&self, call: &Call) -> Result<u64, String> {
         let number = call.requests.first();
@@ -370,7 +413,7 @@ fn making(call: &Call) -> Result<Option<Making>, String> {
 
 fn unknown(name: &str) -> String {
     format!(
-        "{name} can not be replayed: messages, collectives and new communicators of one group can; windows and \
+        "{name} can not be replayed: messages, windows, collectives and new communicators of one group can; \
          partitioned operations can not"
     )
 }

@@ -1,5 +1,7 @@
 //! What a replay does, and what it refuses.
 
+mod windows;
+
 use std::{
     env, fs,
     path::Path,
@@ -105,19 +107,22 @@ fn close(one: u64, other: u64, nothing: u64) -> bool {
 
 /// A replay on the same network calls the same, and takes about as long: while a program computes, its processor takes
 /// packets in, which is recorded as computing, and happens again. Gives the programs.
-fn agrees(ranks: u32, program: impl Fn()) -> Vec<Vec<Step>> {
-    let (first, outcome) = recorded(ranks, |simulation| simulation.run(|_| program()).unwrap());
+fn agrees(ranks: u32, program: impl Fn(&Arc<Engine>)) -> Vec<Vec<Step>> {
+    let (first, outcome) = recorded(ranks, |simulation| simulation.run(&program).unwrap());
     let steps = programs(&first).unwrap();
     let (again, played) = recorded(ranks, |simulation| replay(&steps, simulation, 1.0).unwrap());
     for (first, again) in first.iter().zip(&again) {
         let before = without_end(&first.calls);
         let names = |calls: &[file::Call]| -> Vec<(String, u64)> {
-            let calls = calls.iter().map(|call| (call.call.clone(), call.volume()));
-            calls.collect()
+            let name = |call: &file::Call| call.call.replace("MPI_Win_allocate", "MPI_Win_create");
+            calls.iter().map(|call| (name(call), call.volume())).collect()
         };
-        assert_eq!(names(before), names(&again.calls));
+        // Where windows are left all meet, as they do in what ends MPI.
+        let (again, end) = again.calls.split_at(before.len().min(again.calls.len()));
+        assert_eq!(names(before), names(again));
+        assert!(end.iter().all(|call| call.call == "MPI_Barrier"), "{end:?}");
         let last = |calls: &[file::Call]| calls.iter().map(|call| call.end).max().unwrap();
-        let (before, after) = (last(before), last(&again.calls));
+        let (before, after) = (last(before), last(again));
         assert!(close(before, after, 1_000), "{before} {after}");
     }
     // What ends MPI is small.
@@ -164,8 +169,28 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
     let ok = r#"{"call":"MPI_Ibarrier","begin":1,"end":2,"request":1}"#;
     for (line, said) in [
         (
-            r#"{"call":"MPI_Put","begin":3,"end":4}"#,
-            "t, line 3: MPI_Put can not be replayed",
+            r#"{"call":"MPI_Put","begin":3,"end":4,"context":9,"peer":0,"displacement":0,"octets":8}"#,
+            "t, line 3: MPI_Put: no call before it has made window 9",
+        ),
+        (
+            r#"{"call":"MPI_Put","begin":3,"end":4,"context":9,"peer":0,"octets":8}"#,
+            "t, line 3: MPI_Put has no `displacement`: a number was expected",
+        ),
+        (
+            r#"{"call":"MPI_Win_lock","begin":3,"end":4,"context":9,"peer":0}"#,
+            "MPI_Win_lock has no `lock`: MPI_LOCK_SHARED or MPI_LOCK_EXCLUSIVE was expected",
+        ),
+        (
+            r#"{"call":"MPI_Win_allocate","begin":3,"end":4,"octets":8,"displacement":1}"#,
+            "MPI_Win_allocate has no `made`",
+        ),
+        (
+            r#"{"call":"MPI_Accumulate","begin":3,"end":4,"peer":0,"octets":8,"kind":"MPI_DOUBLE"}"#,
+            "MPI_Accumulate has no `operation`",
+        ),
+        (
+            r#"{"call":"MPI_Win_shared_query","begin":3,"end":4}"#,
+            "MPI_Win_shared_query can not be replayed",
         ),
         (
             r#"{"call":"MPI_Send","begin":3,"end":4,"tag":1}"#,
@@ -275,7 +300,7 @@ fn set_up_once() {
 
 #[test]
 fn what_is_persistent_is_replayed() {
-    let steps = agrees(4, set_up_once);
+    let steps = agrees(4, |_| set_up_once());
     let starts = |step: &&Step| matches!(step, Step::Start { .. });
     assert_eq!(steps[2].iter().filter(starts).count(), 3 * 2 + 1);
     assert!(steps[2].iter().any(|step| matches!(step, Step::Free(_))));
