@@ -57,7 +57,7 @@ pub struct Entry {
     pub peer: Option<Rank>,
     /// The tag, as it was given.
     pub tag: Option<i32>,
-    /// Elements of the datatype: of the message, of this rank's vector or block.
+    /// Elements of the datatype: of the message, of this rank's vector or block. Partitions that are ready.
     pub count: u64,
     /// Octets of these. Of a window that is made: its octets here; of memory that is attached: its octets.
     pub octets: u64,
@@ -65,8 +65,13 @@ pub struct Entry {
     pub kind: Option<Kind>,
     /// The reduction, by MPI's name or `user`.
     pub operation: Option<&'static str>,
+    /// So many partitions a message is cut into.
+    pub partitions: Option<u32>,
+    /// These partitions are ready. Where they lie together, they are [`count`](Self::count) from
+    /// [`displacement`](Self::displacement) on.
+    pub ready: Vec<u32>,
     /// Where in the window of the target; of a window that is made: its displacement unit; the address of what is attached
-    /// or detached.
+    /// or detached; a partition.
     pub displacement: Option<i64>,
     /// How a window is locked, by MPI's name.
     pub lock: Option<&'static str>,
@@ -93,7 +98,7 @@ pub struct Exit<'a> {
     /// What waits for it, or receives it, has it in [`Entry::requests`].
     pub request: Option<u64>,
     /// What has ended with it, or was found by a probe: the number of the request (0 for the call itself), and its status.
-    /// Empty if a test has found nothing.
+    /// Empty if a test has found nothing; where it has no status to tell of, that is empty.
     pub ended: &'a [(u64, Status)],
     /// The communicator that it has made, or that of the window.
     pub made: Option<&'a Communicator>,

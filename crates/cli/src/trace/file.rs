@@ -98,6 +98,8 @@ pub(crate) struct Call {
     pub operation: Option<String>,
     pub displacement: Option<i64>,
     pub lock: Option<String>,
+    pub partitions: Option<u32>,
+    pub ready: Vec<u32>,
 }
 
 impl Call {

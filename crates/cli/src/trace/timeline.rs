@@ -73,6 +73,8 @@ fn arguments(call: &Call) -> Value {
         ("octets", (call.volume() > 0).then(|| json!(call.volume()))),
         ("operation", call.operation.as_ref().map(|operation| json!(operation))),
         ("displacement", call.displacement.map(|at| json!(at))),
+        ("partitions", call.partitions.map(|partitions| json!(partitions))),
+        ("ready", (!call.ready.is_empty()).then(|| json!(call.ready))),
         ("lock", call.lock.as_ref().map(|lock| json!(lock))),
         ("sent", (!call.sent.is_empty()).then(|| json!(call.sent))),
         ("received", (!call.received.is_empty()).then(|| json!(call.received))),

@@ -128,6 +128,9 @@ impl Player<'_> {
                 what,
                 how,
             } => self.collective(name, *context, what, *how),
+            Step::Partitioned { context, side, planned } => self.partitioned(*context, side, *planned),
+            Step::Ready { planned, partitions } => self.ready(*planned, partitions),
+            Step::Arrived { planned, partition } => self.arrived(*planned, *partition),
             Step::Start { planned, request } => self.start(*planned, *request),
             Step::Free(planned) => {
                 self.free(*planned);

@@ -1,6 +1,7 @@
 //! What a rank has done, read out of its trace: computing and calls, in their order.
 
 mod collective;
+mod partitioned;
 mod window;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
 
 pub(crate) use self::{
     collective::{Collective, Lengths, Vector},
+    partitioned::{Partitioned, Ready},
     window::{Access, Operate, WindowCall},
 };
 use crate::trace::file::{Call, Made, Status, Trace};
@@ -46,12 +48,33 @@ pub(crate) enum Step {
         what: Collective,
         how: How,
     },
+    /// Sets up one side of a partitioned message, to be started by this number.
+    Partitioned {
+        context: u32,
+        side: Partitioned,
+        planned: u64,
+    },
+    Ready {
+        planned: u64,
+        partitions: Ready,
+    },
+    /// A partition has arrived.
+    Arrived {
+        planned: u64,
+        partition: u32,
+    },
     /// Starts what was planned under a number, which goes on under another one.
-    Start { planned: u64, request: u64 },
+    Start {
+        planned: u64,
+        request: u64,
+    },
     /// What was planned under this number is not started any more.
     Free(u64),
     /// About the window whose communicator has this context.
-    Window { context: u32, call: WindowCall },
+    Window {
+        context: u32,
+        call: WindowCall,
+    },
     /// Makes a communicator, or takes part in making one.
     Make {
         context: u32,
@@ -245,6 +268,21 @@ impl Reader {
             // What was found is received later.
             "MPI_Probe" | "MPI_Iprobe" | "MPI_Request_get_status" | "MPI_Reduce_local" => {}
             "MPI_Wait" | "MPI_Waitany" | "MPI_Waitsome" | "MPI_Test" | "MPI_Testsome" => self.end(call, steps)?,
+            "MPI_Psend_init" | "MPI_Precv_init" => {
+                let (side, planned) = (partitioned::read(call)?, number(call)?);
+                self.planned.insert(planned);
+                steps.push(Step::Partitioned { context, side, planned });
+            }
+            "MPI_Pready" | "MPI_Pready_range" | "MPI_Pready_list" => steps.push(Step::Ready {
+                planned: self.planned_by(call)?,
+                partitions: partitioned::ready(call)?,
+            }),
+            // What has found nothing does nothing.
+            "MPI_Parrived" if call.ended.is_empty() => {}
+            "MPI_Parrived" => steps.push(Step::Arrived {
+                planned: self.planned_by(call)?,
+                partition: partitioned::partition(call)?,
+            }),
             _ if window::is_about(name) => return self.read_window(call, steps),
             "MPI_Start" => {
                 let (planned, request) = (self.planned_by(call)?, number(call)?);
@@ -412,8 +450,5 @@ fn making(call: &Call) -> Result<Option<Making>, String> {
 }
 
 fn unknown(name: &str) -> String {
-    format!(
-        "{name} can not be replayed: messages, windows, collectives and new communicators of one group can; \
-         partitioned operations can not"
-    )
+    format!("{name} can not be replayed: messages, windows, and collectives and new communicators of one group can")
 }
