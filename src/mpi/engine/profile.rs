@@ -168,9 +168,12 @@ impl Entry {
             // The count is that of octets.
             Call::Bcast { count, .. } => {
                 let elements = |datatype: &Datatype| (count as u64).checked_div(datatype.size()).unwrap_or(0);
-                match output {
-                    Region::Plain(_, datatype) => Self::of(name, elements(datatype), datatype),
-                    Region::None | Region::Each(..) => own(count, output),
+                // What is sent to the other group is an input.
+                match (output, input) {
+                    (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => {
+                        Self::of(name, elements(datatype), datatype)
+                    }
+                    _ => own(count, output),
                 }
             }
             Call::Gather {

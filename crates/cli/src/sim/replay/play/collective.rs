@@ -5,7 +5,7 @@
 //! Collectives, begun or planned.
 
 use hikyaku::mpi::{
-    collectives::{Blocks, Call, Counts, displacements},
+    collectives::{Blocks, Call, Counts, ROOT, displacements},
     datatype::{Datatype, Kind},
     engine::{Buffers, Region},
     operation::{Operation, Predefined},
@@ -23,7 +23,10 @@ impl Player<'_> {
         how: How,
     ) -> Result<(), String> {
         let comm = self.communicator(context)?;
-        let (rank, size) = (comm.rank() as usize, comm.size() as usize);
+        let (rank, own_size) = (comm.rank() as usize, comm.size() as usize);
+        // Blocks are of the other group, if there are two.
+        let size = comm.remote_size().map_or(own_size, |size| size as usize);
+        let is_root = |root: usize| root == if comm.is_inter() { ROOT } else { rank };
         let (mut counts, mut places) = ([vec![], vec![]], [vec![], vec![]]);
         let mut blocks = |side: usize, lengths: &Lengths, many: usize| match lengths {
             Lengths::Even(count) => Ok((Some(*count), count * many)),
@@ -43,14 +46,19 @@ impl Player<'_> {
         };
         match what {
             Collective::Barrier => {}
-            Collective::Bcast { octets, .. } => output = *octets,
+            Collective::Bcast { root, octets } => {
+                output = *octets;
+                if comm.is_inter() && is_root(*root) {
+                    input = *octets;
+                }
+            }
             Collective::Gather {
                 root,
                 own,
                 blocks: lengths,
             } => {
                 input = *own;
-                match (rank == *root, lengths) {
+                match (is_root(*root), lengths) {
                     (true, lengths) => (even[1], output) = blocks(1, lengths, size)?,
                     (false, Lengths::Even(_)) => even[1] = Some(*own),
                     (false, Lengths::Each(_)) => even[1] = None,
@@ -62,7 +70,7 @@ impl Player<'_> {
                 blocks: lengths,
             } => {
                 output = *own;
-                match (rank == *root, lengths) {
+                match (is_root(*root), lengths) {
                     (true, lengths) => (even[0], input) = blocks(0, lengths, size)?,
                     (false, Lengths::Even(_)) => even[0] = Some(*own),
                     (false, Lengths::Each(_)) => even[0] = None,
@@ -85,7 +93,7 @@ impl Player<'_> {
                 blocks: lengths,
             } => {
                 input = reduced(vector);
-                let (_, total) = blocks(1, lengths, size)?;
+                let (_, total) = blocks(1, lengths, own_size)?;
                 output = total;
             }
             Collective::NeighborAllgather {

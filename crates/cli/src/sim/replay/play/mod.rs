@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use hikyaku::{
     mpi::{
         datatype::{Datatype, Kind},
-        engine::{Communicator, Engine, Mode, PROC_NULL, Request},
+        engine::{Communicator, Engine, Mode, PROC_NULL, Request, TAG_UB},
     },
     sim,
 };
@@ -184,6 +184,17 @@ impl Player<'_> {
         let group = |ranks: &[i32]| comm.group().incl(ranks).map_err(|error| error.to_string());
         let new = match how {
             Making::Duplicate => comm.duplicate().map(Some),
+            Making::Between(remote) => {
+                // The first of each group lead. All are in the world, and no program has its last tag.
+                let world = Communicator::world(self.engine);
+                let leader = remote.first().map_or(PROC_NULL, |process| *process as i32);
+                comm.create_intercommunicator(0, &world, leader, TAG_UB).map(Some)
+            }
+            Making::Merge => {
+                // In the order that came of it.
+                let first = made.and_then(|(_, group)| group.first().copied());
+                comm.merge(first != comm.group().process(0)).map(Some)
+            }
             Making::Group { ranks, tag: None } => comm.create(&group(ranks)?),
             Making::Group { ranks, tag: Some(tag) } => comm.create_group(&group(ranks)?, *tag),
             Making::Split => {

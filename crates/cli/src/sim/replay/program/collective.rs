@@ -1,9 +1,15 @@
 //! Collectives of a trace.
 
-use super::{lacks, unknown};
+use hikyaku::mpi::{
+    collectives::{NOBODY, ROOT},
+    engine::ANY_SOURCE,
+};
+
+use super::{PROC_NULL, lacks, unknown};
 use crate::trace::file::Call;
 
-/// A collective: octets of blocks, and the root.
+/// A collective: octets of blocks, and the root. Between two groups that is [`ROOT`] at the root itself, and [`NOBODY`] at
+/// others of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Collective {
     Barrier,
@@ -129,9 +135,13 @@ fn collective(call: &Call) -> Result<Collective, String> {
     let plain = blocking(name);
     let even = !plain.ends_with('v') && !plain.ends_with('w');
     let own = octets(call.octets)?;
-    let root = || match call.peer.map(usize::try_from) {
-        Some(Ok(root)) => Ok(root),
-        _ => Err(lacks(name, "peer", "the root's rank")),
+    let root = || match call.peer {
+        Some(ANY_SOURCE) => Ok(ROOT),
+        Some(PROC_NULL) => Ok(NOBODY),
+        peer => {
+            let root = peer.and_then(|peer| usize::try_from(peer).ok());
+            root.ok_or_else(|| lacks(name, "peer", "the root's rank"))
+        }
     };
     let sent = || lengths(&call.sent, even);
     let received = || lengths(&call.received, even);

@@ -15,7 +15,7 @@ pub(crate) use self::{
     partitioned::{Partitioned, Ready},
     window::{Access, Operate, WindowCall},
 };
-use crate::trace::file::{Call, Made, Status, Trace};
+use crate::trace::file::{Call, Status, Trace};
 
 /// One thing that a rank does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,10 @@ pub(crate) enum Making {
         tag: Option<i32>,
     },
     Split,
+    /// Between its group and these processes.
+    Between(Vec<u32>),
+    /// Of both groups.
+    Merge,
 }
 
 /// Why a trace can not be replayed.
@@ -338,7 +342,7 @@ impl Reader {
     fn read_collective(&mut self, call: &Call, request: Option<u64>, steps: &mut Vec<Step>) -> Result<(), String> {
         let context = call.context;
         if let Some(how) = making(call)? {
-            let made = call.made.as_ref().map(own_group).transpose()?;
+            let made = call.made.as_ref().map(|made| (made.context, made.group.clone()));
             steps.push(Step::Make { context, how, made });
             return Ok(());
         }
@@ -377,9 +381,8 @@ impl Reader {
                     .made
                     .as_ref()
                     .ok_or_else(|| lacks(name, "made", "its communicator"))?;
-                let (context, _) = own_group(made)?;
-                self.windows.insert(context);
-                context
+                self.windows.insert(made.context);
+                made.context
             }
             _ => call.context,
         };
@@ -423,13 +426,6 @@ fn goes_on(name: &str) -> bool {
     name.starts_with("MPI_I") && !probes
 }
 
-fn own_group(made: &Made) -> Result<(u32, Vec<u32>), String> {
-    match made.remote {
-        Some(_) => Err("communicators between two groups can not be replayed".to_owned()),
-        None => Ok((made.context, made.group.clone())),
-    }
-}
-
 fn making(call: &Call) -> Result<Option<Making>, String> {
     let group = |tag| Making::Group {
         ranks: call.destinations.clone(),
@@ -445,10 +441,15 @@ fn making(call: &Call) -> Result<Option<Making>, String> {
         | "MPI_Cart_sub"
         | "MPI_Graph_create"
         | "MPI_Dist_graph_create_adjacent" => Making::Split,
+        "MPI_Intercomm_create" => {
+            let remote = call.made.as_ref().and_then(|made| made.remote.clone());
+            Making::Between(remote.ok_or_else(|| lacks(&call.call, "made", "a communicator between two groups"))?)
+        }
+        "MPI_Intercomm_merge" => Making::Merge,
         _ => return Ok(None),
     }))
 }
 
 fn unknown(name: &str) -> String {
-    format!("{name} can not be replayed: messages, windows, and collectives and new communicators of one group can")
+    format!("{name} can not be replayed: messages, windows, collectives and new communicators can")
 }
