@@ -185,7 +185,7 @@ impl Player<'_> {
         let new = match how {
             Making::Duplicate => comm.duplicate().map(Some),
             Making::Between(remote) => {
-                // The first of each group lead. All are in the world, and no program has its last tag.
+                // The first of each group lead, over the world, with a tag that programs hardly use.
                 let world = Communicator::world(self.engine);
                 let leader = remote.first().map_or(PROC_NULL, |process| *process as i32);
                 comm.create_intercommunicator(0, &world, leader, TAG_UB).map(Some)

@@ -197,10 +197,9 @@ impl Player<'_> {
 
     /// Waits for those who share windows that nobody has freed: others may not be done with them. MPI's end waits for all.
     pub(super) fn leave_windows(&mut self) -> Result<(), String> {
-        let left = self.windows.values();
-        left.map(|played| played.window.communicator().barrier())
-            .collect::<Result<(), Error>>()
-            .map_err(|error| error.to_string())
+        let mut left = self.windows.values();
+        let met = left.try_for_each(|played| played.window.communicator().barrier());
+        met.map_err(|error| error.to_string())
     }
 }
 
