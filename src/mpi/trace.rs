@@ -215,7 +215,13 @@ impl Drop for Tracer {
 fn only_looks(call: &str) -> bool {
     matches!(
         call,
-        "MPI_Test" | "MPI_Testsome" | "MPI_Request_get_status" | "MPI_Iprobe" | "MPI_Improbe" | "MPI_Win_test"
+        "MPI_Test"
+            | "MPI_Testsome"
+            | "MPI_Request_get_status"
+            | "MPI_Iprobe"
+            | "MPI_Improbe"
+            | "MPI_Win_test"
+            | "MPI_Parrived"
     )
 }
 
@@ -387,7 +393,14 @@ impl Line<'_> {
         if let Some(operation) = entry.operation {
             self.text("operation", operation);
         }
+        self.signed("partitions", entry.partitions.map(i64::from));
+        self.list("ready", &entry.ready, |line, partition| {
+            line.digits((*partition).into())
+        });
         self.signed("displacement", entry.displacement);
+        if let Some(lock) = entry.lock {
+            self.text("lock", lock);
+        }
         self.list("sent", &entry.sent, |line, octets| line.digits(*octets));
         self.list("received", &entry.received, |line, octets| line.digits(*octets));
         self.list("sources", &entry.sources, |line, rank| line.integer((*rank).into()));

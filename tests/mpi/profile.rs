@@ -7,8 +7,8 @@ use hikyaku::{
         collectives::{Blocks, Call},
         datatype::{Datatype, Kind},
         engine::{
-            ANY_SOURCE, ANY_TAG, Buffers, Communicator, Entry, Exit, Mode, Operands, Options, Profiler, Region,
-            Request, Target, Window,
+            ANY_SOURCE, ANY_TAG, Buffers, Communicator, Entry, Exit, LockKind, Mode, Operands, Options, Profiler,
+            Region, Request, Target, Window,
         },
         operation::{Operation, Predefined},
     },
@@ -264,6 +264,8 @@ fn windows_are_told() {
         // SAFETY: `value` lives until the fence.
         unsafe { window.put(&operands, &target) }.unwrap();
         window.fence().unwrap();
+        window.lock(LockKind::Exclusive, 0).unwrap();
+        window.unlock(0).unwrap();
         window.free().unwrap();
     });
     assert_eq!(
@@ -273,6 +275,8 @@ fn windows_are_told() {
             "MPI_Win_fence",
             "MPI_Put",
             "MPI_Win_fence",
+            "MPI_Win_lock",
+            "MPI_Win_unlock",
             "MPI_Win_free",
             "MPI_Barrier",
             "MPI_Finalize"
@@ -283,4 +287,69 @@ fn windows_are_told() {
     assert_eq!((made.0.octets, made.0.displacement), (64, Some(4)));
     assert_eq!((put.peer, put.displacement, put.octets), (Some(1), Some(3), 4));
     assert_eq!(told[1].0.context, put.context);
+    assert_eq!(told[4].0.lock, Some("MPI_LOCK_EXCLUSIVE"));
+}
+
+#[test]
+fn what_is_set_up_and_its_starts_are_told_with_the_same_number() {
+    let told = witnessed(2, |world| {
+        let (mut room, datatype) = ([0_u8; 8], byte());
+        let other = 1 - world.rank();
+        // SAFETY: `room` outlives both, and nobody else uses it.
+        unsafe {
+            if world.rank() == 0 {
+                let send = world.psend_init(room.as_ptr(), (4, 2), &datatype, other, 3).unwrap();
+                let running = send.start().unwrap();
+                send.ready_range(0..2).unwrap();
+                send.ready_list(&[3, 2]).unwrap();
+                running.wait().unwrap();
+            } else {
+                let receive = world
+                    .precv_init(room.as_mut_ptr(), (2, 4), &datatype, other, 3)
+                    .unwrap();
+                assert!(!receive.wait_for(1).unwrap(), "it is not started");
+                let running = receive.start().unwrap();
+                assert!(receive.wait_for(1).unwrap() && receive.arrived(1).unwrap());
+                running.wait().unwrap();
+            }
+            let barrier = world
+                .collective_init("MPI_Barrier_init", &Call::Barrier, &none(), None, None)
+                .unwrap();
+            barrier.start().unwrap().wait().unwrap();
+        }
+    });
+    assert_eq!(
+        names(&told),
+        [
+            "MPI_Psend_init",
+            "MPI_Start",
+            "MPI_Pready_range",
+            "MPI_Pready_list",
+            "MPI_Wait",
+            "MPI_Request_free",
+            "MPI_Barrier_init",
+            "MPI_Start",
+            "MPI_Wait",
+            "MPI_Request_free",
+            "MPI_Barrier",
+            "MPI_Finalize"
+        ]
+    );
+    for (set_up, about) in [(0, vec![1, 2, 3, 5]), (6, vec![7, 9])] {
+        let number = told[set_up].1.request.unwrap();
+        for call in about {
+            assert_eq!(told[call].0.requests, [number], "{:?}", told[call]);
+        }
+    }
+    let (set_up, range, list) = (&told[0].0, &told[2].0, &told[3].0);
+    assert_eq!((set_up.partitions, set_up.octets, set_up.peer), (Some(4), 8, Some(1)));
+    assert_eq!((range.displacement, range.count), (Some(0), 2));
+    assert_eq!(list.ready, [3, 2]);
+}
+
+fn none() -> Buffers<'static> {
+    Buffers {
+        input: Region::None,
+        output: Region::None,
+    }
 }

@@ -323,6 +323,11 @@ impl Core {
         })
     }
 
+    /// It has been started, and has not ended.
+    pub(super) fn runs(&mut self, index: u32) -> bool {
+        self.channel(index).is_some_and(|channel| channel.round.is_some())
+    }
+
     /// Nobody will start it any more. What runs goes on.
     pub(super) fn close_channel(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
         let Some(channel) = self.channel(index) else { return };

@@ -57,16 +57,24 @@ pub struct Entry {
     pub peer: Option<Rank>,
     /// The tag, as it was given.
     pub tag: Option<i32>,
-    /// Elements of the datatype: of the message, of this rank's vector or block.
+    /// Elements of the datatype: of the message, of this rank's vector or block. Partitions that are ready.
     pub count: u64,
-    /// Octets of these. Of a window that is made: its octets here.
+    /// Octets of these. Of a window that is made: its octets here; of memory that is attached: its octets.
     pub octets: u64,
     /// What all elements are, if they are of one predefined kind.
     pub kind: Option<Kind>,
     /// The reduction, by MPI's name or `user`.
     pub operation: Option<&'static str>,
-    /// Where in the window of the target; of a window that is made: its displacement unit.
+    /// So many partitions a message is cut into.
+    pub partitions: Option<u32>,
+    /// These partitions are ready. Where they lie together, they are [`count`](Self::count) from
+    /// [`displacement`](Self::displacement) on.
+    pub ready: Vec<u32>,
+    /// Where in the window of the target; of a window that is made: its displacement unit; the address of what is attached
+    /// or detached; a partition.
     pub displacement: Option<i64>,
+    /// How a window is locked, by MPI's name.
+    pub lock: Option<&'static str>,
     /// Octets that a collective takes from each of its blocks: to each rank, or to each neighbour. One number if they are
     /// all alike.
     pub sent: Vec<u64>,
@@ -90,7 +98,7 @@ pub struct Exit<'a> {
     /// What waits for it, or receives it, has it in [`Entry::requests`].
     pub request: Option<u64>,
     /// What has ended with it, or was found by a probe: the number of the request (0 for the call itself), and its status.
-    /// Empty if a test has found nothing.
+    /// Empty if a test has found nothing; where it has no status to tell of, that is empty.
     pub ended: &'a [(u64, Status)],
     /// The communicator that it has made, or that of the window.
     pub made: Option<&'a Communicator>,
@@ -160,9 +168,12 @@ impl Entry {
             // The count is that of octets.
             Call::Bcast { count, .. } => {
                 let elements = |datatype: &Datatype| (count as u64).checked_div(datatype.size()).unwrap_or(0);
-                match output {
-                    Region::Plain(_, datatype) => Self::of(name, elements(datatype), datatype),
-                    Region::None | Region::Each(..) => own(count, output),
+                // What is sent to the other group is an input.
+                match (output, input) {
+                    (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => {
+                        Self::of(name, elements(datatype), datatype)
+                    }
+                    _ => own(count, output),
                 }
             }
             Call::Gather {

@@ -75,9 +75,9 @@ Examples:
   hikyaku sim replay traces --ports 4 --change 20ms:wavelengths=2 --change 1s:wavelengths=40
 
 Ranks do what they have done: they compute for as long as they did between calls, and call the same with as many \
-octets. A receive from any source gets the message that it got then. Messages, collectives and communicators of one \
-group are replayed; windows, persistent and partitioned operations and several threads are not, which is said with the \
-line.";
+octets. A receive from any source gets the message that it got then. Messages, persistent and partitioned ones, too, \
+collectives, windows and new communicators are replayed; several threads and calls that failed are not, which is said \
+with the line.";
 
 const PACS_CS: &str = "\
 Examples:

@@ -97,6 +97,9 @@ pub(crate) struct Call {
     pub kind: Option<String>,
     pub operation: Option<String>,
     pub displacement: Option<i64>,
+    pub lock: Option<String>,
+    pub partitions: Option<u32>,
+    pub ready: Vec<u32>,
 }
 
 impl Call {

@@ -107,12 +107,11 @@ impl Communicator {
         tag: i32,
     ) -> Result<PartitionedSend, Error> {
         const CALL: &str = "MPI_Psend_init";
-        let all = count.saturating_mul(partitions.into());
-        let span = self.enter(|| Entry::of(CALL, all, datatype).with_peer(destination).with_tag(tag));
-        let made = self
-            .channel(CALL, base.cast_mut(), (partitions, count), datatype, span.number())
-            .and_then(|channel| self.open_sender(channel, destination, tag));
+        let span = self.enter(|| set_up(CALL, (partitions, count), datatype, (destination, tag)));
         let number = span.number();
+        let made = self
+            .channel(CALL, base.cast_mut(), (partitions, count), datatype, number)
+            .and_then(|channel| self.open_sender(channel, destination, tag));
         span.leave(made, |_, leave| {
             leave(&Exit {
                 request: Some(number),
@@ -157,8 +156,7 @@ impl Communicator {
         tag: i32,
     ) -> Result<PartitionedReceive, Error> {
         const CALL: &str = "MPI_Precv_init";
-        let all = count.saturating_mul(partitions.into());
-        let span = self.enter(|| Entry::of(CALL, all, datatype).with_peer(source).with_tag(tag));
+        let span = self.enter(|| set_up(CALL, (partitions, count), datatype, (source, tag)));
         let number = span.number();
         let made = self.channel(CALL, base, (partitions, count), datatype, number);
         let made = made.and_then(|mut channel| {
@@ -215,6 +213,15 @@ impl Communicator {
     }
 }
 
+/// What there is to tell of a set-up.
+fn set_up(call: &'static str, (partitions, count): (u32, u64), datatype: &Datatype, (peer, tag): (Rank, i32)) -> Entry {
+    let all = count.saturating_mul(partitions.into());
+    Entry {
+        partitions: Some(partitions),
+        ..Entry::of(call, all, datatype).with_peer(peer).with_tag(tag)
+    }
+}
+
 impl Channel {
     fn error(&self, call: &'static str, class: ErrorClass, text: &'static str) -> Error {
         let error = Error::new(class, call).with_detail(Detail::Text(text));
@@ -255,6 +262,11 @@ impl Channel {
         Ok(Request::pending(communicator, started.ok_or_else(running)?, call, room))
     }
 
+    fn octets_of(&self, partition: u32) -> Range<u64> {
+        let start = self.octets * u64::from(partition);
+        start..start + self.octets
+    }
+
     fn check_partitions(&self, call: &'static str, partitions: &Range<u32>) -> Result<(), Error> {
         if partitions.end <= self.partitions {
             return Ok(());
@@ -267,6 +279,28 @@ impl Channel {
         };
         let error = Error::new(ErrorClass::Arg, call).with_detail(detail);
         Err(self.communicator.locate(error))
+    }
+}
+
+impl Channel {
+    /// Its end is told.
+    fn freed(&self) {
+        let _span = self.communicator.enter(|| Entry {
+            requests: vec![self.number],
+            ..Entry::named("MPI_Request_free")
+        });
+    }
+}
+
+impl Drop for PartitionedSend {
+    fn drop(&mut self) {
+        self.channel.freed();
+    }
+}
+
+impl Drop for PartitionedReceive {
+    fn drop(&mut self) {
+        self.channel.freed();
     }
 }
 
@@ -345,7 +379,11 @@ impl PartitionedSend {
     /// As [`ready`](Self::ready); those before the wrong one are ready.
     pub fn ready_list(&self, partitions: &[u32]) -> Result<(), Error> {
         const CALL: &str = "MPI_Pready_list";
-        let span = self.told(CALL, partitions.first().copied().unwrap_or(0), partitions.len() as u64);
+        let span = self.channel.communicator.enter(|| Entry {
+            requests: vec![self.channel.number],
+            ready: partitions.to_vec(),
+            ..Entry::named(CALL)
+        });
         let each = |&partition: &u32| self.make_ready(CALL, partition..partition.saturating_add(1));
         span.end(partitions.iter().try_for_each(each))
     }
@@ -425,21 +463,60 @@ impl PartitionedReceive {
     /// `MPI_ERR_ARG` if there is no such partition; a network that has failed.
     pub fn arrived(&self, partition: u32) -> Result<bool, Error> {
         const CALL: &str = "MPI_Parrived";
+        self.told(CALL, partition, |call| self.arrived_quietly(call, partition))
+    }
+
+    /// Waits until a partition is there, of the round that runs or the last one. Gives whether it is: not if none runs, or
+    /// it has failed. (MPI has no name for it: there programs ask again and again.)
+    ///
+    /// # Errors
+    /// As [`arrived`](Self::arrived).
+    pub fn wait_for(&self, partition: u32) -> Result<bool, Error> {
+        const CALL: &str = "MPI_Parrived";
+        self.told(CALL, partition, |call| self.wait_quietly(call, partition))
+    }
+
+    fn told(
+        &self,
+        call: &'static str,
+        partition: u32,
+        look: impl FnOnce(&'static str) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
         let channel = &self.channel;
         let span = channel.communicator.enter(|| Entry {
             requests: vec![channel.number],
             displacement: Some(partition.into()),
-            ..Entry::named(CALL)
+            ..Entry::named(call)
         });
-        span.end(self.arrived_quietly(CALL, partition))
+        span.leave(look(call), |is_there, leave| {
+            let ended = is_there.then_some((0, Status::EMPTY));
+            leave(&Exit {
+                ended: ended.as_slice(),
+                ..Exit::default()
+            });
+        })
+    }
+
+    fn wait_quietly(&self, call: &'static str, partition: u32) -> Result<bool, Error> {
+        let channel = &self.channel;
+        channel.check_partitions(call, &(partition..partition.saturating_add(1)))?;
+        let Some(index) = channel.index else { return Ok(true) };
+        let octets = channel.octets_of(partition);
+        let communicator = &channel.communicator;
+        let mut is_there = false;
+        let waited = communicator.engine().fabric.wait(&mut |core, _, _| {
+            is_there = core.has_arrived(index, &octets);
+            is_there || !core.runs(index)
+        });
+        waited.map_err(|_| communicator.broken(call))?;
+        Ok(is_there)
     }
 
     fn arrived_quietly(&self, call: &'static str, partition: u32) -> Result<bool, Error> {
         let channel = &self.channel;
         channel.check_partitions(call, &(partition..partition.saturating_add(1)))?;
         let Some(index) = channel.index else { return Ok(true) };
-        let start = channel.octets * u64::from(partition);
-        let octets = start..start + channel.octets;
+        let octets = channel.octets_of(partition);
         let communicator = &channel.communicator;
         let look = || communicator.access(false, |core, _, _| core.has_arrived(index, &octets));
         if look() {

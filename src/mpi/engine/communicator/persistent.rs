@@ -110,3 +110,12 @@ impl PersistentCollective {
         span.begin(started)
     }
 }
+
+impl Drop for PersistentCollective {
+    fn drop(&mut self) {
+        let _span = self.communicator.enter(|| Entry {
+            requests: vec![self.number],
+            ..Entry::named("MPI_Request_free")
+        });
+    }
+}

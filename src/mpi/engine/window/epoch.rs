@@ -23,6 +23,16 @@ pub enum LockKind {
     Exclusive,
 }
 
+impl LockKind {
+    /// MPI's name of it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "MPI_LOCK_SHARED",
+            Self::Exclusive => "MPI_LOCK_EXCLUSIVE",
+        }
+    }
+}
+
 /// Synchronisation (MPI 12.5).
 impl Window {
     /// Waits until what was begun through this window to those that are `wanted` has ended.
@@ -147,7 +157,12 @@ impl Window {
     /// `MPI_ERR_RMA_SYNC` if it is locked by us already, or in an epoch of another sort; a lost process.
     pub fn lock(&self, kind: LockKind, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_lock";
-        self.told(CALL, Some(rank), || {
+        let entry = || Entry {
+            peer: Some(rank),
+            lock: Some(kind.name()),
+            ..Entry::named(CALL)
+        };
+        self.told_as(entry, || {
             let peer = self.peer(CALL, rank)?;
             self.ask_locks(CALL, &[(peer.process, peer.name)], kind, false)
         })

@@ -227,7 +227,12 @@ impl Window {
     /// As [`create`](Self::create), until it has been detached.
     pub unsafe fn attach(&self, base: *mut u8, len: u64) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_attach";
-        self.told(CALL, None, || {
+        let entry = || Entry {
+            octets: len,
+            displacement: Some(base as i64),
+            ..Entry::named(CALL)
+        };
+        self.told_as(entry, || {
             self.flavored(CALL)?;
             let attached = self.with(CALL, |state, _| {
                 // SAFETY: the caller's contract.
@@ -246,7 +251,11 @@ impl Window {
     /// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_RMA_ATTACH` if nothing was attached there.
     pub fn detach(&self, base: *mut u8) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_detach";
-        self.told(CALL, None, || {
+        let entry = || Entry {
+            displacement: Some(base as i64),
+            ..Entry::named(CALL)
+        };
+        self.told_as(entry, || {
             self.flavored(CALL)?;
             let loans = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
             let Some(loans) = loans else {
@@ -319,6 +328,11 @@ impl Window {
             peer,
             ..Entry::named(call)
         };
+        self.told_as(entry, run)
+    }
+
+    /// The same with other arguments.
+    fn told_as<R>(&self, entry: impl FnOnce() -> Entry, run: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
         self.0.communicator.enter(entry).end(run())
     }
 

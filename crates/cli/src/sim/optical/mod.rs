@@ -101,7 +101,7 @@ fn program(figure: u32, ranks: u32, bytes: usize) -> Vec<Vec<Step>> {
         name,
         context: 0,
         what,
-        request: None,
+        how: replay::How::Waited,
     };
     vec![vec![step]; ranks as usize]
 }

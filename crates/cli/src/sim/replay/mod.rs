@@ -2,6 +2,8 @@
 
 mod play;
 mod program;
+#[cfg(test)]
+mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,7 +17,7 @@ use hikyaku::{
 };
 use serde::Serialize;
 
-pub(super) use self::program::{Collective, Lengths, ReplayError, Step, programs};
+pub(super) use self::program::{Collective, How, Lengths, ReplayError, Step, programs};
 use super::{Common, optical::change, run_ranks};
 use crate::{
     bench::{
@@ -106,7 +108,8 @@ pub(super) struct Played {
 
 /// Runs the program of each rank; `compute` scales what they compute.
 pub(super) fn replay(programs: &[Vec<Step>], simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
-    let play = |engine: &Arc<Engine>| play::play(engine, &programs[engine.process() as usize], compute);
+    let attached = play::Attached::default();
+    let play = |engine: &Arc<Engine>| play::play(engine, &programs[engine.process() as usize], compute, &attached);
     let outcome = run_ranks(simulation, play)?;
     Ok(Played {
         seconds: outcome.results.iter().copied().max().unwrap_or(0) as f64 * 1e-9,
@@ -213,233 +216,4 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
         document.set_ups.to_string(),
     ]);
     emit(&options.common.basics.output, &document, &[table], None)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{collections::BTreeMap, path::Path, sync::Mutex, time::Duration};
-
-    use hikyaku::{
-        mpi::engine::{Entry, Exit, Profiler},
-        sim::Rank,
-        time::Instant,
-    };
-    use mpi::{collective::SystemOperation, topology::Color, traits::*};
-
-    use super::*;
-
-    const HEADER: &str = r#"{"trace":"hikyaku","version":1,"rank":0,"size":1,"host":"h","time":0,"unix":0}"#;
-
-    /// Writes what ranks call, as the tracer of each would.
-    #[derive(Debug, Default)]
-    struct Recorder(Mutex<BTreeMap<u32, Vec<String>>>);
-
-    impl Recorder {
-        fn of(&self, rank: u32) -> Vec<String> {
-            self.0.lock().unwrap().get(&rank).cloned().unwrap_or_default()
-        }
-    }
-
-    impl Profiler for Recorder {
-        fn leave(&self, begun: Instant, now: Instant, entry: &Entry, exit: &Exit<'_>) {
-            let rank = Rank::current().map_or(0, |rank| rank.engine().process());
-            let mut call = serde_json::json!({
-                "call": entry.call,
-                "begin": begun.as_nanos(),
-                "end": now.as_nanos(),
-                "context": entry.context,
-                "peer": entry.peer,
-                "tag": entry.tag,
-                "count": entry.count,
-                "octets": entry.octets,
-                "operation": entry.operation,
-                "sent": entry.sent,
-                "received": entry.received,
-                "destinations": entry.destinations,
-                "requests": entry.requests,
-                "request": exit.request,
-            });
-            let ended = exit.ended.iter();
-            let ended: Vec<_> = ended.map(|(number, s)| (number, s.source, s.tag, s.len)).collect();
-            call["ended"] = serde_json::json!(ended);
-            if let Some(made) = exit.made {
-                let group: Vec<u32> = made.group().processes().collect();
-                call["made"] = serde_json::json!({ "context": made.context(), "group": group });
-            }
-            self.0.lock().unwrap().entry(rank).or_default().push(call.to_string());
-        }
-    }
-
-    /// A bit of everything, with receives from any source.
-    fn program() {
-        let universe = mpi::initialize().unwrap();
-        let world = universe.world();
-        let (rank, size) = (world.rank(), world.size());
-        if rank == 0 {
-            for _ in 1..size {
-                world.any_process().receive_vec::<u64>().unwrap();
-            }
-        } else {
-            hikyaku::sim::compute(Duration::from_micros(7 * (size - rank) as u64)).unwrap();
-            world
-                .process_at_rank(0)
-                .send(&vec![0_u64; 1_000 * rank as usize][..])
-                .unwrap();
-        }
-        let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
-        let large = vec![1_u8; 300_000];
-        let mut into = vec![0_u8; 300_000];
-        mpi::request::scope(|scope| {
-            let receive = world
-                .process_at_rank(previous)
-                .immediate_receive_into_with_tag(scope, &mut into[..], 5);
-            let send = world
-                .process_at_rank(next)
-                .immediate_send_with_tag(scope, &large[..], 5);
-            receive.wait().unwrap();
-            send.wait().unwrap();
-        });
-        let half = world.split_by_color(Color::with_value(rank % 2)).unwrap().unwrap();
-        let mut sum = 0;
-        half.all_reduce_into(&rank, &mut sum, SystemOperation::sum()).unwrap();
-        let mut all = vec![0; size as usize];
-        world
-            .all_to_all_into(&vec![rank; size as usize][..], &mut all[..])
-            .unwrap();
-        world.barrier().unwrap();
-    }
-
-    fn parsed(calls: &[String], rank: u32, size: u32) -> file::Trace {
-        let header = HEADER.replace("\"rank\":0,\"size\":1", &format!("\"rank\":{rank},\"size\":{size}"));
-        let text = header + "\n" + &calls.join("\n");
-        file::parse(Path::new("t"), &text).unwrap().0
-    }
-
-    /// What was sent and called, without times, and receives by the message that they got.
-    fn messages(trace: &file::Trace) -> Vec<String> {
-        let mut messages = Vec::new();
-        for step in programs(std::slice::from_ref(trace))
-            .map(|mut all| all.remove(0))
-            .unwrap_or_default()
-        {
-            match step {
-                Step::Compute(_) | Step::Wait(_) => {}
-                Step::Receive { context, from, tag, .. } => messages.push(format!("{context} {from} {tag}")),
-                Step::Send {
-                    context,
-                    to,
-                    tag,
-                    octets,
-                    ..
-                } => messages.push(format!("{context} {to} {tag} {octets}")),
-                other => messages.push(format!("{other:?}")),
-            }
-        }
-        messages
-    }
-
-    fn recorded(ranks: u32, run: impl FnOnce(&Simulation)) -> Vec<file::Trace> {
-        let recorder = Arc::new(Recorder::default());
-        let mut simulation = Simulation::new(ranks, 1);
-        simulation.options.profiler = Some(recorder.clone());
-        run(&simulation);
-        (0..ranks).map(|rank| parsed(&recorder.of(rank), rank, ranks)).collect()
-    }
-
-    #[test]
-    fn a_replay_has_the_messages_of_the_run() {
-        let first = recorded(5, |simulation| {
-            simulation.run(|_| program()).unwrap();
-        });
-        let steps = programs(&first).unwrap();
-        let again = recorded(5, |simulation| {
-            replay(&steps, simulation, 1.0).unwrap();
-        });
-        for (first, again) in first.iter().zip(&again) {
-            let alone = |trace: &file::Trace| {
-                let mut trace = trace.clone();
-                (trace.header.rank, trace.header.size) = (0, 1);
-                messages(&trace)
-            };
-            let (before, after) = (alone(first), alone(again));
-            assert!(before.len() > 6, "{before:?}");
-            assert_eq!(before, after);
-        }
-        // Sends of all sizes are among them.
-        assert!(
-            steps[3]
-                .iter()
-                .any(|step| matches!(step, Step::Send { octets: 24_000, .. }))
-        );
-        // It is over on circuits, too, and later.
-        let mut simulation = Simulation::new(5, 1);
-        let ethernet = replay(&steps, &simulation, 1.0).unwrap();
-        crate::sim::optical::circuits(&mut simulation, 2, Duration::from_millis(10), Handling::Planned);
-        let optics = replay(&steps, &simulation, 1.0).unwrap();
-        assert!(
-            optics.seconds > ethernet.seconds + 0.01 && optics.optics.set_up > 5,
-            "{ethernet:?} {optics:?}"
-        );
-    }
-
-    #[test]
-    fn what_can_not_be_replayed_is_said_with_its_line() {
-        let ok = r#"{"call":"MPI_Barrier","begin":1,"end":2}"#;
-        for (line, said) in [
-            (
-                r#"{"call":"MPI_Put","begin":3,"end":4}"#,
-                "t, line 3: MPI_Put can not be replayed",
-            ),
-            (
-                r#"{"call":"MPI_Send","begin":3,"end":4,"tag":1}"#,
-                "t, line 3: MPI_Send has no `peer`: a rank was expected",
-            ),
-            (
-                r#"{"call":"MPI_Isend","begin":3,"end":4,"tag":1,"peer":0}"#,
-                "t, line 3: MPI_Isend has no `request`",
-            ),
-            (
-                r#"{"call":"MPI_Wait","begin":3,"end":4,"ended":[[7,0,0,0]]}"#,
-                "no call before it has begun request 7",
-            ),
-            (
-                r#"{"call":"MPI_Mrecv","begin":3,"end":4,"requests":[7]}"#,
-                "no call before it has found message 7",
-            ),
-            (
-                r#"{"call":"MPI_Bcast","begin":3,"end":4,"octets":1}"#,
-                "the root's rank was expected",
-            ),
-            (
-                r#"{"call":"MPI_Send","begin":3,"end":4,"error":"MPI_ERR_RANK"}"#,
-                "has failed (MPI_ERR_RANK)",
-            ),
-            (
-                r#"{"call":"MPI_Barrier","begin":3,"end":4,"thread":1}"#,
-                "of another thread",
-            ),
-            (
-                r#"{"call":"MPI_Intercomm_merge","begin":3,"end":4}"#,
-                "t, line 3: MPI_Intercomm_merge can not be replayed",
-            ),
-        ] {
-            let trace = parsed(&[ok.to_owned(), line.to_owned()], 0, 1);
-            let error = programs(&[trace]).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
-        }
-        let missing = programs(&[parsed(&[], 1, 3)]).unwrap_err().to_string();
-        assert!(missing.contains("rank 0 is not there"), "{missing}");
-    }
-
-    #[test]
-    fn traces_that_do_not_go_together_end_with_who_waits() {
-        let receive = r#"{"call":"MPI_Recv","begin":1,"end":2,"peer":1,"tag":3,"octets":8,"ended":[[0,1,3,8]]}"#;
-        let steps = programs(&[parsed(&[receive.to_owned()], 0, 2), parsed(&[], 1, 2)]).unwrap();
-        let error = replay(&steps, &Simulation::new(2, 1), 1.0).unwrap_err().to_string();
-        assert!(error.contains("deadlock") && error.contains("rank 1, tag 3"), "{error}");
-        let unknown = r#"{"call":"MPI_Barrier","begin":1,"end":2,"context":9}"#;
-        let steps = programs(&[parsed(&[unknown.to_owned()], 0, 1)]).unwrap();
-        let error = replay(&steps, &Simulation::new(1, 1), 1.0).unwrap_err().to_string();
-        assert!(error.contains("there is no communicator 9"), "{error}");
-    }
 }

@@ -1,8 +1,21 @@
 //! What a rank has done, read out of its trace: computing and calls, in their order.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+mod collective;
+mod partitioned;
+mod window;
 
-use crate::trace::file::{Call, Made, Status, Trace};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+};
+
+pub(crate) use self::{
+    collective::{Collective, Lengths, Vector},
+    partitioned::{Partitioned, Ready},
+    window::{Access, Operate, WindowCall},
+};
+use crate::trace::file::{Call, Status, Trace};
 
 /// One thing that a rank does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +46,34 @@ pub(crate) enum Step {
         name: &'static str,
         context: u32,
         what: Collective,
-        request: Option<u64>,
+        how: How,
+    },
+    /// Sets up one side of a partitioned message, to be started by this number.
+    Partitioned {
+        context: u32,
+        side: Partitioned,
+        planned: u64,
+    },
+    Ready {
+        planned: u64,
+        partitions: Ready,
+    },
+    /// A partition has arrived.
+    Arrived {
+        planned: u64,
+        partition: u32,
+    },
+    /// Starts what was planned under a number, which goes on under another one.
+    Start {
+        planned: u64,
+        request: u64,
+    },
+    /// What was planned under this number is not started any more.
+    Free(u64),
+    /// About the window whose communicator has this context.
+    Window {
+        context: u32,
+        call: WindowCall,
     },
     /// Makes a communicator, or takes part in making one.
     Make {
@@ -41,6 +81,17 @@ pub(crate) enum Step {
         how: Making,
         made: Option<(u32, Vec<u32>)>,
     },
+}
+
+/// How a collective is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It ends with the call.
+    Waited,
+    /// It goes on under this number.
+    Begun(u64),
+    /// It is to be started, by this number.
+    Planned(u64),
 }
 
 /// How a communicator is made.
@@ -53,82 +104,10 @@ pub(crate) enum Making {
         tag: Option<i32>,
     },
     Split,
-}
-
-/// A collective: octets of blocks, and the root.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Collective {
-    Barrier,
-    Bcast {
-        root: usize,
-        octets: usize,
-    },
-    Gather {
-        root: usize,
-        own: usize,
-        blocks: Lengths,
-    },
-    Scatter {
-        root: usize,
-        own: usize,
-        blocks: Lengths,
-    },
-    Allgather {
-        own: usize,
-        blocks: Lengths,
-    },
-    Alltoall {
-        sent: Lengths,
-        received: Lengths,
-    },
-    Reduce {
-        root: usize,
-        vector: Vector,
-    },
-    Allreduce(Vector),
-    /// The vector's, and elements of each block.
-    ReduceScatter {
-        vector: Vector,
-        blocks: Lengths,
-    },
-    Scan {
-        vector: Vector,
-        exclusive: bool,
-    },
-    NeighborAllgather {
-        own: usize,
-        received: Lengths,
-        sources: Vec<i32>,
-        destinations: Vec<i32>,
-    },
-    NeighborAlltoall {
-        sent: Lengths,
-        received: Lengths,
-        sources: Vec<i32>,
-        destinations: Vec<i32>,
-    },
-}
-
-/// Octets of blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lengths {
-    Even(usize),
-    Each(Vec<usize>),
-}
-
-/// What is reduced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Vector {
-    /// Elements, and octets of one: 1, 2, 4 or 8.
-    pub count: usize,
-    pub element: usize,
-    pub commutative: bool,
-}
-
-impl Vector {
-    pub(crate) fn octets(&self) -> usize {
-        self.count * self.element
-    }
+    /// Between its group and these processes.
+    Between(Vec<u32>),
+    /// Of both groups.
+    Merge,
 }
 
 /// Why a trace can not be replayed.
@@ -173,6 +152,9 @@ fn program(trace: &Trace) -> Result<Vec<Step>, ReplayError> {
     let mut reader = Reader {
         found: BTreeMap::new(),
         open: BTreeMap::new(),
+        planned: BTreeSet::new(),
+        windows: BTreeSet::new(),
+        given: BTreeSet::new(),
     };
     let mut steps = Vec::new();
     let mut before = trace.header.time;
@@ -204,7 +186,7 @@ fn program(trace: &Trace) -> Result<Vec<Step>, ReplayError> {
 }
 
 /// What ends MPI, the barrier before it included, is the library's and no part of the program.
-fn without_end(calls: &[Call]) -> &[Call] {
+pub(super) fn without_end(calls: &[Call]) -> &[Call] {
     match calls {
         [program @ .., barrier, last] if last.call == "MPI_Finalize" && barrier.call == "MPI_Barrier" => program,
         [program @ .., last] if last.call == "MPI_Finalize" => program,
@@ -218,17 +200,22 @@ struct Reader {
     found: BTreeMap<u64, Status>,
     /// Requests that have not ended; receives with where their message comes from in `steps`.
     open: BTreeMap<u64, Option<usize>>,
+    /// What can be started.
+    planned: BTreeSet<u64>,
+    /// Windows, by the contexts of their communicators.
+    windows: BTreeSet<u32>,
+    /// All numbers that calls have given: of each there is one.
+    given: BTreeSet<u64>,
 }
 
 impl Reader {
     fn read(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<(), String> {
         let name = call.call.as_str();
-        let immediate = blocking(name) != name;
         let context = call.context;
-        let request = if immediate { call.request } else { None };
-        if immediate && request.is_none() {
-            return Err(format!("{name} has no `request`: a number was expected"));
+        if let Some(number) = call.request.filter(|number| !self.given.insert(*number)) {
+            return Err(format!("{name} gives number {number}, which was given before"));
         }
+        let request = if goes_on(name) { Some(number(call)?) } else { None };
         match name {
             "MPI_Send" | "MPI_Ssend" | "MPI_Rsend" | "MPI_Bsend" | "MPI_Isend" | "MPI_Issend" | "MPI_Irsend"
             | "MPI_Ibsend" => {
@@ -285,8 +272,32 @@ impl Reader {
             // What was found is received later.
             "MPI_Probe" | "MPI_Iprobe" | "MPI_Request_get_status" | "MPI_Reduce_local" => {}
             "MPI_Wait" | "MPI_Waitany" | "MPI_Waitsome" | "MPI_Test" | "MPI_Testsome" => self.end(call, steps)?,
+            "MPI_Psend_init" | "MPI_Precv_init" => {
+                let (side, planned) = (partitioned::read(call)?, number(call)?);
+                self.planned.insert(planned);
+                steps.push(Step::Partitioned { context, side, planned });
+            }
+            "MPI_Pready" | "MPI_Pready_range" | "MPI_Pready_list" => steps.push(Step::Ready {
+                planned: self.planned_by(call)?,
+                partitions: partitioned::ready(call)?,
+            }),
+            // What has found nothing does nothing.
+            "MPI_Parrived" if call.ended.is_empty() => {}
+            "MPI_Parrived" => steps.push(Step::Arrived {
+                planned: self.planned_by(call)?,
+                partition: partitioned::partition(call)?,
+            }),
+            _ if window::is_about(name) => return self.read_window(call, steps),
+            "MPI_Start" => {
+                let (planned, request) = (self.planned_by(call)?, number(call)?);
+                self.open.insert(request, None);
+                steps.push(Step::Start { planned, request });
+            }
             "MPI_Request_free" => {
                 for number in &call.requests {
+                    if self.planned.remove(number) {
+                        steps.push(Step::Free(*number));
+                    }
                     self.open.remove(number);
                 }
             }
@@ -331,21 +342,68 @@ impl Reader {
     fn read_collective(&mut self, call: &Call, request: Option<u64>, steps: &mut Vec<Step>) -> Result<(), String> {
         let context = call.context;
         if let Some(how) = making(call)? {
-            let made = call.made.as_ref().map(own_group).transpose()?;
+            let made = call.made.as_ref().map(|made| (made.context, made.group.clone()));
             steps.push(Step::Make { context, how, made });
             return Ok(());
         }
-        let what = collective(call)?;
-        let name = NAMES.iter().copied().find(|name| *name == call.call);
-        let name = name.ok_or_else(|| unknown(&call.call))?;
-        self.open.extend(request.map(|request| (request, None)));
+        let (name, what) = collective::read(call)?;
+        let how = match request {
+            Some(request) => How::Begun(request),
+            None if name.ends_with("_init") => How::Planned(number(call)?),
+            None => How::Waited,
+        };
+        match how {
+            How::Waited => {}
+            How::Begun(number) => drop(self.open.insert(number, None)),
+            How::Planned(number) => drop(self.planned.insert(number)),
+        }
         steps.push(Step::Collective {
             name,
             context,
             what,
-            request,
+            how,
         });
         Ok(())
+    }
+
+    fn read_window(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<(), String> {
+        let name = &call.call;
+        let Some(what) = window::read(call)? else {
+            return if name == "MPI_Win_test" {
+                Ok(())
+            } else {
+                Err(unknown(name))
+            };
+        };
+        let context = match what {
+            WindowCall::Make { .. } | WindowCall::MakeDynamic { .. } => {
+                let made = call
+                    .made
+                    .as_ref()
+                    .ok_or_else(|| lacks(name, "made", "its communicator"))?;
+                self.windows.insert(made.context);
+                made.context
+            }
+            _ => call.context,
+        };
+        if !self.windows.contains(&context) {
+            return Err(format!("{name}: no call before it has made window {context}"));
+        }
+        match what {
+            WindowCall::Free => drop(self.windows.remove(&context)),
+            WindowCall::Access(access) => self.open.extend(access.request.map(|request| (request, None))),
+            _ => {}
+        }
+        steps.push(Step::Window { context, call: what });
+        Ok(())
+    }
+
+    /// The number of what was planned, which the call is about.
+    fn planned_by(&self, call: &Call) -> Result<u64, String> {
+        let number = call.requests.first();
+        let number = number.ok_or_else(|| lacks(&call.call, "requests", "that of what was planned"))?;
+        let known = self.planned.get(number).copied();
+        known.ok_or_else(|| format!("{}: no call before it has planned request {number}", call.call))
     }
 }
 
@@ -356,11 +414,16 @@ fn lacks(name: &str, key: &str, expected: &str) -> String {
     format!("{name} has no `{key}`: {expected} was expected")
 }
 
-fn own_group(made: &Made) -> Result<(u32, Vec<u32>), String> {
-    match made.remote {
-        Some(_) => Err("communicators between two groups can not be replayed".to_owned()),
-        None => Ok((made.context, made.group.clone())),
-    }
+/// The number that the call has given.
+fn number(call: &Call) -> Result<u64, String> {
+    let number = call.request.filter(|number| *number > 0);
+    number.ok_or_else(|| lacks(&call.call, "request", "a number"))
+}
+
+/// What the call begins goes on after it: `MPI_Isend` and its like.
+fn goes_on(name: &str) -> bool {
+    let probes = matches!(name, "MPI_Iprobe" | "MPI_Improbe") || name.starts_with("MPI_Intercomm");
+    name.starts_with("MPI_I") && !probes
 }
 
 fn making(call: &Call) -> Result<Option<Making>, String> {
@@ -378,172 +441,15 @@ fn making(call: &Call) -> Result<Option<Making>, String> {
         | "MPI_Cart_sub"
         | "MPI_Graph_create"
         | "MPI_Dist_graph_create_adjacent" => Making::Split,
+        "MPI_Intercomm_create" => {
+            let remote = call.made.as_ref().and_then(|made| made.remote.clone());
+            Making::Between(remote.ok_or_else(|| lacks(&call.call, "made", "a communicator between two groups"))?)
+        }
+        "MPI_Intercomm_merge" => Making::Merge,
         _ => return Ok(None),
     }))
 }
 
-/// The name of the blocking call of the same kind.
-fn blocking(name: &str) -> String {
-    let probes = matches!(name, "MPI_Iprobe" | "MPI_Improbe") || name.starts_with("MPI_Intercomm");
-    let mut rest = name
-        .strip_prefix("MPI_I")
-        .filter(|_| !probes)
-        .unwrap_or_default()
-        .chars();
-    match rest.next() {
-        Some(first) => format!("MPI_{}{}", first.to_ascii_uppercase(), rest.as_str()),
-        None => name.to_owned(),
-    }
-}
-
-fn octets(number: u64) -> Result<usize, String> {
-    let most = 1 << 40;
-    if number > most {
-        return Err(format!("{number} octets: at most {most} were expected"));
-    }
-    Ok(number as usize)
-}
-
-fn lengths(list: &[u64], even: bool) -> Result<Lengths, String> {
-    let each: Vec<usize> = list.iter().map(|number| octets(*number)).collect::<Result<_, _>>()?;
-    Ok(if even {
-        Lengths::Even(each.first().copied().unwrap_or(0))
-    } else {
-        Lengths::Each(each)
-    })
-}
-
-fn vector(call: &Call) -> Result<Vector, String> {
-    let (total, count) = (octets(call.octets)?, octets(call.count)?);
-    let whole = |element: &usize| element * count == total;
-    let element = [2, 4, 8].into_iter().find(whole).unwrap_or(1);
-    Ok(Vector {
-        count: total / element,
-        element,
-        commutative: call.operation.as_deref() != Some("user"),
-    })
-}
-
-fn collective(call: &Call) -> Result<Collective, String> {
-    let name = call.call.as_str();
-    let plain = blocking(name);
-    let even = !plain.ends_with('v') && !plain.ends_with('w');
-    let own = octets(call.octets)?;
-    let root = || match call.peer.map(usize::try_from) {
-        Some(Ok(root)) => Ok(root),
-        _ => Err(lacks(name, "peer", "the root's rank")),
-    };
-    let sent = || lengths(&call.sent, even);
-    let received = || lengths(&call.received, even);
-    let (sources, destinations) = (call.sources.clone(), call.destinations.clone());
-    Ok(match plain.as_str() {
-        "MPI_Barrier" => Collective::Barrier,
-        "MPI_Bcast" => Collective::Bcast {
-            root: root()?,
-            octets: own,
-        },
-        "MPI_Gather" | "MPI_Gatherv" => Collective::Gather {
-            root: root()?,
-            own,
-            blocks: received()?,
-        },
-        "MPI_Scatter" | "MPI_Scatterv" => Collective::Scatter {
-            root: root()?,
-            own,
-            blocks: sent()?,
-        },
-        "MPI_Allgather" | "MPI_Allgatherv" => Collective::Allgather {
-            own,
-            blocks: received()?,
-        },
-        "MPI_Alltoall" | "MPI_Alltoallv" | "MPI_Alltoallw" => Collective::Alltoall {
-            sent: sent()?,
-            received: received()?,
-        },
-        "MPI_Reduce" => Collective::Reduce {
-            root: root()?,
-            vector: vector(call)?,
-        },
-        "MPI_Allreduce" => Collective::Allreduce(vector(call)?),
-        "MPI_Reduce_scatter" => Collective::ReduceScatter {
-            vector: vector(call)?,
-            blocks: lengths(&call.received, false)?,
-        },
-        "MPI_Reduce_scatter_block" => Collective::ReduceScatter {
-            vector: vector(call)?,
-            blocks: lengths(&call.received, true)?,
-        },
-        "MPI_Scan" | "MPI_Exscan" => Collective::Scan {
-            vector: vector(call)?,
-            exclusive: plain == "MPI_Exscan",
-        },
-        "MPI_Neighbor_allgather" | "MPI_Neighbor_allgatherv" => Collective::NeighborAllgather {
-            own,
-            received: received()?,
-            sources,
-            destinations,
-        },
-        "MPI_Neighbor_alltoall" | "MPI_Neighbor_alltoallv" | "MPI_Neighbor_alltoallw" => Collective::NeighborAlltoall {
-            sent: sent()?,
-            received: received()?,
-            sources,
-            destinations,
-        },
-        _ => return Err(unknown(name)),
-    })
-}
-
 fn unknown(name: &str) -> String {
-    format!(
-        "{name} can not be replayed: messages, collectives and new communicators of one group can; windows, persistent \
-         and partitioned operations can not"
-    )
+    format!("{name} can not be replayed: messages, windows, collectives and new communicators can")
 }
-
-/// The collectives that can be replayed.
-const NAMES: &[&str] = &[
-    "MPI_Barrier",
-    "MPI_Ibarrier",
-    "MPI_Bcast",
-    "MPI_Ibcast",
-    "MPI_Gather",
-    "MPI_Igather",
-    "MPI_Gatherv",
-    "MPI_Igatherv",
-    "MPI_Scatter",
-    "MPI_Iscatter",
-    "MPI_Scatterv",
-    "MPI_Iscatterv",
-    "MPI_Allgather",
-    "MPI_Iallgather",
-    "MPI_Allgatherv",
-    "MPI_Iallgatherv",
-    "MPI_Alltoall",
-    "MPI_Ialltoall",
-    "MPI_Alltoallv",
-    "MPI_Ialltoallv",
-    "MPI_Alltoallw",
-    "MPI_Ialltoallw",
-    "MPI_Reduce",
-    "MPI_Ireduce",
-    "MPI_Allreduce",
-    "MPI_Iallreduce",
-    "MPI_Reduce_scatter",
-    "MPI_Ireduce_scatter",
-    "MPI_Reduce_scatter_block",
-    "MPI_Ireduce_scatter_block",
-    "MPI_Scan",
-    "MPI_Iscan",
-    "MPI_Exscan",
-    "MPI_Iexscan",
-    "MPI_Neighbor_allgather",
-    "MPI_Ineighbor_allgather",
-    "MPI_Neighbor_allgatherv",
-    "MPI_Ineighbor_allgatherv",
-    "MPI_Neighbor_alltoall",
-    "MPI_Ineighbor_alltoall",
-    "MPI_Neighbor_alltoallv",
-    "MPI_Ineighbor_alltoallv",
-    "MPI_Neighbor_alltoallw",
-    "MPI_Ineighbor_alltoallw",
-];
