@@ -17,6 +17,10 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
         "clippy",
         &Cmd::parse("cargo clippy --workspace --all-targets -- -D warnings"),
     )?;
+    steps.run(
+        "clippy, command line without simulations",
+        &Cmd::parse("cargo clippy -p hikyaku-cli --no-default-features -- -D warnings"),
+    )?;
     for features in FEATURES {
         let name = format!("clippy [{features}]");
         let lint = "cargo clippy -p hikyaku --lib --no-default-features --features";

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::{
     bench::{
         overflow::OverflowArgs,
+        plot,
         settings::{Preset, Wait},
         size,
     },
@@ -311,7 +312,7 @@ pub(crate) struct Output {
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub format: Format,
     /// Draw the figure into this file
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = plot::file)]
     pub plot: Option<PathBuf>,
     /// Say how far it is even if standard error is not a terminal
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! Figures: both axes logarithmic, one line a transport.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plotters::prelude::*;
 
@@ -47,16 +47,20 @@ impl Line {
     }
 }
 
-/// Says before anything is measured that a figure can not be written.
-pub(crate) fn check(file: &Path) -> Result<(), Failure> {
+/// A file that a figure can be written to: it may take minutes until there is something to draw.
+pub(crate) fn file(name: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(name);
+    if file.extension().is_none_or(|extension| extension != "svg") {
+        return Err("the name must end in .svg".to_owned());
+    }
     let there = file.exists();
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-    opened.map_err(|error| Failure::usage(format!("--plot {}: {error}", file.display())))?;
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(&file);
+    opened.map_err(|error| error.to_string())?;
     if !there {
         // Nothing is left behind if the measurement fails.
-        let _ = std::fs::remove_file(file);
+        let _ = std::fs::remove_file(&file);
     }
-    Ok(())
+    Ok(file)
 }
 
 impl Figure {

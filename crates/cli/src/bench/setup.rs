@@ -11,7 +11,7 @@ use super::{
     settings::{Job, Kind, Operation, Preset, Settings, Wait},
 };
 use crate::{
-    args::{Common, Level, Opponent, Output},
+    args::{Common, Level, Opponent},
     failure::Failure,
 };
 
@@ -100,7 +100,7 @@ pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failur
             "--backend loopback stays inside one process; --connect needs udp",
         ));
     }
-    check_output(&common.output)
+    Ok(())
 }
 
 /// Refuses backends that this build does not have.
@@ -116,19 +116,6 @@ pub(crate) fn check_backend(name: &str) -> Result<(), Failure> {
             if cfg!(feature = "dpdk") { ", dpdk" } else { "" }
         ))),
     }
-}
-
-/// Refuses what can not be drawn.
-pub(crate) fn check_output(output: &Output) -> Result<(), Failure> {
-    if let Some(file) = &output.plot
-        && file.extension().is_none_or(|extension| extension != "svg")
-    {
-        return Err(Failure::usage(format!(
-            "--plot {}: the name must end in .svg",
-            file.display()
-        )));
-    }
-    Ok(())
 }
 
 impl Setup {

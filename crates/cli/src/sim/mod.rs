@@ -21,7 +21,7 @@ use crate::{
     args::Output,
     bench::{
         output::emit,
-        plot::{self, Figure, Line},
+        plot::{Figure, Line},
         rounds::Progress,
         size,
         table::{Group, Table, number},
@@ -270,29 +270,12 @@ fn run_ranks<T, E: Display>(
     })
 }
 
-impl Experiment {
-    fn output(&self) -> &Output {
-        let basics = match self {
-            Self::Scale(scale) => &scale.common.basics,
-            Self::Incast(incast) => &incast.common.basics,
-            Self::Optical(optical) => &optical.basics,
-            Self::DpdkBtl(dpdk_btl) => &dpdk_btl.basics,
-            Self::Dse(dse) => &dse.basics,
-            Self::PacsCs(pacs_cs) => &pacs_cs.basics,
-            Self::Replay(replay) => &replay.common.basics,
-        };
-        &basics.output
-    }
-}
-
 /// Runs an experiment.
 pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
-    if let Some(plot) = &experiment.output().plot {
-        if matches!(experiment, Experiment::Replay(_)) {
-            return Err(Failure::usage("--plot: a replay has no figure"));
-        }
-        // It may take minutes until there is something to draw.
-        plot::check(plot)?;
+    if let Experiment::Replay(replay) = experiment
+        && replay.common.basics.output.plot.is_some()
+    {
+        return Err(Failure::usage("--plot: a replay has no figure"));
     }
     match experiment {
         Experiment::Scale(scale) => scale::run(scale),

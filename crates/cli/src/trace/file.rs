@@ -128,6 +128,10 @@ struct Footer {
 /// What one rank has written.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
+    #[cfg_attr(
+        not(feature = "sim"),
+        expect(dead_code, reason = "a replay says where it goes wrong")
+    )]
     pub path: PathBuf,
     pub header: Header,
     /// In the order in which they began.
