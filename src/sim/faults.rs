@@ -49,7 +49,7 @@ pub enum Fault {
     Cut(u32, u32),
     /// All ways are open again.
     Join,
-    /// The host of a process does nothing for so long: neither program nor protocol.
+    /// The host of a process does nothing for so long, at most a day: neither program nor protocol.
     Pause(u32, Duration),
     /// A process ends in the middle of whatever it does. What has gone out is under way.
     Crash {
@@ -111,6 +111,8 @@ impl Impairment {
 }
 
 impl Faults {
+    const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
     /// Checks every range, for so many processes.
     ///
     /// # Errors
@@ -123,11 +125,14 @@ impl Faults {
                 Fault::Join => true,
                 Fault::Isolate(processes_) => processes_.iter().all(|process| *process < processes),
                 Fault::Cut(from, to) => *from < processes && *to < processes,
-                Fault::Pause(process, _) | Fault::Crash { process, .. } | Fault::Restart(process) => {
-                    *process < processes
-                }
+                Fault::Pause(process, time) => *process < processes && *time <= Self::LONGEST_PAUSE,
+                Fault::Crash { process, .. } | Fault::Restart(process) => *process < processes,
             };
-            RangeError::first(&[(known, "plan", "of processes that there are")])
+            RangeError::first(&[(
+                known,
+                "plan",
+                "of processes that there are, with pauses of a day at most",
+            )])
         })
     }
 }

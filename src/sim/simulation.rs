@@ -37,6 +37,9 @@ use crate::{
 /// Most processes: they are numbered in a private network.
 const MAX_PROCESSES: u32 = 1 << 20;
 
+/// Latest time, ns: wires count picoseconds.
+const LATEST: u64 = 1 << 53;
+
 /// A job of simulated processes. Everything that happens follows from these values, the seed among them, and from the
 /// program: a run can be repeated on any machine.
 #[derive(Clone, Debug)]
@@ -64,7 +67,7 @@ pub struct Simulation {
     pub receive_buffer: u32,
     /// Octets of each program's stack, of which only those used take memory. At least 16 KiB; default 1 MiB.
     pub stack: usize,
-    /// The simulation is over at this time, whatever happens. Default: never.
+    /// The simulation is over at this time, whatever happens. Default, and most: 2^53 ns, 104 days.
     pub limit: Option<Duration>,
     /// What goes wrong. Default: nothing.
     pub faults: Faults,
@@ -457,7 +460,7 @@ impl<'a> Job<'a> {
         for index in 0..programs.len() {
             left -= usize::from(self.resume(programs, index, &mut end));
         }
-        let last = self.simulation.limit.map_or(u64::MAX, nanos);
+        let last = self.simulation.limit.map_or(LATEST, nanos).min(LATEST);
         while left > 0 {
             let mut world = self.shared.lock();
             let next = world.run(last);

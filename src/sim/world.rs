@@ -822,7 +822,7 @@ impl World {
     /// The program of a node does not go on before `delay` is over.
     pub(super) fn leave(&mut self, index: u32, delay: Duration) {
         let node = &mut self.nodes[index as usize];
-        let until = node.local.saturating_add(delay.as_nanos() as u64);
+        let until = node.local.saturating_add(nanos(delay));
         node.doing = Doing::Away(until);
         self.queue.push(until, Event::Wake(index));
     }

@@ -466,5 +466,23 @@ fn faults_out_of_range_are_named() {
         refused(&|simulation| simulation.faults.plan = vec![(MS, Fault::Restart(2))]),
         "plan"
     );
+    assert_eq!(
+        refused(&|simulation| simulation.faults.plan = vec![(MS, Fault::Pause(1, Duration::MAX))]),
+        "plan"
+    );
     assert_eq!(refused(&|simulation| simulation.faults.watch = true), "limit");
+}
+
+/// Programs may compute for as long as they like; the simulation does not go on for so long.
+#[test]
+fn time_has_an_end() {
+    for time in [Duration::from_secs(1 << 24), Duration::MAX] {
+        let error = Simulation::new(2, 1).run(|engine| {
+            if engine.process() == 0 {
+                sim::compute(time).unwrap();
+            }
+            one_message(engine)
+        });
+        assert!(matches!(error, Err(SimulationError::TimeLimit { .. })), "{error:?}");
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 
 use crate::{
     bench::{
@@ -312,7 +315,7 @@ pub(crate) struct Output {
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub format: Format,
     /// Draw the figure into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = plot::file)]
+    #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(plot::file))]
     pub plot: Option<PathBuf>,
     /// Say how far it is even if standard error is not a terminal
     #[arg(long)]

@@ -252,10 +252,8 @@ fn a_replay_says_what_is_wrong() {
     );
     let large = traces("large", &[&[], &[huge]]);
     let said = failed(&format!("replay {}", large.display()), 1);
-    assert!(
-        said.contains("rank 1: there is no memory for 18446744073709551615 octets"),
-        "{said}"
-    );
+    let why = "rank-1.jsonl, line 2: MPI_Send: there is no memory for 18446744073709551615 octets";
+    assert!(said.contains("rank 1: ") && said.contains(why), "{said}");
     fs::remove_file(good.join("rank-1.jsonl")).expect("it was there");
     let said = failed(&format!("replay {}", good.display()), 1);
     assert!(said.contains("rank 1 is not there"), "{said}");
@@ -264,4 +262,76 @@ fn a_replay_says_what_is_wrong() {
     assert!(said.contains("rank-1.jsonl, line 1"), "{said}");
     let said = failed("replay /no/such/directory", 1);
     assert!(said.contains("/no/such/directory"), "{said}");
+}
+
+/// What programs do not do, and damaged traces say: an error that names the line, whatever memory it is about.
+#[test]
+fn a_replay_survives_what_no_program_does() {
+    let timed = |calls: &[&str]| -> Vec<String> {
+        let calls = calls.iter().zip((10..).step_by(10));
+        calls
+            .map(|(call, at)| format!("{{{call},\"begin\":{at},\"end\":{}}}", at + 5))
+            .collect()
+    };
+    let both = |name: &str, calls: &[&str]| {
+        let calls = timed(calls);
+        let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+        format!("replay {}", traces(name, &[&calls, &calls]).display())
+    };
+    let dynamic = r#""call":"MPI_Win_create_dynamic","displacement":1,"made":{"context":5,"group":[0,1]}"#;
+    let window = r#""call":"MPI_Win_create","octets":1048576,"displacement":1,"made":{"context":5,"group":[0,1]}"#;
+    let (fence, free) = (
+        r#""call":"MPI_Win_fence","context":5"#,
+        r#""call":"MPI_Win_free","context":5"#,
+    );
+    let lock_all = r#""call":"MPI_Win_lock_all","context":5"#;
+    let get = r#""call":"MPI_Get","peer":1,"octets":1048576,"displacement":0,"request":0,"context":5"#;
+    let attach = |address: u32, octets: u32| {
+        format!(r#""call":"MPI_Win_attach","displacement":{address},"octets":{octets},"context":5"#)
+    };
+    let put = |octets: u32, address: u32| {
+        format!(r#""call":"MPI_Put","peer":1,"octets":{octets},"displacement":{address},"context":5"#)
+    };
+    let barrier = r#""call":"MPI_Barrier""#;
+    let reduced = r#""call":"MPI_Reduce_scatter","octets":8,"count":1,"received":[67108864,67108864]"#;
+    let cut = r#""call":"MPI_Psend_init","peer":1,"tag":0,"partitions":4294967295,"request":3"#;
+    let kind = r#""call":"MPI_Compare_and_swap","peer":1,"octets":4,"displacement":0,"kind":"MPI_INTS","context":5"#;
+    for (index, (calls, why)) in [
+        // Its memory would be taken for that of the barrier.
+        (vec![window, lock_all, get, barrier], "line 4: MPI_Get has no `request`"),
+        (
+            vec![reduced],
+            "line 2: MPI_Reduce_scatter: 134217728 octets in blocks of a vector of 8",
+        ),
+        (vec![cut], "line 2: MPI_Psend_init: 4294967295 partitions"),
+        (
+            vec![window, kind],
+            "line 3: MPI_Compare_and_swap: `kind` is \"MPI_INTS\"",
+        ),
+        (
+            vec![dynamic, fence, &put(8, 64), fence, free],
+            "line 4: MPI_Put: no call of rank 1 before has attached",
+        ),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let said = failed(&both(&format!("damaged-{index}"), calls), 1);
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    // Nothing may be anywhere, an address may be 0, and a window that is gone has nothing attached.
+    let (small, large) = (attach(2_000, 8), attach(1_000, 4_000));
+    let all = [
+        dynamic,
+        fence,
+        &put(0, 64),
+        &attach(0, 16),
+        fence,
+        &put(16, 0),
+        fence,
+        &small,
+        free,
+    ];
+    let again = [dynamic, &large, fence, &put(800, 2_400), fence, free];
+    printed(&both("unusual", &[&all[..], &again[..]].concat()));
 }

@@ -1,6 +1,9 @@
 //! Figures: both axes logarithmic, one line a transport.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, OpenOptions},
+    path::{Path, PathBuf},
+};
 
 use plotters::prelude::*;
 
@@ -48,18 +51,24 @@ impl Line {
 }
 
 /// A file that a figure can be written to: it may take minutes until there is something to draw.
-pub(crate) fn file(name: &str) -> Result<PathBuf, String> {
-    let file = PathBuf::from(name);
+pub(crate) fn file(file: PathBuf) -> Result<PathBuf, String> {
     if file.extension().is_none_or(|extension| extension != "svg") {
         return Err("the name must end in .svg".to_owned());
     }
-    let there = file.exists();
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(&file);
-    opened.map_err(|error| error.to_string())?;
-    if !there {
+    let mut options = OpenOptions::new();
+    let tried = match fs::metadata(&file) {
+        Ok(there) if !there.is_file() => return Err("there is something that is no file".to_owned()),
+        Ok(_) => options.append(true).open(&file).map(drop),
+        // A link to nothing: whether it can be written to shows when it is.
+        Err(_) if fs::symlink_metadata(&file).is_ok() => Ok(()),
         // Nothing is left behind if the measurement fails.
-        let _ = std::fs::remove_file(&file);
-    }
+        Err(_) => options
+            .write(true)
+            .create_new(true)
+            .open(&file)
+            .and_then(|_| fs::remove_file(&file)),
+    };
+    tried.map_err(|error| error.to_string())?;
     Ok(file)
 }
 
@@ -68,7 +77,7 @@ impl Figure {
     pub(crate) fn draw(&self, file: &Path) -> Result<(), Failure> {
         let failure = |error: String| Failure::run(format!("drawing {}: {error}", file.display()));
         let svg = self.svg().map_err(failure)?;
-        std::fs::write(file, svg).map_err(|error| failure(error.to_string()))
+        fs::write(file, svg).map_err(|error| failure(error.to_string()))
     }
 
     /// The figure as SVG.

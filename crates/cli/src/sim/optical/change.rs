@@ -27,8 +27,12 @@ pub(crate) fn parse(text: &str) -> Result<Change, String> {
     let to = match what.trim().split_once('@') {
         None if what.trim() == "ports" => Available::Ports(None, most(count(number)?)?),
         None if what.trim() == "wavelengths" => Available::Wavelengths(count(number)?),
-        Some(("ports", host)) => Available::Ports(Some(count(host)?), most(count(number)?)?),
-        Some(("wavelengths", _)) => return Err("wavelengths are the whole network's, not a host's".into()),
+        Some((ports, host)) if ports.trim_end() == "ports" => {
+            Available::Ports(Some(count(host)?), most(count(number)?)?)
+        }
+        Some((wavelengths, _)) if wavelengths.trim_end() == "wavelengths" => {
+            return Err("wavelengths are the whole network's, not a host's".into());
+        }
         _ => {
             return Err(format!(
                 "nothing is called `{}`; there are ports, ports@HOST and wavelengths",
@@ -86,6 +90,10 @@ mod tests {
         assert_eq!(
             parse("1.5us: wavelengths = 40"),
             change(1_500, Available::Wavelengths(40))
+        );
+        assert_eq!(
+            parse("1ms: ports @ 1 = 0"),
+            change(1_000_000, Available::Ports(Some(1), 0))
         );
     }
 

@@ -108,8 +108,22 @@ pub(super) struct Played {
 
 /// Runs the program of each rank; `compute` scales what they compute.
 pub(super) fn replay(programs: &[Vec<Step>], simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
+    replay_from(programs, simulation, compute, |_, step| format!("step {step}"))
+}
+
+/// The same; `place` says where a step of a rank comes from, should it not be possible.
+fn replay_from(
+    programs: &[Vec<Step>],
+    simulation: &Simulation,
+    compute: f64,
+    place: impl Fn(usize, usize) -> String,
+) -> Result<Played, Failure> {
     let attached = play::Attached::default();
-    let play = |engine: &Arc<Engine>| play::play(engine, &programs[engine.process() as usize], compute, &attached);
+    let play = |engine: &Arc<Engine>| {
+        let rank = engine.process() as usize;
+        let played = play::play(engine, &programs[rank], compute, &attached);
+        played.map_err(|(step, problem)| format!("{}: {problem}", place(rank, step)))
+    };
     let outcome = run_ranks(simulation, play)?;
     Ok(Played {
         seconds: outcome.results.iter().copied().max().unwrap_or(0) as f64 * 1e-9,
@@ -174,7 +188,9 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
         return Err(Failure::run(format!("{warning}: a replay needs whole traces")));
     }
     let programs = programs(&traces).map_err(|error: ReplayError| Failure::run(error.to_string()))?;
-    let played = replay(&programs, &simulation(options, programs.len() as u32)?, options.compute)?;
+    let ranks = programs.len() as u32;
+    let place = |rank, step| program::place(&traces, rank, step);
+    let played = replay_from(&programs, &simulation(options, ranks)?, options.compute, place)?;
     let recorded = traces.iter().map(file::Trace::run_time).max().unwrap_or(0);
     let calls = programs
         .iter()

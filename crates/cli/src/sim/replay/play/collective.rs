@@ -94,6 +94,9 @@ impl Player<'_> {
             } => {
                 input = reduced(vector);
                 let (_, total) = blocks(1, lengths, own_size)?;
+                if total != input {
+                    return Err(format!("{total} octets in blocks of a vector of {input}"));
+                }
                 output = total;
             }
             Collective::NeighborAllgather {

@@ -42,8 +42,14 @@ struct Player<'a> {
     byte: Datatype,
 }
 
-/// Plays all steps, with computing that takes `scale` times as long. Gives when it was over, ns.
-pub(crate) fn play(engine: &Arc<Engine>, steps: &[Step], scale: f64, attached: &Attached) -> Result<u64, String> {
+/// Plays all steps, with computing that takes `scale` times as long. Gives when it was over, ns; or at which step it could
+/// not go on, and why.
+pub(crate) fn play(
+    engine: &Arc<Engine>,
+    steps: &[Step],
+    scale: f64,
+    attached: &Attached,
+) -> Result<u64, (usize, String)> {
     let mut player = Player {
         communicators: BTreeMap::from([(0, Communicator::world(engine)), (1, Communicator::own(engine))]),
         engine,
@@ -53,10 +59,12 @@ pub(crate) fn play(engine: &Arc<Engine>, steps: &[Step], scale: f64, attached: &
         attached,
         byte: Datatype::predefined(Kind::Byte),
     };
-    let played = steps.iter().try_for_each(|step| player.step(step, scale));
-    let played = played.and_then(|()| player.end_all());
+    let at = |step| move |problem| (step, problem);
+    let mut numbered = steps.iter().enumerate();
+    let played = numbered.try_for_each(|(index, step)| player.step(step, scale).map_err(at(index)));
+    let played = played.and_then(|()| player.end_all().map_err(at(steps.len())));
     let over = engine.now().as_nanos();
-    let played = played.and_then(|()| player.leave_windows());
+    let played = played.and_then(|()| player.leave_windows().map_err(at(steps.len())));
     if played.is_err() {
         // What has not ended may still be written to.
         std::mem::forget(player);
@@ -157,8 +165,20 @@ impl Player<'_> {
     ) -> Result<(), String> {
         let request = begun.map_err(|error| error.to_string())?;
         let number = number.unwrap_or(0);
-        self.running.insert(number, (request, memory));
+        self.run(number, request, memory)?;
         if number == 0 { self.end(0) } else { Ok(()) }
+    }
+
+    /// What goes on keeps its memory until it has ended.
+    fn run(&mut self, number: u64, request: Request, memory: [Octets; 2]) -> Result<(), String> {
+        if let Some(before) = self.running.insert(number, (request, memory)) {
+            // It is not known any more, and may still be written to.
+            std::mem::forget(before);
+            return Err(format!(
+                "what has number {number} has not ended, and the number is given again"
+            ));
+        }
+        Ok(())
     }
 
     fn end(&mut self, number: u64) -> Result<(), String> {

@@ -52,6 +52,7 @@ impl Player<'_> {
     /// Gives it up; its memory is kept as long as it runs.
     pub(super) fn free(&mut self, number: u64) {
         if let Some(Planned { memory, started, .. }) = self.planned.remove(&number)
+            && started > 0
             && let Some((_, kept)) = self.running.get_mut(&started)
         {
             *kept = memory;

@@ -47,7 +47,9 @@ pub(super) struct Played {
     dynamic: bool,
     /// Memory of operations that may not have ended, and the rank that they are about.
     lent: Vec<(i32, [Octets; 2])>,
-    /// That of the window, and what is attached to it by the address that it had.
+    /// That of the window.
+    _own: Octets,
+    /// What is attached to it, by the address that it had.
     memory: BTreeMap<u64, Octets>,
 }
 
@@ -63,6 +65,9 @@ impl Player<'_> {
                 let freed = self.played(context)?.window.free();
                 freed.map_err(|error| error.to_string())?;
                 self.windows.remove(&context);
+                let own = (context, self.engine.process());
+                let mut attached = self.attached.0.borrow_mut();
+                attached.retain(|(context, process, _), _| (*context, *process) != own);
                 Ok(())
             }
             _ => self.synchronise(context, call),
@@ -88,7 +93,8 @@ impl Player<'_> {
             window,
             dynamic: extent.is_none(),
             lent: Vec::new(),
-            memory: BTreeMap::from([(0, own)]),
+            _own: own,
+            memory: BTreeMap::new(),
         };
         self.windows.insert(context, played);
         Ok(())
@@ -161,7 +167,10 @@ impl Player<'_> {
         let attached = self.attached;
         let played = self.played(context)?;
         let mut displacement = access.displacement;
-        if played.dynamic && access.target != PROC_NULL {
+        if access.octets == 0 {
+            // Nothing is anywhere.
+            displacement = 0;
+        } else if played.dynamic && access.target != PROC_NULL {
             let process = played.window.communicator().group().process(access.target);
             let found = process.and_then(|process| {
                 let address = displacement as u64;
@@ -189,10 +198,12 @@ impl Player<'_> {
         // SAFETY: the memory of both is as long as `count` elements, and kept until the operation has ended.
         let begun = unsafe { begin(&played.window, &access, &mut lent, &target) };
         match (begun.map_err(|error| error.to_string())?, access.request) {
-            (Some(request), Some(number)) => drop(self.running.insert(number, (request, lent))),
-            _ => played.lent.push((access.target, lent)),
+            (Some(request), Some(number)) => self.run(number, request, lent),
+            _ => {
+                played.lent.push((access.target, lent));
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Waits for those who share windows that nobody has freed: others may not be done with them. MPI's end waits for all.

@@ -148,41 +148,59 @@ pub(crate) fn programs(traces: &[Trace]) -> Result<Vec<Vec<Step>>, ReplayError> 
     traces.iter().map(program).collect()
 }
 
-fn program(trace: &Trace) -> Result<Vec<Step>, ReplayError> {
-    let mut reader = Reader {
-        found: BTreeMap::new(),
-        open: BTreeMap::new(),
-        planned: BTreeSet::new(),
-        windows: BTreeSet::new(),
-        given: BTreeSet::new(),
-    };
-    let mut steps = Vec::new();
-    let mut before = trace.header.time;
+/// Which file, line and call a step of a rank comes from.
+pub(crate) fn place(traces: &[Trace], rank: usize, step: usize) -> String {
+    let trace = traces.iter().find(|trace| trace.header.rank as usize == rank);
+    let Some(trace) = trace else { return String::new() };
+    let path = trace.path.display();
+    let (mut reader, mut steps, mut before) = (Reader::default(), Vec::new(), trace.header.time);
     for call in without_end(&trace.calls) {
-        let fail = |problem: String| ReplayError {
-            path: trace.path.clone(),
-            line: call.line,
-            problem,
-        };
-        if call.begin > before {
-            steps.push(Step::Compute(call.begin - before));
+        let _ = read(trace, call, &mut reader, &mut steps, &mut before);
+        if steps.len() > step {
+            return format!("{path}, line {}: {}", call.line, call.call);
         }
-        before = before.max(call.end);
-        if let Some(error) = &call.error {
-            return Err(fail(format!(
-                "{} has failed ({error}): only calls that succeeded can be replayed",
-                call.call
-            )));
-        }
-        if call.thread > 0 {
-            return Err(fail(format!(
-                "{} is of another thread: only programs of one can be replayed",
-                call.call
-            )));
-        }
-        reader.read(call, &mut steps).map_err(fail)?;
+    }
+    format!("{path}: what has not ended there")
+}
+
+fn program(trace: &Trace) -> Result<Vec<Step>, ReplayError> {
+    let (mut reader, mut steps, mut before) = (Reader::default(), Vec::new(), trace.header.time);
+    for call in without_end(&trace.calls) {
+        read(trace, call, &mut reader, &mut steps, &mut before)?;
     }
     Ok(steps)
+}
+
+/// Goes on to the next call.
+fn read(
+    trace: &Trace,
+    call: &Call,
+    reader: &mut Reader,
+    steps: &mut Vec<Step>,
+    before: &mut u64,
+) -> Result<(), ReplayError> {
+    let fail = |problem: String| ReplayError {
+        path: trace.path.clone(),
+        line: call.line,
+        problem,
+    };
+    if call.begin > *before {
+        steps.push(Step::Compute(call.begin - *before));
+    }
+    *before = call.end.max(*before);
+    if let Some(error) = &call.error {
+        return Err(fail(format!(
+            "{} has failed ({error}): only calls that succeeded can be replayed",
+            call.call
+        )));
+    }
+    if call.thread > 0 {
+        return Err(fail(format!(
+            "{} is of another thread: only programs of one can be replayed",
+            call.call
+        )));
+    }
+    reader.read(call, steps).map_err(fail)
 }
 
 /// What ends MPI, the barrier before it included, is the library's and no part of the program.
@@ -195,6 +213,7 @@ pub(super) fn without_end(calls: &[Call]) -> &[Call] {
 }
 
 /// Remembers what later calls refer to.
+#[derive(Debug, Default)]
 struct Reader {
     /// Messages found by matched probes.
     found: BTreeMap<u64, Status>,

@@ -23,10 +23,16 @@ pub(crate) enum Ready {
     List(Vec<u32>),
 }
 
+/// Most partitions: there is an octet of bookkeeping for each.
+const MOST: u32 = 1 << 24;
+
 pub(super) fn read(call: &Call) -> Result<Partitioned, String> {
     let name = call.call.as_str();
     let number = "a number";
     let partitions = call.partitions.ok_or_else(|| lacks(name, "partitions", number))?;
+    if partitions > MOST {
+        return Err(format!("{name}: {partitions} partitions: at most {MOST} were expected"));
+    }
     let octets = call.octets.checked_div(partitions.into()).unwrap_or(0);
     if octets * u64::from(partitions) != call.octets {
         let all = call.octets;

@@ -76,9 +76,12 @@ pub(super) fn read(call: &Call) -> Result<Option<WindowCall>, String> {
         "MPI_Win_create" | "MPI_Win_allocate" => WindowCall::Make {
             of,
             octets: call.octets,
-            unit: place(call)?
-                .try_into()
-                .map_err(|_| lacks(name, "displacement", "a displacement unit"))?,
+            unit: place(call)?.try_into().map_err(|_| {
+                format!(
+                    "{name} has a displacement unit that is none: from 1 to {} was expected",
+                    u32::MAX
+                )
+            })?,
         },
         "MPI_Win_create_dynamic" => WindowCall::MakeDynamic { of },
         "MPI_Win_attach" => WindowCall::Attach {
@@ -94,7 +97,14 @@ pub(super) fn read(call: &Call) -> Result<Option<WindowCall>, String> {
             exclusive: match call.lock.as_deref() {
                 Some("MPI_LOCK_EXCLUSIVE") => true,
                 Some("MPI_LOCK_SHARED") => false,
-                _ => return Err(lacks(name, "lock", "MPI_LOCK_SHARED or MPI_LOCK_EXCLUSIVE")),
+                known => {
+                    return Err(unknown_name(
+                        name,
+                        "lock",
+                        known,
+                        "MPI_LOCK_SHARED or MPI_LOCK_EXCLUSIVE",
+                    ));
+                }
             },
         },
         "MPI_Win_lock_all" => WindowCall::LockAll,
@@ -116,10 +126,9 @@ pub(super) fn read(call: &Call) -> Result<Option<WindowCall>, String> {
                 target: rank()?,
                 displacement: place(call)?,
                 octets: call.octets,
-                request: if name.starts_with("MPI_R") {
-                    Some(number(call)?)
-                } else {
-                    call.request
+                request: match call.request {
+                    None if !name.starts_with("MPI_R") => None,
+                    _ => Some(number(call)?),
                 },
             }),
             None => return Ok(None),
@@ -142,6 +151,14 @@ pub(super) fn is_about(name: &str) -> bool {
         "MPI_Compare_and_swap",
     ];
     name.starts_with("MPI_Win_") || operations.contains(&name)
+}
+
+/// A name that is not there, or not known.
+fn unknown_name(call: &str, key: &str, given: Option<&str>, expected: &str) -> String {
+    match given {
+        None => lacks(call, key, expected),
+        Some(given) => format!("{call}: `{key}` is {given:?}: {expected} was expected"),
+    }
 }
 
 fn place(call: &Call) -> Result<i64, String> {
@@ -180,7 +197,8 @@ fn kind(call: &Call) -> Result<Kind, String> {
     let known = Kind::ALL
         .into_iter()
         .find(|kind| call.kind.as_deref() == Some(kind.name()));
-    known.ok_or_else(|| lacks(&call.call, "kind", "MPI's name of a predefined one"))
+    let given = call.kind.as_deref();
+    known.ok_or_else(|| unknown_name(&call.call, "kind", given, "MPI's name of a predefined one"))
 }
 
 fn operation(call: &Call) -> Result<Predefined, String> {
@@ -188,5 +206,5 @@ fn operation(call: &Call) -> Result<Predefined, String> {
     let known = Predefined::ALL
         .into_iter()
         .find(|operation| name == Some(operation.name()));
-    known.ok_or_else(|| lacks(&call.call, "operation", "MPI's name of a predefined one"))
+    known.ok_or_else(|| unknown_name(&call.call, "operation", name, "MPI's name of a predefined one"))
 }

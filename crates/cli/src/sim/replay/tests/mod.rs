@@ -275,7 +275,7 @@ fn traces_that_do_not_go_together_end_with_who_waits() {
     let unknown = r#"{"call":"MPI_Barrier","begin":1,"end":2,"context":9}"#;
     let steps = programs(&[parsed(&[unknown.to_owned()], 0, 1)]).unwrap();
     let error = replay(&steps, &Simulation::new(1, 1), 1.0).unwrap_err().to_string();
-    assert!(error.contains("there is no communicator 9"), "{error}");
+    assert!(error.contains("step 1: there is no communicator 9"), "{error}");
 }
 
 /// Sends, receives and collectives that are set up once.
