@@ -92,12 +92,16 @@ impl Player<'_> {
                 vector,
                 blocks: lengths,
             } => {
-                input = reduced(vector);
-                let (_, total) = blocks(1, lengths, own_size)?;
-                if total != input {
-                    return Err(format!("{total} octets in blocks of a vector of {input}"));
+                // Of even blocks it is one block that is told.
+                let told = reduced(vector);
+                let (block, total) = blocks(1, lengths, own_size)?;
+                if block.unwrap_or(total) != told {
+                    return Err(format!(
+                        "{} octets in blocks of a vector of {told}",
+                        block.unwrap_or(total)
+                    ));
                 }
-                output = total;
+                (input, output) = (total, block.unwrap_or(total));
             }
             Collective::NeighborAllgather {
                 own, received, sources, ..

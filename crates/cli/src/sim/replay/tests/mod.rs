@@ -326,3 +326,21 @@ fn what_is_persistent_is_replayed() {
     assert_eq!(steps[2].iter().filter(starts).count(), 3 * 2 + 1);
     assert!(steps[2].iter().any(|step| matches!(step, Step::Free(_))));
 }
+
+/// Vectors whose blocks are of one size.
+fn scattered() {
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    let size = world.size() as usize;
+    let own: Vec<u64> = (0..3_000 * size as u64).collect();
+    let mut block = vec![0_u64; 3_000];
+    world
+        .reduce_scatter_block_into(&own[..], &mut block[..], SystemOperation::sum())
+        .unwrap();
+    assert_eq!(block[1], size as u64 * (3_000 * world.rank() as u64 + 1));
+}
+
+#[test]
+fn blocks_of_reductions_are_replayed() {
+    agrees(3, |_| scattered());
+}
