@@ -100,6 +100,7 @@ examples! {
     othello ["4", "4"]
     ping_pong
     reduce
+    scaling ["64", "3"]
     scan
     scatter
     send_receive

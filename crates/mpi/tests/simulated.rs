@@ -53,6 +53,9 @@ mod othello;
 mod ping_pong;
 #[path = "../examples/reduce.rs"]
 mod reduce;
+#[expect(dead_code, reason = "as above, and what it does with simulations of its own")]
+#[path = "../examples/scaling.rs"]
+mod scaling;
 #[path = "../examples/scan.rs"]
 mod scan;
 #[path = "../examples/scatter.rs"]
@@ -165,6 +168,22 @@ fn othello() {
 }
 
 #[test]
+fn scaling() {
+    let by = |size| {
+        let outcome = Simulation::new(size, 1).run(|_| {
+            let universe = mpi::initialize().unwrap();
+            scaling::spread(&universe.world(), 64, 5).unwrap()
+        });
+        outcome.unwrap().results
+    };
+    let alone = by(1)[0].change;
+    assert!(alone > 0.0);
+    for size in [2, 3, 64] {
+        assert!(by(size).iter().all(|part| part.change == alone), "{size} ranks");
+    }
+}
+
+#[test]
 fn sor() {
     for (size, strips) in [(1, false), (4, false), (6, false), (3, true)] {
         let job = sor::Job {
@@ -215,7 +234,9 @@ fn lost() {
 
 #[test]
 fn all_examples_are_simulated() {
-    let by_hand = ["ft", "halo", "lost", "osu", "othello", "simple", "sizes", "sor"];
+    let by_hand = [
+        "ft", "halo", "lost", "osu", "othello", "scaling", "simple", "sizes", "sor",
+    ];
     // A simulated rank is one thread, and this example is about several.
     let not = ["matched_probe"];
 
