@@ -58,7 +58,12 @@ pub(super) fn fitted(turns: &args::Turns, sizes: &[usize], eager_limit: usize) -
     };
     // Its ranks have nothing more to do, and the simulator needs a processor.
     drop(job);
-    let host = host::fit(&times, |host, size| host::one_way(&packets, host, size))?;
+    let mut progress = Progress::new(turns.output.progress, times.len() * host::SIMULATIONS);
+    let host = host::fit(&times, |host, size| {
+        progress.step("fitting", size);
+        host::one_way(&packets, host, size)
+    })?;
+    drop(progress);
     let row = |&(size, measured): &(usize, f64)| {
         host::one_way(&packets, &host, size).map(|simulated| Row {
             size,

@@ -20,6 +20,10 @@ const HEADERS: usize = 28;
 const PING_PONGS: (usize, usize) = (3, 3);
 /// Rounds of the fit: costs change no more after three or four.
 const ROUNDS: usize = 6;
+/// How often [`fit`] simulates each of the sizes, at most: as it is, and with a little more of each cost.
+pub(crate) const SIMULATIONS: usize = STARTS * ROUNDS * 5;
+/// Where it begins.
+const STARTS: usize = 3;
 /// Times to weigh the sizes anew within a round.
 const WEIGHINGS: usize = 30;
 /// An error as large as this, relative to what was measured, counts as its square; larger ones count less.
@@ -227,7 +231,8 @@ fn starts(times: &[(usize, f64)]) -> Vec<Costs> {
         return Vec::new();
     };
     let (lone, octet) = (least * 1e3, most * 1e3 / octets.max(1) as f64);
-    [[0.25, 0.5, 0.0], [0.5, 0.0, 0.0], [0.1, 0.1, 0.8]]
+    let parts: [[f64; 3]; STARTS] = [[0.25, 0.5, 0.0], [0.5, 0.0, 0.0], [0.1, 0.1, 0.8]];
+    parts
         .map(|[packet, more, delay]| [lone * packet, lone * more, octet / 2.0, lone * delay])
         .to_vec()
 }
