@@ -28,6 +28,7 @@ type Suspender = Yielder<(), ()>;
 #[derive(Debug)]
 pub struct Rank {
     engine: Arc<Engine>,
+    host: u32,
     incarnation: u32,
     own: RefCell<Option<Rc<dyn Any>>>,
     suspender: Cell<Option<NonNull<Suspender>>>,
@@ -48,6 +49,12 @@ impl Rank {
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// The host that it is on, from 0: see [`Network::per_host`](super::Network::per_host).
+    #[must_use]
+    pub fn host(&self) -> u32 {
+        self.host
     }
 
     /// How often this process has crashed before.
@@ -99,11 +106,12 @@ impl Program {
     /// It is not resumed after anything that `body` borrows has ended, and dropped before.
     pub(super) unsafe fn new(
         stack: usize,
-        (engine, incarnation): (Arc<Engine>, u32),
+        (engine, host, incarnation): (Arc<Engine>, u32, u32),
         body: impl FnOnce(&Arc<Engine>),
     ) -> io::Result<Self> {
         let rank = Rc::new(Rank {
             engine,
+            host,
             incarnation,
             own: RefCell::new(None),
             suspender: Cell::new(None),

@@ -28,7 +28,8 @@ pub struct Impairment {
     pub loss: f64,
     /// The part that comes twice.
     pub duplicate: f64,
-    /// The part of which one to three bits change.
+    /// The part of which one to three bits change. Only with [`Config::checksum`](crate::config::Config::checksum) is that
+    /// sure to be found; without, programs may get wrong octets, or wait for ever.
     pub corrupt: f64,
     /// The part that is cut off somewhere.
     pub truncate: f64,
@@ -59,7 +60,8 @@ pub enum Fault {
         refuse: bool,
     },
     /// A process that has crashed starts again from the beginning, and knows nothing of what was before. Others have lost
-    /// it all the same: to them it is a stranger.
+    /// it all the same: to them it is a stranger. With [`Faults::watch`] it hears that from them, and its calls fail;
+    /// without, it waits for them. One that has not crashed goes on as it is.
     Restart(u32),
 }
 

@@ -303,7 +303,8 @@ pub struct NetworkStats {
     pub sent: u64,
     /// Octets of these as datagrams.
     pub octets: u64,
-    /// Packets that have come to their hosts.
+    /// Packets that have come to their hosts. (What is on its way when the last program is over is neither here nor among
+    /// those that were lost.)
     pub delivered: u64,
     /// Lost since a queue of the network was full.
     pub overflowed: u64,
@@ -311,6 +312,8 @@ pub struct NetworkStats {
     pub unread: u64,
     /// Lost by chance.
     pub lost: u64,
+    /// Lost since their light path was torn down or cut while they were on it.
+    pub dark: u64,
     /// Have found a long queue.
     pub marked: u64,
     /// Times at which several hosts have begun to send on a shared medium.

@@ -26,7 +26,7 @@ use crate::{
     config::{Config, ConfigError},
     messaging::Messenger,
     mpi::{
-        engine::{Core, Engine, Entry, FabricError, Links, Options, Peers, Profiler},
+        engine::{ANY_SOURCE, ANY_TAG, Core, Engine, Entry, FabricError, Links, Options, Peers, Profiler},
         trace::Tracer,
     },
     prng::{Prng, mix},
@@ -65,7 +65,8 @@ pub struct Simulation {
     pub options: Options,
     /// Octets that may wait at a host while its processor is busy. At least 1,500; default 1 MiB.
     pub receive_buffer: u32,
-    /// Octets of each program's stack, of which only those used take memory. At least 16 KiB; default 1 MiB.
+    /// Octets of each program's stack, of which only those used take memory. At least 64 KiB; default 1 MiB. (Natively
+    /// `main` has 8 MiB on most systems.) A program that needs more ends the process with SIGSEGV, without a message.
     pub stack: usize,
     /// The simulation is over at this time, whatever happens. Default, and most: 2^53 ns, 104 days.
     pub limit: Option<Duration>,
@@ -123,7 +124,7 @@ impl Simulation {
                 "from 1 to 1048576",
             ),
             (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 octets"),
-            (self.stack >= 16 << 10, "stack", "at least 16 KiB"),
+            (self.stack >= 64 << 10, "stack", "at least 64 KiB"),
             (
                 !self.faults.watch || self.limit.is_some(),
                 "limit",
@@ -152,8 +153,9 @@ impl Simulation {
                 let result = program(engine);
                 results.borrow_mut()[process as usize] = Some(result);
             };
+            let rank = (engine, process / self.network.per_host, incarnation);
             // SAFETY: it borrows `program` and `results`, which are older than `programs` and so outlive them, in a panic too.
-            unsafe { Program::new(self.stack, (engine, incarnation), body) }.map_err(SimulationError::Stack)
+            unsafe { Program::new(self.stack, rank, body) }.map_err(SimulationError::Stack)
         };
         let mut programs = Vec::with_capacity(self.processes as usize);
         let ran = job.run(&mut programs, &spawn);
@@ -182,7 +184,8 @@ impl Simulation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome<R> {
-    /// What the program has returned, at each process but those that had crashed before.
+    /// What the program has returned, by rank. Those that had crashed before have no place, so where ranks may crash the
+    /// program should return its rank, too.
     pub results: Vec<R>,
     /// When the last program was over.
     pub time: Duration,
@@ -198,8 +201,7 @@ pub struct Outcome<R> {
     pub digest: u64,
 }
 
-/// Why a simulation has no outcome.
-#[derive(Debug)]
+/// Why a simulation has no outcome. Its `Debug` is what `Display` is, as that is what a `main` that returns it prints.
 #[non_exhaustive]
 pub enum SimulationError {
     /// A parameter is out of its range.
@@ -219,6 +221,8 @@ pub enum SimulationError {
     Deadlock {
         /// Since when.
         time: Duration,
+        /// Packets wait for light paths, and none can ever be set up.
+        dark: bool,
         /// Who waits, and in which call.
         waiting: Vec<Waiting>,
     },
@@ -244,6 +248,12 @@ pub struct Waiting {
     pub on: Vec<u32>,
 }
 
+/// The rank that a call names is the root of a collective.
+fn is_rooted(call: &str) -> bool {
+    let call = call.trim_end_matches('v');
+    ["MPI_Bcast", "MPI_Gather", "MPI_Reduce", "MPI_Scatter"].contains(&call)
+}
+
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {}", self.process)?;
@@ -251,11 +261,16 @@ impl fmt::Display for Waiting {
             None => f.write_str(" is outside of MPI")?,
             Some(entry) => {
                 write!(f, " is in {}", entry.call)?;
-                if let Some(peer) = entry.peer {
-                    write!(f, ", rank {peer}")?;
+                match entry.peer {
+                    None => {}
+                    Some(ANY_SOURCE) => f.write_str(", any rank")?,
+                    Some(root) if is_rooted(entry.call) => write!(f, ", root {root}")?,
+                    Some(peer) => write!(f, ", rank {peer}")?,
                 }
-                if let Some(tag) = entry.tag {
-                    write!(f, ", tag {tag}")?;
+                match entry.tag {
+                    None => {}
+                    Some(ANY_TAG) => f.write_str(", any tag")?,
+                    Some(tag) => write!(f, ", tag {tag}")?,
                 }
                 write!(f, " (context {}, since {:?})", entry.context, self.since)?;
             }
@@ -290,15 +305,28 @@ impl fmt::Display for SimulationError {
                  many there may be)"
             ),
             Self::File { path, source } => write!(f, "writing what is simulated to {}: {source}", path.display()),
-            Self::Deadlock { time, waiting } => {
-                write!(f, "deadlock at {time:?}: {} processes wait for ever", waiting.len())?;
+            Self::Deadlock { time, dark, waiting } => {
+                let why = if *dark { ", as no light path can be set up" } else { "" };
+                match waiting.len() {
+                    1 => write!(f, "deadlock at {time:?}: 1 process waits for ever{why}")?,
+                    more => write!(f, "deadlock at {time:?}: {more} processes wait for ever{why}")?,
+                }
                 list(f, waiting)
             }
             Self::TimeLimit { limit, waiting } => {
-                write!(f, "not over after {limit:?}: {} processes go on", waiting.len())?;
+                match waiting.len() {
+                    1 => write!(f, "not over after {limit:?}: 1 process goes on")?,
+                    more => write!(f, "not over after {limit:?}: {more} processes go on")?,
+                }
                 list(f, waiting)
             }
         }
+    }
+}
+
+impl fmt::Debug for SimulationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -488,8 +516,8 @@ impl<'a> Job<'a> {
                     }));
                 }
                 Next::Nothing => {
-                    let time = Duration::from_nanos(now);
-                    return Err(self.stop(|waiting| SimulationError::Deadlock { time, waiting }));
+                    let (time, dark) = (Duration::from_nanos(now), self.shared.lock().stuck);
+                    return Err(self.stop(|waiting| SimulationError::Deadlock { time, dark, waiting }));
                 }
             }
         }

@@ -246,6 +246,8 @@ pub(super) struct World {
     plan: Vec<Fault>,
     /// So much of it is still to come.
     planned: usize,
+    /// No light path can ever be set up again, and all wait for one.
+    pub(super) stuck: bool,
     /// Octets that may wait at a host to be read.
     receive_buffer: u32,
     polling: Polling,
@@ -287,6 +289,7 @@ impl World {
             trouble,
             plan: plan.iter().map(|(_, fault)| fault.clone()).collect(),
             planned: plan.len(),
+            stuck: false,
             receive_buffer,
             polling,
             queues,
@@ -524,6 +527,7 @@ impl World {
             && self.nodes.iter().all(|node| waits(node))
             && self.with_paths(|paths, around, _| paths.is_stuck(around)) == Some(true)
         {
+            self.stuck = true;
             self.queue.clear();
         }
     }
@@ -567,7 +571,8 @@ impl World {
             source, destination, ..
         } = self.wires.get(packet);
         if self.is_dark(source, destination) {
-            self.wires.stats.lost += 1;
+            self.wires.stats.delivered -= 1;
+            self.wires.stats.dark += 1;
             self.wires.drop_packet(packet);
             return None;
         }

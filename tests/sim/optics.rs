@@ -372,11 +372,17 @@ fn without_ports_nothing_goes() {
             })
         };
         let error = simulation(3, optics.clone()).run(program).unwrap_err();
-        let SimulationError::Deadlock { time, waiting } = &error else {
+        let SimulationError::Deadlock {
+            time,
+            dark: true,
+            waiting,
+        } = &error
+        else {
             panic!("{changes:?}: {error}");
         };
         let calls = waiting.iter().map(|one| one.call.as_ref().map(|call| call.call));
         assert!(calls.eq([Some("MPI_Barrier"); 3]), "{changes:?}: {error}");
+        assert!(error.to_string().contains("no light path can be set up"), "{error}");
         assert!(*time < Duration::from_millis(500), "{changes:?}: {error}");
         // Late, but there.
         optics.changes.push(at(2_000, Available::Wavelengths(9)));
@@ -385,6 +391,11 @@ fn without_ports_nothing_goes() {
             .run(program)
             .unwrap_or_else(|error| panic!("{changes:?}: {error}"));
         assert!(outcome.results.iter().all(Result::is_ok) && outcome.time > Duration::from_secs(2));
+        let network = outcome.network;
+        assert!(
+            network.lost == 0 && network.delivered + network.dark <= network.sent,
+            "{network:?}"
+        );
     }
     // Nobody needs them any more.
     let mut over = ports(2);

@@ -276,7 +276,7 @@ fn a_deadlock_in_the_dark_waits_for_what_is_planned() {
                     assert!(told > at, "{told:?}");
                 }
             }
-            Err(SimulationError::Deadlock { time, waiting }) => {
+            Err(SimulationError::Deadlock { time, waiting, .. }) => {
                 assert!(!watch && time >= at && time < at + SECOND, "{time:?}");
                 assert_eq!(waiting.len(), 2, "{waiting:?}");
             }

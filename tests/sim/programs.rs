@@ -115,6 +115,12 @@ fn a_wildcard_that_nobody_answers_is_a_deadlock() {
             }
         })
         .unwrap_err();
+    let text = format!("{error:?}");
+    assert_eq!(text, error.to_string(), "what main prints");
+    assert!(
+        text.contains(": 1 process waits") && text.contains("MPI_Recv, any rank, tag 0"),
+        "{text}"
+    );
     let SimulationError::Deadlock { waiting, .. } = error else {
         panic!("{error}");
     };

@@ -2,6 +2,7 @@
 
 use mpi::{
     Error,
+    collective::SystemOperation,
     topology::{Color, CommunicatorRelation, GroupRelation, SystemGroup},
     traits::*,
 };
@@ -82,10 +83,13 @@ pub(crate) fn main() -> Result<(), Error> {
     }
 
     let here = world.split_shared(0)?;
-    assert_eq!(
-        (here.size(), here.rank()),
-        (size, rank),
-        "all of this example run on one host"
-    );
+    let host = mpi::environment::processor_name().unwrap();
+    let number = host
+        .bytes()
+        .fold(0, |number: u64, byte| number.rotate_left(8) ^ u64::from(byte));
+    let (mut least, mut most) = (0, 0);
+    here.all_reduce_into(&number, &mut least, SystemOperation::min())?;
+    here.all_reduce_into(&number, &mut most, SystemOperation::max())?;
+    assert!(least == number && most == number, "all are on {host}");
     Ok(())
 }

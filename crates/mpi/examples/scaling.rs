@@ -126,7 +126,7 @@ fn simulate(side: usize, steps: u32) -> Result<(), Box<dyn std::error::Error>> {
             assert_eq!(outcome.results[0].change, alone.change, "as one rank has it");
             let time = outcome.results.iter().map(|spread| spread.time).max();
             let time = time.unwrap_or_default();
-            print!(" {:>9.1}", alone.time.as_secs_f64() / time.as_secs_f64());
+            print!(" {:>9.2}", alone.time.as_secs_f64() / time.as_secs_f64());
         }
         println!();
     }

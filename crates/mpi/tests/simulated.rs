@@ -262,6 +262,20 @@ fn each_rank_has_a_universe_of_its_own() {
     assert_eq!(results, [(0, 3, 2e-3), (1, 3, 2e-3), (2, 3, 2e-3)]);
 }
 
+#[test]
+fn ranks_of_a_host_know_each_other() {
+    let mut simulation = Simulation::new(5, 1);
+    simulation.network.per_host = 2;
+    let outcome = simulation.run(|_| {
+        let universe = mpi::initialize().unwrap();
+        let here = universe.world().split_shared(0).unwrap();
+        (mpi::environment::processor_name().unwrap(), here.rank(), here.size())
+    });
+    let expected = [("0", 0, 2), ("0", 1, 2), ("1", 0, 2), ("1", 1, 2), ("2", 0, 1)];
+    let expected = expected.map(|(host, rank, size)| (format!("host {host}"), rank, size));
+    assert_eq!(outcome.unwrap().results, expected);
+}
+
 /// A rank may be asynchronous: it waits in virtual time.
 #[test]
 fn asynchronous_ranks() {

@@ -5,7 +5,7 @@ use hikyaku::sim::Simulation;
 use mpi::traits::*;
 use serde::Serialize;
 
-use super::{Common, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
+use super::{Common, Done, Failure, Figure, Group, Line, Output, Progress, Table, emit, number, run_ranks, size};
 
 /// Options.
 #[derive(Clone, Debug, Args)]
@@ -17,7 +17,9 @@ pub(crate) struct Incast {
     #[arg(long, default_value = "64K", value_parser = size::parse, value_name = "N")]
     bytes: usize,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,7 +101,7 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
     } else {
         options.senders.clone()
     };
-    let mut progress = Progress::new(common.basics.output.progress, all.len() * MODES.len());
+    let mut progress = Progress::new(options.output.progress, all.len() * MODES.len());
     let mut rows = Vec::new();
     for &senders in &all {
         for (mode, asks) in MODES {
@@ -120,7 +122,7 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
             network.bandwidth / 1e6,
             network.mtu,
             size::text(network.queue as usize),
-            common.basics.seed
+            common.seed
         ),
     ];
     let columns = ["mode", "MB/s", "p99 us", "packets", "overflowed", "unread"];
@@ -152,9 +154,9 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
     };
     let document = Document {
         experiment: "incast",
-        seed: common.basics.seed,
+        seed: common.seed,
         bytes: options.bytes,
         rows,
     };
-    emit(&common.basics.output, &document, &[table], Some(&figure))
+    emit(&options.output, &document, &[table], Some(&figure))
 }

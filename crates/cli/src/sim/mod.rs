@@ -135,7 +135,7 @@ pub(crate) enum Experiment {
     Replay(replay::Replay),
 }
 
-/// Options of all experiments.
+/// Options of those that bring their own network.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Basics {
     /// Everything left to chance follows from this
@@ -170,8 +170,9 @@ pub(crate) struct Common {
     /// The same for each octet
     #[arg(long, default_value_t = 0.05, value_name = "NS")]
     pub cpu_octet: f64,
-    #[command(flatten)]
-    pub basics: Basics,
+    /// Everything left to chance follows from this
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
 }
 
 /// Time of a processor, ns.
@@ -197,7 +198,7 @@ fn per_packet(text: &str) -> Result<PerPacket, String> {
 impl Common {
     /// The job that they describe.
     fn job(&self, processes: u32) -> Result<Simulation, Failure> {
-        let mut simulation = Simulation::new(processes, self.basics.seed);
+        let mut simulation = Simulation::new(processes, self.seed);
         simulation.network = self.network()?;
         simulation.cpu = Cpu {
             send: self.cpu_packet.send,
@@ -272,11 +273,6 @@ fn run_ranks<T, E: Display>(
 
 /// Runs an experiment.
 pub(crate) fn run(experiment: &Experiment) -> Result<(), Failure> {
-    if let Experiment::Replay(replay) = experiment
-        && replay.common.basics.output.plot.is_some()
-    {
-        return Err(Failure::usage("--plot: a replay has no figure"));
-    }
     match experiment {
         Experiment::Scale(scale) => scale::run(scale),
         Experiment::Incast(incast) => incast::run(incast),

@@ -18,7 +18,7 @@ pub(crate) struct PacsCs {
     /// Nodes along each dimension of the hyper-crossbars, one row each; 16x16x10 is the whole of PACS-CS
     #[arg(long, value_delimiter = ',', default_value = "4x4x4,8x8x8,16x16x10", value_name = "LIST", value_parser = sides)]
     grids: Vec<[u32; 3]>,
-    /// Numbers of rails of a node on one switch, one row each
+    /// Numbers of rails of a node on one switch, one row each; there are always 64 nodes
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=64))]
     rails: Vec<u32>,
     /// Octets for each neighbour, at most 16M

@@ -8,7 +8,7 @@ use hikyaku::{
 use mpi::{collective::SystemOperation, traits::*};
 use serde::Serialize;
 
-use super::{Common, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks};
+use super::{Common, Done, Failure, Figure, Group, Line, Output, Progress, Table, emit, number, run_ranks};
 use crate::{allocation, clock};
 
 /// Options.
@@ -24,7 +24,9 @@ pub(crate) struct Scale {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2_048))]
     pairwise: u32,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Serialize)]
@@ -153,7 +155,7 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
     // One message each way between two ranks, again and again, so that it does not matter which of them has begun first.
     let pair = simulate(2, &of(2, &Policy::new(model))?, &Policy::new(model), false)?;
     model.alpha = duration(&pair.results, 0) / f64::from(BARRIERS) * 1e-6;
-    let mut progress = Progress::new(common.basics.output.progress, all.len());
+    let mut progress = Progress::new(options.output.progress, all.len());
     let mut rows = Vec::new();
     for &ranks in &all {
         let mut policy = Policy::new(model);
@@ -175,7 +177,7 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
             network.bandwidth / 1e6,
             network.mtu,
             model.alpha * 1e6,
-            common.basics.seed
+            common.seed
         ),
     ];
     let groups = vec![
@@ -221,9 +223,9 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
     };
     let document = Document {
         experiment: "scale",
-        seed: common.basics.seed,
+        seed: common.seed,
         alpha_us: model.alpha * 1e6,
         rows,
     };
-    emit(&common.basics.output, &document, &[table], Some(&figure))
+    emit(&options.output, &document, &[table], Some(&figure))
 }

@@ -246,7 +246,7 @@ fn finalize() -> Result<(), FinalizeError> {
 /// than it has processors do not spin.
 ///
 /// In the program of a simulated rank (feature `sim`, `hikyaku::sim`) it is that rank which begins, and nothing is asked
-/// of the environment.
+/// of the environment: `Simulation::options` has the settings, `Simulation::trace` says where traces go.
 ///
 /// With `HIKYAKU_TRACE=DIRECTORY` each process writes a trace of what it calls; with `HIKYAKU_CHECK=on` (at all of them)
 /// collectives that do not go together, and messages of other types than their receives, are errors that name both sides.
@@ -319,13 +319,17 @@ pub fn library_version() -> Result<String, FromUtf8Error> {
     Ok(concat!("hikyaku-mpi ", env!("CARGO_PKG_VERSION")).to_owned())
 }
 
-/// The name of this host, as the system knows it.
+/// The name of this host, as the system knows it. Simulated ones have numbers.
 pub(crate) fn host_name() -> String {
+    #[cfg(feature = "sim")]
+    if let Some(rank) = hikyaku::sim::Rank::current() {
+        return format!("host {}", rank.host());
+    }
     let name = nix::unistd::gethostname().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// The name of this host.
+/// The name of this host; `host 3` for a simulated one.
 ///
 /// # Errors
 /// None. (A result as in rsmpi.)
@@ -347,7 +351,8 @@ fn origin() -> Instant {
     *ORIGIN.get_or_init(Instant::now)
 }
 
-/// Seconds since some time in the past, the same one as long as the process lives (`MPI_Wtime`).
+/// Seconds since some time in the past, the same one as long as the process lives (`MPI_Wtime`). A simulated rank's are of
+/// virtual time, since the simulation began.
 ///
 /// ```
 /// let start = mpi::time();

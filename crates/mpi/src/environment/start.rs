@@ -76,7 +76,13 @@ impl fmt::Display for InitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("beginning MPI: ")?;
         match self {
-            Self::Twice => f.write_str("it has begun before in this process, which it can only once"),
+            Self::Twice => {
+                f.write_str("it has begun before in this process, which it can only once")?;
+                if cfg!(feature = "sim") {
+                    return Ok(());
+                }
+                f.write_str(" (for simulated ranks hikyaku-mpi needs its feature `sim`)")
+            }
             Self::Bootstrap(error) => error.fmt(f),
             Self::Environment(error) => error.fmt(f),
             Self::Bind { address, source } => write!(f, "opening the network at {address}: {source}"),

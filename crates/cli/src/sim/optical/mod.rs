@@ -44,7 +44,8 @@ pub(crate) struct Optical {
     /// 20ms:wavelengths=40; may be given again
     #[arg(long, value_name = "TIME:WHAT=N", value_parser = change::parse)]
     change: Vec<Change>,
-    /// Blocks and bandwidth of NPB FT are divided by this, which leaves the model's times as they are; 1: all 2 GB are sent
+    /// Blocks and bandwidth of NPB FT are divided by this, which leaves the model's times as they are (at 1,024
+    /// within 6 %); 1: all 2 GB are sent
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     ft_scale: u32,
     /// Without the table of NPB FT
@@ -57,6 +58,7 @@ pub(crate) struct Optical {
 #[derive(Debug, Serialize)]
 struct Document {
     experiment: &'static str,
+    seed: u64,
     rows: Vec<Row>,
 }
 
@@ -230,6 +232,7 @@ pub(super) fn run(options: &Optical) -> Result<(), Failure> {
     let all = points.into_iter().map(Row::Figure).chain(rows.into_iter().map(Row::Ft));
     let document = Document {
         experiment: "optical",
+        seed: options.basics.seed,
         rows: all.collect(),
     };
     emit(&options.basics.output, &document, &tables, Some(&figure))

@@ -20,9 +20,10 @@ use serde::Serialize;
 pub(super) use self::program::{Collective, How, Lengths, ReplayError, Step, programs};
 use super::{Common, optical::change, run_ranks};
 use crate::{
+    args::{Format, Output},
     bench::{
         output::emit,
-        table::{Group, Table},
+        table::{Group, Table, number},
     },
     failure::Failure,
     trace::file,
@@ -54,7 +55,10 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "TIME:WHAT=N", value_parser = change::parse, requires = "ports")]
     change: Vec<Change>,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
+    /// How results are printed
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: Format,
 }
 
 /// How collectives open circuits.
@@ -191,7 +195,7 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
     let ranks = programs.len() as u32;
     let place = |rank, step| program::place(&traces, rank, step);
     let played = replay_from(&programs, &simulation(options, ranks)?, options.compute, place)?;
-    let recorded = traces.iter().map(file::Trace::run_time).max().unwrap_or(0);
+    let recorded = traces.iter().map(program::run_time).max().unwrap_or(0);
     let calls = programs
         .iter()
         .flatten()
@@ -199,7 +203,7 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
         .count();
     let document = Document {
         experiment: "replay",
-        seed: options.common.basics.seed,
+        seed: options.common.seed,
         ranks: programs.len(),
         calls,
         compute_s: computing(&programs) * options.compute,
@@ -212,24 +216,31 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
     let columns = [
         "ranks",
         "calls",
-        "computing s",
-        "recorded s",
-        "simulated s",
+        "computing ms",
+        "recorded ms",
+        "simulated ms",
         "packets",
         "octets",
         "set-ups",
     ];
-    let comment = "computing: of the busiest rank; recorded: from MPI's beginning to its end".to_owned();
+    let comment =
+        "computing: of the busiest rank; recorded, simulated: from MPI's beginning to the last call before its end"
+            .to_owned();
     let mut table = Table::new(vec![comment], vec![Group::new("", &columns)]);
     table.row(vec![
         document.ranks.to_string(),
         document.calls.to_string(),
-        format!("{:.4}", document.compute_s),
-        format!("{:.4}", document.recorded_s),
-        format!("{:.4}", document.simulated_s),
+        number(Some(document.compute_s * 1e3)),
+        number(Some(document.recorded_s * 1e3)),
+        number(Some(document.simulated_s * 1e3)),
         document.packets.to_string(),
         document.octets.to_string(),
         document.set_ups.to_string(),
     ]);
-    emit(&options.common.basics.output, &document, &[table], None)
+    let output = Output {
+        format: options.format,
+        plot: None,
+        progress: false,
+    };
+    emit(&output, &document, &[table], None)
 }

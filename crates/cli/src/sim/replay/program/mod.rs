@@ -203,6 +203,12 @@ fn read(
     reader.read(call, steps).map_err(fail)
 }
 
+/// Nanoseconds from the beginning of MPI to the end of the last call that is replayed.
+pub(super) fn run_time(trace: &Trace) -> u64 {
+    let ends = without_end(&trace.calls).iter().map(|call| call.end);
+    ends.max().unwrap_or(0).saturating_sub(trace.header.time)
+}
+
 /// What ends MPI, the barrier before it included, is the library's and no part of the program.
 pub(super) fn without_end(calls: &[Call]) -> &[Call] {
     match calls {
