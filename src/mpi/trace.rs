@@ -42,6 +42,8 @@ pub struct Tracer {
 struct State {
     /// `None` after an error, or the end.
     file: Option<File>,
+    /// Why not all is there, if it is simulated.
+    error: Option<io::Error>,
     lines: Vec<u8>,
     /// When lines were last written to the file.
     written: Instant,
@@ -120,6 +122,12 @@ impl Tracer {
         Self::begin(&directory, process, true)
     }
 
+    /// Why the trace of a simulated process is not complete, if it is not: told once.
+    #[cfg(feature = "sim")]
+    pub(crate) fn take_error(&self) -> Option<(PathBuf, io::Error)> {
+        self.lock().error.take().map(|error| (self.path.clone(), error))
+    }
+
     fn begin(directory: &Path, process: u32, simulated: bool) -> io::Result<Arc<Self>> {
         fs::create_dir_all(directory)?;
         let path = directory.join(format!("rank-{process}.jsonl"));
@@ -130,6 +138,7 @@ impl Tracer {
             state: Mutex::new(State {
                 file: Some(file),
                 lines: Vec::with_capacity(LARGE + LARGE / 8),
+                error: None,
                 written: Instant::ZERO,
                 calls: 0,
                 threads: Vec::new(),
@@ -175,7 +184,7 @@ impl Profiler for Tracer {
             now.as_nanos()
         );
         state.lines.extend_from_slice(header.as_bytes());
-        state.write(&self.path, now);
+        state.write(&self.path, self.simulated, now);
     }
 
     fn leave(&self, begun: Instant, now: Instant, entry: &Entry, exit: &Exit<'_>) {
@@ -188,7 +197,7 @@ impl Profiler for Tracer {
         state.tell_idle();
         state.line(thread, begun, now, entry, exit, 1);
         if state.lines.len() >= LARGE || now.nanos_since(state.written) >= OLD || exit.error.is_some() {
-            state.write(&self.path, now);
+            state.write(&self.path, self.simulated, now);
         }
     }
 
@@ -197,7 +206,7 @@ impl Profiler for Tracer {
         state.tell_idle();
         let footer = format!("{{\"calls\":{},\"time\":{}}}\n", state.calls, now.as_nanos());
         state.lines.extend_from_slice(footer.as_bytes());
-        state.write(&self.path, now);
+        state.write(&self.path, self.simulated, now);
         state.file = None;
     }
 }
@@ -207,7 +216,7 @@ impl Drop for Tracer {
         let path = &self.path;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.tell_idle();
-        state.write(path, Instant::FAR_FUTURE);
+        state.write(path, self.simulated, Instant::FAR_FUTURE);
     }
 }
 
@@ -288,13 +297,17 @@ impl State {
     }
 
     /// Writes the lines to the file. The first error is the end of it.
-    fn write(&mut self, path: &Path, now: Instant) {
+    fn write(&mut self, path: &Path, simulated: bool, now: Instant) {
         self.written = now;
         let Some(file) = &mut self.file else { return };
         if let Err(error) = file.write_all(&self.lines) {
-            // A trace is not worth the end of the program.
-            std::eprintln!("hikyaku: the trace {} ends here: {error}", path.display());
             self.file = None;
+            if simulated {
+                self.error = Some(error);
+            } else {
+                // A trace is not worth the end of the program.
+                std::eprintln!("hikyaku: the trace {} ends here: {error}", path.display());
+            }
         }
         self.lines.clear();
     }

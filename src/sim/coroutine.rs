@@ -28,6 +28,7 @@ type Suspender = Yielder<(), ()>;
 #[derive(Debug)]
 pub struct Rank {
     engine: Arc<Engine>,
+    home: usize,
     host: u32,
     incarnation: u32,
     own: RefCell<Option<Rc<dyn Any>>>,
@@ -80,6 +81,23 @@ impl Rank {
     }
 }
 
+/// It is the program of this process that runs, of the simulation that has this [`Place::home`].
+#[inline]
+pub(super) fn runs(home: usize, process: u32) -> bool {
+    CURRENT.with_borrow(|rank| {
+        let rank = rank.as_ref();
+        rank.is_some_and(|rank| rank.home == home && rank.engine.process() == process)
+    })
+}
+
+/// Where a program runs.
+pub(super) struct Place {
+    /// A number that no other simulation has that goes on.
+    pub(super) home: usize,
+    pub(super) host: u32,
+    pub(super) incarnation: u32,
+}
+
 /// Lets the scheduler go on; returns when it resumes this program. False: not called by a program of a simulation.
 pub(super) fn suspend() -> bool {
     let Some(rank) = Rank::current() else { return false };
@@ -106,11 +124,17 @@ impl Program {
     /// It is not resumed after anything that `body` borrows has ended, and dropped before.
     pub(super) unsafe fn new(
         stack: usize,
-        (engine, host, incarnation): (Arc<Engine>, u32, u32),
+        engine: Arc<Engine>,
+        Place {
+            home,
+            host,
+            incarnation,
+        }: Place,
         body: impl FnOnce(&Arc<Engine>),
     ) -> io::Result<Self> {
         let rank = Rc::new(Rank {
             engine,
+            home,
             host,
             incarnation,
             own: RefCell::new(None),

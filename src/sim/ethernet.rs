@@ -111,7 +111,7 @@ impl Medium {
             let station = &mut self.stations[host as usize];
             station.attempts += 1;
             let mut slots = 0;
-            if station.attempts == ATTEMPTS && lost.is_none() {
+            if station.attempts >= ATTEMPTS && lost.is_none() {
                 stats.given_up += 1;
                 lost = self.next(host).map(|(packet, _)| packet);
             } else {

@@ -17,9 +17,9 @@ use std::{
 
 use super::{
     condition::Condition,
-    coroutine::suspend,
+    coroutine::{runs, suspend},
     heap,
-    world::{Doing, Node, World},
+    world::{Node, World},
 };
 use crate::{
     messaging::Messenger,
@@ -88,13 +88,18 @@ impl Shared {
         }))
     }
 
+    /// A number that no other one has that goes on.
+    pub(super) fn home(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// It is over.
     pub(super) fn end(&self) {
         self.0.thread.store(0, Ordering::Release);
     }
 
     /// # Panics
-    /// In another thread while it goes on.
+    /// In another thread while it goes on; in an operation that is applied in this one.
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_> {
         heap::go_on();
@@ -106,11 +111,17 @@ impl Shared {
             }
         };
         Guard {
-            world: self.0.world.borrow_mut(),
+            world: self
+                .0
+                .world
+                .try_borrow_mut()
+                .expect("in a simulation operations of reductions call nothing of MPI, nor its clock"),
             _lock: lock,
         }
     }
 }
+
+const OWN_PROGRAM: &str = "a simulated process can only wait in its own program, while the simulation runs";
 
 /// See [`Fabric`].
 pub(super) struct Simulated {
@@ -153,6 +164,24 @@ impl Simulated {
         self.unlock(world);
     }
 
+    /// Only its own program can wait for a process. Otherwise the simulation has failed: who is told so takes back the
+    /// memory that was lent, so nothing may refer to it any more.
+    #[inline]
+    fn check_place(&self, world: &mut World) -> Result<(), FabricError> {
+        match runs(self.shared.home(), self.index) {
+            true => Ok(()),
+            false => Err(self.misplaced(world)),
+        }
+    }
+
+    #[cold]
+    fn misplaced(&self, world: &mut World) -> FabricError {
+        let why = FabricError(OWN_PROGRAM.into());
+        world.misplaced.get_or_insert(self.index);
+        world.fail(why.clone());
+        why
+    }
+
     /// Lets the others run until the node is called.
     fn suspend(&self, world: Guard<'_>) -> Result<(), FabricError> {
         self.unlock(world);
@@ -161,10 +190,8 @@ impl Simulated {
         if suspend() {
             return Ok(());
         }
-        self.node(&mut self.shared.lock()).doing = Doing::Over;
-        Err(FabricError(
-            "a simulated process can only wait in its own program, while the simulation runs".into(),
-        ))
+        // (What has been checked before waiting.)
+        Err(FabricError(OWN_PROGRAM.into()))
     }
 
     /// Waits until `done`, not beyond `end`. Gives whether it is done; what has been is not called again.
@@ -196,6 +223,7 @@ impl Simulated {
                 self.unlock(world);
                 return Ok(false);
             }
+            self.check_place(&mut world)?;
             // SAFETY: it is taken back below as soon as the program goes on, which does nothing before that.
             let condition = unsafe { Condition::new(done) };
             world.wait(self.index, end, condition);
@@ -270,6 +298,7 @@ impl Fabric for Simulated {
         if let Some(failure) = &world.failure {
             return Err(failure.clone());
         }
+        self.check_place(&mut world)?;
         self.node(&mut world).pump();
         world.transmit(self.index);
         world.leave(self.index, delay);

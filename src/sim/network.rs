@@ -110,7 +110,8 @@ pub struct Network {
     pub bandwidth: f64,
     /// From one end of a wire to the other. Up to 1 s; default 500 ns, which includes the switch behind it.
     pub delay: Duration,
-    /// What each message takes of the first wire beside its octets: g of LogGP, α of S3.1. Up to 1 s; default 0.
+    /// What each message takes of the first wire beside its octets, unless all share one medium: g of LogGP, α of S3.1. Up to
+    /// 1 s; default 0.
     pub gap: Duration,
     /// Largest IP packet, octets. 576 to 65,535; default 1,500.
     pub mtu: u32,
@@ -134,7 +135,8 @@ pub struct Network {
     pub forward: Duration,
     /// Over which processes packets go. Default: straight to their destination.
     pub relays: Option<Relays>,
-    /// The part of all packets that is lost beside those, as drawn by the seed. 0 to 1; default 0.
+    /// The part of packets that is lost beside those on each wire (of which there are two to a host on the same switch), as
+    /// drawn by the seed. 0 to 1; default 0.
     pub loss: f64,
 }
 
@@ -218,7 +220,7 @@ impl Network {
             ((576..=65_535).contains(&self.mtu), "mtu", "from 576 to 65535 octets"),
             (self.framing <= 1_000, "framing", "at most 1000 octets"),
             (
-                (self.mtu + self.framing..=1 << 30).contains(&self.queue),
+                (self.mtu.saturating_add(self.framing)..=1 << 30).contains(&self.queue),
                 "queue",
                 "from one packet (mtu + framing) to 1 GiB",
             ),
@@ -281,7 +283,7 @@ impl Network {
 
     /// How long a packet may be under way on a medium that is shared.
     fn longest(&self) -> Duration {
-        Duration::from_secs_f64(256.0 / self.bandwidth)
+        Duration::try_from_secs_f64(256.0 / self.bandwidth).unwrap_or_default()
     }
 
     /// Octets of the largest datagram.

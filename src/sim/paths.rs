@@ -13,6 +13,7 @@ use crate::{
     mpi::engine::{Links, Wish},
     prng::Prng,
     reliability::PeerId,
+    time::nanos,
 };
 
 /// Two hosts, the lower number first.
@@ -239,7 +240,7 @@ impl Paths {
             optics,
         };
         for index in 0..paths.optics.changes.len() {
-            let at = paths.optics.changes[index].at.as_nanos() as u64;
+            let at = nanos(paths.optics.changes[index].at);
             paths.set_alarm(queue, at, Alarm::Change(index));
         }
         for (host, node) in nodes.iter_mut().enumerate() {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    coroutine::{Program, Rank},
+    coroutine::{Place, Program, Rank},
     fabric::{Shared, Simulated},
     faults::{FaultStats, Faults, Trouble},
     heap::{self, Regions},
@@ -19,7 +19,7 @@ use super::{
     optics::{Optics, OpticsStats},
     paths::Paths,
     polling::{Polling, Queues},
-    wires::Wires,
+    wires::{LATEST, Wires},
     world::{Cpu, Doing, Next, Node, World, address_of},
 };
 use crate::{
@@ -37,9 +37,6 @@ use crate::{
 /// Most processes: they are numbered in a private network.
 const MAX_PROCESSES: u32 = 1 << 20;
 
-/// Latest time, ns: wires count picoseconds.
-const LATEST: u64 = 1 << 53;
-
 /// A job of simulated processes. Everything that happens follows from these values, the seed among them, and from the
 /// program: a run can be repeated on any machine.
 #[derive(Clone, Debug)]
@@ -50,20 +47,21 @@ pub struct Simulation {
     pub seed: u64,
     /// The network between the hosts.
     pub network: Network,
-    /// Light paths that packets need first, if they do. Default: none.
+    /// Light paths that packets need first, if they do; with one process on each host. Default: none.
     pub optics: Option<Optics>,
     /// What packets cost the hosts.
     pub cpu: Cpu,
     /// Who takes packets from a host's receive queues. Default: helpers.
     pub polling: Polling,
-    /// The receive queues of processes and pollers; helpers have [`receive_buffer`](Self::receive_buffer) instead.
+    /// The receive queues of processes that compute, and of pollers.
     pub queues: Queues,
     /// Settings of the protocol. What concerns datagrams' sizes is set by the network.
     pub config: Config,
     /// Settings of MPI. How to wait, and the helper thread, have no meaning here: the protocol goes on while a program is
     /// [away](compute).
     pub options: Options,
-    /// Octets that may wait at a host while its processor is busy. At least 1,500; default 1 MiB.
+    /// Octets that may wait at a host while its processor is busy with packets that came before. At least 1,500; default
+    /// 1 MiB. (What waits while a program computes, or for a poller, is in [`queues`](Self::queues).)
     pub receive_buffer: u32,
     /// Octets of each program's stack, of which only those used take memory. At least 64 KiB; default 1 MiB. (Natively
     /// `main` has 8 MiB on most systems.) A program that needs more ends the process with SIGSEGV, without a message.
@@ -110,6 +108,8 @@ impl Simulation {
     }
 
     fn validate(&self) -> Result<(), RangeError> {
+        let count = (1..=MAX_PROCESSES).contains(&self.processes);
+        RangeError::first(&[(count, "processes", "from 1 to 1048576")])?;
         self.network.validate_for(self.processes)?;
         self.cpu.validate()?;
         self.queues.validate()?;
@@ -119,12 +119,16 @@ impl Simulation {
         self.faults.validate(self.processes)?;
         let checks = [
             (
-                (1..=MAX_PROCESSES).contains(&self.processes),
-                "processes",
-                "from 1 to 1048576",
+                self.optics.is_none() || self.network.per_host == 1,
+                "per_host",
+                "1 where there are light paths",
             ),
             (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 octets"),
-            (self.stack >= 64 << 10, "stack", "at least 64 KiB"),
+            (
+                (64 << 10..=isize::MAX as usize).contains(&self.stack),
+                "stack",
+                "at least 64 KiB, and less than half of all addresses",
+            ),
             (
                 !self.faults.watch || self.limit.is_some(),
                 "limit",
@@ -147,21 +151,30 @@ impl Simulation {
         self.validate().map_err(SimulationError::Range)?;
         let mut job = Job::new(self)?;
         let results = RefCell::new((0..self.processes).map(|_| None).collect::<Vec<_>>());
+        let home = job.shared.home();
         let spawn = |process: u32, engine: Arc<Engine>, incarnation| {
             let (program, results) = (&program, &results);
             let body = move |engine: &Arc<Engine>| {
                 let result = program(engine);
                 results.borrow_mut()[process as usize] = Some(result);
             };
-            let rank = (engine, process / self.network.per_host, incarnation);
+            let host = process / self.network.per_host;
+            let place = Place {
+                home,
+                host,
+                incarnation,
+            };
             // SAFETY: it borrows `program` and `results`, which are older than `programs` and so outlive them, in a panic too.
-            unsafe { Program::new(self.stack, rank, body) }.map_err(SimulationError::Stack)
+            unsafe { Program::new(self.stack, engine, place, body) }.map_err(SimulationError::Stack)
         };
         let mut programs = Vec::with_capacity(self.processes as usize);
         let ran = job.run(&mut programs, &spawn);
         // Before the engines: what programs still hold is theirs.
         drop(programs);
         let time = ran?;
+        if let Some((path, source)) = job.trace_error.take() {
+            return Err(SimulationError::File { path, source });
+        }
         let mut world = job.shared.lock();
         if let Some(source) = world.trouble.capture_error.take() {
             let path = self.capture.clone().unwrap_or_default();
@@ -225,6 +238,12 @@ pub enum SimulationError {
         dark: bool,
         /// Who waits, and in which call.
         waiting: Vec<Waiting>,
+    },
+    /// A process was to wait for something in the program of another one, or in what is called between programs (a waker):
+    /// its engine, communicators and requests are for its own program alone.
+    Misplaced {
+        /// That process.
+        process: u32,
     },
     /// [`Simulation::limit`] is reached.
     TimeLimit {
@@ -313,6 +332,11 @@ impl fmt::Display for SimulationError {
                 }
                 list(f, waiting)
             }
+            Self::Misplaced { process } => write!(
+                f,
+                "process {process} was to wait outside of its own program: communicators and requests are for the program \
+                 of their own process alone"
+            ),
             Self::TimeLimit { limit, waiting } => {
                 match waiting.len() {
                     1 => write!(f, "not over after {limit:?}: 1 process goes on")?,
@@ -337,7 +361,7 @@ impl std::error::Error for SimulationError {
             Self::Config(error) => Some(error),
             Self::Stack(error) => Some(error),
             Self::File { source, .. } => Some(source),
-            Self::Deadlock { .. } | Self::TimeLimit { .. } => None,
+            Self::Deadlock { .. } | Self::Misplaced { .. } | Self::TimeLimit { .. } => None,
         }
     }
 }
@@ -349,7 +373,9 @@ struct Job<'a> {
     rng: Prng,
     shared: Shared,
     /// Who writes the traces of the latest incarnation of each process, if somebody does.
-    tracers: Vec<Option<Arc<dyn Profiler>>>,
+    tracers: Vec<Option<Arc<Tracer>>>,
+    /// The first of their errors.
+    trace_error: Option<(PathBuf, io::Error)>,
     incarnations: Vec<u32>,
     /// After all that is in them.
     _regions: Regions,
@@ -357,6 +383,11 @@ struct Job<'a> {
 
 impl Drop for Job<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Of a program (which has said so), of what a task is woken with, or here: what programs lend is not theirs any more.
+            let why = FabricError("the simulation has panicked".into());
+            self.shared.lock().fail(why);
+        }
         self.shared.end();
     }
 }
@@ -403,6 +434,7 @@ impl<'a> Job<'a> {
             rng,
             shared: Shared::new(world),
             tracers: vec![None; simulation.processes as usize],
+            trace_error: None,
             incarnations: vec![0; simulation.processes as usize],
             _regions: regions,
         })
@@ -428,8 +460,8 @@ impl<'a> Job<'a> {
             let tracer = tracer.map_err(|source| SimulationError::File {
                 path: path.clone(),
                 source,
-            })? as Arc<dyn Profiler>;
-            options.profiler = Some(Arc::clone(&tracer));
+            })?;
+            options.profiler = Some(Arc::clone(&tracer) as Arc<dyn Profiler>);
             self.tracers[index] = Some(tracer);
         }
         let fabric = Simulated {
@@ -489,8 +521,14 @@ impl<'a> Job<'a> {
             left -= usize::from(self.resume(programs, index, &mut end));
         }
         let last = self.simulation.limit.map_or(LATEST, nanos).min(LATEST);
-        while left > 0 {
+        loop {
             let mut world = self.shared.lock();
+            if let Some(process) = world.misplaced {
+                return Err(SimulationError::Misplaced { process });
+            }
+            if left == 0 {
+                break;
+            }
             let next = world.run(last);
             let (now, wakers) = (world.now, std::mem::take(&mut world.wakers));
             drop(world);
@@ -537,19 +575,21 @@ impl<'a> Job<'a> {
     }
 
     /// What is to be written of a trace is: programs that are not over keep their engines for ever.
-    fn close_trace(&self, index: usize) {
+    fn close_trace(&mut self, index: usize) {
         if let Some(tracer) = &self.tracers[index] {
             let now = self.shared.lock().nodes[index].now();
             tracer.close(now);
+            let error = tracer.take_error();
+            self.trace_error = self.trace_error.take().or(error);
         }
     }
 
-    fn close_traces(&self) {
+    fn close_traces(&mut self) {
         (0..self.tracers.len()).for_each(|index| self.close_trace(index));
     }
 
     /// Lets a program go on. Gives whether it is over then.
-    fn resume(&self, programs: &mut [Program], index: usize, end: &mut u64) -> bool {
+    fn resume(&mut self, programs: &mut [Program], index: usize, end: &mut u64) -> bool {
         heap::turn(Some(index as u32));
         let over = match catch_unwind(AssertUnwindSafe(|| programs[index].resume())) {
             Ok(over) => over,

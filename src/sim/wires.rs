@@ -11,6 +11,9 @@ use crate::{
     wire::{self, Kind},
 };
 
+/// Latest time, ns: wires count picoseconds.
+pub(super) const LATEST: u64 = 1 << 53;
+
 /// No wire: from a process to another one on its host.
 const LOCAL: u32 = u32::MAX;
 
@@ -270,12 +273,11 @@ impl Wires {
             _ => from * self.ports,
         };
         let wire = self.rail(from, first);
-        if self.gap > 0 {
-            let gap = self.gap * messages(&self.packets[packet as usize].data);
-            let free_at = &mut self.free_at[wire as usize];
-            *free_at = (*free_at).max(now * 1_000) + gap;
-        }
-        self.enter(queue, now, packet, wire);
+        let gap = match self.gap {
+            0 => 0,
+            gap => gap * messages(&self.packets[packet as usize].data),
+        };
+        self.enter(queue, now, packet, (wire, gap));
     }
 
     /// A packet has come to the end of its wire.
@@ -302,7 +304,7 @@ impl Wires {
             Some(next) => {
                 let up = next < self.hosts * self.ports;
                 let forward = if up { self.network.forward.as_nanos() as u64 } else { 0 };
-                self.enter(queue, now + forward, packet, next);
+                self.enter(queue, now + forward, packet, (next, 0));
                 Arrival::Between
             }
             None if hop != destination => Arrival::Relay(hop),
@@ -376,9 +378,9 @@ impl Wires {
         self.packets[packet as usize].data.len() as u32 + UDP_IPV4 + self.network.framing
     }
 
-    /// Puts a packet into the queue before a wire.
+    /// Puts a packet into the queue before a wire, of which it takes a time more than its octets do (ps).
     #[inline(always)]
-    fn enter(&mut self, queue: &mut Queue, now: u64, packet: u32, wire: u32) {
+    fn enter(&mut self, queue: &mut Queue, now: u64, packet: u32, (wire, gap): (u32, u64)) {
         let octets = self.size(packet);
         let now = now * 1_000;
         let start = self.free_at[wire as usize].max(now);
@@ -392,7 +394,7 @@ impl Wires {
             return;
         }
         self.stats.marked += u64::from(ahead > u64::from(self.network.mark));
-        let end = start + u64::from(octets) * self.octet;
+        let end = start + gap + u64::from(octets) * self.octet;
         self.free_at[wire as usize] = end;
         if self.is_lost() {
             self.drop_packet(packet);

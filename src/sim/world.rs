@@ -15,7 +15,7 @@ use super::{
     paths::{Paths, Surroundings},
     polling::{Poller, Polling, Queues},
     queue::{Event, Queue},
-    wires::{Arrival, Packet, Wires},
+    wires::{Arrival, LATEST, Packet, Wires},
 };
 use crate::{
     messaging::Messenger,
@@ -248,6 +248,8 @@ pub(super) struct World {
     planned: usize,
     /// No light path can ever be set up again, and all wait for one.
     pub(super) stuck: bool,
+    /// It was to wait outside of its own program.
+    pub(super) misplaced: Option<u32>,
     /// Octets that may wait at a host to be read.
     receive_buffer: u32,
     polling: Polling,
@@ -290,6 +292,7 @@ impl World {
             plan: plan.iter().map(|(_, fault)| fault.clone()).collect(),
             planned: plan.len(),
             stuck: false,
+            misplaced: None,
             receive_buffer,
             polling,
             queues,
@@ -345,7 +348,9 @@ impl World {
                 }
             };
             if let Some(index) = resumed {
-                return Next::Resume(index);
+                // Its processor may be busy for longer.
+                let late = self.nodes[index as usize].local > last;
+                return if late { Next::Late } else { Next::Resume(index) };
             }
             if !self.wakers.is_empty() {
                 return Next::Tasks;
@@ -440,7 +445,7 @@ impl World {
             Fault::Pause(process, time) => {
                 // Its processor is used until then.
                 let node = &mut self.nodes[process as usize];
-                node.local = node.local.max(self.now).saturating_add(nanos(time));
+                node.local = node.local.max(self.now).saturating_add(nanos(time)).min(LATEST);
                 Next::Nothing
             }
             Fault::Crash { process, refuse } => {
@@ -848,7 +853,7 @@ impl World {
 
     /// Nothing goes on any more: nobody refers to the memory of programs from here on.
     pub(super) fn fail(&mut self, why: FabricError) {
-        self.failure = Some(why);
+        self.failure.get_or_insert(why);
         self.trouble.flush();
         for node in &mut self.nodes {
             node.core.abandon(&node.messenger);

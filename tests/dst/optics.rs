@@ -68,6 +68,7 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
         keep: rng.chance(300),
         changes,
     });
+    simulation.network.per_host = 1;
     if rng.chance(700) {
         let network = &mut simulation.network;
         (network.topology, network.relays) = (Topology::Direct, None);

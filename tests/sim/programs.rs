@@ -13,7 +13,7 @@ use hikyaku::{
         engine::{ANY_SOURCE, Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
     },
-    sim::{self, Network, Rank, Simulation, SimulationError, Topology},
+    sim::{self, Fault, Network, Optics, Rank, Simulation, SimulationError, Topology},
 };
 
 use super::support::byte;
@@ -205,6 +205,65 @@ fn who_is_not_simulated_can_not_wait() {
     assert!(Communicator::world(&engine).barrier().is_err());
 }
 
+/// Processors may be busy beyond it, and programs do not go on then.
+#[test]
+fn the_limit_holds() {
+    let talk = |engine: &Arc<Engine>| Communicator::world(engine).barrier().is_ok();
+    let late = |simulation: &Simulation, ranks: usize| match simulation.run(talk) {
+        Err(SimulationError::TimeLimit { limit, waiting }) => {
+            assert_eq!((Some(limit), waiting.len()), (simulation.limit, ranks));
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut slow = Simulation::new(2, 1);
+    slow.limit = Some(Duration::from_micros(10));
+    slow.cpu.receive = 1e9;
+    late(&slow, 2);
+    let mut paused = Simulation::new(2, 1);
+    paused.limit = Some(Duration::from_secs(1));
+    let day = Duration::from_secs(86_400);
+    paused.faults.plan = vec![(Duration::ZERO, Fault::Pause(1, day))];
+    late(&paused, 2);
+    // Beyond all that can be counted.
+    paused.limit = None;
+    paused.faults.plan = vec![(Duration::ZERO, Fault::Pause(1, day)); 300];
+    let error = paused.run(talk).unwrap_err();
+    assert!(matches!(error, SimulationError::TimeLimit { .. }), "{error}");
+}
+
+/// A wire that nobody uses has an empty queue, however long each message takes.
+#[test]
+fn a_gap_fills_no_queue() {
+    for gap in [Duration::from_nanos(1), Duration::from_millis(1)] {
+        let mut simulation = Simulation::new(2, 1);
+        simulation.network.gap = gap;
+        simulation.network.queue = simulation.network.mtu + simulation.network.framing;
+        let outcome = simulation.run(|engine| {
+            let world = Communicator::world(engine);
+            (0..3).for_each(|_| _ = allreduce(&world, &[1; 100]));
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.network.overflowed, 0, "{gap:?}");
+        assert!(outcome.time > 3 * gap, "{gap:?}: {:?}", outcome.time);
+    }
+}
+
+#[test]
+fn a_trace_that_can_not_be_written_is_an_error() {
+    let directory = std::env::temp_dir().join(format!("hikyaku-full-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.join("rank-1.jsonl")).unwrap();
+    let mut simulation = Simulation::new(2, 1);
+    simulation.trace = Some(directory.clone());
+    let error = simulation.run(|engine| Communicator::world(engine).barrier().unwrap());
+    std::fs::remove_dir_all(&directory).unwrap();
+    let Err(SimulationError::File { path, source }) = error else {
+        panic!("{error:?}");
+    };
+    assert!(path.ends_with("rank-1.jsonl"), "{path:?}");
+    assert_eq!(source.kind(), std::io::ErrorKind::StorageFull);
+}
+
 #[test]
 fn parameters_out_of_range_are_named() {
     let refused = |change: &dyn Fn(&mut Simulation)| {
@@ -217,13 +276,29 @@ fn parameters_out_of_range_are_named() {
         error.name
     };
     assert_eq!(refused(&|simulation| simulation.processes = 0), "processes");
+    assert_eq!(refused(&|simulation| simulation.processes = u32::MAX), "processes");
     assert_eq!(refused(&|simulation| simulation.stack = 0), "stack");
+    assert_eq!(refused(&|simulation| simulation.stack = usize::MAX), "stack");
+    assert_eq!(refused(&|simulation| simulation.network.mtu = u32::MAX), "mtu");
+    assert_eq!(refused(&|simulation| simulation.network.framing = u32::MAX), "framing");
     assert_eq!(refused(&|simulation| simulation.cpu.look = 0.0), "look");
     assert_eq!(refused(&|simulation| simulation.cpu.send = f64::NAN), "send");
     assert_eq!(refused(&|simulation| simulation.network.mtu = 500), "mtu");
     assert_eq!(refused(&|simulation| simulation.network.queue = 100), "queue");
     assert_eq!(refused(&|simulation| simulation.network.bandwidth = 0.0), "bandwidth");
     assert_eq!(refused(&|simulation| simulation.network.loss = 1.5), "loss");
+    for bandwidth in [0.0, -1.0, f64::NAN, 1e-300] {
+        let slow = Network {
+            bandwidth,
+            ..Network::ethernet_10()
+        };
+        assert_eq!(refused(&|simulation| simulation.network = slow), "bandwidth");
+    }
+    let optics = |simulation: &mut Simulation| {
+        simulation.optics = Some(Optics::default());
+        simulation.network.per_host = 2;
+    };
+    assert_eq!(refused(&optics), "per_host");
     let shared = Network {
         rails: 2,
         ..Network::ethernet_10()

@@ -1,11 +1,23 @@
 //! The examples as simulated ranks, from the same source; and a program with the same results on real and simulated ranks.
 #![cfg(feature = "sim")]
 
-use std::{collections::BTreeSet, fmt::Debug, fs, path::Path, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    fmt::Debug,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use hikyaku::{
     mpi::engine::{Communicator as RawCommunicator, Engine},
-    sim::{self, Fault, Simulation},
+    sim::{self, Fault, Simulation, SimulationError},
     transport::Transport,
 };
 use mpi::{Error, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
@@ -374,4 +386,146 @@ fn real_and_simulated_ranks_see_the_same() {
         let outcome = Simulation::new(size, 1).run(|_| program(&mpi::initialize().unwrap().world()));
         assert_eq!(outcome.unwrap().results, natively(size));
     }
+}
+
+/// What a rank kept for others, who are in the same thread.
+type Kept = RefCell<Option<Rc<SimpleCommunicator>>>;
+
+/// 100,000 octets to oneself, which a receive that is still posted would take.
+fn send_to_oneself(world: &SimpleCommunicator) {
+    let data = vec![0xaa_u8; 100_000];
+    mpi::request::scope(|scope| {
+        let sending = world.this_process().immediate_send(scope, &data[..]);
+        let _ = sending.wait();
+    });
+}
+
+#[test]
+fn nobody_waits_for_another_rank() {
+    let (kept, other) = (Kept::default(), RefCell::new(None));
+    let outcome = Simulation::new(3, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        let world = Rc::new(universe.world());
+        if world.rank() == 0 {
+            *kept.borrow_mut() = Some(Rc::clone(&world));
+        }
+        sim::compute(Duration::from_millis(1)).unwrap();
+        let mut memory = vec![0_u8; 100_000];
+        if world.rank() == 0 {
+            let received = world.process_at_rank(2).receive_into(&mut memory[..]);
+            panic!("it went on with {received:?}");
+        }
+        sim::compute(Duration::from_millis(1)).unwrap();
+        if world.rank() == 1 {
+            let zero = kept.borrow().clone().unwrap();
+            let received = zero.process_at_rank(2).receive_into(&mut memory[..]);
+            *other.borrow_mut() = Some(received.is_err());
+        }
+    });
+    assert!(
+        matches!(outcome, Err(SimulationError::Misplaced { process: 0 })),
+        "{outcome:?}"
+    );
+    assert_eq!(other.take(), Some(true));
+}
+
+#[test]
+fn nobody_waits_when_it_is_over() {
+    let kept = Kept::default();
+    let outcome = Simulation::new(2, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        if universe.world().rank() == 0 {
+            *kept.borrow_mut() = Some(Rc::new(universe.world()));
+        }
+        std::mem::forget(universe);
+    });
+    outcome.unwrap();
+    let world = kept.take().unwrap();
+    let mut memory = vec![0_u8; 100_000];
+    world.this_process().receive_into(&mut memory[..]).unwrap_err();
+    send_to_oneself(&world);
+    assert!(memory.iter().all(|octet| *octet == 0), "it was given back");
+}
+
+#[test]
+fn nobody_waits_in_a_simulation_within() {
+    let memory = RefCell::new(vec![0_u8; 100_000]);
+    let outcome = Simulation::new(2, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        let world = universe.world();
+        if world.rank() == 0 {
+            let inner = Simulation::new(1, 1).run(|_| {
+                let mut memory = memory.borrow_mut();
+                world.process_at_rank(1).receive_into(&mut memory[..]).unwrap_err();
+            });
+            inner.unwrap();
+        } else {
+            // (Where nothing was wrong it would be received.)
+            let _ = sim::compute(Duration::from_millis(5));
+            let _ = world.process_at_rank(0).send(&[0xaa_u8; 100_000][..]);
+        }
+    });
+    assert!(
+        matches!(outcome, Err(SimulationError::Misplaced { process: 0 })),
+        "{outcome:?}"
+    );
+    assert!(memory.borrow().iter().all(|octet| *octet == 0), "it was given back");
+}
+
+/// A simulation of its own within a program goes on as if alone.
+#[test]
+fn a_simulation_within_a_simulation() {
+    let outcome = Simulation::new(2, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        let inner = Simulation::new(3, 1).run(|_| program(&mpi::initialize().unwrap().world()));
+        universe.world().barrier().unwrap();
+        inner.unwrap().results
+    });
+    let alone = natively(3);
+    assert_eq!(outcome.unwrap().results, [alone.clone(), alone]);
+}
+
+#[test]
+fn a_panic_between_programs_takes_memory_back() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker");
+        }
+    }
+
+    let kept = Kept::default();
+    let mut memory = vec![0_u8; 100_000];
+    let lent = Cell::new(&mut memory[..]);
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        Simulation::new(2, 1).run(|_| {
+            let universe = mpi::initialize().unwrap();
+            let world = Rc::new(universe.world());
+            if world.rank() == 1 {
+                sim::compute(Duration::from_millis(1)).unwrap();
+                world.process_at_rank(0).send_with_tag(&7_u8, 1).unwrap();
+                return;
+            }
+            *kept.borrow_mut() = Some(Rc::clone(&world));
+            let (lent, mut letter) = (lent.take(), 0_u8);
+            mpi::request::scope(|scope| {
+                let own = world.this_process().immediate_receive_into(scope, lent);
+                let process = world.process_at_rank(1);
+                let mut told = pin!(
+                    process
+                        .immediate_receive_into_with_tag(scope, &mut letter, 1)
+                        .into_future()
+                );
+                let waker = Waker::from(Arc::new(Panics));
+                assert!(told.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                own.wait().map(drop)
+            })
+            .unwrap();
+        })
+    }));
+    assert_eq!(ran.unwrap_err().downcast_ref(), Some(&"a waker"));
+    let world = kept.take().unwrap();
+    send_to_oneself(&world);
+    assert!(memory.iter().all(|octet| *octet == 0), "it was given back");
+    std::mem::forget(world);
 }

@@ -158,7 +158,7 @@ pub(crate) struct Common {
     /// Octets that wait before each wire
     #[arg(long, default_value_t = 512 << 10, value_name = "N")]
     pub queue: u32,
-    /// The part of packets that is lost, from 0 to 1
+    /// The part of packets that is lost on each wire, from 0 to 1; there are two from a host to another
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     pub loss: f64,
     /// Nanoseconds from one end of a wire to the other; there are two from a host to another on the same switch

@@ -190,6 +190,9 @@ impl Optical {
         if let Some((_, name, range)) = checks.iter().find(|(valid, ..)| !valid) {
             return Err(Failure::usage(format!("--{name} must be {range}")));
         }
+        if !self.figures_only && self.bandwidth / f64::from(self.ft_scale) < 1e3 {
+            return Err(Failure::usage("--ft-scale leaves less than 1e3 of --bandwidth"));
+        }
         change::check(&self.change, self.ranks, "the job of --ranks")?;
         match self.figures_only {
             true => Ok(()),
