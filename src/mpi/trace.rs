@@ -299,7 +299,10 @@ impl State {
     /// Writes the lines to the file. The first error is the end of it.
     fn write(&mut self, path: &Path, simulated: bool, now: Instant) {
         self.written = now;
-        let Some(file) = &mut self.file else { return };
+        let Some(file) = &mut self.file else {
+            self.lines.clear();
+            return;
+        };
         if let Err(error) = file.write_all(&self.lines) {
             self.file = None;
             if simulated {

@@ -146,15 +146,38 @@ impl Simulated {
 
     #[cold]
     fn wake(&self, mut world: Guard<'_>) {
-        let mut woken = self.node(&mut world).core.take_woken();
-        woken.append(&mut world.wakers);
+        let woken = self.take_woken(&mut world);
         drop(world);
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn take_woken(&self, world: &mut World) -> Vec<Waker> {
+        let mut woken = self.node(world).core.take_woken();
+        woken.append(&mut world.wakers);
+        woken
+    }
+
+    /// Wakes the tasks that may go on before its program waits, since they may do anything. Gives whether there were some.
+    #[inline]
+    fn wake_first<'a>(&'a self, mut world: Guard<'a>) -> (Guard<'a>, bool) {
+        if !self.node(&mut world).core.has_tasks() && world.wakers.is_empty() {
+            return (world, false);
+        }
+        let woken = self.take_woken(&mut world);
+        if woken.is_empty() {
+            return (world, false);
+        }
+        drop(world);
+        woken.into_iter().for_each(Waker::wake);
+        (self.shared.lock(), true)
     }
 
     /// Does what has become due while the program computed: it may compute again before the deadline's turn comes.
     fn keep_deadlines(&self) {
         let mut world = self.shared.lock();
+        if world.failure.is_some() {
+            return;
+        }
         let node = self.node(&mut world);
         let now = node.now();
         if node.messenger.poll_timeout().is_some_and(|at| at <= now) {
@@ -184,7 +207,7 @@ impl Simulated {
 
     /// Lets the others run until the node is called.
     fn suspend(&self, world: Guard<'_>) -> Result<(), FabricError> {
-        self.unlock(world);
+        drop(world);
         let here = 0_u8;
         heap::suspend_at(std::hint::black_box(&raw const here));
         if suspend() {
@@ -222,6 +245,11 @@ impl Simulated {
             if end.is_some_and(|end| end <= self.node(&mut world).local) {
                 self.unlock(world);
                 return Ok(false);
+            }
+            let (again, woken) = self.wake_first(world);
+            world = again;
+            if woken {
+                continue;
             }
             self.check_place(&mut world)?;
             // SAFETY: it is taken back below as soon as the program goes on, which does nothing before that.
@@ -263,6 +291,9 @@ impl Fabric for Simulated {
         let look = self.shared.lock().cpu.look;
         self.away(Duration::from_nanos(look.round() as u64))?;
         let mut world = self.shared.lock();
+        if let Some(failure) = &world.failure {
+            return Err(failure.clone());
+        }
         self.node(&mut world).pump();
         world.watch(self.index);
         world.transmit(self.index);
@@ -295,12 +326,19 @@ impl Fabric for Simulated {
 
     fn away(&self, delay: Duration) -> Result<(), FabricError> {
         let mut world = self.shared.lock();
-        if let Some(failure) = &world.failure {
-            return Err(failure.clone());
+        loop {
+            if let Some(failure) = &world.failure {
+                return Err(failure.clone());
+            }
+            self.check_place(&mut world)?;
+            self.node(&mut world).pump();
+            world.transmit(self.index);
+            let (again, woken) = self.wake_first(world);
+            world = again;
+            if !woken {
+                break;
+            }
         }
-        self.check_place(&mut world)?;
-        self.node(&mut world).pump();
-        world.transmit(self.index);
         world.leave(self.index, delay);
         self.suspend(world)?;
         if self.polls {

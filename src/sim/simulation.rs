@@ -138,7 +138,9 @@ impl Simulation {
         RangeError::first(&checks)
     }
 
-    /// Runs `program` at each process until all are over, all in the calling thread.
+    /// Runs `program` at each process until all are over, all in the calling thread. What it does in threads of its own
+    /// (`std::thread::scope`) must be over whenever it waits: a program that crashes or is stopped while it waits never goes
+    /// on, and what its threads borrow would be gone.
     ///
     /// # Errors
     /// A parameter out of its range; all wait for each other; the time limit. Programs that are not over then never go on,
@@ -184,7 +186,7 @@ impl Simulation {
         Ok(Outcome {
             results,
             time,
-            network: world.stats(),
+            network: world.wires.stats,
             optics: world.paths.as_ref().map(|paths| paths.stats).unwrap_or_default(),
             faults: world.trouble.stats,
             events: world.queue.entered(),

@@ -11,7 +11,7 @@ use super::{
     condition::Condition,
     faults::{Fault, Trouble},
     heap,
-    network::{NetworkStats, RangeError},
+    network::RangeError,
     paths::{Paths, Surroundings},
     polling::{Poller, Polling, Queues},
     queue::{Event, Queue},
@@ -308,10 +308,6 @@ impl World {
         let node = Box::new(node);
         heap::mark(&*node);
         self.nodes.push(node);
-    }
-
-    pub(super) fn stats(&self) -> NetworkStats {
-        self.wires.stats
     }
 
     /// Handles events up to `last` until there is something to do for others.
@@ -751,6 +747,10 @@ impl World {
 
     /// Sends all that can be sent, and sees to it that the node is called when its next deadline is due.
     pub(super) fn transmit(&mut self, index: u32) {
+        if self.failure.is_some() {
+            // What is queued may be in memory that was given back.
+            return;
+        }
         // What is not needed any more carries nothing new.
         self.settle_paths(index);
         let Self {

@@ -472,6 +472,91 @@ fn nobody_waits_in_a_simulation_within() {
     assert!(memory.borrow().iter().all(|octet| *octet == 0), "it was given back");
 }
 
+/// A message that was matched is its sender's memory as long as that is lent.
+#[test]
+fn a_matched_message_is_not_kept_beyond_its_sender() {
+    let kept = RefCell::new(None);
+    let data = vec![1_u8; 1 << 20];
+    let outcome = Simulation::new(2, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        let world = universe.world();
+        if world.rank() == 1 {
+            std::mem::forget(universe);
+            return;
+        }
+        mpi::request::scope(|scope| {
+            let _sending = world.this_process().immediate_send(scope, &data[..]);
+            *kept.borrow_mut() = Some(world.this_process().matched_probe().unwrap());
+            let _ = world.process_at_rank(1).receive::<u8>();
+        });
+    });
+    assert!(matches!(outcome, Err(SimulationError::Deadlock { .. })), "{outcome:?}");
+    let message = kept.take().unwrap();
+    assert_eq!(message.1.count(u8::equivalent_datatype()), 1 << 20);
+    assert!(message.matched_receive_vec::<u8>().is_err());
+    // One that is received in time is there, and its send ends.
+    let outcome = Simulation::new(1, 1).run(|_| {
+        let universe = mpi::initialize().unwrap();
+        let world = universe.world();
+        let own = world.this_process();
+        mpi::request::scope(|scope| {
+            let sending = own.immediate_send(scope, &data[..]);
+            let message = own.matched_probe().unwrap();
+            let (received, _) = message.matched_receive_vec::<u8>().unwrap();
+            sending.wait().unwrap();
+            received == data
+        })
+    });
+    assert_eq!(outcome.unwrap().results, [true]);
+}
+
+/// What had been granted to a send is not sent when its memory has been given back.
+#[test]
+fn nothing_is_sent_when_all_has_failed() {
+    const LARGE: usize = 1 << 20;
+    let kept = Kept::default();
+    let data = RefCell::new(vec![0xaa_u8; LARGE]);
+    let directory = std::env::temp_dir().join(format!("hikyaku-failed-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let mut simulation = Simulation::new(2, 1);
+    simulation.capture = Some(directory.join("packets.pcapng"));
+    let outcome = simulation.run(|_| {
+        let universe = mpi::initialize().unwrap();
+        let world = Rc::new(universe.world());
+        let other = world.process_at_rank(1 - world.rank());
+        if world.rank() == 1 {
+            *kept.borrow_mut() = Some(Rc::clone(&world));
+            sim::compute(Duration::from_millis(1)).unwrap();
+            let mut memory = vec![0; LARGE];
+            mpi::request::scope(|scope| {
+                let receiving = other.immediate_receive_into(scope, &mut memory[..]);
+                let letter = other.immediate_send_with_tag(scope, &1_u8, 1);
+                let _ = (receiving.wait(), letter.wait());
+            });
+            return;
+        }
+        let mut lent = data.borrow_mut();
+        mpi::request::scope(|scope| {
+            let sending = other.immediate_send(scope, &lent[..]);
+            let _: (u8, _) = other.receive_with_tag(1).unwrap();
+            let foreign = kept.borrow().clone().unwrap();
+            let _ = foreign.process_at_rank(0).receive::<u8>();
+            let _ = sending.wait();
+        });
+        lent.fill(0xbb);
+    });
+    assert!(
+        matches!(outcome, Err(SimulationError::Misplaced { process: 1 })),
+        "{outcome:?}"
+    );
+    let sent = fs::read(directory.join("packets.pcapng")).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(
+        !sent.windows(16).any(|octets| octets == [0xbb; 16]),
+        "what was lent no more"
+    );
+}
+
 /// A simulation of its own within a program goes on as if alone.
 #[test]
 fn a_simulation_within_a_simulation() {

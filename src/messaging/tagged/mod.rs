@@ -32,7 +32,7 @@ mod unexpected;
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 use core::fmt;
@@ -170,6 +170,8 @@ enum Stored {
     Own(Bytes),
     /// Our own send, which ends when it is received.
     OwnContent { content: Box<dyn Content>, request: u64 },
+    /// The same when it is claimed: its content stays with us ([`Tagged::own_claimed`]).
+    OwnClaimed { len: u64, request: u64 },
 }
 
 impl Stored {
@@ -179,6 +181,7 @@ impl Stored {
             Self::Request { len, .. } => *len,
             Self::Own(data) => data.len() as u64,
             Self::OwnContent { content, .. } => content.len(),
+            Self::OwnClaimed { len, .. } => *len,
         }
     }
 
@@ -187,7 +190,7 @@ impl Stored {
         match self {
             Self::Eager(kept) => kept.data.len() as u64,
             Self::Own(data) => data.len() as u64,
-            Self::Request { .. } | Self::OwnContent { .. } => 0,
+            Self::Request { .. } | Self::OwnContent { .. } | Self::OwnClaimed { .. } => 0,
         }
     }
 }
@@ -227,6 +230,9 @@ pub struct Tagged<B> {
     rendezvous: Rendezvous,
     posted: Posted<Receive<B>>,
     unexpected: Unexpected<Stored>,
+    /// Contents of our own sends that are claimed, by their requests: who has claimed one may keep it for longer than we may
+    /// refer to the sender's memory.
+    own_claimed: BTreeMap<u64, Box<dyn Content>>,
 }
 
 impl<B> fmt::Debug for Tagged<B> {
@@ -254,6 +260,7 @@ impl<B: Landing + 'static> Tagged<B> {
             scratch: Vec::new(),
             lost: BTreeSet::new(),
             stats: TaggedStats::default(),
+            own_claimed: BTreeMap::new(),
         }
     }
 
@@ -464,10 +471,17 @@ impl<B: Landing + 'static> Tagged<B> {
         let (source, bits, stored) = self.unexpected.take(selector)?;
         let len = stored.len();
         let envelope = Envelope { source, bits, len };
+        let stored = match stored {
+            Stored::OwnContent { content, request } => {
+                self.own_claimed.insert(request, content);
+                Stored::OwnClaimed { len, request }
+            }
+            other => other,
+        };
         Some(Claimed { envelope, stored })
     }
 
-    /// Receives a claimed message into `buffer`.
+    /// Receives a claimed message into `buffer`. One of our own that was given up meanwhile never comes.
     pub fn receive_claimed(
         &mut self,
         messenger: &mut Messenger,
@@ -498,6 +512,11 @@ impl<B: Landing + 'static> Tagged<B> {
             }
             Stored::Own(data) => self.place(receive, source, bits, &data),
             Stored::OwnContent { content, request } => self.receive_own(receive, bits, content, request),
+            Stored::OwnClaimed { request, .. } => {
+                if let Some(content) = self.own_claimed.remove(&request) {
+                    self.receive_own(receive, bits, content, request);
+                }
+            }
             Stored::Request { peer, id, len } => {
                 let envelope = Envelope { source, bits, len };
                 self.accept(messenger, now, peer, id, envelope, receive);
@@ -768,11 +787,13 @@ impl<B: Landing + 'static> Tagged<B> {
             self.stats.unexpected_bytes -= stored.kept();
             match stored {
                 Stored::Eager(kept) => messenger.release(&kept),
-                Stored::OwnContent { request, .. } => self.completions.push_back(Completion {
-                    request,
-                    envelope: Envelope::default(),
-                    outcome,
-                }),
+                Stored::OwnContent { request, .. } | Stored::OwnClaimed { request, .. } => {
+                    self.completions.push_back(Completion {
+                        request,
+                        envelope: Envelope::default(),
+                        outcome,
+                    })
+                }
                 Stored::Own(_) | Stored::Request { .. } => {}
             }
         }
