@@ -4,7 +4,7 @@
 //! `cargo bench --features sim --bench simulation [-- NAME…]`; names are those of the table, or parts of them. Sessions
 //! are open before anything is measured, but for the cases that say so.
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
@@ -118,11 +118,12 @@ fn processor_time() -> f64 {
 }
 
 /// Packets, and how long they took, s.
-fn measure(&(_, ranks, times, talk): &Case) -> (u64, f64) {
-    let (begun, ended) = (Cell::new(None::<f64>), Cell::new(None::<f64>));
+fn measure((_, ranks, times, talk): &Case) -> (u64, f64) {
     let run = |times: u32| {
-        begun.set(None);
-        let outcome = Simulation::new(ranks, 1).run(|engine: &Arc<Engine>| {
+        let measured = Rc::new([const { Cell::new(None::<f64>) }; 2]);
+        let (ours, talk) = (Rc::clone(&measured), *talk);
+        let outcome = Simulation::new(*ranks, 1).run(move |engine: &Arc<Engine>| {
+            let [begun, ended] = &*ours;
             let world = Communicator::world(engine);
             let mut memory = match talk {
                 Talk::Bulk(octets) => vec![0; octets],
@@ -141,11 +142,12 @@ fn measure(&(_, ranks, times, talk): &Case) -> (u64, f64) {
             ended.set(Some(processor_time()));
         });
         let sent = outcome.expect("it ends").network.sent;
+        let [begun, ended] = &*measured;
         let took = begun.get().zip(ended.get()).map(|(begun, ended)| ended - begun);
         (sent, took.unwrap_or_default())
     };
     let warm = if matches!(talk, Talk::Opening) { 0 } else { run(0).0 };
-    let (all, took) = run(times);
+    let (all, took) = run(*times);
     (all - warm, took)
 }
 

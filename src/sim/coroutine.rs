@@ -118,11 +118,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// It begins with the first [`resume`](Self::resume).
-    ///
-    /// # Safety
-    /// It is not resumed after anything that `body` borrows has ended, and dropped before.
-    pub(super) unsafe fn new(
+    /// It begins with the first [`resume`](Self::resume). It may never be over, so it owns all it uses.
+    pub(super) fn new(
         stack: usize,
         engine: Arc<Engine>,
         Place {
@@ -130,7 +127,7 @@ impl Program {
             host,
             incarnation,
         }: Place,
-        body: impl FnOnce(&Arc<Engine>),
+        body: impl FnOnce(&Arc<Engine>) + 'static,
     ) -> io::Result<Self> {
         let rank = Rc::new(Rank {
             engine,
@@ -148,9 +145,7 @@ impl Program {
         };
         let stack = DefaultStack::new(stack)?;
         heap::begin_at(stack.base().get());
-        // SAFETY: the function runs only in `resume`, so before what it borrows is gone; the caller's contract.
-        let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, body) };
-        let coroutine = ManuallyDrop::new(coroutine);
+        let coroutine = ManuallyDrop::new(Coroutine::with_stack(stack, body));
         Ok(Self { coroutine, rank })
     }
 

@@ -1,4 +1,3 @@
-#![expect(unsafe_code, reason = "programs may borrow, since they are over before `run` is")]
 //! A job of simulated processes, from beginning to end.
 
 use std::{
@@ -6,6 +5,7 @@ use std::{
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::PathBuf,
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -138,9 +138,22 @@ impl Simulation {
         RangeError::first(&checks)
     }
 
-    /// Runs `program` at each process until all are over, all in the calling thread. What it does in threads of its own
-    /// (`std::thread::scope`) must be over whenever it waits: a program that crashes or is stopped while it waits never goes
-    /// on, and what its threads borrow would be gone.
+    /// Runs `program` at each process until all are over, all in the calling thread.
+    ///
+    /// A program that crashes, or that is stopped while it waits, never goes on and is never unwound. It can not borrow from
+    /// the caller, therefore: it owns what it uses (`move`, [`Arc`]), and gives back what it has found as its result.
+    ///
+    /// ```compile_fail,E0597
+    /// # use hikyaku::{mpi::engine::Communicator, sim::Simulation};
+    /// let numbers = vec![1_u64; 1_000];
+    /// // A program that waits for ever would leave the thread to read numbers that are not there any more.
+    /// let outcome = Simulation::new(2, 1).run(|engine| {
+    ///     std::thread::scope(|scope| {
+    ///         scope.spawn(|| numbers.iter().sum::<u64>());
+    ///         Communicator::world(engine).barrier().unwrap();
+    ///     });
+    /// });
+    /// ```
     ///
     /// # Errors
     /// A parameter out of its range; all wait for each other; the time limit. Programs that are not over then never go on,
@@ -149,14 +162,19 @@ impl Simulation {
     /// # Panics
     /// If the program panics, with its panic; for the others as above. A program that lets another thread call MPI panics
     /// there: threads take no virtual time.
-    pub fn run<R>(&self, program: impl Fn(&Arc<Engine>) -> R) -> Result<Outcome<R>, SimulationError> {
+    pub fn run<R: 'static>(
+        &self,
+        program: impl Fn(&Arc<Engine>) -> R + 'static,
+    ) -> Result<Outcome<R>, SimulationError> {
         self.validate().map_err(SimulationError::Range)?;
         let mut job = Job::new(self)?;
-        let results = RefCell::new((0..self.processes).map(|_| None).collect::<Vec<_>>());
+        let results = (0..self.processes).map(|_| None).collect::<Vec<_>>();
+        let shared = Rc::new((program, RefCell::new(results)));
         let home = job.shared.home();
         let spawn = |process: u32, engine: Arc<Engine>, incarnation| {
-            let (program, results) = (&program, &results);
+            let shared = Rc::clone(&shared);
             let body = move |engine: &Arc<Engine>| {
+                let (program, results) = &*shared;
                 let result = program(engine);
                 results.borrow_mut()[process as usize] = Some(result);
             };
@@ -166,8 +184,7 @@ impl Simulation {
                 host,
                 incarnation,
             };
-            // SAFETY: it borrows `program` and `results`, which are older than `programs` and so outlive them, in a panic too.
-            unsafe { Program::new(self.stack, engine, place, body) }.map_err(SimulationError::Stack)
+            Program::new(self.stack, engine, place, body).map_err(SimulationError::Stack)
         };
         let mut programs = Vec::with_capacity(self.processes as usize);
         let ran = job.run(&mut programs, &spawn);
@@ -182,7 +199,8 @@ impl Simulation {
             let path = self.capture.clone().unwrap_or_default();
             return Err(SimulationError::File { path, source });
         }
-        let results = results.into_inner().into_iter().flatten().collect();
+        // Programs that never go on refer to them, too.
+        let results = shared.1.take().into_iter().flatten().collect();
         Ok(Outcome {
             results,
             time,

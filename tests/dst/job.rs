@@ -33,7 +33,7 @@ pub(crate) type Ended = (u32, Result<(), Error>);
 
 pub(crate) struct Job {
     pub(crate) simulation: Simulation,
-    pub(crate) phases: Vec<Phase>,
+    pub(crate) phases: Arc<[Phase]>,
 }
 
 fn draw_network(rng: &mut Prng) -> Network {
@@ -174,14 +174,14 @@ impl Job {
             simulation.faults.plan = draw_troubles(rng, ranks, corrupt, end);
         }
         simulation.limit = Some(Duration::from_nanos(LONGEST_TROUBLE) + PATIENCE);
-        let phases = script::draw(rng, ranks as usize, limits, 0);
+        let phases = script::draw(rng, ranks as usize, limits, 0).into();
         Self { simulation, phases }
     }
 
     /// Tells what was drawn, if it fails.
     pub(crate) fn note(&self) {
         note(format!("{:?}", self.simulation));
-        for phase in &self.phases {
+        for phase in &*self.phases {
             let mut text = format!("{phase:?}");
             text.truncate(text.char_indices().nth(500).map_or(text.len(), |(at, _)| at));
             note(text);
@@ -195,9 +195,9 @@ impl Job {
             simulation.capture = Some(directory.join("packets.pcapng"));
             simulation.trace = Some(directory.join("trace"));
         }
-        let bound = self.bound();
-        simulation.run(|engine| {
-            let ended = program(engine, &self.phases);
+        let (bound, phases) = (self.bound(), Arc::clone(&self.phases));
+        simulation.run(move |engine| {
+            let ended = program(engine, &phases);
             let stats = engine.stats();
             assert!(stats.unexpected_peak <= bound, "bounded by {bound}: {stats:?}");
             let left = if ended.is_ok() { stats.unexpected_bytes } else { 0 };

@@ -16,12 +16,12 @@ use crate::{
 };
 
 /// Runs `program` as each rank of a job that checks.
-fn checked<T: Send>(size: u32, program: impl Fn(Communicator) -> T + Sync) -> Vec<T> {
+fn checked<T: Send + 'static>(size: u32, program: impl Fn(Communicator) -> T + Sync + 'static) -> Vec<T> {
     let options = Options {
         check: true,
         ..options()
     };
-    job_on("loopback", size, &options, |world| {
+    job_on("loopback", size, &options, move |world| {
         let result = program(world.clone());
         assert_eq!(world.engine().requests(), 0);
         result
@@ -89,8 +89,11 @@ impl Wrong {
 }
 
 /// Rank 2 of three calls one thing and the others another; gives what each is told.
-fn odd_one_out(odd: impl Fn() -> Wrong + Sync, others: impl Fn() -> Wrong + Sync) -> Vec<Result<Status, Error>> {
-    checked(3, |world| {
+fn odd_one_out(
+    odd: impl Fn() -> Wrong + Sync + 'static,
+    others: impl Fn() -> Wrong + Sync + 'static,
+) -> Vec<Result<Status, Error>> {
+    checked(3, move |world| {
         let called = if world.rank() == 2 { odd() } else { others() };
         let told = called.run(&world);
         // It can be used further.
@@ -99,7 +102,7 @@ fn odd_one_out(odd: impl Fn() -> Wrong + Sync, others: impl Fn() -> Wrong + Sync
     })
 }
 
-fn expect_mismatch(odd: impl Fn() -> Wrong + Sync, others: impl Fn() -> Wrong + Sync, said: &str) {
+fn expect_mismatch(odd: impl Fn() -> Wrong + Sync + 'static, others: impl Fn() -> Wrong + Sync + 'static, said: &str) {
     let told = odd_one_out(odd, others);
     for (rank, told) in (0..).zip(told) {
         let error = told.expect_err(said);
@@ -244,7 +247,7 @@ fn uneven_blocks_are_compared_by_kind_as_far_as_there_are_any() {
         // SAFETY: both live until it has ended.
         unsafe { world.collective("MPI_Gatherv", &call, &buffers, None, None) }?.wait()
     };
-    checked(3, |world| {
+    checked(3, move |world| {
         let (int, real) = (Kind::I32, Kind::F32);
         gather(&world, [int, int, int], [1, 5, 2]).unwrap();
         gather(&world, [int, int, real], [1, 5, 0]).unwrap();
@@ -282,7 +285,7 @@ fn receive(world: &Communicator, count: u64, datatype: &Datatype, tag: i32) -> R
 #[test]
 fn a_message_of_other_types_is_an_error_of_its_receive() {
     for count in [4, 200_000] {
-        checked(2, |world| {
+        checked(2, move |world| {
             let (other, int) = (1 - world.rank(), Datatype::predefined(Kind::I32));
             if world.rank() == 0 {
                 for (tag, kind) in [

@@ -20,8 +20,8 @@ struct Two {
     is_first: bool,
 }
 
-fn with_two(size: u32, first: i32, program: impl Fn(&Two) + Sync) {
-    job(size, |world| {
+fn with_two(size: u32, first: i32, program: impl Fn(&Two) + Sync + 'static) {
+    job(size, move |world| {
         let is_first = world.rank() < first;
         let half = world.split(Some(i32::from(is_first)), 0).unwrap().unwrap();
         let leader = if is_first { first } else { 0 };

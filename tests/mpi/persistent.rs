@@ -40,7 +40,7 @@ unsafe fn allreduce_init(comm: &Communicator, own: &mut [i64], all: &mut [i64]) 
 fn one_plan_runs_again_and_again() {
     for backend in ["loopback", "udp"] {
         for count in [1, 20_000] {
-            job_on(backend, 5, &options(), |comm| {
+            job_on(backend, 5, &options(), move |comm| {
                 let (rank, n) = (i64::from(comm.rank()), i64::from(comm.size()));
                 let (mut own, mut all) = (vec![0; count], vec![0; count]);
                 // SAFETY: both live until the end, and are not used while it runs.

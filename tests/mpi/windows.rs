@@ -275,7 +275,7 @@ fn as_if_done_one_after_the_other() {
     for backend in ["loopback", "udp"] {
         runner
             .run(&acts(3), |acts| {
-                job_on(backend, 3, &options(), |comm| {
+                job_on(backend, 3, &options(), move |comm| {
                     let window = Window::allocate(&comm, (3 * PART * 8) as u64, 8).unwrap();
                     window.lock_all().unwrap();
                     let mut windows = vec![vec![0_i64; 3 * PART]; 3];
@@ -385,7 +385,7 @@ fn a_lock_excludes_others() {
 
 #[test]
 fn compare_and_swap_makes_a_mutex_and_fetch_and_op_a_counter() {
-    let inside = AtomicBool::new(false);
+    static INSIDE: AtomicBool = AtomicBool::new(false);
     let tickets = job(4, |comm| {
         let window = Window::allocate(&comm, 16, 8).unwrap();
         window.lock_all().unwrap();
@@ -404,8 +404,8 @@ fn compare_and_swap_makes_a_mutex_and_fetch_and_op_a_counter() {
             while swap(1, 0) != 0 {
                 std::thread::yield_now();
             }
-            assert!(!inside.swap(true, Ordering::SeqCst), "two inside");
-            inside.store(false, Ordering::SeqCst);
+            assert!(!INSIDE.swap(true, Ordering::SeqCst), "two inside");
+            INSIDE.store(false, Ordering::SeqCst);
             assert_eq!(swap(0, 1), 1);
         }
         window.unlock_all().unwrap();

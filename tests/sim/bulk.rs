@@ -16,7 +16,7 @@ use super::support::{byte, pattern};
 /// Rank 0 sends to all others at once, or they to it. Gives when each of them had sent or received, s, and what became of
 /// packets.
 fn star(simulation: &Simulation, octets: usize, outwards: bool) -> (Vec<f64>, NetworkStats) {
-    let program = |engine: &Arc<Engine>| {
+    let program = move |engine: &Arc<Engine>| {
         let world = Communicator::world(engine);
         let (rank, count) = (world.rank(), octets as u64);
         world.barrier().unwrap();

@@ -101,12 +101,15 @@ fn troubles_of_all_kinds_are_survived_and_counted() {
 }
 
 /// A job of three of which the last one crashes after a millisecond; gives what the others have seen.
-fn crash(refuse: bool, program: impl Fn(&Communicator) -> Result<(), Error>) -> (Vec<Result<(), Error>>, Duration) {
+fn crash(
+    refuse: bool,
+    program: impl Fn(&Communicator) -> Result<(), Error> + 'static,
+) -> (Vec<Result<(), Error>>, Duration) {
     let mut simulation = Simulation::new(3, 1);
     simulation.faults.watch = true;
     simulation.faults.plan = vec![(MS, Fault::Crash { process: 2, refuse })];
     simulation.limit = Some(Duration::from_secs(30));
-    let outcome = simulation.run(|engine| {
+    let outcome = simulation.run(move |engine| {
         let world = Communicator::world(engine);
         if world.rank() == 2 {
             sim::compute(Duration::from_secs(100)).unwrap();
@@ -157,8 +160,8 @@ fn who_refuses_is_missed_at_once_in_a_large_reduction() {
     const COUNT: usize = 30_000;
     // An idle process is asked for a sign of life once a second.
     const BOUND: Duration = Duration::from_millis(1_500);
-    let (float, sum) = (Datatype::predefined(Kind::F64), Operation::predefined(Predefined::Sum));
     let reduce = |world: &Communicator, algorithm| {
+        let (float, sum) = (Datatype::predefined(Kind::F64), Operation::predefined(Predefined::Sum));
         // Leaked, since others may still write to it when it has failed.
         let [input, output] = [(); 2].map(|()| Box::leak(vec![1.0_f64; COUNT].into_boxed_slice()));
         let call = Call::Allreduce {
@@ -183,7 +186,7 @@ fn who_refuses_is_missed_at_once_in_a_large_reduction() {
         simulation.faults.watch = true;
         simulation.faults.plan = vec![(at, Fault::Crash { process, refuse: true })];
         simulation.limit = Some(at + BOUND);
-        let outcome = simulation.run(|engine| {
+        let outcome = simulation.run(move |engine| {
             let world = Communicator::world(engine);
             sim::compute(Duration::from_micros(100)).unwrap();
             reduce(&world, algorithm)
@@ -425,7 +428,7 @@ fn packets_and_calls_are_written_down() {
 fn a_full_disk_is_told() {
     for messages in [1, 20] {
         let mut simulation = Simulation::new(2, 1);
-        let program = |engine: &Arc<Engine>| (0..messages).all(|_| one_message(engine));
+        let program = move |engine: &Arc<Engine>| (0..messages).all(|_| one_message(engine));
         assert_eq!(simulation.run(program).unwrap().results, [true, true]);
         simulation.capture = Some("/dev/full".into());
         match simulation.run(program) {
@@ -477,7 +480,7 @@ fn faults_out_of_range_are_named() {
 #[test]
 fn time_has_an_end() {
     for time in [Duration::from_secs(1 << 24), Duration::MAX] {
-        let error = Simulation::new(2, 1).run(|engine| {
+        let error = Simulation::new(2, 1).run(move |engine| {
             if engine.process() == 0 {
                 sim::compute(time).unwrap();
             }

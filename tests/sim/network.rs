@@ -12,7 +12,7 @@ use super::support::{byte, pattern};
 
 /// Ranks from 1 on send `octets` to rank 0. Gives how it went.
 fn converge(simulation: &Simulation, octets: usize) -> Outcome<bool> {
-    let program = |engine: &Arc<Engine>| {
+    let program = move |engine: &Arc<Engine>| {
         let world = Communicator::world(engine);
         let rank = world.rank();
         if rank > 0 {
@@ -225,7 +225,7 @@ fn a_grid_of_crossbars_carries_everything() {
     converge(&on(24, network), 30_000);
     // One small message along one, two and three dimensions: each takes two wires, and nodes between pass it on.
     let nanos = |processes: u32| {
-        let outcome = on(24, network).run(|engine| {
+        let outcome = on(24, network).run(move |engine| {
             let world = Communicator::world(engine);
             let mut octet = 7;
             if world.rank() == 0 {

@@ -1,6 +1,6 @@
 //! Programs on circuit-switched optics (S3).
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
@@ -129,13 +129,15 @@ fn calls(size: usize) -> Vec<(Call<'static>, (usize, usize))> {
 fn all_schedules_on_any_number_of_ranks_and_ports() {
     for size in [2_u32, 3, 5, 8, 12] {
         for (call, octets) in calls(size as usize) {
+            let call = Rc::new(call);
             let some = call.collective().algorithms().iter();
             for algorithm in some.filter(|algorithm| call.schedule(0, size as usize, **algorithm).is_ok()) {
+                let (ours, algorithm) = (Rc::clone(&call), *algorithm);
                 let program =
-                    |engine: &Arc<Engine>| collective(&Communicator::world(engine), &call, *algorithm, octets);
+                    move |engine: &Arc<Engine>| collective(&Communicator::world(engine), &ours, algorithm, octets);
                 let mut plain = simulation(size, ports(1));
                 plain.optics = None;
-                let expected = plain.run(program).unwrap().results;
+                let expected = plain.run(program.clone()).unwrap().results;
                 let mut naive = None;
                 for (count, handling) in [
                     (1, Handling::Naive),
@@ -148,7 +150,7 @@ fn all_schedules_on_any_number_of_ranks_and_ports() {
                         handling,
                         ..ports(count)
                     };
-                    let outcome = simulation(size, optics).run(program);
+                    let outcome = simulation(size, optics).run(program.clone());
                     let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
                     assert_eq!(outcome.results, expected, "{what}");
                     assert_eq!(outcome.optics.displaced, 0, "{what}: a plan that does not go together");
@@ -315,20 +317,22 @@ fn ports_and_wavelengths_may_vanish() {
         at(300, Available::Wavelengths(100)),
         at(700, Available::Ports(Some(2), 4)),
     ];
-    let all = calls(7);
+    let all = calls(7).into_iter().map(|(call, octets)| (Rc::new(call), octets));
     let algorithms = |call: &Call<'_>| call.collective().algorithms().iter();
-    for (call, octets, algorithm) in all.iter().flat_map(|(call, octets)| {
-        let some = algorithms(call).filter(|algorithm| call.schedule(0, 7, **algorithm).is_ok());
-        some.map(move |algorithm| (call, *octets, *algorithm))
+    for (call, octets, algorithm) in all.flat_map(|(call, octets)| {
+        let some = algorithms(&call).filter(|algorithm| call.schedule(0, 7, **algorithm).is_ok());
+        let some: Vec<_> = some.map(|algorithm| (Rc::clone(&call), octets, *algorithm)).collect();
+        some
     }) {
-        let program = |engine: &Arc<Engine>| {
+        let ours = Rc::clone(&call);
+        let program = move |engine: &Arc<Engine>| {
             let world = Communicator::world(engine);
-            let results: Vec<_> = (0..6).map(|_| collective(&world, call, algorithm, octets)).collect();
+            let results: Vec<_> = (0..6).map(|_| collective(&world, &ours, algorithm, octets)).collect();
             results
         };
         let mut plain = simulation(7, ports(3));
         plain.optics = None;
-        let expected = plain.run(program).unwrap().results;
+        let expected = plain.run(program.clone()).unwrap().results;
         for handling in [Handling::Naive, Handling::Planned, Handling::Unplanned] {
             let optics = Optics {
                 handling,
@@ -340,10 +344,10 @@ fn ports_and_wavelengths_may_vanish() {
             simulation.limit = Some(Duration::from_secs(100));
             let what = format!("{} by {algorithm}, {handling:?}", call.collective());
             let outcome = simulation
-                .run(program)
+                .run(program.clone())
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(outcome.results, expected, "{what}");
-            let again = simulation.run(program).unwrap();
+            let again = simulation.run(program.clone()).unwrap();
             assert_eq!(again, outcome, "{what}: everything follows from the seed");
         }
     }

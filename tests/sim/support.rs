@@ -17,8 +17,13 @@ pub(crate) fn options() -> Options {
     Options::default()
 }
 
-pub(crate) fn job_on<T>(_: &str, size: u32, options: &Options, program: impl Fn(Communicator) -> T) -> Vec<T> {
-    processes("", size, options, |world| {
+pub(crate) fn job_on<T: 'static>(
+    _: &str,
+    size: u32,
+    options: &Options,
+    program: impl Fn(Communicator) -> T + 'static,
+) -> Vec<T> {
+    processes("", size, options, move |world| {
         let result = program(world.clone());
         world.barrier().unwrap();
         world.engine().finalize(Duration::from_secs(2)).unwrap();
@@ -27,16 +32,21 @@ pub(crate) fn job_on<T>(_: &str, size: u32, options: &Options, program: impl Fn(
 }
 
 /// The same; `program` finalises.
-pub(crate) fn processes<T>(_: &str, size: u32, options: &Options, program: impl Fn(Communicator) -> T) -> Vec<T> {
+pub(crate) fn processes<T: 'static>(
+    _: &str,
+    size: u32,
+    options: &Options,
+    program: impl Fn(Communicator) -> T + 'static,
+) -> Vec<T> {
     let simulation = Simulation {
         options: options.clone(),
         ..Simulation::new(size, 1)
     };
-    let outcome = simulation.run(|engine| program(Communicator::world(engine)));
+    let outcome = simulation.run(move |engine| program(Communicator::world(engine)));
     outcome.unwrap_or_else(|error| panic!("{error}")).results
 }
 
-pub(crate) fn job<T>(size: u32, program: impl Fn(Communicator) -> T) -> Vec<T> {
+pub(crate) fn job<T: 'static>(size: u32, program: impl Fn(Communicator) -> T + 'static) -> Vec<T> {
     job_on("", size, &options(), program)
 }
 

@@ -113,7 +113,7 @@ fn simulate(side: usize, steps: u32) -> Result<(), Box<dyn std::error::Error>> {
     let run = |ranks: u32, bandwidth: f64| {
         let mut simulation = Simulation::new(ranks, 1);
         simulation.network.bandwidth = bandwidth;
-        simulation.run(|_| spread(&mpi::initialize().unwrap().world(), side, steps).unwrap())
+        simulation.run(move |_| spread(&mpi::initialize().unwrap().world(), side, steps).unwrap())
     };
     let alone = run(1, NETWORKS[0])?.results[0];
     for ranks in (0..8)

@@ -1,5 +1,6 @@
 //! The examples as simulated ranks, from the same source; and a program with the same results on real and simulated ranks.
 #![cfg(feature = "sim")]
+#![expect(unsafe_code, reason = "a program that never goes on has borrowed what is looked at")]
 
 use std::{
     cell::{Cell, RefCell},
@@ -92,8 +93,8 @@ mod wait_guard;
 mod window;
 
 /// Runs an example as each of `size` simulated ranks.
-fn run<E: Debug>(size: u32, program: impl Fn() -> Result<(), E>) {
-    let outcome = Simulation::new(size, 1).run(|_| program().unwrap());
+fn run<E: Debug>(size: u32, program: impl Fn() -> Result<(), E> + 'static) {
+    let outcome = Simulation::new(size, 1).run(move |_| program().unwrap());
     outcome.unwrap_or_else(|error| panic!("{size} ranks: {error}"));
 }
 
@@ -145,8 +146,8 @@ fn simple() {
 }
 
 /// Runs what an example does when its arguments have been read.
-fn run_in_world(size: u32, program: impl Fn(&SimpleCommunicator) -> Result<(), Error>) {
-    run(size, || program(&mpi::initialize().unwrap().world()));
+fn run_in_world(size: u32, program: impl Fn(&SimpleCommunicator) -> Result<(), Error> + 'static) {
+    run(size, move || program(&mpi::initialize().unwrap().world()));
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn sor() {
             strips,
             report: 20,
         };
-        run_in_world(size, |world| sor::solve(world, job, &|_| (), &|_, _| ()).map(drop));
+        run_in_world(size, move |world| sor::solve(world, job, &|_| (), &|_, _| ()).map(drop));
     }
 }
 
@@ -389,7 +390,7 @@ fn real_and_simulated_ranks_see_the_same() {
 }
 
 /// What a rank kept for others, who are in the same thread.
-type Kept = RefCell<Option<Rc<SimpleCommunicator>>>;
+type Kept = Rc<RefCell<Option<Rc<SimpleCommunicator>>>>;
 
 /// 100,000 octets to oneself, which a receive that is still posted would take.
 fn send_to_oneself(world: &SimpleCommunicator) {
@@ -402,8 +403,9 @@ fn send_to_oneself(world: &SimpleCommunicator) {
 
 #[test]
 fn nobody_waits_for_another_rank() {
-    let (kept, other) = (Kept::default(), RefCell::new(None));
-    let outcome = Simulation::new(3, 1).run(|_| {
+    let (kept, other) = (Kept::default(), Rc::new(Cell::new(None)));
+    let told = Rc::clone(&other);
+    let outcome = Simulation::new(3, 1).run(move |_| {
         let universe = mpi::initialize().unwrap();
         let world = Rc::new(universe.world());
         if world.rank() == 0 {
@@ -419,7 +421,7 @@ fn nobody_waits_for_another_rank() {
         if world.rank() == 1 {
             let zero = kept.borrow().clone().unwrap();
             let received = zero.process_at_rank(2).receive_into(&mut memory[..]);
-            *other.borrow_mut() = Some(received.is_err());
+            told.set(Some(received.is_err()));
         }
     });
     assert!(
@@ -432,10 +434,11 @@ fn nobody_waits_for_another_rank() {
 #[test]
 fn nobody_waits_when_it_is_over() {
     let kept = Kept::default();
-    let outcome = Simulation::new(2, 1).run(|_| {
+    let ours = Rc::clone(&kept);
+    let outcome = Simulation::new(2, 1).run(move |_| {
         let universe = mpi::initialize().unwrap();
         if universe.world().rank() == 0 {
-            *kept.borrow_mut() = Some(Rc::new(universe.world()));
+            *ours.borrow_mut() = Some(Rc::new(universe.world()));
         }
         std::mem::forget(universe);
     });
@@ -449,12 +452,14 @@ fn nobody_waits_when_it_is_over() {
 
 #[test]
 fn nobody_waits_in_a_simulation_within() {
-    let memory = RefCell::new(vec![0_u8; 100_000]);
-    let outcome = Simulation::new(2, 1).run(|_| {
+    let memory = Rc::new(RefCell::new(vec![0_u8; 100_000]));
+    let ours = Rc::clone(&memory);
+    let outcome = Simulation::new(2, 1).run(move |_| {
         let universe = mpi::initialize().unwrap();
         let world = universe.world();
         if world.rank() == 0 {
-            let inner = Simulation::new(1, 1).run(|_| {
+            let memory = Rc::clone(&ours);
+            let inner = Simulation::new(1, 1).run(move |_| {
                 let mut memory = memory.borrow_mut();
                 world.process_at_rank(1).receive_into(&mut memory[..]).unwrap_err();
             });
@@ -475,9 +480,10 @@ fn nobody_waits_in_a_simulation_within() {
 /// A message that was matched is its sender's memory as long as that is lent.
 #[test]
 fn a_matched_message_is_not_kept_beyond_its_sender() {
-    let kept = RefCell::new(None);
-    let data = vec![1_u8; 1 << 20];
-    let outcome = Simulation::new(2, 1).run(|_| {
+    let kept = Rc::new(RefCell::new(None));
+    let ours = Rc::clone(&kept);
+    let outcome = Simulation::new(2, 1).run(move |_| {
+        let data = vec![1_u8; 1 << 20];
         let universe = mpi::initialize().unwrap();
         let world = universe.world();
         if world.rank() == 1 {
@@ -486,7 +492,7 @@ fn a_matched_message_is_not_kept_beyond_its_sender() {
         }
         mpi::request::scope(|scope| {
             let _sending = world.this_process().immediate_send(scope, &data[..]);
-            *kept.borrow_mut() = Some(world.this_process().matched_probe().unwrap());
+            *ours.borrow_mut() = Some(world.this_process().matched_probe().unwrap());
             let _ = world.process_at_rank(1).receive::<u8>();
         });
     });
@@ -496,6 +502,7 @@ fn a_matched_message_is_not_kept_beyond_its_sender() {
     assert!(message.matched_receive_vec::<u8>().is_err());
     // One that is received in time is there, and its send ends.
     let outcome = Simulation::new(1, 1).run(|_| {
+        let data = vec![1_u8; 1 << 20];
         let universe = mpi::initialize().unwrap();
         let world = universe.world();
         let own = world.this_process();
@@ -515,12 +522,11 @@ fn a_matched_message_is_not_kept_beyond_its_sender() {
 fn nothing_is_sent_when_all_has_failed() {
     const LARGE: usize = 1 << 20;
     let kept = Kept::default();
-    let data = RefCell::new(vec![0xaa_u8; LARGE]);
     let directory = std::env::temp_dir().join(format!("hikyaku-failed-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let mut simulation = Simulation::new(2, 1);
     simulation.capture = Some(directory.join("packets.pcapng"));
-    let outcome = simulation.run(|_| {
+    let outcome = simulation.run(move |_| {
         let universe = mpi::initialize().unwrap();
         let world = Rc::new(universe.world());
         let other = world.process_at_rank(1 - world.rank());
@@ -535,7 +541,7 @@ fn nothing_is_sent_when_all_has_failed() {
             });
             return;
         }
-        let mut lent = data.borrow_mut();
+        let mut lent = vec![0xaa_u8; LARGE];
         mpi::request::scope(|scope| {
             let sending = other.immediate_send(scope, &lent[..]);
             let _: (u8, _) = other.receive_with_tag(1).unwrap();
@@ -579,11 +585,10 @@ fn a_panic_between_programs_takes_memory_back() {
         }
     }
 
-    let kept = Kept::default();
-    let mut memory = vec![0_u8; 100_000];
-    let lent = Cell::new(&mut memory[..]);
+    let (kept, memory) = (Kept::default(), Rc::new(RefCell::new(vec![0_u8; 100_000])));
+    let (ours, lent) = (Rc::clone(&kept), Rc::clone(&memory));
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        Simulation::new(2, 1).run(|_| {
+        Simulation::new(2, 1).run(move |_| {
             let universe = mpi::initialize().unwrap();
             let world = Rc::new(universe.world());
             if world.rank() == 1 {
@@ -591,10 +596,10 @@ fn a_panic_between_programs_takes_memory_back() {
                 world.process_at_rank(0).send_with_tag(&7_u8, 1).unwrap();
                 return;
             }
-            *kept.borrow_mut() = Some(Rc::clone(&world));
-            let (lent, mut letter) = (lent.take(), 0_u8);
+            *ours.borrow_mut() = Some(Rc::clone(&world));
+            let (mut lent, mut letter) = (lent.borrow_mut(), 0_u8);
             mpi::request::scope(|scope| {
-                let own = world.this_process().immediate_receive_into(scope, lent);
+                let own = world.this_process().immediate_receive_into(scope, &mut lent[..]);
                 let process = world.process_at_rank(1);
                 let mut told = pin!(
                     process
@@ -611,6 +616,8 @@ fn a_panic_between_programs_takes_memory_back() {
     assert_eq!(ran.unwrap_err().downcast_ref(), Some(&"a waker"));
     let world = kept.take().unwrap();
     send_to_oneself(&world);
+    // SAFETY: the program that has borrowed it never goes on.
+    let memory = unsafe { &*memory.as_ptr() };
     assert!(memory.iter().all(|octet| *octet == 0), "it was given back");
     std::mem::forget(world);
 }

@@ -91,11 +91,11 @@ impl DpdkBtl {
     }
 }
 
-fn run_started<R>(
+fn run_started<R: 'static>(
     simulation: &Simulation,
-    program: impl Fn(&SimpleCommunicator) -> Done<R>,
+    program: impl Fn(&SimpleCommunicator) -> Done<R> + 'static,
 ) -> Result<Ran<R>, Failure> {
-    run_ranks(simulation, |_| -> Done<R> {
+    run_ranks(simulation, move |_| -> Done<R> {
         let universe = mpi::initialize()?;
         let world = universe.world();
         world.barrier()?;
@@ -113,7 +113,7 @@ fn latency(options: &DpdkBtl, octets: usize, limit: usize) -> Result<f64, Failur
     } else {
         Duration::ZERO
     };
-    let program = |world: &SimpleCommunicator| {
+    let program = move |world: &SimpleCommunicator| {
         let peer = world.process_at_rank(1 - world.rank());
         let mut data = vec![1_u8; octets];
         let begun = mpi::time();
@@ -143,7 +143,7 @@ fn computing(options: &DpdkBtl, polling: Polling, time: u32, eager: bool) -> Res
     simulation.options.eager_limit = if eager { 1 << 20 } else { 0 };
     let (octets, count) = if eager { EAGER } else { RENDEZVOUS };
     let time = Duration::from_micros(time.into());
-    let program = |world: &SimpleCommunicator| {
+    let program = move |world: &SimpleCommunicator| {
         let rank = world.rank();
         let mut data = vec![1_u8; octets];
         let begun = mpi::time();
@@ -183,7 +183,7 @@ fn flood(options: &DpdkBtl, polling: Polling, queues: u32) -> Result<(f64, f64, 
     simulation.cpu.receive = 1_000.0;
     // Flow control is not what is looked at: senders may fill the queues.
     simulation.receive_buffer = 64 << 20;
-    let program = |world: &SimpleCommunicator| {
+    let program = move |world: &SimpleCommunicator| {
         let mut data = vec![1_u8; OCTETS];
         let begun = mpi::time();
         match world.rank() {

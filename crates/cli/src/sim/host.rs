@@ -110,7 +110,7 @@ pub(crate) fn one_way(packets: &Packets, host: &Host, octets: usize) -> Result<f
         ..Cpu::default()
     };
     simulation.options.eager_limit = packets.eager_limit as u32;
-    let program = || -> Done<Vec<f64>> {
+    let program = move || -> Done<Vec<f64>> {
         let universe = mpi::initialize()?;
         let world = universe.world();
         let other = world.process_at_rank(1 - world.rank());
@@ -129,7 +129,7 @@ pub(crate) fn one_way(packets: &Packets, host: &Host, octets: usize) -> Result<f
         }
         Ok(times.split_off(PING_PONGS.0))
     };
-    let ran = run_ranks(&simulation, |_| program())?;
+    let ran = run_ranks(&simulation, move |_| program())?;
     Ok(median(&ran.results[0]).unwrap_or_default() / 2.0)
 }
 

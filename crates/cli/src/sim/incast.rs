@@ -46,7 +46,7 @@ const MODES: [(&str, bool); 2] = [("eager", false), ("grants", true)];
 /// Every message is sent at the same time, but for the barrier's skew, and the receiver waits for all of them; a message's
 /// time is that until the receiver has it.
 fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Result<Row, Failure> {
-    let program = || -> Done<Vec<f64>> {
+    let program = move || -> Done<Vec<f64>> {
         let universe = mpi::initialize()?;
         let world = universe.world();
         // Sessions with rank 0 open, and all begin at about the same time.
@@ -74,7 +74,7 @@ fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Resul
         }
         Ok(times)
     };
-    let outcome = run_ranks(simulation, |_| program())?;
+    let outcome = run_ranks(simulation, move |_| program())?;
     // In the order in which they came.
     let times = &outcome.results[0];
     let (p99, total) = (times[(times.len() * 99).div_ceil(100) - 1], times[times.len() - 1]);

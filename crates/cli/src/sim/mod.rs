@@ -9,7 +9,7 @@ mod pacs_cs;
 mod replay;
 mod scale;
 
-use std::{cell::RefCell, fmt::Display, sync::Arc, time::Duration};
+use std::{cell::RefCell, fmt::Display, rc::Rc, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use hikyaku::{
@@ -246,21 +246,22 @@ struct Ran<T> {
 
 /// Runs a program at all ranks. If one of them can not go on, since peers are given up where nearly everything is lost, that
 /// is the failure, and not that others wait for it.
-fn run_ranks<T, E: Display>(
+fn run_ranks<T: 'static, E: Display>(
     simulation: &Simulation,
-    program: impl Fn(&Arc<Engine>) -> Result<T, E>,
+    program: impl Fn(&Arc<Engine>) -> Result<T, E> + 'static,
 ) -> Result<Ran<T>, Failure> {
-    let first = RefCell::new(None);
-    let outcome = simulation.run(|engine| {
+    let first = Rc::new(RefCell::new(None));
+    let ours = Rc::clone(&first);
+    let outcome = simulation.run(move |engine| {
         let result = program(engine);
         result
             .map_err(|error| {
-                let mut first = first.borrow_mut();
+                let mut first = ours.borrow_mut();
                 first.get_or_insert_with(|| format!("rank {}: {error}", engine.process()));
             })
             .ok()
     });
-    if let Some(problem) = first.into_inner() {
+    if let Some(problem) = first.take() {
         return Err(Failure::run(problem));
     }
     let outcome = outcome.map_err(|error| failed(&error))?;

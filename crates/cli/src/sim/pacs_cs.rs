@@ -73,15 +73,15 @@ struct Row {
 }
 
 /// What a node does it with.
-#[derive(Clone, Copy)]
-struct Work<'a> {
+#[derive(Clone)]
+struct Work {
     grid: [u32; 3],
     bytes: usize,
     /// Most octets that go without asking.
     eager: u32,
     /// Of an octet, s.
     copy: f64,
-    vectors: &'a [usize],
+    vectors: Vec<usize>,
 }
 
 /// Rounds of exchanges that are measured.
@@ -135,7 +135,7 @@ fn exchange(
 }
 
 /// When this rank began and ended the exchanges, and each of the sums, s.
-fn program(work: &Work<'_>) -> Done<Vec<(f64, f64)>> {
+fn program(work: &Work) -> Done<Vec<(f64, f64)>> {
     let universe = mpi::initialize()?;
     let world = universe.world();
     let rank = world.rank() as u32;
@@ -161,7 +161,7 @@ fn program(work: &Work<'_>) -> Done<Vec<(f64, f64)>> {
         );
     }
     drop((out, into));
-    for octets in work.vectors {
+    for octets in &work.vectors {
         let own = vec![f64::from(rank); octets.div_ceil(8)];
         let mut sum = vec![0.0; own.len()];
         world.barrier()?;
@@ -179,7 +179,7 @@ fn program(work: &Work<'_>) -> Done<Vec<(f64, f64)>> {
 }
 
 /// Seconds from the first beginning to the last end, of each operation.
-fn simulate(network: Network, seed: u64, work: &Work<'_>) -> Result<Vec<f64>, Failure> {
+fn simulate(network: Network, seed: u64, work: &Work) -> Result<Vec<f64>, Failure> {
     let mut simulation = Simulation::new(work.grid.iter().product(), seed);
     simulation.network = network;
     // Rails reorder by more than a jumbo frame's time, and six neighbours send at once.
@@ -187,7 +187,8 @@ fn simulate(network: Network, seed: u64, work: &Work<'_>) -> Result<Vec<f64>, Fa
     simulation.options.eager_limit = work.eager;
     simulation.receive_buffer = BUFFER;
     simulation.network.queue = BUFFER / 2;
-    let outcome = run_ranks(&simulation, |_| program(work))?;
+    let own = work.clone();
+    let outcome = run_ranks(&simulation, move |_| program(&own))?;
     let span = |operation: usize| {
         let times = || outcome.results.iter().map(|times| times[operation]);
         let begun = times().map(|(begun, _)| begun).fold(f64::INFINITY, f64::min);
@@ -214,11 +215,11 @@ fn measure(options: &PacsCs, grid: [u32; 3], crossbars: bool, rails: u32) -> Res
         bytes: options.bytes,
         eager: options.eager as u32,
         copy: 0.0,
-        vectors: if crossbars { &options.vectors } else { &[] },
+        vectors: if crossbars { options.vectors.clone() } else { vec![] },
     };
     let rate = |seconds: f64| 12.0 * (ROUNDS * options.bytes) as f64 / seconds / 1e6;
     let zero = simulate(network, options.basics.seed, &work)?;
-    (work.copy, work.vectors) = (options.copy * 1e-9, &[]);
+    (work.copy, work.vectors) = (options.copy * 1e-9, vec![]);
     let copied = simulate(network, options.basics.seed, &work)?;
     Ok(Row {
         network: if crossbars { "hyper-crossbar" } else { "switch" },
@@ -367,9 +368,9 @@ mod tests {
             bytes: 64 << 10,
             eager: 128 << 10,
             copy: 0.0,
-            vectors: &[1_000],
+            vectors: vec![1_000],
         };
-        let rate = |work: &Work<'_>| {
+        let rate = |work: &Work| {
             let times = simulate(network, 1, work).unwrap();
             12.0 * (ROUNDS * work.bytes) as f64 / times[0] / 1e6
         };

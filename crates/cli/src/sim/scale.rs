@@ -104,7 +104,7 @@ struct Ran {
 
 fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool) -> Result<Ran, Failure> {
     let begun = clock::now();
-    let (outcome, _) = allocation::heap_of(|| run_ranks(simulation, |_| program(alltoall)));
+    let (outcome, _) = allocation::heap_of(|| run_ranks(simulation, move |_| program(alltoall)));
     let outcome = outcome?;
     let real_s = (clock::now() - begun) as f64 * 1e-9;
     let packets = outcome.network.sent;

@@ -170,7 +170,7 @@ fn all_but_first(world: &SimpleCommunicator) -> impl Iterator<Item = mpi::Rank> 
 fn messages(options: &Dse, simulation: &Simulation, way: Way, ping_pong: bool, octets: usize) -> Result<f64, Failure> {
     let count = options.messages;
     let [sending, receiving] = [false, true].map(|receives| options.calls(way, receives));
-    let program = || -> Done<f64> {
+    let program = move || -> Done<f64> {
         let universe = mpi::initialize()?;
         let world = universe.world();
         let root = world.process_at_rank(0);
@@ -199,7 +199,7 @@ fn messages(options: &Dse, simulation: &Simulation, way: Way, ping_pong: bool, o
         }
         Ok(mpi::time() - begun)
     };
-    let outcome = run_ranks(simulation, |_| program())?;
+    let outcome = run_ranks(simulation, move |_| program())?;
     let senders = simulation.processes - 1;
     Ok(outcome.results[0] / f64::from(count * senders) * 1e6)
 }
@@ -229,7 +229,7 @@ fn once(options: &Dse, simulation: &Simulation, othello: bool) -> Result<f64, Fa
         strips: options.strips,
         report: options.report as usize,
     };
-    let run = || -> Done<f64> {
+    let run = move || -> Done<f64> {
         let universe = mpi::initialize()?;
         let world = universe.world();
         if othello {
@@ -240,7 +240,7 @@ fn once(options: &Dse, simulation: &Simulation, othello: bool) -> Result<f64, Fa
             Ok(solved?.map_or(0.0, |solved| solved.together))
         }
     };
-    let outcome = run_ranks(simulation, |_| run())?;
+    let outcome = run_ranks(simulation, move |_| run())?;
     Ok(outcome.results[0])
 }
 

@@ -15,7 +15,7 @@ use crate::{
         table::{Group, Table, number},
     },
     failure::Failure,
-    sim::replay::{Collective, Lengths, Step, programs, replay},
+    sim::replay::{Collective, Lengths, Programs, Step, programs, replay},
     trace::file,
 };
 
@@ -110,7 +110,7 @@ fn on(ranks: u32, mode: &Mode, parameters: &Parameters, (release, keep): (bool, 
 ///
 /// Blocks and bandwidth are divided by `scale`, which leaves all times of the model as they are.
 pub(super) fn rows(parameters: &Parameters, scale: u32, progress: &mut Progress) -> Result<Vec<Row>, Failure> {
-    let programs = &recorded(scale)?[..];
+    let programs = &Programs::from(recorded(scale)?);
     let parameters = &Parameters {
         beta: parameters.beta * f64::from(scale),
         ..parameters.clone()

@@ -115,7 +115,7 @@ fn figures(options: &Optical, modes: &[Mode], progress: &mut Progress) -> Result
         for power in 0..=6 {
             let bytes = 10_usize.pow(power);
             progress.step(name, bytes);
-            let program = program(figure, options.ranks, bytes);
+            let program = program(figure, options.ranks, bytes).into();
             for mode in modes {
                 let mut simulation = simulation(options.ranks, mode, &parameters);
                 let policy = &mut simulation.options.policy;

@@ -5,7 +5,7 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
 use clap::Args;
 use hikyaku::{
@@ -110,20 +110,24 @@ pub(super) struct Played {
     pub(super) optics: OpticsStats,
 }
 
+/// The program of each rank.
+pub(super) type Programs = Rc<[Vec<Step>]>;
+
 /// Runs the program of each rank; `compute` scales what they compute.
-pub(super) fn replay(programs: &[Vec<Step>], simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
+pub(super) fn replay(programs: &Programs, simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
     replay_from(programs, simulation, compute, |_, step| format!("step {step}"))
 }
 
 /// The same; `place` says where a step of a rank comes from, should it not be possible.
 fn replay_from(
-    programs: &[Vec<Step>],
+    programs: &Programs,
     simulation: &Simulation,
     compute: f64,
-    place: impl Fn(usize, usize) -> String,
+    place: impl Fn(usize, usize) -> String + 'static,
 ) -> Result<Played, Failure> {
     let attached = play::Attached::default();
-    let play = |engine: &Arc<Engine>| {
+    let programs = Rc::clone(programs);
+    let play = move |engine: &Arc<Engine>| {
         let rank = engine.process() as usize;
         let played = play::play(engine, &programs[rank], compute, &attached);
         played.map_err(|(step, problem)| format!("{}: {problem}", place(rank, step)))
@@ -192,8 +196,10 @@ pub(super) fn run(options: &Replay) -> Result<(), Failure> {
         return Err(Failure::run(format!("{warning}: a replay needs whole traces")));
     }
     let programs = programs(&traces).map_err(|error: ReplayError| Failure::run(error.to_string()))?;
+    let (traces, programs) = (Rc::new(traces), Programs::from(programs));
     let ranks = programs.len() as u32;
-    let place = |rank, step| program::place(&traces, rank, step);
+    let from = Rc::clone(&traces);
+    let place = move |rank, step| program::place(&from, rank, step);
     let played = replay_from(&programs, &simulation(options, ranks)?, options.compute, place)?;
     let recorded = traces.iter().map(program::run_time).max().unwrap_or(0);
     let calls = programs

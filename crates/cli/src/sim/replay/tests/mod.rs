@@ -109,9 +109,9 @@ fn close(one: u64, other: u64, nothing: u64) -> bool {
 
 /// A replay on the same network calls the same, and takes about as long: while a program computes, its processor takes
 /// packets in, which is recorded as computing, and happens again. Gives the programs.
-fn agrees(ranks: u32, program: impl Fn(&Arc<Engine>)) -> Vec<Vec<Step>> {
-    let (first, outcome) = recorded(ranks, |simulation| simulation.run(&program).unwrap());
-    let steps = programs(&first).unwrap();
+fn agrees(ranks: u32, program: impl Fn(&Arc<Engine>) + 'static) -> Vec<Vec<Step>> {
+    let (first, outcome) = recorded(ranks, |simulation| simulation.run(program).unwrap());
+    let steps = Programs::from(programs(&first).unwrap());
     let (again, played) = recorded(ranks, |simulation| replay(&steps, simulation, 1.0).unwrap());
     for (first, again) in first.iter().zip(&again) {
         let looks = |call: &file::Call| call.call == "MPI_Parrived" && call.ended.is_empty();
@@ -134,13 +134,13 @@ fn agrees(ranks: u32, program: impl Fn(&Arc<Engine>)) -> Vec<Vec<Step>> {
     assert!(close(octets, played.octets, 2_000), "{octets} {played:?}");
     let goodbyes = 4 * u64::from(ranks * ranks);
     assert!(close(packets, played.packets, goodbyes), "{packets} {played:?}");
-    steps
+    steps.to_vec()
 }
 
 #[test]
 fn a_replay_has_the_messages_of_the_run() {
     let (first, _) = recorded(5, |simulation| simulation.run(|_| program()).unwrap());
-    let steps = programs(&first).unwrap();
+    let steps = Programs::from(programs(&first).unwrap());
     let (again, _) = recorded(5, |simulation| replay(&steps, simulation, 1.0).unwrap());
     for (first, again) in first.iter().zip(&again) {
         let alone = |trace: &file::Trace| {
@@ -269,11 +269,13 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
 #[test]
 fn traces_that_do_not_go_together_end_with_who_waits() {
     let receive = r#"{"call":"MPI_Recv","begin":1,"end":2,"peer":1,"tag":3,"octets":8,"ended":[[0,1,3,8]]}"#;
-    let steps = programs(&[parsed(&[receive.to_owned()], 0, 2), parsed(&[], 1, 2)]).unwrap();
+    let steps = programs(&[parsed(&[receive.to_owned()], 0, 2), parsed(&[], 1, 2)])
+        .unwrap()
+        .into();
     let error = replay(&steps, &Simulation::new(2, 1), 1.0).unwrap_err().to_string();
     assert!(error.contains("deadlock") && error.contains("rank 1, tag 3"), "{error}");
     let unknown = r#"{"call":"MPI_Barrier","begin":1,"end":2,"context":9}"#;
-    let steps = programs(&[parsed(&[unknown.to_owned()], 0, 1)]).unwrap();
+    let steps = programs(&[parsed(&[unknown.to_owned()], 0, 1)]).unwrap().into();
     let error = replay(&steps, &Simulation::new(1, 1), 1.0).unwrap_err().to_string();
     assert!(error.contains("step 1: there is no communicator 9"), "{error}");
 }

@@ -40,6 +40,8 @@ fn partitions_are_replayed() {
     // Who waits for a partition that is never sent waits for ever, and that is noticed.
     let mut steps = steps;
     steps[0].retain(|step| !matches!(step, Step::Ready { .. }));
-    let error = replay(&steps, &Simulation::new(3, 1), 1.0).unwrap_err().to_string();
+    let error = replay(&steps.into(), &Simulation::new(3, 1), 1.0)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("deadlock") && error.contains("MPI_Parrived"), "{error}");
 }

@@ -208,7 +208,7 @@ fn addresses_are_those_of_the_replay() {
     let without = steps
         .into_iter()
         .map(|steps| steps.into_iter().filter(|step| !attaches(step)).collect());
-    let without: Vec<Vec<Step>> = without.collect();
+    let without: Programs = without.collect();
     let error = replay(&without, &Simulation::new(3, 1), 1.0).unwrap_err().to_string();
     assert!(
         error.contains("no call of rank") && error.contains("has attached"),
