@@ -277,7 +277,7 @@ fn number(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), Conf
 }
 
 /// A setting out of its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConfigError {
     name: &'static str,
     value: Value,
@@ -328,6 +328,8 @@ impl fmt::Display for ConfigError {
         )
     }
 }
+
+crate::debug_as_display!(ConfigError);
 
 impl core::error::Error for ConfigError {}
 

@@ -1,11 +1,45 @@
 //! Errors of the protocol's commands, and why packets are dropped.
 
-use core::{fmt, time::Duration};
+use alloc::string::ToString;
+use core::{error::Error, fmt, time::Duration};
 
 use crate::id::PeerId;
 
+/// Gives error types a `Debug` that people can read: `fn main() -> Result<_, Box<dyn Error>>`, `unwrap` and `expect`
+/// print that form.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as_display {
+    ($error:ty) => {
+        impl ::core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                $crate::describe_error(self, f)
+            }
+        }
+    };
+}
+
+/// Writes `error` as its `Display` does, and behind it those of its sources that it does not quote itself.
+///
+/// # Errors
+/// If `f` can not be written to.
+pub fn describe_error(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut said = error.to_string();
+    f.write_str(&said)?;
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            write!(f, ": {text}")?;
+            said = text;
+        }
+        source = cause.source();
+    }
+    Ok(())
+}
+
 /// Why `add_peer` refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddPeerError {
     /// There are [`crate::Config::max_peers`] already.
@@ -23,10 +57,12 @@ impl fmt::Display for AddPeerError {
     }
 }
 
-impl core::error::Error for AddPeerError {}
+crate::debug_as_display!(AddPeerError);
+
+impl Error for AddPeerError {}
 
 /// Why a `send` was refused. Nothing of the message was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
     /// The send queue to this peer is full: make progress and try again, or wait.
@@ -86,8 +122,10 @@ impl fmt::Display for SendError {
     }
 }
 
-impl core::error::Error for SendError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+crate::debug_as_display!(SendError);
+
+impl Error for SendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Peer(_, error) => Some(error),
             _ => None,
@@ -96,7 +134,7 @@ impl core::error::Error for SendError {
 }
 
 /// Why a peer is gone. Concerns this peer only; everything queued for it has been given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerError {
     /// No answer to this many resends in this time.
@@ -142,7 +180,9 @@ impl fmt::Display for PeerError {
     }
 }
 
-impl core::error::Error for PeerError {}
+crate::debug_as_display!(PeerError);
+
+impl Error for PeerError {}
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -200,3 +240,42 @@ drop_reasons! {
 
 /// Number of reasons in [`DropReason`].
 pub(crate) const DROP_REASONS: usize = DropReason::ALL.len();
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    struct Outer {
+        quotes: bool,
+    }
+
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("opening the door")?;
+            if self.quotes {
+                write!(f, ": {}", PeerError::Closed)
+            } else {
+                Ok(())
+            }
+        }
+    }
+
+    crate::debug_as_display!(Outer);
+
+    impl Error for Outer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&PeerError::Closed)
+        }
+    }
+
+    #[test]
+    fn debug_reads_like_display_and_names_every_source_once() {
+        let wanted = format!("opening the door: {}", PeerError::Closed);
+        for quotes in [false, true] {
+            assert_eq!(format!("{:?}", Outer { quotes }), wanted, "{quotes}");
+        }
+        assert_eq!(format!("{:?}", PeerError::Closed), PeerError::Closed.to_string());
+    }
+}

@@ -152,6 +152,8 @@ pub mod transport;
 pub mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};
+#[doc(hidden)]
+pub use error::describe_error;
 pub use error::{AddPeerError, DropReason, PeerError, SendError};
 pub use id::{PeerId, SendToken};
 pub use stats::{Dropped, PeerStats, Stats};

@@ -134,8 +134,8 @@ const SOURCES: [&str; 7] = [
     "fuzz/fuzz_targets",
 ];
 
-/// Macros are named from the crate's root, whatever room they are in.
-const MACROS: [&str; 1] = ["forward_backend"];
+/// Macros, and what they call, are named from the crate's root, whatever room they are in.
+const MACROS: [&str; 3] = ["forward_backend", "debug_as_display", "describe_error"];
 
 /// Macros that stand for code that is not there yet, or that talk to the developer. (Split, so as not to find itself.)
 const BANNED_MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
@@ -206,6 +206,35 @@ fn unsafe_code_has_its_door() {
         }
     }
     assert_none(&complaints);
+}
+
+/// `fn main() -> Result<_, Box<dyn Error>>` prints `Debug`: of errors it is for people, in each crate that has an API.
+#[test]
+fn errors_are_shown_as_they_are_said() {
+    let mut complaints = Vec::new();
+    for file in ["src", "crates/mpi/src"].iter().flat_map(|folder| rust_files(folder)) {
+        if file.is_test() {
+            continue;
+        }
+        let code = without_tests(&code_of(&file.text));
+        for error in code.lines().filter_map(error_type) {
+            let shown = [format!("debug_as_display!({error});"), format!("Debug for {error} {{")];
+            if !shown.iter().any(|form| code.contains(form)) {
+                complaints.push(format!(
+                    "{}: {error} derives Debug: use crate::debug_as_display! (or print Display)",
+                    file.path
+                ));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+/// The type, if the line begins the implementation of `Error` for one.
+fn error_type(line: &str) -> Option<&str> {
+    let (path, error) = line.strip_prefix("impl ")?.split_once(" for ")?;
+    let is_error = ["Error", "std::error::Error", "core::error::Error", "error::Error"].contains(&path);
+    is_error.then(|| error.trim_end_matches(['{', '}', ' ']))
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Default for Impairments {
 }
 
 /// Impairments that make no sense.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ImpairmentError {
     /// A probability is not within 0 to 1.
@@ -91,6 +91,8 @@ impl fmt::Display for ImpairmentError {
         }
     }
 }
+
+crate::debug_as_display!(ImpairmentError);
 
 impl Error for ImpairmentError {}
 

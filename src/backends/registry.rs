@@ -43,7 +43,6 @@ pub struct BindOptions {
 }
 
 /// Why there is no backend.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
     /// No backend has this name.
@@ -90,6 +89,8 @@ impl fmt::Display for BindError {
         }
     }
 }
+
+crate::debug_as_display!(BindError);
 
 impl Error for BindError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

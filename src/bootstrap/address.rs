@@ -29,7 +29,7 @@ impl fmt::Display for Interface {
 }
 
 /// No address of this host could be chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct AddressError {
     wanted: Option<String>,
     reason: &'static str,
@@ -54,6 +54,8 @@ impl fmt::Display for AddressError {
         Ok(())
     }
 }
+
+crate::debug_as_display!(AddressError);
 
 impl std::error::Error for AddressError {}
 

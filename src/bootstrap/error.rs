@@ -5,7 +5,6 @@ use std::{fmt, io, time::Duration};
 use super::{Launcher, address::AddressError, message::MessageError};
 
 /// What was tried, with which launcher, and why it failed.
-#[derive(Debug)]
 pub struct BootstrapError {
     launcher: Launcher,
     doing: String,
@@ -13,7 +12,6 @@ pub struct BootstrapError {
 }
 
 /// Why a step failed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Cause {
     /// An environment variable has a value that can not be used, or is missing.
@@ -90,6 +88,8 @@ impl fmt::Display for BootstrapError {
     }
 }
 
+crate::debug_as_display!(BootstrapError);
+
 impl std::error::Error for BootstrapError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
@@ -98,6 +98,12 @@ impl std::error::Error for BootstrapError {
             Cause::Malformed { error, .. } => Some(error),
             _ => None,
         }
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Version {
 }
 
 /// Why octets are not a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageError {
     /// Nothing, or nothing but blanks.
@@ -53,6 +53,8 @@ impl fmt::Display for MessageError {
         }
     }
 }
+
+crate::debug_as_display!(MessageError);
 
 impl std::error::Error for MessageError {}
 

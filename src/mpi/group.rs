@@ -49,7 +49,7 @@ struct List {
 }
 
 /// Why a group could not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupError {
     /// A rank that the group does not have.
@@ -450,6 +450,8 @@ impl core::fmt::Display for GroupError {
         }
     }
 }
+
+crate::debug_as_display!(GroupError);
 
 impl core::error::Error for GroupError {}
 

@@ -64,7 +64,6 @@ struct Idle {
 }
 
 /// A trace can not be begun.
-#[derive(Debug)]
 pub struct TraceError {
     /// Of this directory.
     pub directory: PathBuf,
@@ -82,6 +81,8 @@ impl fmt::Display for TraceError {
         )
     }
 }
+
+crate::debug_as_display!(TraceError);
 
 impl core::error::Error for TraceError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {

@@ -5,7 +5,6 @@ use std::{error::Error, fmt, io, path::PathBuf};
 use crate::{backends::dpdk::DpdkError, config::ConfigError};
 
 /// Why a poller does not start.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
     /// Another poller has the socket.
@@ -73,6 +72,8 @@ impl fmt::Display for StartError {
         }
     }
 }
+
+crate::debug_as_display!(StartError);
 
 impl Error for StartError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -163,7 +163,7 @@ impl Default for Network {
 }
 
 /// A parameter of a simulation that makes no sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RangeError {
     /// Its name: a field of [`Network`], [`Cpu`](super::Cpu), [`Faults`](super::Faults) or
     /// [`Simulation`](super::Simulation).
@@ -177,6 +177,8 @@ impl fmt::Display for RangeError {
         write!(f, "parameter `{}` of the simulation must be {}", self.name, self.range)
     }
 }
+
+crate::debug_as_display!(RangeError);
 
 impl std::error::Error for RangeError {}
 

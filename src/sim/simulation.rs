@@ -368,11 +368,7 @@ impl fmt::Display for SimulationError {
     }
 }
 
-impl fmt::Debug for SimulationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+crate::debug_as_display!(SimulationError);
 
 impl std::error::Error for SimulationError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

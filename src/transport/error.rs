@@ -10,7 +10,6 @@ use crate::{
 };
 
 /// Why there is no transport.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A setting is out of its range.
@@ -49,6 +48,8 @@ impl fmt::Display for BuildError {
     }
 }
 
+crate::debug_as_display!(BuildError);
+
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -79,7 +80,6 @@ from! {
 }
 
 /// A host name has no address that can be used.
-#[derive(Debug)]
 pub struct ResolveError {
     pub(super) name: String,
     pub(super) source: Option<io::Error>,
@@ -95,6 +95,8 @@ impl fmt::Display for ResolveError {
     }
 }
 
+crate::debug_as_display!(ResolveError);
+
 impl Error for ResolveError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(self.source.as_ref()?)
@@ -102,7 +104,7 @@ impl Error for ResolveError {
 }
 
 /// Why the environment could not be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EnvironmentError {
     /// No setting has this name.
@@ -142,10 +144,11 @@ impl fmt::Display for EnvironmentError {
     }
 }
 
+crate::debug_as_display!(EnvironmentError);
+
 impl Error for EnvironmentError {}
 
 /// Why nothing was received.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ReceiveError {
     /// No message came in this time.
@@ -163,6 +166,8 @@ impl fmt::Display for ReceiveError {
     }
 }
 
+crate::debug_as_display!(ReceiveError);
+
 impl Error for ReceiveError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -173,7 +178,6 @@ impl Error for ReceiveError {
 }
 
 /// Why [`super::Transport::flush`] or [`super::Transport::close`] could not make sure that all has arrived.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum FlushError {
     /// Not everything was acknowledged in this time.
@@ -204,6 +208,8 @@ impl fmt::Display for FlushError {
     }
 }
 
+crate::debug_as_display!(FlushError);
+
 impl Error for FlushError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -215,7 +221,6 @@ impl Error for FlushError {
 }
 
 /// Why a send that waits for room gave up.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum SendBlockingError {
     /// It would never succeed.
@@ -232,6 +237,8 @@ impl fmt::Display for SendBlockingError {
         }
     }
 }
+
+crate::debug_as_display!(SendBlockingError);
 
 impl Error for SendBlockingError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

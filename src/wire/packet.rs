@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Why octets are not a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// Shorter than the header says, or than any header.
@@ -64,6 +64,13 @@ impl core::fmt::Display for Error {
             Self::Unexpected => f.write_str("payload or extension that this kind of packet can not carry"),
             Self::Checksum => f.write_str("checksum does not match"),
         }
+    }
+}
+
+impl core::fmt::Debug for Error {
+    /// As `Display`: `fn main() -> Result<_, Box<dyn Error>>` prints this form.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

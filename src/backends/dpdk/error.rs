@@ -3,7 +3,6 @@
 use std::{error::Error, fmt, io, net::SocketAddr};
 
 /// Why a [`DpdkBackend`](super::DpdkBackend) could not be opened, and what to do.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum DpdkError {
     /// An environment variable or a part of a device's name is not understood.
@@ -177,6 +176,8 @@ fn hint(device: &str, source: &io::Error) -> &'static str {
         "`hikyaku doctor` lists the drivers of this machine"
     }
 }
+
+crate::debug_as_display!(DpdkError);
 
 impl Error for DpdkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -3,7 +3,6 @@
 use std::{error::Error, fmt, io, path::PathBuf};
 
 /// Why there is no poller, or none any more.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum PollerError {
     /// No socket is named.
@@ -57,6 +56,8 @@ impl fmt::Display for PollerError {
         }
     }
 }
+
+crate::debug_as_display!(PollerError);
 
 impl Error for PollerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -323,7 +323,7 @@ impl FromStr for Algorithm {
 }
 
 /// A text that names no [`Algorithm`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UnknownAlgorithm(String);
 
 impl fmt::Display for UnknownAlgorithm {
@@ -337,5 +337,7 @@ impl fmt::Display for UnknownAlgorithm {
         )
     }
 }
+
+crate::debug_as_display!(UnknownAlgorithm);
 
 impl core::error::Error for UnknownAlgorithm {}

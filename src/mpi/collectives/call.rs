@@ -421,7 +421,7 @@ fn check_blocks(blocks: &Blocks<'_>, needed: usize) -> Result<(), ScheduleError>
 }
 
 /// Why there is no schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleError {
     /// There is no such rank, or more than 2^32 of them.
@@ -487,5 +487,7 @@ impl fmt::Display for ScheduleError {
         }
     }
 }
+
+crate::debug_as_display!(ScheduleError);
 
 impl core::error::Error for ScheduleError {}

@@ -94,7 +94,7 @@ pub fn simulate(schedules: &[Schedule], element: usize, model: &Model) -> Result
 }
 
 /// A rank that waits for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
     /// The rank.
     pub rank: usize,
@@ -111,6 +111,8 @@ impl fmt::Display for Stuck {
         )
     }
 }
+
+crate::debug_as_display!(Stuck);
 
 impl core::error::Error for Stuck {}
 

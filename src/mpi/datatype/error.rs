@@ -3,7 +3,7 @@
 use crate::mpi::error::ErrorClass;
 
 /// Why a datatype could not be made or used. Names of arguments are those of the MPI standard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DatatypeError {
     /// A count, length or size below zero.
@@ -147,5 +147,7 @@ impl core::fmt::Display for DatatypeError {
         }
     }
 }
+
+crate::debug_as_display!(DatatypeError);
 
 impl core::error::Error for DatatypeError {}

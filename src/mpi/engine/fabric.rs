@@ -7,7 +7,7 @@ use super::core::Core;
 use crate::{messaging::Messenger, mpi::Rank, time::Instant};
 
 /// The network can not be used any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FabricError(pub String);
 
 impl fmt::Display for FabricError {
@@ -15,6 +15,8 @@ impl fmt::Display for FabricError {
         write!(f, "the network has failed: {}", self.0)
     }
 }
+
+crate::debug_as_display!(FabricError);
 
 impl core::error::Error for FabricError {}
 

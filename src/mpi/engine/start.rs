@@ -23,7 +23,6 @@ pub struct Unconnected {
 }
 
 /// Why the processes of a job could not be connected.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// This process is not one of as many.
@@ -61,6 +60,8 @@ impl fmt::Display for ConnectError {
         }
     }
 }
+
+crate::debug_as_display!(ConnectError);
 
 impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -39,7 +39,7 @@ enum Handle {
 }
 
 /// Why a reduction is not possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperationError {
     /// The operation is not defined for this kind (MPI 6.9.2).
@@ -191,6 +191,8 @@ impl core::fmt::Display for OperationError {
         }
     }
 }
+
+crate::debug_as_display!(OperationError);
 
 impl core::error::Error for OperationError {}
 

@@ -16,7 +16,7 @@ pub use dims::dims_create;
 pub use graph::{Adjacency, Edges, Graph};
 
 /// Why a topology could not be made, or has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyError {
     /// A dimension whose size is not positive (or, for [`dims_create`], negative).
@@ -132,6 +132,8 @@ impl core::fmt::Display for TopologyError {
         }
     }
 }
+
+crate::debug_as_display!(TopologyError);
 
 impl core::error::Error for TopologyError {}
 

@@ -30,7 +30,7 @@ pub(super) const MOST_REPORTS: usize = 16_384;
 const ONE_COPY: u32 = 8 << 10;
 
 /// A process has said what a correct one can not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
     /// No command, or one of another length.
@@ -53,6 +53,8 @@ impl fmt::Display for Broken {
         })
     }
 }
+
+crate::debug_as_display!(Broken);
 
 impl core::error::Error for Broken {}
 

@@ -186,7 +186,6 @@ impl Drop for Universe {
 }
 
 /// Why the end was not as it should be.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum FinalizeError {
     /// Not all other processes came to it.
@@ -207,6 +206,8 @@ impl fmt::Display for FinalizeError {
         }
     }
 }
+
+hikyaku::debug_as_display!(FinalizeError);
 
 impl std::error::Error for FinalizeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -108,11 +108,7 @@ impl fmt::Display for InitError {
     }
 }
 
-impl fmt::Debug for InitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+hikyaku::debug_as_display!(InitError);
 
 impl std::error::Error for InitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
