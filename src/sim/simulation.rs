@@ -143,7 +143,7 @@ impl Simulation {
     /// A program that crashes, or that is stopped while it waits, never goes on and is never unwound. It can not borrow from
     /// the caller, therefore: it owns what it uses (`move`, [`Arc`]), and gives back what it has found as its result.
     ///
-    /// ```compile_fail,E0597
+    /// ```compile_fail
     /// # use hikyaku::{mpi::engine::Communicator, sim::Simulation};
     /// let numbers = vec![1_u64; 1_000];
     /// // A program that waits for ever would leave the thread to read numbers that are not there any more.

@@ -12,12 +12,17 @@ use super::{
 use crate::raw::AsRaw;
 
 /// The type of a field.
+///
+/// # Safety
+/// As of [`Equivalence`]: the datatype has the size of the type, and all its octets lie in it, are initialised in every value
+/// and are not changed through a shared reference; a value is valid when any octets have been received into it and
+/// [`CHECK`](Self::CHECK) has been satisfied. The derive macro believes it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not equivalent to an MPI datatype",
     label = "a field of this type can not be sent or received",
     note = "fields may be numbers, `bool`, types that derive `Equivalence`, and arrays and tuples of these"
 )]
-pub trait Field {
+pub unsafe trait Field {
     /// See [`Equivalence::CHECK`].
     const CHECK: Option<Check>;
 
@@ -25,7 +30,8 @@ pub trait Field {
     fn datatype() -> RawDatatype;
 }
 
-impl<T: Equivalence> Field for T {
+// SAFETY: what it promises is what `Equivalence` does.
+unsafe impl<T: Equivalence> Field for T {
     const CHECK: Option<Check> = T::CHECK;
 
     fn datatype() -> RawDatatype {
@@ -33,7 +39,8 @@ impl<T: Equivalence> Field for T {
     }
 }
 
-impl<T: Field, const N: usize> Field for [T; N] {
+// SAFETY: an array is its elements, one after the other, and the datatype and the check are those of each.
+unsafe impl<T: Field, const N: usize> Field for [T; N] {
     const CHECK: Option<Check> = {
         unsafe fn valid<T: Field, const N: usize>(place: *const u8) -> bool {
             // SAFETY: the caller's contract, of an array.
@@ -61,7 +68,8 @@ impl<T: Field, const N: usize> Field for [T; N] {
 
 macro_rules! tuples {
     ($($tuple:ty: $($name:ident $index:tt)+;)*) => {$(
-        impl<$($name: Field),+> Field for $tuple {
+        // SAFETY: the datatype is made of those of the fields, where they are; and so is the check.
+        unsafe impl<$($name: Field),+> Field for $tuple {
             const CHECK: Option<Check> = {
                 struct Parts<Tuple>(Tuple);
                 impl<$($name: Field),+> Parts<$tuple> {

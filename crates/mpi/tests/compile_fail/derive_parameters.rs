@@ -1,0 +1,10 @@
+//~ a struct with parameters can not derive Equivalence
+use mpi::traits::*;
+
+#[derive(Equivalence)]
+struct Lent<'a>(&'a u8);
+
+#[derive(Equivalence)]
+struct Any<T>(T);
+
+fn main() {}
