@@ -350,31 +350,43 @@ fn wrong_strides() {
 /// Valid packets with a few bits changed, under checksums: all are dropped.
 #[test]
 fn mutated_packets() {
-    scenario("attack::mutated_packets", 6, |seed| {
-        let mut rng = Prng::new(seed);
-        let options = NodeOptions {
-            config: config(|config| config.checksum = true),
-            ..NodeOptions::default()
-        };
-        let mut world = three(seed, &options);
-        world.tap = Some(Vec::new());
-        traffic(&mut world, &mut rng, 30, 5_000);
-        let captured = world.tap.take().unwrap_or_default();
-        for _ in 0..3_000 {
-            let captured = &captured[rng.below(captured.len() as u64) as usize];
-            let mut octets = captured.octets.clone();
-            for _ in 0..rng.between(1, 8) {
-                let len = octets.len() as u64;
-                octets[rng.below(len) as usize] ^= 1 << rng.below(8);
-            }
-            let (to, from) = (captured.to, world.nodes[captured.from].address);
-            world.inject(to, from, octets);
+    scenario("attack::mutated_packets", 6, mutate_packets);
+}
+
+/// Here the traffic is drawn without any time between its messages: nothing has left when it has all been queued.
+#[test]
+fn mutated_packets_of_traffic_that_takes_no_time() {
+    mutate_packets(7_700_241);
+}
+
+fn mutate_packets(seed: u64) {
+    let mut rng = Prng::new(seed);
+    let options = NodeOptions {
+        config: config(|config| config.checksum = true),
+        ..NodeOptions::default()
+    };
+    let mut world = three(seed, &options);
+    world.tap = Some(Vec::new());
+    traffic(&mut world, &mut rng, 30, 5_000);
+    // The rest of the traffic is under way while packets of its beginning are mutated.
+    while world.tap.as_ref().is_some_and(Vec::is_empty) {
+        world.run_for(Duration::from_micros(1));
+    }
+    let captured = world.tap.take().unwrap_or_default();
+    for _ in 0..3_000 {
+        let captured = &captured[rng.below(captured.len() as u64) as usize];
+        let mut octets = captured.octets.clone();
+        for _ in 0..rng.between(1, 8) {
+            let len = octets.len() as u64;
+            octets[rng.below(len) as usize] ^= 1 << rng.below(8);
         }
-        traffic(&mut world, &mut rng, 30, 5_000);
-        world.finish(Duration::from_secs(10));
-        assert_eq!(world.downs(0), []);
-        assert_eq!(world.downs(1), []);
-    });
+        let (to, from) = (captured.to, world.nodes[captured.from].address);
+        world.inject(to, from, octets);
+    }
+    traffic(&mut world, &mut rng, 30, 5_000);
+    world.finish(Duration::from_secs(10));
+    assert_eq!(world.downs(0), []);
+    assert_eq!(world.downs(1), []);
 }
 
 /// 10,000 peers on one endpoint, all of them talking.
