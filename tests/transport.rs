@@ -505,6 +505,53 @@ fn flush_and_close_say_who_was_lost() {
     a.close(LONG).unwrap();
 }
 
+/// Whoever has all of a message may close at once, and the sender has succeeded: of large messages, of messages by
+/// reference, and of small ones.
+#[test]
+fn what_was_delivered_is_no_error_when_the_receiver_closes_then() {
+    const CLIENTS: usize = 20;
+    let strangers = Config {
+        accept_strangers: true,
+        ..Config::default()
+    };
+    let mut server = bind(1, "127.0.0.1:0", strangers);
+    let address = server.local_addr();
+    let clients = thread::spawn(move || {
+        for round in 0..CLIENTS {
+            let mut client = bind(2, "127.0.0.1:0", Config::default());
+            let to_server = client.add_peer(1, address).unwrap();
+            client.send(to_server, &[round as u8]).unwrap();
+            let message = client.receive(Some(LONG)).unwrap();
+            assert_eq!(message.len(), 1 << 20);
+            // Goodbye, without a flush.
+            drop(client);
+        }
+    });
+    for _ in 0..CLIENTS {
+        let message = server.receive(Some(LONG)).unwrap();
+        let (peer, way) = (message.peer(), message[0] % 3);
+        let large = content(7, 1 << 20);
+        match way {
+            0 => server.send_blocking(peer, &large).unwrap(),
+            1 => {
+                let token = server.send_bytes(peer, Bytes::from(large)).unwrap();
+                server.flush(LONG).unwrap();
+                let events: Vec<Event> = std::iter::from_fn(|| server.next_event()).collect();
+                assert!(events.contains(&Event::Sent { peer, token }), "{events:?}");
+            }
+            _ => {
+                let on_another = SendOptions {
+                    channel: 3,
+                    ..SendOptions::default()
+                };
+                server.send_blocking_with(peer, &large, &on_another).unwrap();
+            }
+        }
+    }
+    clients.join().unwrap();
+    server.close(LONG).unwrap();
+}
+
 #[test]
 fn a_dropped_transport_says_goodbye() {
     let (mut a, to_b, mut b, _) = pair("127.0.0.1:0", &Config::default());

@@ -58,9 +58,14 @@ impl Events {
         self.sent
     }
 
-    /// The end of this message will not be told.
+    /// The end of this message will not be told, but [`is_muted`](Self::is_muted) says whether it has come.
     pub(super) fn mute(&mut self, token: SendToken) {
         self.muted = Some(token);
+    }
+
+    /// This message, which was muted last, has not been acknowledged as a whole.
+    pub(super) fn is_muted(&self, token: SendToken) -> bool {
+        self.muted == Some(token)
     }
 
     pub(super) fn push(&mut self, event: Event) {

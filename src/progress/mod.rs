@@ -271,11 +271,6 @@ impl Driver {
     pub(crate) fn passes(&self) -> u64 {
         self.passes
     }
-
-    /// Sessions ended since the start.
-    pub(crate) fn ended(&self) -> u64 {
-        self.ended
-    }
 }
 
 /// Commands.
@@ -306,17 +301,24 @@ impl Driver {
         self.queue(peer, options, payload)
     }
 
-    /// The same, and [`Event::Sent`] will not tell of this message.
+    /// The same, and [`Event::Sent`] will not tell of this message; until the next one [`is_sent`](Self::is_sent) does.
     pub(crate) fn send_untold(
         &mut self,
         peer: PeerId,
         options: &SendOptions,
         payload: Payload<'_>,
-    ) -> Result<(), SendError> {
-        if let Some(token) = self.queue(peer, options, payload)? {
+    ) -> Result<Option<SendToken>, SendError> {
+        let token = self.queue(peer, options, payload)?;
+        if let Some(token) = token {
             self.events.mute(token);
         }
-        Ok(())
+        Ok(token)
+    }
+
+    /// All of the message that was sent untold last was acknowledged, whatever has become of its peer since.
+    pub(crate) fn is_sent(&mut self, token: SendToken) -> bool {
+        self.collect_events();
+        !self.events.is_muted(token)
     }
 
     #[inline]

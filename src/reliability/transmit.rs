@@ -4,7 +4,7 @@ use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
     congestion::Controller,
     endpoint::Endpoint,
-    flow::{Flow, Form, Queued, Record, Sender},
+    flow::{Active, Flow, Form, Queued, Record, Sender},
     peer::{Peer, Phase},
     plan::{Plan, take_from_queue},
     source::{NONE, SourceId, Sources},
@@ -423,6 +423,19 @@ impl Endpoint {
         backed_off - (backed_off >> 10) * chance
     }
 
+    /// Acknowledges what has come on the other flows of the peer: it must hear that before it hears that we go.
+    fn acknowledge_beside(&mut self, peer: u32, goes: u32) {
+        let mut flow = self.peers[peer as usize].first_flow;
+        while let Some(state) = self.flows.get(flow as usize) {
+            let (index, next) = (state.active, state.next);
+            let owes = |active: &Active| active.receive.unacked_packets > 0;
+            if index != goes && self.actives.get(index as usize).is_some_and(owes) {
+                self.acknowledge_now(index);
+            }
+            flow = next;
+        }
+    }
+
     /// Says goodbye as soon as nothing else is under way to the peer.
     pub(super) fn goodbye_if_drained(&mut self, peer: u32) {
         if !self.is_idle(super::PeerId(peer)) {
@@ -445,6 +458,10 @@ impl Endpoint {
         let active = self.activate(flow);
         self.actives[active as usize].send.queue.push_back(goodbye);
         self.update_busy(flow);
+        self.acknowledge_beside(peer, active);
+        // Behind those.
+        self.ready.retain(|&index| index != active);
+        self.actives[active as usize].ready = false;
         self.mark_ready(active);
     }
 }

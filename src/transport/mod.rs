@@ -309,26 +309,25 @@ impl Transport {
         options: &SendOptions,
     ) -> Result<(), SendBlockingError> {
         if data.len() <= COPY {
-            return self.send_waiting(peer, options, || Payload::Copy(data));
+            self.send_waiting(peer, options, || Payload::Copy(data))?;
+            return Ok(());
         }
         borrow::lend(
             self,
             data,
             |transport, loan| {
-                let session = transport.driver.messenger().endpoint().session(peer);
-                let ended = transport.driver.ended();
                 let bytes = loan.bytes();
-                let sent = transport.send_waiting(peer, options, move || Payload::Shared(bytes.clone()));
-                sent?;
+                let token = transport.send_waiting(peer, options, move || Payload::Shared(bytes.clone()))?;
                 // Nobody else waits for this acknowledgement, so it would come late.
                 transport.driver.request_acks();
                 transport
                     .driver
                     .run(None, Acks::Now, |_| loan.is_returned())
                     .map_err(SendBlockingError::Backend)?;
-                // Either all of it was acknowledged, or the session has ended and it was given up.
-                let endpoint = transport.driver.messenger().endpoint();
-                if transport.driver.ended() != ended && endpoint.session(peer) != session {
+                // Either all of it was acknowledged, and the peer may have closed since; or the session has ended and it
+                // was given up.
+                if token.is_some_and(|token| !transport.driver.is_sent(token)) {
+                    let endpoint = transport.driver.messenger().endpoint();
                     let error = endpoint.down(peer).unwrap_or(PeerError::Restarted);
                     return Err(SendError::Peer(peer, error).into());
                 }
@@ -355,7 +354,7 @@ impl Transport {
         peer: PeerId,
         options: &SendOptions,
         payload: impl Fn() -> Payload<'p>,
-    ) -> Result<(), SendBlockingError> {
+    ) -> Result<Option<SendToken>, SendBlockingError> {
         let mut result = self.driver.send_untold(peer, options, payload());
         if !matches!(result, Err(SendError::WouldBlock(_))) {
             return Ok(result?);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hikyaku::PeerError;
+use hikyaku::{PeerError, reliability::Event};
 
 use crate::{
     exactly_once::traffic,
@@ -46,6 +46,58 @@ fn simultaneous_open() {
             );
         }
     });
+}
+
+/// Whoever has a message may say goodbye at once: its sender knows that it has arrived before it hears the goodbye,
+/// whatever the message's size and channel.
+#[test]
+fn a_goodbye_comes_after_the_acknowledgement_of_what_came_before() {
+    scenario(
+        "session::a_goodbye_comes_after_the_acknowledgement_of_what_came_before",
+        20,
+        |seed| {
+            let mut rng = Prng::new(seed);
+            let mut world = World::pair(seed, &options(&mut rng));
+            world.min_len = 8;
+            world.send(0, 1, Job::new(10));
+            world.send(1, 0, Job::new(10));
+            world.run_idle(Duration::from_secs(5));
+            for channel in [0, 7, 3] {
+                let len = rng.pick(&[8, 1_000, 1 << 20]);
+                world.send(
+                    1,
+                    0,
+                    Job {
+                        channel,
+                        ..Job::new(len).shared()
+                    },
+                );
+            }
+            while world.nodes[0].log.len() < 4 {
+                world.run_for(Duration::from_nanos(100));
+            }
+            let (now, peer) = (world.now, world.nodes[0].peer_of[&1]);
+            world.nodes[0].stack_mut().close(now, peer);
+            world.touch(0);
+            world.run_idle(Duration::from_secs(5));
+            let events: Vec<Event> = world.nodes[1].events.iter().map(|&(_, event)| event).collect();
+            let sent = events
+                .iter()
+                .filter(|event| matches!(event, Event::Sent { .. }))
+                .count();
+            let closed = |event: &Event| {
+                matches!(
+                    event,
+                    Event::Down {
+                        error: PeerError::Closed,
+                        lost: false,
+                        ..
+                    }
+                )
+            };
+            assert!(sent == 3 && events.iter().any(closed), "{events:?}");
+        },
+    );
 }
 
 /// Opening under every single loss: the n-th datagram is lost.
