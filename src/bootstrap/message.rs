@@ -205,6 +205,14 @@ pub fn to_hex(octets: &[u8]) -> String {
     })
 }
 
+/// What stands for the value of a rank that has put none.
+pub(super) const NOTHING: &str = "-";
+
+/// Keys are of the whole job, so each rank has its own by name.
+pub(super) fn key_of(rank: u32, key: &str) -> String {
+    format!("hk.{rank}.{key}")
+}
+
 /// What [`to_hex`] has written, or `None`.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {

@@ -119,6 +119,10 @@ trait Exchange: Send {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError>;
     fn fence(&mut self) -> Result<(), BootstrapError>;
     fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
+    /// What each of `size` ranks has put under `key`.
+    fn get_all(&mut self, size: u32, key: &str) -> Result<Vec<Option<Vec<u8>>>, BootstrapError> {
+        (0..size).map(|rank| self.get(rank, key)).collect()
+    }
     fn finalize(&mut self) -> Result<(), BootstrapError>;
     /// Tells the launcher that the job shall end.
     fn abort(&mut self, code: u8, message: &str);

@@ -13,7 +13,7 @@ use super::{
     descriptor,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    message::{Message, Version, from_hex, to_hex},
+    message::{Message, NOTHING, Version, from_hex, key_of, to_hex},
 };
 
 /// The names of the commands of a version.
@@ -51,6 +51,8 @@ pub(super) struct Pmi {
     space: String,
     /// Longest value, in characters.
     max_value: usize,
+    /// The server is this project's, which gives the values of many ranks at once.
+    has_pages: bool,
     timeout: Duration,
 }
 
@@ -99,6 +101,7 @@ impl Pmi {
             rank,
             space: "hikyaku".to_owned(),
             max_value: super::MAX_VALUE * 2,
+            has_pages: true,
             timeout,
         };
         let hello = Message::new("hello").with("rank", rank).with("ticket", ticket);
@@ -121,6 +124,7 @@ impl Pmi {
             rank: 0,
             space: String::new(),
             max_value: 0,
+            has_pages: false,
             timeout,
         };
         let mut identity = if by_port {
@@ -236,11 +240,6 @@ impl Pmi {
         }
     }
 
-    /// Keys are of the whole job, so each rank has its own by name.
-    fn key(rank: u32, key: &str) -> String {
-        format!("hk.{rank}.{key}")
-    }
-
     /// Sends a request and waits for its answer, whose `rc` must be 0 if there is one.
     fn ask(&mut self, doing: &str, request: &Message, expected: &str) -> Result<Message, BootstrapError> {
         let answer = self.exchange(doing, request, expected)?;
@@ -299,7 +298,7 @@ impl Exchange for Pmi {
         if self.version == Version::One {
             request = request.with(self.vocabulary().space, &self.space);
         }
-        let request = request.with("key", Self::key(self.rank, key)).with("value", value);
+        let request = request.with("key", key_of(self.rank, key)).with("value", value);
         self.ask(&doing, &request, answer).map(drop)
     }
 
@@ -314,7 +313,7 @@ impl Exchange for Pmi {
         let [request, answer] = self.vocabulary().get;
         let request = Message::new(request)
             .with(self.vocabulary().space, &self.space)
-            .with("key", Self::key(rank, key));
+            .with("key", key_of(rank, key));
         let answer = self.exchange(&doing, &request, answer)?;
         let found = answer.number("rc").unwrap_or(0) == 0 && answer.get("found") != Some("FALSE");
         match answer.get("value") {
@@ -325,6 +324,33 @@ impl Exchange for Pmi {
             },
             None => Err(self.unexpected(&doing, "a value".into(), &answer)),
         }
+    }
+
+    fn get_all(&mut self, size: u32, key: &str) -> Result<Vec<Option<Vec<u8>>>, BootstrapError> {
+        if !self.has_pages {
+            return (0..size).map(|rank| self.get(rank, key)).collect();
+        }
+        let doing = format!("getting '{key}' of all ranks");
+        let mut all = Vec::with_capacity(size as usize);
+        while all.len() < size as usize {
+            let request = Message::new("get_all").with("key", key).with("from", all.len());
+            let page = self.ask(&doing, &request, "get_all_result")?;
+            let values = page.get("values").filter(|_| page.number::<u32>("count") > Some(0));
+            let value = |text: &str| {
+                if text == NOTHING {
+                    Some(None)
+                } else {
+                    from_hex(text).map(Some)
+                }
+            };
+            let before = all.len();
+            let whole = values.and_then(|values| values.split(',').map(value).collect::<Option<Vec<_>>>());
+            all.extend(whole.unwrap_or_default());
+            if all.len() == before || all.len() > size as usize {
+                return Err(self.unexpected(&doing, "values in hexadecimal digits".into(), &page));
+            }
+        }
+        Ok(all)
     }
 
     fn finalize(&mut self) -> Result<(), BootstrapError> {

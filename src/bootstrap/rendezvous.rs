@@ -2,6 +2,7 @@
 
 use std::{
     net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -15,7 +16,7 @@ use super::{
     error::{BootstrapError, Cause},
     identity::Identity,
     pmi::{self, Pmi},
-    server::{Gate, GateEvent, Outcome, Store},
+    server::{Gate, GateEvent, GateLimit, Outcome, Store},
 };
 
 type Joined = (Box<dyn Exchange>, Identity);
@@ -23,6 +24,11 @@ type Joined = (Box<dyn Exchange>, Identity);
 /// First of the ports at which rank 0 of a Slurm job without PMI listens, and how many there are: below those that
 /// Linux gives out by itself (32768 and up).
 const SLURM_PORTS: (u16, u16) = (15_000, 15_000);
+
+/// Between two attempts to connect; after a connection that was closed it doubles each time.
+const SHORT: Duration = Duration::from_millis(20);
+/// How many connections may be closed without a word: 2.5 s in all.
+const RETRIES: u32 = 7;
 
 /// Joins the job of `hikyaku run`.
 pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<Joined, BootstrapError> {
@@ -41,9 +47,11 @@ pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<J
     let ticket: String = environment
         .require(names::RUN_TICKET, "what hikyaku run has set")
         .map_err(fail)?;
-    let stream = pmi::connect(&address, timeout)
-        .map_err(|cause| BootstrapError::new(launcher, format!("connecting to the launcher at {address}"), cause))?;
-    let pmi = Pmi::join_hikyaku(launcher, stream, &ticket, identity.rank, timeout)?;
+    let connect = || {
+        pmi::connect(&address, timeout)
+            .map_err(|cause| BootstrapError::new(launcher, format!("connecting to the launcher at {address}"), cause))
+    };
+    let pmi = enter(launcher, &connect, &ticket, identity.rank, timeout)?;
     Ok((Box::new(pmi), identity))
 }
 
@@ -70,10 +78,12 @@ pub(super) fn join(launcher: Launcher, environment: &Environment, timeout: Durat
     if identity.rank == 0 {
         Ok((Box::new(Host::start(launcher, &meeting, timeout)?), identity))
     } else {
-        let stream = connect_patiently(&meeting.address, timeout).map_err(|cause| {
-            BootstrapError::new(launcher, format!("connecting to rank 0 at {}", meeting.address), cause)
-        })?;
-        let pmi = Pmi::join_hikyaku(launcher, stream, &meeting.ticket, identity.rank, timeout)?;
+        let connect = || {
+            connect_patiently(&meeting.address, timeout).map_err(|cause| {
+                BootstrapError::new(launcher, format!("connecting to rank 0 at {}", meeting.address), cause)
+            })
+        };
+        let pmi = enter(launcher, &connect, &meeting.ticket, identity.rank, timeout)?;
         Ok((Box::new(pmi), identity))
     }
 }
@@ -138,6 +148,36 @@ fn first_node(list: &str) -> String {
     name
 }
 
+/// Connects and says hello. A connection that ends before there is an answer may have had to make room for another one,
+/// so it is tried again.
+fn enter(
+    launcher: Launcher,
+    connect: &dyn Fn() -> Result<TcpStream, BootstrapError>,
+    ticket: &str,
+    rank: u32,
+    timeout: Duration,
+) -> Result<Pmi, BootstrapError> {
+    let mut wait = SHORT;
+    for _ in 0..RETRIES {
+        match Pmi::join_hikyaku(launcher, connect()?, ticket, rank, timeout) {
+            Err(error) if matches!(error.cause(), Cause::Closed) => pause(wait),
+            other => return other,
+        }
+        wait *= 2;
+    }
+    let cause = Cause::Refused(format!(
+        "nothing: it has closed {RETRIES} connections without a word. Either {} or {} is another job's, or too many \
+         connections wait there (the launcher says so)",
+        names::RUN_TICKET,
+        names::JOB_KEY
+    ));
+    Err(BootstrapError::new(
+        launcher,
+        "saying hello to the wire-up server",
+        cause,
+    ))
+}
+
 /// Connects as soon as rank 0 listens.
 fn connect_patiently(address: &str, timeout: Duration) -> Result<TcpStream, Cause> {
     let deadline = Deadline::after(timeout);
@@ -145,17 +185,17 @@ fn connect_patiently(address: &str, timeout: Duration) -> Result<TcpStream, Caus
         match pmi::connect(address, deadline.remaining()?) {
             Ok(stream) => return Ok(stream),
             Err(cause) if deadline.is_over() => return Err(cause),
-            Err(_) => pause(),
+            Err(_) => pause(SHORT),
         }
     }
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "nothing tells when a process on another host begins to listen"
+    reason = "nothing tells when a process on another host begins to listen, or has room"
 )]
-fn pause() {
-    thread::sleep(Duration::from_millis(20));
+fn pause(time: Duration) {
+    thread::sleep(time);
 }
 
 /// Rank 0: has the store in a thread, and is one of its clients.
@@ -235,7 +275,10 @@ fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
                 }
                 GateEvent::Line(rank, line) => store.handle(rank, &line),
                 GateEvent::Left(rank) => store.left(rank),
-                GateEvent::Dropped(_) => Outcome::default(),
+                GateEvent::Limit(limit @ GateLimit::Descriptors { .. }) => {
+                    store.give_up(limit.to_string().replace(char::is_whitespace, "_"))
+                }
+                GateEvent::Limit(GateLimit::Strangers { .. }) | GateEvent::Dropped(_) => Outcome::default(),
             };
             for (rank, line) in outcome.replies {
                 gate.send(rank, &line);
@@ -247,21 +290,13 @@ fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
     }
 }
 
-/// Until something is ready, or a second has passed.
+/// Until something is ready, or time matters to the gate.
 fn wait(gate: &Gate) {
-    let flags = |writes| {
-        if writes {
-            PollFlags::POLLIN | PollFlags::POLLOUT
-        } else {
-            PollFlags::POLLIN
-        }
-    };
-    let mut descriptors: Vec<PollFd<'_>> = gate
-        .descriptors()
-        .into_iter()
-        .map(|(descriptor, writes)| PollFd::new(descriptor, flags(writes)))
-        .collect();
-    let _ = poll(&mut descriptors, PollTimeout::from(1000_u16));
+    let limit: u16 = if gate.has_strangers() { 100 } else { 1000 };
+    let _ = poll(
+        &mut [PollFd::new(gate.as_fd(), PollFlags::POLLIN)],
+        PollTimeout::from(limit),
+    );
 }
 
 #[cfg(test)]

@@ -190,7 +190,9 @@ impl World {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_all(&mut self, key: &str) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        (0..self.size).map(|rank| self.get(rank, key)).collect()
+        let all = self.exchange.get_all(self.size, key)?;
+        let value = |(rank, value): (u32, Option<Vec<u8>>)| value.ok_or_else(|| no_such_key(self.launcher, rank, key));
+        (0..).zip(all).map(value).collect()
     }
 
     /// Ends the whole job: tells the launcher, which ends the other processes, and exits with `code` (0 to 255).
@@ -225,13 +227,15 @@ impl fmt::Debug for World {
 }
 
 fn get(launcher: Launcher, exchange: &mut dyn Exchange, rank: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {
-    exchange.get(rank, key)?.ok_or_else(|| {
-        let cause = Cause::NoSuchKey {
-            rank,
-            key: key.to_owned(),
-        };
-        BootstrapError::new(launcher, format!("getting '{key}'"), cause)
-    })
+    exchange.get(rank, key)?.ok_or_else(|| no_such_key(launcher, rank, key))
+}
+
+fn no_such_key(launcher: Launcher, rank: u32, key: &str) -> BootstrapError {
+    let cause = Cause::NoSuchKey {
+        rank,
+        key: key.to_owned(),
+    };
+    BootstrapError::new(launcher, format!("getting '{key}'"), cause)
 }
 
 /// What the launcher did not tell, the processes tell each other: a key from rank 0, and who shares a host.
@@ -279,8 +283,8 @@ fn local_of(
 ) -> Result<(u32, u32), BootstrapError> {
     let here = get(launcher, exchange, identity.rank, HOST)?;
     let (mut rank, mut size) = (0, 0);
-    for other in 0..identity.size {
-        if get(launcher, exchange, other, HOST)? == here {
+    for (other, host) in (0..).zip(exchange.get_all(identity.size, HOST)?) {
+        if host.ok_or_else(|| no_such_key(launcher, other, HOST))? == here {
             size += 1;
             rank += u32::from(other < identity.rank);
         }

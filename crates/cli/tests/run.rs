@@ -2,9 +2,10 @@
 //! test waits for is a line, the end of a process, or the end of a pipe that processes hold open.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
@@ -210,7 +211,8 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
     rest.split([',', ' ', '\n']).next().unwrap()
 }
 
-/// Checks what `size` ranks of `hikyaku hello` have printed: all there, all the same key and addresses.
+/// Checks what `size` ranks of `hikyaku hello` have printed: all there, with addresses of their own, all with the same key
+/// and the same view of all addresses.
 fn check_hello(text: &str, size: usize, launcher: &str) {
     let mut lines: Vec<&str> = text.lines().filter(|line| line.contains("rank ")).collect();
     assert_eq!(lines.len(), size, "{text}");
@@ -219,10 +221,12 @@ fn check_hello(text: &str, size: usize, launcher: &str) {
         assert_eq!(field(line, "rank"), rank.to_string(), "{text}");
         assert_eq!(field(line, "by"), launcher, "{text}");
         assert_eq!(field(line, "key"), field(lines[0], "key"), "{text}");
-        let addresses = |line: &str| line.split_once("addresses ").unwrap().1.to_owned();
-        assert_eq!(addresses(line), addresses(lines[0]), "{text}");
-        assert_eq!(addresses(line).split(' ').count(), size, "{text}");
+        assert_eq!(field(line, "all"), field(lines[0], "all"), "{text}");
+        // What a line has does not grow with the number of ranks.
+        assert!(line.len() < 200, "{text}");
     }
+    let addresses: BTreeSet<&str> = lines.iter().map(|line| field(line, "at")).collect();
+    assert_eq!(addresses.len(), size, "{text}");
 }
 
 #[test]
@@ -231,6 +235,69 @@ fn ranks_find_each_other() {
     check_hello(&out(&output), 3, "hikyaku");
     let locals = out(&output).matches("of 3, app 0").count();
     assert_eq!(locals, 3, "{}", out(&output));
+}
+
+#[test]
+fn hundreds_of_ranks_on_one_host_find_each_other() {
+    let output = expect("-n 256 hello", &[], 0, "256 ranks on ");
+    check_hello(&out(&output), 256, "hikyaku");
+}
+
+#[test]
+fn limits_of_open_files_are_named_and_raised_where_that_is_allowed() {
+    // What is inherited is `ulimit -n`: both limits, or the soft one alone.
+    let limited = |limits: &str, rest: &str| {
+        let script = format!("{limits}; exec {PROGRAM} {rest}");
+        let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output();
+        output.expect("sh")
+    };
+    let hello = format!("run -n 40 {PROGRAM} hello");
+    let output = limited("ulimit -S -n 100", &hello);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    check_hello(&out(&output), 40, "hikyaku");
+    // Ranks have the limit that the launcher had.
+    let output = limited("ulimit -S -n 100", "run -n 40 sh -c 'ulimit -S -n'");
+    assert_eq!(out(&output), "100\n".repeat(40), "{}", err(&output));
+    let output = limited("ulimit -n 100", &hello);
+    assert_eq!(output.status.code(), Some(126), "{}", err(&output));
+    let said =
+        "40 ranks on this host need 256 open files of their agent, which may have 100 (RLIMIT_NOFILE): raise that";
+    assert!(err(&output).contains(said), "{}", err(&output));
+}
+
+#[test]
+fn a_wire_up_server_without_descriptors_says_so_to_both_sides() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let rank_0 = Command::new("sh")
+        .args(["-c", &format!("ulimit -n 16; exec {PROGRAM} hello")])
+        .env("HIKYAKU_RENDEZVOUS", format!("127.0.0.1:{port}"))
+        .envs([("HIKYAKU_RANK", "0"), ("HIKYAKU_SIZE", "2")])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut others: Vec<TcpStream> = Vec::new();
+    while others.len() < 16 {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => others.push(stream),
+            // It does not listen yet.
+            Err(_) if others.is_empty() => thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let output = rank_0.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = err(&output);
+    assert!(
+        said.contains("can open no more files, of which it may have 16"),
+        "{said}"
+    );
+    let heard = others.iter_mut().any(|stream| {
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text.contains("rc=-1 msg=no_more_files_can_be_opened_there,_of_which_16_are_allowed")
+    });
+    assert!(heard, "nobody was told");
 }
 
 #[test]
@@ -515,7 +582,7 @@ fn hosts_by_ssh() {
     check_hello(&out(&output), 3, "hikyaku");
     // Where ssh has reached a host is where its ranks are.
     assert_eq!(out(&output).matches("local 0 of 1").count(), 3);
-    assert_eq!(out(&output).matches(" 127.0.0.1:").count(), 9, "{}", out(&output));
+    assert_eq!(out(&output).matches(" 127.0.0.1:").count(), 3, "{}", out(&output));
     let output = expect(
         &format!("-n 3 --host nodea,nodeb --ssh {ssh} hello"),
         &[],
@@ -643,11 +710,10 @@ fn addresses_and_ports_can_be_chosen() {
         &[],
     );
     let output = chosen.output().unwrap();
-    assert!(
-        out(&output).contains("addresses 127.0.0.9:28411 127.0.0.9:28412\n"),
-        "{}",
-        err(&output)
-    );
+    for port in [28411, 28412] {
+        let said = format!("at 127.0.0.9:{port},");
+        assert!(out(&output).contains(&said), "{}{}", out(&output), err(&output));
+    }
     let output = run("-n 1 --env HIKYAKU_IFACE=nothere0 hello", &[]);
     assert_eq!(output.status.code(), Some(1));
     let said = err(&output);

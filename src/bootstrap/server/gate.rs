@@ -1,12 +1,29 @@
 //! The TCP side: who connects, who has the ticket, and lines in and out. Nothing in it waits.
+//!
+//! Every connection begins as a stranger's and becomes a rank's by its first line, which has the job's ticket. Places for
+//! strangers follow the number of ranks that are still missing, so that all of them can come at the same moment, and
+//! [`SPARE_PLACES`] more. If strangers fill those, the oldest is heard once more and then sent away; a rank that this
+//! happens to comes again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    fs::File,
     io::{self, ErrorKind, Read, Write},
+    mem,
     net::{SocketAddr, TcpListener, TcpStream},
     ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    poll::PollTimeout,
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+        resource::{Resource, getrlimit},
+    },
 };
 
 use crate::bootstrap::{
@@ -18,9 +35,16 @@ use crate::bootstrap::{
 const MAX_LINE: usize = 4 << 10;
 /// How much may wait to be sent to a rank. Ranks wait for each answer, so more is a rank that does not read.
 const MAX_WAITING: usize = 64 << 10;
-/// How long a stranger may take to say hello, and how many there may be at once.
+/// How long a stranger may take to say hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
-const MAX_STRANGERS: usize = 64;
+/// Places for strangers beside those of the ranks that are missing.
+const SPARE_PLACES: usize = 64;
+/// How long nobody is accepted after the system has refused a descriptor and there was none in reserve.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Connections that are accepted before others have their turn.
+const ACCEPTS: usize = 256;
+/// What the listener is called among those that are ready; connections are numbered from 1.
+const LISTENER: u64 = 0;
 
 /// What happened at the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +56,43 @@ pub enum GateEvent {
     Line(u32, Vec<u8>),
     /// The connection of a rank has ended.
     Left(u32),
-    /// Somebody without a ticket, or without manners, was sent away.
+    /// A connection without a ticket, or without manners, was closed.
     Dropped(SocketAddr),
+    /// A limit was reached for the first time: people should be told.
+    Limit(GateLimit),
+}
+
+/// A limit that keeps connections out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GateLimit {
+    /// Open files of this process, or of the whole system: connections are refused with a message that says so.
+    Descriptors {
+        /// `RLIMIT_NOFILE` of this process.
+        limit: u64,
+    },
+    /// Connections that have not shown the ticket: the oldest are closed for newer ones.
+    Strangers {
+        /// How many there may be at once.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for GateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Descriptors { limit } => write!(
+                f,
+                "the wire-up server can open no more files, of which it may have {limit} (RLIMIT_NOFILE): raise that with \
+                 `ulimit -n`, or run fewer ranks on a host"
+            ),
+            Self::Strangers { limit } => write!(
+                f,
+                "{limit} connections to the wire-up server have not shown the job's ticket, which is as many as may be \
+                 open: the oldest are closed, and ranks among them come again; look for what else connects to 127.0.0.1"
+            ),
+        }
+    }
 }
 
 struct Connection {
@@ -42,143 +101,298 @@ struct Connection {
     input: Vec<u8>,
     output: Vec<u8>,
     open: bool,
+    /// What it is waited for includes room to write.
+    awaits_room: bool,
+    of: Owner,
 }
 
-struct Stranger {
-    connection: Connection,
-    until: Deadline,
+#[derive(Clone, Copy)]
+enum Owner {
+    /// Nobody knows. It has this long to say hello.
+    Stranger(Deadline),
+    Rank(u32),
 }
 
-/// Listens for the ranks of a job. Never blocks: call [`pump`](Self::pump) when one of [`descriptors`](Self::descriptors)
-/// is ready, and once a second for those who say nothing.
+/// Listens for the ranks of a job. Never blocks: call [`pump`](Self::pump) when its descriptor is ready to be read, and
+/// ten times a second while it [`has_strangers`](Self::has_strangers).
 pub struct Gate {
     listener: TcpListener,
+    /// Tells which of the connections are ready, however many there are.
+    epoll: Epoll,
     ticket: String,
     expected: Range<u32>,
-    strangers: Vec<Stranger>,
-    ranks: BTreeMap<u32, Connection>,
+    connections: BTreeMap<u64, Connection>,
+    /// Of connections in the order in which they came: the oldest first.
+    strangers: BTreeSet<u64>,
+    ranks: BTreeMap<u32, u64>,
     /// Ranks that were here once; nobody comes twice.
-    seen: Vec<u32>,
+    seen: Vec<bool>,
+    missing: usize,
+    next: u64,
+    /// Connections that have failed while something was sent.
+    failed: Vec<u64>,
+    /// Given back for a moment when there is no other descriptor, so that somebody can be told so.
+    reserve: Option<File>,
+    /// Nobody is accepted until then.
+    paused: Option<Deadline>,
+    told_descriptors: bool,
+    told_strangers: bool,
 }
 
 impl Gate {
     /// Lets ranks `expected` in that have `ticket`.
     ///
     /// # Errors
-    /// If the listener can not be made non-blocking.
+    /// If the listener can not be made non-blocking, or no descriptor is left.
     pub fn new(listener: TcpListener, ticket: &str, expected: Range<u32>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        // All may come before the first is accepted; the system cuts this to net.core.somaxconn.
+        rustix::net::listen(
+            &listener,
+            i32::try_from(expected.len() + SPARE_PLACES).unwrap_or(i32::MAX),
+        )?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         Ok(Self {
             listener,
+            epoll,
             ticket: ticket.to_owned(),
-            expected,
-            strangers: Vec::new(),
+            connections: BTreeMap::new(),
+            strangers: BTreeSet::new(),
             ranks: BTreeMap::new(),
-            seen: Vec::new(),
+            seen: vec![false; expected.len()],
+            missing: expected.len(),
+            expected,
+            next: LISTENER + 1,
+            failed: Vec::new(),
+            reserve: Some(File::open("/dev/null")?),
+            paused: None,
+            told_descriptors: false,
+            told_strangers: false,
         })
     }
 
-    /// What to wait for: each descriptor, and whether it also waits to be written to.
-    #[must_use]
-    pub fn descriptors(&self) -> Vec<(BorrowedFd<'_>, bool)> {
-        let strangers = self.strangers.iter().map(|stranger| &stranger.connection);
-        let connections = strangers.chain(self.ranks.values());
-        let mut descriptors = vec![(self.listener.as_fd(), false)];
-        descriptors.extend(connections.map(|connection| (connection.stream.as_fd(), !connection.output.is_empty())));
-        descriptors
-    }
-
-    /// Somebody waits to be let in, so time matters.
+    /// Time matters: a connection waits to be let in, or the gate to accept again.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
-        !self.strangers.is_empty()
-    }
-
-    /// Nothing waits to be sent.
-    #[must_use]
-    pub fn is_flushed(&self) -> bool {
-        self.ranks.values().all(|connection| connection.output.is_empty())
+        !self.strangers.is_empty() || self.paused.is_some()
     }
 
     /// Sends `line` to `rank`, as soon as it takes it. A rank that is not here misses it.
     pub fn send(&mut self, rank: u32, line: &str) {
-        if let Some(connection) = self.ranks.get_mut(&rank) {
+        if let Some(&number) = self.ranks.get(&rank)
+            && let Some(connection) = self.connections.get_mut(&number)
+        {
             connection.send(line);
+            self.watch(number);
         }
     }
 
     /// Accepts, reads and writes what can be done now.
     pub fn pump(&mut self) -> Vec<GateEvent> {
         let mut events = Vec::new();
-        self.accept(&mut events);
-        self.greet(&mut events);
-        for (&rank, connection) in &mut self.ranks {
-            connection.read();
-            while let Some(line) = connection.take_line() {
-                events.push(GateEvent::Line(rank, line));
+        if self.paused.is_some_and(|until| until.is_over()) {
+            self.paused = None;
+            let _ = self
+                .epoll
+                .add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+        }
+        let mut ready = [EpollEvent::empty(); 64];
+        // Each is ready once; more rounds would let those who talk most keep the others waiting.
+        for _ in 0..=self.connections.len() / ready.len() {
+            let count = self.epoll.wait(&mut ready, PollTimeout::ZERO).unwrap_or(0);
+            for event in &ready[..count] {
+                match event.data() {
+                    LISTENER => self.accept(&mut events),
+                    number => self.serve(number, &mut events),
+                }
             }
-            connection.write();
-            if !connection.open {
-                events.push(GateEvent::Left(rank));
+            if count < ready.len() {
+                break;
             }
         }
-        self.ranks.retain(|_, connection| connection.open);
+        for number in mem::take(&mut self.failed) {
+            self.close(number, &mut events);
+        }
+        self.expire(&mut events);
         events
     }
 
     fn accept(&mut self, events: &mut Vec<GateEvent>) {
-        while let Ok((stream, from)) = self.listener.accept() {
-            if self.strangers.len() == MAX_STRANGERS {
-                let first = self.strangers.remove(0);
-                events.push(GateEvent::Dropped(first.connection.from));
-            }
-            let set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-            if set.is_ok() {
-                let connection = Connection {
-                    stream,
-                    from,
-                    input: Vec::new(),
-                    output: Vec::new(),
-                    open: true,
-                };
-                let until = Deadline::after(HELLO_LIMIT);
-                self.strangers.push(Stranger { connection, until });
-            }
-        }
-    }
-
-    /// Hears strangers, and lets them in or drops them.
-    fn greet(&mut self, events: &mut Vec<GateEvent>) {
-        for mut stranger in std::mem::take(&mut self.strangers) {
-            stranger.connection.read();
-            let Some(line) = stranger.connection.take_line() else {
-                if stranger.connection.open && !stranger.until.is_over() {
-                    self.strangers.push(stranger);
-                } else {
-                    events.push(GateEvent::Dropped(stranger.connection.from));
-                }
-                continue;
-            };
-            let mut connection = stranger.connection;
-            match self.check(&line) {
-                Ok(rank) => {
-                    connection.send("cmd=welcome rc=0\n");
-                    self.seen.push(rank);
-                    self.ranks.insert(rank, connection);
-                    events.push(GateEvent::Joined(rank));
-                }
-                Err(reason) => {
-                    if let Some(reason) = reason {
-                        let refusal = Message::new("welcome").with("rc", -1).with("msg", reason);
-                        connection.send(&refusal.encode(Version::One));
+        for _ in 0..ACCEPTS {
+            match self.listener.accept() {
+                Ok((stream, from)) => self.admit(stream, from, events),
+                Err(error) => {
+                    let error = error.raw_os_error().map(Errno::from_raw);
+                    if let Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) = error {
+                        if !self.refuse(events) {
+                            return;
+                        }
+                    } else if error == Some(Errno::EAGAIN) {
+                        return;
                     }
-                    events.push(GateEvent::Dropped(connection.from));
                 }
             }
         }
     }
 
-    /// The rank that a first line names, or what to say to who has the ticket and still does not belong here.
+    /// Takes a connection, whose first line may already be there.
+    fn admit(&mut self, stream: TcpStream, from: SocketAddr, events: &mut Vec<GateEvent>) {
+        let limit = self.missing + SPARE_PLACES;
+        if self.strangers.len() >= limit
+            && let Some(&oldest) = self.strangers.first()
+        {
+            self.serve(oldest, events);
+            if self.strangers.first() == Some(&oldest) {
+                if !mem::replace(&mut self.told_strangers, true) {
+                    events.push(GateEvent::Limit(GateLimit::Strangers { limit }));
+                }
+                self.close(oldest, events);
+            }
+        }
+        let number = self.next;
+        let set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+        let interest = EpollEvent::new(EpollFlags::EPOLLIN, number);
+        if set.is_err() || self.epoll.add(&stream, interest).is_err() {
+            events.push(GateEvent::Dropped(from));
+            return;
+        }
+        self.next += 1;
+        let connection = Connection {
+            stream,
+            from,
+            input: Vec::new(),
+            output: Vec::new(),
+            open: true,
+            awaits_room: false,
+            of: Owner::Stranger(Deadline::after(HELLO_LIMIT)),
+        };
+        self.connections.insert(number, connection);
+        self.strangers.insert(number);
+        self.serve(number, events);
+    }
+
+    /// There is no descriptor for the next connection: tells it so by the one in reserve. False: nobody is accepted for a
+    /// while.
+    fn refuse(&mut self, events: &mut Vec<GateEvent>) -> bool {
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or_default();
+        if !mem::replace(&mut self.told_descriptors, true) {
+            events.push(GateEvent::Limit(GateLimit::Descriptors { limit }));
+        }
+        let had_one = self.reserve.take().is_some();
+        if had_one && let Ok((mut stream, from)) = self.listener.accept() {
+            let reason =
+                format!("no_more_files_can_be_opened_there,_of_which_{limit}_are_allowed:_`ulimit_-n`_raises_that");
+            let refusal = Message::new("welcome").with("rc", -1).with("msg", reason);
+            // The buffer of a new connection has room for a line.
+            let _ = stream.write(refusal.encode(Version::One).as_bytes());
+            events.push(GateEvent::Dropped(from));
+        }
+        self.reserve = File::open("/dev/null").ok();
+        if self.reserve.is_none() {
+            let _ = self.epoll.delete(&self.listener);
+            self.paused = Some(Deadline::after(PAUSE));
+        }
+        self.reserve.is_some()
+    }
+
+    /// Reads and writes what one connection can.
+    fn serve(&mut self, number: u64, events: &mut Vec<GateEvent>) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        connection.read();
+        while let Some(connection) = self.connections.get_mut(&number) {
+            let Some(line) = connection.take_line() else { break };
+            match connection.of {
+                Owner::Rank(rank) => events.push(GateEvent::Line(rank, line)),
+                Owner::Stranger(_) => self.greet(number, &line, events),
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.write();
+            if connection.open {
+                self.watch(number);
+            } else {
+                self.close(number, events);
+            }
+        }
+    }
+
+    /// Lets the stranger in whose first line this is, or sends it away.
+    fn greet(&mut self, number: u64, line: &[u8], events: &mut Vec<GateEvent>) {
+        let verdict = self.check(line);
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        match verdict {
+            Ok(rank) => {
+                connection.send("cmd=welcome rc=0\n");
+                connection.of = Owner::Rank(rank);
+                self.strangers.remove(&number);
+                self.seen[(rank - self.expected.start) as usize] = true;
+                self.missing -= 1;
+                self.ranks.insert(rank, number);
+                events.push(GateEvent::Joined(rank));
+            }
+            Err(reason) => {
+                if let Some(reason) = reason {
+                    let refusal = Message::new("welcome").with("rc", -1).with("msg", reason);
+                    connection.send(&refusal.encode(Version::One));
+                }
+                self.close(number, events);
+            }
+        }
+    }
+
+    /// Ends those strangers whose time is over.
+    fn expire(&mut self, events: &mut Vec<GateEvent>) {
+        while let Some(&oldest) = self.strangers.first() {
+            match self.connections.get(&oldest).map(|connection| connection.of) {
+                Some(Owner::Stranger(until)) if !until.is_over() => return,
+                _ => self.close(oldest, events),
+            }
+        }
+    }
+
+    fn close(&mut self, number: u64, events: &mut Vec<GateEvent>) {
+        let Some(connection) = self.connections.remove(&number) else {
+            return;
+        };
+        match connection.of {
+            Owner::Stranger(_) => {
+                self.strangers.remove(&number);
+                events.push(GateEvent::Dropped(connection.from));
+            }
+            Owner::Rank(rank) => {
+                self.ranks.remove(&rank);
+                events.push(GateEvent::Left(rank));
+            }
+        }
+    }
+
+    /// Waits for room to write as long as something waits to be written.
+    fn watch(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let awaits_room = !connection.output.is_empty();
+        if awaits_room != connection.awaits_room {
+            let room = if awaits_room {
+                EpollFlags::EPOLLOUT
+            } else {
+                EpollFlags::empty()
+            };
+            let mut interest = EpollEvent::new(EpollFlags::EPOLLIN | room, number);
+            connection.open &= self.epoll.modify(&connection.stream, &mut interest).is_ok();
+            connection.awaits_room = awaits_room;
+        }
+        if !connection.open {
+            self.failed.push(number);
+        }
+    }
+
+    /// The rank that a first line names, or what to say to somebody who has the ticket and still does not belong here.
     fn check(&self, line: &[u8]) -> Result<u32, Option<&'static str>> {
         let hello = Message::parse_line(line).map_err(|_| None)?;
         let ticket = hello.get("ticket").unwrap_or_default();
@@ -187,10 +401,17 @@ impl Gate {
         }
         match hello.number::<u32>("rank") {
             Some(rank) if !self.expected.contains(&rank) => Err(Some("no_such_rank")),
-            Some(rank) if self.seen.contains(&rank) => Err(Some("this_rank_is_here_already")),
+            Some(rank) if self.seen[(rank - self.expected.start) as usize] => Err(Some("this_rank_is_here_already")),
             Some(rank) => Ok(rank),
             None => Err(Some("no_rank")),
         }
+    }
+}
+
+/// Ready to be read when there is something to [`pump`](Gate::pump).
+impl AsFd for Gate {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
     }
 }
 
@@ -248,24 +469,20 @@ impl Connection {
 mod tests {
     use std::io::{BufRead, BufReader};
 
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::poll::{PollFd, PollFlags, poll};
 
     use super::*;
 
-    fn gate() -> (Gate, SocketAddr) {
+    fn gate(ranks: u32) -> (Gate, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        (Gate::new(listener, "secret", 0..2).unwrap(), address)
+        (Gate::new(listener, "secret", 0..ranks).unwrap(), address)
     }
 
     /// Pumps until something happens.
     fn next(gate: &mut Gate) -> Vec<GateEvent> {
         for _ in 0..20 {
-            let mut descriptors: Vec<PollFd<'_>> = gate
-                .descriptors()
-                .into_iter()
-                .map(|(descriptor, _)| PollFd::new(descriptor, PollFlags::POLLIN))
-                .collect();
+            let mut descriptors = [PollFd::new(gate.as_fd(), PollFlags::POLLIN)];
             poll(&mut descriptors, PollTimeout::from(500_u16)).unwrap();
             let events = gate.pump();
             if !events.is_empty() {
@@ -289,7 +506,7 @@ mod tests {
 
     #[test]
     fn strangers_are_dropped_and_ranks_let_in() {
-        let (mut gate, address) = gate();
+        let (mut gate, address) = gate(2);
         for bad in [
             "GET / HTTP/1.1\r\n",
             "cmd=hello rank=0 ticket=guess\n",
@@ -323,19 +540,78 @@ mod tests {
     }
 
     #[test]
-    fn silent_strangers_make_room() {
-        let (mut gate, address) = gate();
-        let mut silent = Vec::new();
-        for _ in 0..=MAX_STRANGERS {
-            silent.push(TcpStream::connect(address).unwrap());
-            gate.pump();
+    fn all_ranks_of_a_large_host_may_connect_before_the_first_speaks() {
+        const RANKS: u32 = 300;
+        let (mut gate, address) = gate(RANKS);
+        // Nobody accepts meanwhile: they wait in the listener's queue.
+        let ranks: Vec<TcpStream> = (0..RANKS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        while gate.strangers.len() < RANKS as usize {
+            assert_eq!(gate.pump(), []);
         }
-        while gate.strangers.len() < MAX_STRANGERS {
-            gate.pump();
+        for (rank, mut stream) in ranks.iter().enumerate() {
+            stream
+                .write_all(format!("cmd=hello rank={rank} ticket=secret\n").as_bytes())
+                .unwrap();
         }
+        let mut joined = Vec::new();
+        while joined.len() < RANKS as usize {
+            joined.extend(next(&mut gate));
+        }
+        joined.sort_by_key(|event| match event {
+            GateEvent::Joined(rank) => *rank,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(joined, (0..RANKS).map(GateEvent::Joined).collect::<Vec<_>>());
+        assert!(ranks.iter().all(|rank| heard(rank) == "cmd=welcome rc=0\n"));
+    }
+
+    #[test]
+    fn silent_strangers_make_room_and_that_is_told_once() {
+        let (mut gate, address) = gate(2);
+        let limit = SPARE_PLACES + 2;
+        let mut first = TcpStream::connect(address).unwrap();
+        let silent: Vec<TcpStream> = (1..limit).map(|_| TcpStream::connect(address).unwrap()).collect();
+        while gate.strangers.len() < limit {
+            assert_eq!(gate.pump(), []);
+        }
+        // The oldest has spoken by now: it is heard before it would be sent away.
+        first.write_all(b"cmd=hello rank=1 ticket=secret\n").unwrap();
+        let mut events = Vec::new();
+        let more: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        while events.len() < 4 {
+            events.extend(next(&mut gate));
+        }
+        let told = |event: &&GateEvent| matches!(event, GateEvent::Limit(GateLimit::Strangers { limit: 65 | 66 }));
+        assert_eq!(events.iter().filter(told).count(), 1, "{events:?}");
+        assert!(events.contains(&GateEvent::Joined(1)), "{events:?}");
+        assert_eq!(heard(&first), "cmd=welcome rc=0\n");
         let rank = say(address, "cmd=hello rank=0 ticket=secret\n");
         while !next(&mut gate).contains(&GateEvent::Joined(0)) {}
         assert_eq!(heard(&rank), "cmd=welcome rc=0\n");
-        assert!(gate.strangers.len() <= MAX_STRANGERS);
+        assert!(gate.strangers.len() <= limit);
+        drop((silent, more));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_fit_is_sent_when_there_is_room() {
+        let (mut gate, address) = gate(1);
+        let rank = say(address, "cmd=hello rank=0 ticket=secret\n");
+        assert_eq!(next(&mut gate), [GateEvent::Joined(0)]);
+        assert_eq!(heard(&rank), "cmd=welcome rc=0\n");
+        let line = format!("{}\n", "x".repeat(MAX_LINE - 1));
+        let mut sent = 0;
+        while gate.connections.values().all(|connection| connection.output.is_empty()) {
+            gate.send(0, &line);
+            sent += line.len();
+        }
+        let reader = std::thread::spawn(move || {
+            let mut octets = vec![0; sent];
+            (&rank).read_exact(&mut octets).unwrap();
+        });
+        while !reader.is_finished() {
+            assert_eq!(gate.pump(), []);
+            std::thread::yield_now();
+        }
+        reader.join().unwrap();
     }
 }

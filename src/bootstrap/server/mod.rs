@@ -7,5 +7,5 @@
 mod gate;
 mod store;
 
-pub use gate::{Gate, GateEvent};
+pub use gate::{Gate, GateEvent, GateLimit};
 pub use store::{MAX_KEYS, Note, Outcome, Store};

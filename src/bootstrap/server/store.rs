@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bootstrap::{
     MAX_KEY, MAX_VALUE,
-    message::{Message, MessageError, Version, from_hex},
+    message::{Message, MessageError, NOTHING, Version, from_hex, key_of},
 };
 
 /// How many keys a rank may put.
 pub const MAX_KEYS: usize = 64;
+/// How long an answer with the values of many ranks gets before the rest has to be asked for, in octets: far less than
+/// may wait for a rank.
+const MAX_PAGE: usize = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -51,6 +54,10 @@ pub struct Store {
     keys: Vec<usize>,
     values: BTreeMap<String, String>,
     in_fence: BTreeSet<u32>,
+    /// Ranks that will not come to a fence any more.
+    away: usize,
+    /// Why no fence can be complete any more.
+    failure: Option<String>,
 }
 
 impl Store {
@@ -62,6 +69,8 @@ impl Store {
             keys: vec![0; size as usize],
             values: BTreeMap::new(),
             in_fence: BTreeSet::new(),
+            away: 0,
+            failure: None,
         }
     }
 
@@ -98,6 +107,19 @@ impl Store {
         self.ranks.iter().all(over)
     }
 
+    /// Ends this fence and all later ones with an error: not all ranks can come, for this reason (words with `_` between
+    /// them).
+    pub fn give_up(&mut self, reason: impl Into<String>) -> Outcome {
+        self.failure = Some(reason.into());
+        self.settle()
+    }
+
+    /// Somebody waits in a fence.
+    #[must_use]
+    pub fn is_awaiting(&self) -> bool {
+        !self.in_fence.is_empty()
+    }
+
     /// The ranks that others wait for in a fence; none while nobody waits.
     #[must_use]
     pub fn awaited(&self) -> Vec<u32> {
@@ -125,6 +147,7 @@ impl Store {
         match message.command() {
             "put" => reply(rank, self.put(rank, &message)),
             "get" => reply(rank, self.get(&message)),
+            "get_all" => reply(rank, self.get_all(&message)),
             "barrier_in" => {
                 self.in_fence.insert(rank);
                 self.settle()
@@ -175,23 +198,51 @@ impl Store {
         }
     }
 
+    /// What ranks have put under a key, from one rank on and as many as fit into an answer.
+    fn get_all(&self, message: &Message) -> Message {
+        let (Some(key), Some(from)) = (message.get("key"), message.number::<u32>("from")) else {
+            return refusal(message, "no_key_or_first_rank");
+        };
+        let mut values = String::new();
+        let mut count = 0;
+        for rank in from..self.ranks.len() as u32 {
+            if values.len() > MAX_PAGE {
+                break;
+            }
+            if count > 0 {
+                values.push(',');
+            }
+            let value = self.values.get(&key_of(rank, key));
+            values.push_str(value.map_or(NOTHING, String::as_str));
+            count += 1;
+        }
+        let answer = Message::new("get_all_result").with("rc", 0);
+        answer.with("count", count).with("values", values)
+    }
+
     /// Ends the fence if all are in it, or if one that is missing can not come any more.
     fn settle(&mut self) -> Outcome {
-        let missing = self.awaited();
         if self.in_fence.is_empty() {
             return Outcome::default();
         }
-        let gone: Vec<String> = missing
-            .iter()
-            .filter(|rank| matches!(self.state(**rank), Some(State::Gone | State::Finalized)))
-            .map(u32::to_string)
-            .collect();
-        let answer = match (missing.is_empty(), gone.is_empty()) {
-            (true, _) => Message::new("barrier_out").with("rc", 0),
-            (false, true) => return Outcome::default(),
-            (false, false) => Message::new("barrier_out")
-                .with("rc", -1)
-                .with("msg", format!("rank_{}_has_gone", gone.join(",_"))),
+        let all = self.in_fence.len() == self.ranks.len();
+        let answer = match &self.failure {
+            Some(reason) => fence_failed(reason),
+            None if all => Message::new("barrier_out").with("rc", 0),
+            None if self.away == 0 => return Outcome::default(),
+            None => {
+                let away = |rank: &u32| matches!(self.state(*rank), Some(State::Gone | State::Finalized));
+                let gone: Vec<String> = self
+                    .awaited()
+                    .iter()
+                    .filter(|rank| away(rank))
+                    .map(u32::to_string)
+                    .collect();
+                if gone.is_empty() {
+                    return Outcome::default();
+                }
+                fence_failed(&format!("rank_{}_has_gone", gone.join(",_")))
+            }
         };
         let waiting = std::mem::take(&mut self.in_fence);
         Outcome {
@@ -205,10 +256,16 @@ impl Store {
     }
 
     fn set(&mut self, rank: u32, state: State) {
+        let is_away = |state: State| usize::from(matches!(state, State::Gone | State::Finalized));
         if let Some(entry) = self.ranks.get_mut(rank as usize) {
+            self.away = self.away + is_away(state) - is_away(*entry);
             *entry = state;
         }
     }
+}
+
+fn fence_failed(reason: &str) -> Message {
+    Message::new("barrier_out").with("rc", -1).with("msg", reason)
 }
 
 fn aborted(message: &Message) -> Note {
@@ -224,6 +281,7 @@ fn refusal(request: &Message, reason: &str) -> Message {
     let command = match request.command() {
         "put" => "put_result",
         "get" => "get_result",
+        "get_all" => "get_all_result",
         "barrier_in" => "barrier_out",
         "finalize" => "finalize_ack",
         _ => "error",
@@ -277,6 +335,43 @@ mod tests {
         assert_eq!(replies(&outcome), [(1, "cmd=get_result rc=0 value=01")]);
         let outcome = store.handle(1, b"cmd=get key=hk.1.a");
         assert_eq!(replies(&outcome), [(1, "cmd=get_result rc=-1 msg=no_such_key")]);
+    }
+
+    #[test]
+    fn values_of_all_ranks_come_in_pages() {
+        let size = 300;
+        let mut store = Store::new(size);
+        let value = |rank: u32| format!("{rank:08x}").repeat(20);
+        for rank in (0..size).filter(|rank| *rank != 7) {
+            store.joined(rank);
+            let line = format!("cmd=put key={} value={}", key_of(rank, "a"), value(rank));
+            store.handle(rank, line.as_bytes());
+        }
+        let (mut found, mut pages) = (Vec::new(), 0);
+        while found.len() < size as usize {
+            let line = format!("cmd=get_all key=a from={}", found.len());
+            let outcome = store.handle(0, line.as_bytes());
+            assert!(outcome.replies[0].1.len() < 20 << 10);
+            let page = Message::parse_line(outcome.replies[0].1.as_bytes()).unwrap();
+            let values = page.get("values").unwrap().split(',').map(str::to_owned);
+            found.extend(values);
+            pages += 1;
+        }
+        assert_eq!((pages, found[7].as_str(), found.len()), (3, NOTHING, 300));
+        assert!((8..300).all(|rank| found[rank as usize] == value(rank)));
+        let outcome = store.handle(0, b"cmd=get_all key=a from=300");
+        assert!(replies(&outcome)[0].1.contains("rc=0 count=0"), "{outcome:?}");
+        let outcome = store.handle(0, b"cmd=get_all key=a");
+        assert!(replies(&outcome)[0].1.contains("rc=-1"), "{outcome:?}");
+    }
+
+    #[test]
+    fn who_gives_up_tells_those_who_wait_and_those_who_come() {
+        let mut store = of_two();
+        store.handle(0, b"cmd=barrier_in");
+        let said = "cmd=barrier_out rc=-1 msg=no_more_files";
+        assert_eq!(replies(&store.give_up("no_more_files")), [(0, said)]);
+        assert_eq!(replies(&store.handle(1, b"cmd=barrier_in")), [(1, said)]);
     }
 
     #[test]

@@ -26,7 +26,8 @@ use nix::{
 use super::{
     frame::{Ended, Frame, GREETING, Hello, Kind, NotStarted, Place, Start, Started},
     hosts::Binding,
-    pipes::{Interest, Lines, Queue, Raw, read_some, set_nonblocking},
+    limits::{self, Files},
+    pipes::{Interest, Lines, Queue, Raw, Ready, read_some, set_nonblocking},
     signals::Signals,
     spawn::spawn,
 };
@@ -56,6 +57,8 @@ struct Rank {
 
 struct Agent {
     signals: Signals,
+    /// As it was at the start, and as ranks get it.
+    files: Files,
     from_launcher: Vec<u8>,
     to_launcher: Queue,
     /// The launcher is there.
@@ -75,6 +78,7 @@ pub(super) fn run() -> Result<u8, Failure> {
     set_nonblocking(io::stdout()).or_fail("agent: standard output")?;
     let mut agent = Agent {
         signals,
+        files: Files::now().or_fail("agent: the limit of open files")?,
         from_launcher: Vec::new(),
         to_launcher: Queue::default(),
         connected: true,
@@ -101,11 +105,11 @@ impl Agent {
 
     fn serve(&mut self) -> Result<(), Failure> {
         while self.connected {
-            self.wait().or_fail("agent: waiting")?;
+            let ready = self.wait().or_fail("agent: waiting")?;
             self.hear_launcher()?;
             self.hear_signals();
             self.pump_gate();
-            self.pump_ranks();
+            self.pump_ranks(&ready);
             self.reap();
             self.to_launcher.flush(&mut Raw(io::stdout()));
             self.connected &= !self.to_launcher.broken;
@@ -113,7 +117,7 @@ impl Agent {
         Ok(())
     }
 
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&self) -> io::Result<Ready> {
         let (stdin, stdout) = (io::stdin(), io::stdout());
         let mut interest = Interest::default();
         interest.read(stdin.as_fd());
@@ -121,12 +125,7 @@ impl Agent {
         if !self.to_launcher.is_empty() {
             interest.write(stdout.as_fd());
         }
-        for (descriptor, writes) in self.gate.iter().flat_map(Gate::descriptors) {
-            if writes {
-                interest.write(descriptor);
-            }
-            interest.read(descriptor);
-        }
+        self.gate.iter().for_each(|gate| interest.read(gate.as_fd()));
         for rank in &self.ranks {
             // A launcher that does not read makes the ranks wait.
             if !self.to_launcher.is_full() {
@@ -138,12 +137,13 @@ impl Agent {
             }
         }
         let strangers = self.gate.as_ref().is_some_and(Gate::has_strangers);
-        interest.wait(strangers.then(|| Instant::now() + Duration::from_secs(1)))
+        interest.wait(strangers.then(|| Instant::now() + Duration::from_millis(100)))?;
+        Ok(interest.ready())
     }
 
     fn hear_launcher(&mut self) -> Result<(), Failure> {
         self.connected &= read_some(&mut Raw(io::stdin()), &mut self.from_launcher, TURN);
-        while let Some(frame) = Frame::take(&mut self.from_launcher).map_err(Failure::run)? {
+        for frame in Frame::take_all(&mut self.from_launcher).map_err(Failure::run)? {
             match frame.kind {
                 Kind::Start => {
                     let start: Start = frame.content().map_err(Failure::run)?;
@@ -197,6 +197,8 @@ impl Agent {
                 code: 126,
             }
         };
+        let limit = |message| NotStarted { message, code: 126 };
+        self.files.allow(start.places.len()).map_err(limit)?;
         env::set_current_dir(&start.directory).map_err(fail(&format!("directory {}", start.directory)))?;
         let listener = TcpListener::bind("127.0.0.1:0").map_err(fail("the wire-up server"))?;
         let address = listener.local_addr().map_err(fail("the wire-up server"))?;
@@ -233,9 +235,9 @@ impl Agent {
             Some(address) => command.env(names::HOST_ADDRESS, address),
             None => command.env_remove(names::HOST_ADDRESS),
         };
-        let mut child = spawn(command, cpu).map_err(|error| NotStarted {
+        let mut child = spawn(command, cpu, self.files).map_err(|error| NotStarted {
             code: if error.kind() == ErrorKind::NotFound { 127 } else { 126 },
-            message: format!("{program}: {error}"),
+            message: format!("{program}: {}", limits::named(&error)),
         })?;
         let pid = i32::try_from(child.id()).expect("process numbers are positive");
         let rank = Rank {
@@ -280,6 +282,7 @@ impl Agent {
             let frame = match event {
                 GateEvent::Joined(rank) => Frame::new(Kind::Joined, rank, Vec::new()),
                 GateEvent::Line(rank, line) => Frame::new(Kind::Line, rank, line),
+                GateEvent::Limit(limit) => Frame::new(Kind::Limit, 0, limit.to_string()),
                 // A rank that has left without a goodbye is told of when it ends, so that it is the one to blame.
                 _ => continue,
             };
@@ -287,17 +290,19 @@ impl Agent {
         }
     }
 
-    fn pump_ranks(&mut self) {
+    fn pump_ranks(&mut self, ready: &Ready) {
         let mut frames = Vec::new();
         let full = self.to_launcher.is_full();
         for rank in &mut self.ranks {
             let number = rank.place.rank;
             if !full {
-                for (kind, lines) in [
-                    (Kind::Stdout, carry(&mut rank.stdout, &mut rank.stdout_lines, TURN)),
-                    (Kind::Stderr, carry(&mut rank.stderr, &mut rank.stderr_lines, TURN)),
-                ] {
-                    frames.extend(lines.map(|lines| Frame::new(kind, number, lines)));
+                if rank.stdout.as_ref().is_some_and(|pipe| ready.has(pipe)) {
+                    let lines = carry(&mut rank.stdout, &mut rank.stdout_lines, TURN);
+                    frames.extend(lines.map(|lines| Frame::new(Kind::Stdout, number, lines)));
+                }
+                if rank.stderr.as_ref().is_some_and(|pipe| ready.has(pipe)) {
+                    let lines = carry(&mut rank.stderr, &mut rank.stderr_lines, TURN);
+                    frames.extend(lines.map(|lines| Frame::new(Kind::Stderr, number, lines)));
                 }
             }
             if rank.feed() {

@@ -42,9 +42,11 @@ pub(super) enum Kind {
     Line,
     /// A rank has ended ([`Ended`]).
     Exited,
+    /// A limit of the host was reached; for people.
+    Limit,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Start,
     Kind::Stdin,
     Kind::Reply,
@@ -58,6 +60,7 @@ const KINDS: [Kind; 13] = [
     Kind::Joined,
     Kind::Line,
     Kind::Exited,
+    Kind::Limit,
 ];
 
 /// One message.
@@ -95,9 +98,21 @@ impl Frame {
         buffer.extend_from_slice(&self.payload);
     }
 
-    /// Takes the first frame out of `buffer`, if all of it is there.
-    pub(super) fn take(buffer: &mut Vec<u8>) -> Result<Option<Self>, String> {
-        let Some(head) = buffer.first_chunk::<HEAD>() else {
+    /// Takes the frames out of `buffer` that are whole.
+    pub(super) fn take_all(buffer: &mut Vec<u8>) -> Result<Vec<Self>, String> {
+        let mut frames = Vec::new();
+        let mut at = 0;
+        while let Some((frame, length)) = Self::first(&buffer[at..])? {
+            frames.push(frame);
+            at += length;
+        }
+        buffer.drain(..at);
+        Ok(frames)
+    }
+
+    /// The first frame and its length, if all of it is there.
+    fn first(octets: &[u8]) -> Result<Option<(Self, usize)>, String> {
+        let Some(head) = octets.first_chunk::<HEAD>() else {
             return Ok(None);
         };
         let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -108,12 +123,8 @@ impl Frame {
         if length > MAX_PAYLOAD {
             return Err(format!("a frame of {length} octets"));
         }
-        if buffer.len() < HEAD + length {
-            return Ok(None);
-        }
-        let payload = buffer[HEAD..HEAD + length].to_vec();
-        buffer.drain(..HEAD + length);
-        Ok(Some(Self { kind, rank, payload }))
+        let payload = octets[HEAD..].get(..length).map(<[u8]>::to_vec);
+        Ok(payload.map(|payload| (Self { kind, rank, payload }, HEAD + length)))
     }
 }
 
@@ -203,7 +214,7 @@ mod tests {
         let mut read = Vec::new();
         for octet in octets {
             buffer.push(octet);
-            read.extend(Frame::take(&mut buffer).unwrap());
+            read.extend(Frame::take_all(&mut buffer).unwrap());
         }
         assert_eq!(read, frames);
         assert_eq!(read[1].content(), Ok(Ended::Signal(9)));
@@ -218,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_an_error() {
-        assert!(Frame::take(&mut vec![200; 20]).is_err());
-        assert!(Frame::take(&mut vec![0, 0, 0, 0, 0, 255, 255, 255, 255]).is_err());
+        assert!(Frame::take_all(&mut vec![200; 20]).is_err());
+        assert!(Frame::take_all(&mut vec![0, 0, 0, 0, 0, 255, 255, 255, 255]).is_err());
     }
 }

@@ -180,9 +180,9 @@ impl Launcher<'_> {
         let reads = !self.output.is_full();
         self.links.iter().for_each(|link| link.interest(&mut interest, reads));
         interest.wait(until)?;
-        let stdin_ready = reads_stdin && interest.is_ready(stdin.as_fd());
-        self.output.flush(&out, &err, &interest);
-        drop(interest);
+        let ready = interest.ready();
+        let stdin_ready = reads_stdin && ready.has(&stdin);
+        self.output.flush(&out, &err, &ready);
         if self.output.is_broken() && self.code.is_none() {
             self.end(Signal::SIGTERM, 128 + Signal::SIGPIPE as u8, None);
         }
@@ -226,7 +226,6 @@ impl Launcher<'_> {
     fn hear_agents(&mut self, reads: bool) {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
-            link.flush();
             link.complaints(self.output.errors());
             let frames = if reads { link.receive() } else { Ok(Vec::new()) };
             match frames {
@@ -242,6 +241,8 @@ impl Launcher<'_> {
             self.links[index].look();
             self.mourn(index);
         }
+        // What was answered meanwhile goes out in one piece.
+        self.links.iter_mut().for_each(Link::flush);
     }
 
     fn fail_host(&mut self, index: usize, error: &str) {
@@ -318,6 +319,10 @@ impl Launcher<'_> {
                 let outcome = self.store.handle(rank, &frame.payload);
                 self.answer(rank, outcome);
             }
+            Kind::Limit => {
+                let (name, text) = (&self.links[index].name, String::from_utf8_lossy(&frame.payload));
+                self.output.say(&format!("host {name}: {text}"));
+            }
             Kind::Exited => self.rank_ended(rank, frame.content()?),
             kind => return Err(format!("{kind:?} from an agent")),
         }
@@ -379,7 +384,7 @@ impl Launcher<'_> {
 
     fn answer(&mut self, rank: u32, outcome: Outcome) {
         for (to, line) in outcome.replies {
-            self.links[self.host_of[to as usize]].send(&Frame::new(Kind::Reply, to, line));
+            self.links[self.host_of[to as usize]].queue(&Frame::new(Kind::Reply, to, line));
         }
         match outcome.note {
             Some(Note::Aborted { code, message }) => {
@@ -392,10 +397,10 @@ impl Launcher<'_> {
             }
             _ => {}
         }
-        self.fence_until = match (self.store.awaited().is_empty(), self.fence_until) {
-            (true, _) => None,
-            (false, Some(until)) => Some(until),
-            (false, None) => Some(Instant::now() + self.plan.startup_timeout),
+        self.fence_until = match (self.store.is_awaiting(), self.fence_until) {
+            (false, _) => None,
+            (true, Some(until)) => Some(until),
+            (true, None) => Some(Instant::now() + self.plan.startup_timeout),
         };
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod args;
 mod frame;
 mod hosts;
 mod launcher;
+mod limits;
 mod output;
 mod pipes;
 mod plan;

@@ -2,7 +2,7 @@
 
 use std::{io, os::fd::AsFd};
 
-use super::pipes::{Interest, Queue, Raw};
+use super::pipes::{Interest, Queue, Raw, Ready};
 
 /// Both outputs of the launcher.
 #[derive(Default)]
@@ -71,12 +71,12 @@ impl Output {
         }
     }
 
-    /// Writes what those take that `interest` has found ready.
-    pub(super) fn flush(&mut self, out: &io::Stdout, err: &io::Stderr, interest: &Interest<'_>) {
-        if !self.out.is_empty() && interest.is_ready(out.as_fd()) {
+    /// Writes what those take that are ready.
+    pub(super) fn flush(&mut self, out: &io::Stdout, err: &io::Stderr, ready: &Ready) {
+        if !self.out.is_empty() && ready.has(out) {
             self.out.flush_piece(&mut Raw(out));
         }
-        if !self.err.is_empty() && interest.is_ready(err.as_fd()) {
+        if !self.err.is_empty() && ready.has(err) {
             self.err.flush_piece(&mut Raw(err));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, ErrorKind, Read, Write},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     time::{Duration, Instant},
 };
 
@@ -138,14 +138,22 @@ impl<'a> Interest<'a> {
         }
     }
 
-    /// What became ready on `descriptor`.
-    pub(super) fn is_ready(&self, descriptor: BorrowedFd<'_>) -> bool {
-        use std::os::fd::AsRawFd;
-        let same = |entry: &&PollFd<'_>| entry.as_fd().as_raw_fd() == descriptor.as_raw_fd();
-        self.descriptors
-            .iter()
-            .find(same)
-            .is_some_and(|entry| entry.any().unwrap_or(true))
+    /// Those that became ready.
+    pub(super) fn ready(&self) -> Ready {
+        let ready = self.descriptors.iter().filter(|entry| entry.any().unwrap_or(true));
+        let mut numbers: Vec<RawFd> = ready.map(|entry| entry.as_fd().as_raw_fd()).collect();
+        numbers.sort_unstable();
+        Ready(numbers)
+    }
+}
+
+/// Descriptors that are ready: of hundreds mostly one or two.
+#[derive(Debug, Default)]
+pub(super) struct Ready(Vec<RawFd>);
+
+impl Ready {
+    pub(super) fn has(&self, descriptor: impl AsFd) -> bool {
+        self.0.binary_search(&descriptor.as_fd().as_raw_fd()).is_ok()
     }
 }
 

@@ -90,8 +90,13 @@ impl Link {
     }
 
     pub(super) fn send(&mut self, frame: &Frame) {
-        frame.append_to(&mut self.to.octets);
+        self.queue(frame);
         self.flush();
+    }
+
+    /// To be sent with what comes after it.
+    pub(super) fn queue(&mut self, frame: &Frame) {
+        frame.append_to(&mut self.to.octets);
     }
 
     pub(super) fn flush(&mut self) {
@@ -131,10 +136,7 @@ impl Link {
         if !self.greeted && !self.greet()? {
             return Ok(Vec::new());
         }
-        let mut frames = Vec::new();
-        while let Some(frame) = Frame::take(&mut self.from)? {
-            frames.push(frame);
-        }
+        let frames = Frame::take_all(&mut self.from)?;
         debug_assert!(self.from.len() <= MAX_PAYLOAD + TURN + CHATTER);
         Ok(frames)
     }

@@ -16,8 +16,11 @@ use nix::{
     unistd::{Pid, getpid, getppid},
 };
 
-/// Starts `command` in a process group of its own, on `cpu`; the kernel kills it when this process ends.
-pub(super) fn spawn(mut command: Command, cpu: Option<usize>) -> io::Result<Child> {
+use super::limits::Files;
+
+/// Starts `command` in a process group of its own, on `cpu`, with this limit of open files; the kernel kills it when this
+/// process ends.
+pub(super) fn spawn(mut command: Command, cpu: Option<usize>, files: Files) -> io::Result<Child> {
     let parent = getpid();
     let set = cpu.map(cpu_set).transpose()?;
     command.process_group(0);
@@ -29,6 +32,7 @@ pub(super) fn spawn(mut command: Command, cpu: Option<usize>) -> io::Result<Chil
         }
         // A mask outlives exec, and the agent's blocks what it reads from a descriptor.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+        files.restore()?;
         if let Some(set) = &set {
             sched_setaffinity(Pid::from_raw(0), set)?;
         }
