@@ -24,6 +24,13 @@ pub enum StartError {
         /// Why not.
         source: io::Error,
     },
+    /// The folder for the socket is not one's own.
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
+    },
     /// So many buffers are not possible.
     Buffers {
         /// As many were asked for.
@@ -61,6 +68,11 @@ impl fmt::Display for StartError {
                 "the socket {} can not be made: {source}. It needs a folder in which files may be made (--socket)",
                 path.display()
             ),
+            Self::Folder { path, source } => write!(
+                f,
+                "the folder {} for the socket can not be used: {source}. --socket names a place of your choice",
+                path.display()
+            ),
             Self::Buffers { buffers, least } => write!(
                 f,
                 "{buffers} buffers: it takes from {least} (for the queues, and as many for processes) to {}",
@@ -79,7 +91,7 @@ impl Error for StartError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Running { .. } | Self::DeviceTaken { .. } | Self::Buffers { .. } => None,
-            Self::Socket { source, .. } | Self::System { source, .. } => Some(source),
+            Self::Socket { source, .. } | Self::Folder { source, .. } | Self::System { source, .. } => Some(source),
             Self::Port(error) => Some(error),
             Self::Config(error) => Some(error),
         }

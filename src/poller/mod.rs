@@ -19,9 +19,12 @@
 //! its endpoint stays a moment to see them off. A process that says what a correct one can not say is thrown out in the
 //! same way.
 //!
-//! Who can use the socket can read what others of this poller receive. So it is made for its owner only.
+//! Who can use the socket can read what others of this poller receive. So it is made for its owner only, and either side
+//! asks the kernel who the other one is: of the same user, or of root. [`default_socket`] is in a folder that is the
+//! owner's alone.
 
 mod error;
+mod place;
 mod rank;
 mod table;
 #[cfg(test)]
@@ -33,11 +36,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::{
         fd::{AsFd, OwnedFd},
-        linux::net::SocketAddrExt,
-        unix::{
-            fs::{MetadataExt, PermissionsExt},
-            net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
-        },
+        unix::net::{UnixListener, UnixStream},
     },
     path::PathBuf,
     sync::Arc,
@@ -48,9 +47,11 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 pub use self::{
     error::StartError,
+    place::default_socket,
     table::{PollerStats, Reason},
 };
 use self::{
+    place::{Lock, listen, lock_device, lock_socket},
     rank::{Local, Net, Rank, Thrown},
     table::Table,
 };
@@ -61,6 +62,7 @@ use crate::{
         poller::{
             hello::{self, Answer, Hello},
             memory::{Memory, Others},
+            trust::Peer,
         },
     },
     config::Config,
@@ -161,20 +163,6 @@ pub struct Poller {
     _device: UnixListener,
     /// Keeps others from the socket.
     _lock: Lock,
-}
-
-/// One poller has a socket: the lock goes with the process, however it ends, and its file if it is not killed.
-struct Lock {
-    path: PathBuf,
-    /// Locked.
-    _file: fs::File,
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Who has opened it meanwhile finds that it is not there any more: `lock_socket`.
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 impl Poller {
@@ -460,13 +448,19 @@ impl Poller {
                 hello.release
             ));
         }
+        let unknown = |error| format!("who it is can not be told: {error}");
+        let peer = Peer::of(socket).map_err(unknown)?;
+        peer.check().map_err(|foreign| {
+            let (user, own) = (foreign.user, foreign.own);
+            format!("it is of user {user}, and the poller serves processes of user {own} and of root only")
+        })?;
         if self.ranks.iter().flatten().count() >= MOST {
             return Err(format!("it has {MOST} processes, which is the most"));
         }
         let port = self.choose_port(now, hello.port)?;
         let failed = |error: io::Error| format!("it has no memory for another process: {error}");
         let socket = socket.try_clone().map_err(failed)?;
-        let (rank, descriptors) = Rank::new(socket, port, self.options.most_peers).map_err(failed)?;
+        let (rank, descriptors) = Rank::new(socket, peer.process, port, self.options.most_peers).map_err(failed)?;
         let welcome = Answer::Welcome {
             addr: SocketAddr::new(self.options.address, port),
             max_datagram: self.net.limits.max_datagram as u32,
@@ -492,6 +486,11 @@ impl Poller {
         if wanted != 0 {
             let owner = usize::from(self.ports[usize::from(wanted)]);
             // It may have gone just now.
+            self.look_at(now, owner);
+            while let Some(Some(rank)) = self.ranks.get_mut(owner)
+                && rank.is_leaving()
+                && rank.serve(now, &mut self.net).is_ok()
+            {}
             self.look_at(now, owner);
             match self.ranks.get(owner).and_then(Option::as_ref) {
                 None => {}
@@ -551,72 +550,4 @@ impl std::fmt::Debug for Poller {
             .field("socket", &self.options.socket)
             .finish_non_exhaustive()
     }
-}
-
-/// Keeps other pollers from the socket.
-fn lock_socket(options: &PollerOptions) -> Result<Lock, StartError> {
-    let mut path = options.socket.clone().into_os_string();
-    path.push(".lock");
-    let path = PathBuf::from(path);
-    let failed = |source| StartError::Socket {
-        path: options.socket.clone(),
-        source,
-    };
-    loop {
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(failed)?;
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(StartError::Running {
-                    path: options.socket.clone(),
-                });
-            }
-            Err(error) => return Err(failed(error.into())),
-        }
-        // One that was removed between the two keeps nobody away.
-        let ours = file.metadata().map_err(failed)?;
-        if fs::metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-            return Ok(Lock { path, _file: file });
-        }
-    }
-}
-
-/// One poller of a network namespace has a device: a name that goes with the process.
-fn lock_device(options: &PollerOptions) -> Result<UnixListener, StartError> {
-    let name = format!("hikyaku-poller {}", options.dpdk.device);
-    let taken = |source: io::Error| match source.kind() {
-        ErrorKind::AddrInUse => StartError::DeviceTaken {
-            device: options.dpdk.device.to_string(),
-        },
-        _ => StartError::System {
-            doing: "locking the device",
-            source,
-        },
-    };
-    // Names have 107 octets.
-    let end = name.len().min(107);
-    let address = UnixAddr::from_abstract_name(&name.as_bytes()[name.len() - end..]).map_err(taken)?;
-    UnixListener::bind_addr(&address).map_err(taken)
-}
-
-/// The socket, for the owner only. One that a killed poller has left behind is removed.
-fn listen(options: &PollerOptions) -> Result<UnixListener, StartError> {
-    let path = &options.socket;
-    let failed = |source| StartError::Socket {
-        path: path.clone(),
-        source,
-    };
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
 }

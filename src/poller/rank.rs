@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use rustix::{
     event::{EventfdFlags, eventfd},
-    net::{RecvFlags, recv, sockopt::socket_peercred},
+    net::{RecvFlags, recv},
 };
 
 use super::{
@@ -24,7 +24,7 @@ use crate::{
         Backend, Sent, Transmit,
         dpdk::{DpdkBackend, Lent},
         poller::{
-            hello,
+            INLINE, hello,
             memory::{Memory, Others},
             numbered, numbers,
             ring::{Consumer, Corrupt, Found, Producer, kind},
@@ -47,6 +47,8 @@ const COMMANDS: usize = 64;
 const BURSTS: usize = 4;
 /// Slices of most bursts.
 const FEW_SLICES: usize = 8;
+/// Octets of the longest first command: settings, and the numbers of a million processors.
+const MOST_SETTINGS: usize = 4 << 20;
 /// Buffers kept for datagrams that stay here.
 const SPARE: usize = 256;
 
@@ -219,7 +221,7 @@ struct Extent {
 impl AsRef<[u8]> for Extent {
     fn as_ref(&self) -> &[u8] {
         let Range { start, end } = self.octets;
-        self.memory.octets(start, end - start).unwrap_or_default()
+        self.memory.shared(start, end - start).unwrap_or_default()
     }
 }
 
@@ -231,7 +233,7 @@ impl Drop for Extent {
 
 pub(super) struct Rank {
     socket: UnixStream,
-    process: Option<u32>,
+    process: u32,
     port: u16,
     up: Producer,
     down: Consumer,
@@ -241,6 +243,8 @@ pub(super) struct Rank {
     /// `None` until it has said how to begin.
     host: Option<Host>,
     most_peers: u32,
+    /// A command, as it was when we looked: the process could change it.
+    command: Box<[u8; INLINE]>,
     /// What is lent to it, with the place in its ring after which it has read it.
     loans: VecDeque<(u64, Lent)>,
     freed: Freed,
@@ -249,20 +253,26 @@ pub(super) struct Rank {
     held: bool,
     /// Its octets meanwhile: what they were gathered from may be acknowledged and gone before it is tried again.
     kept: Vec<u8>,
+    /// Its socket has hung up: what it has said before is still done, some in each pass.
+    hung_up: bool,
     /// Since when it has been gone, with peers to be seen off.
     gone: Option<Instant>,
 }
 
 impl Rank {
     /// Gives the process's memory and its bell, too, to be handed to it.
-    pub(super) fn new(socket: UnixStream, port: u16, most_peers: u32) -> io::Result<(Self, [OwnedFd; 2])> {
+    pub(super) fn new(
+        socket: UnixStream,
+        process: u32,
+        port: u16,
+        most_peers: u32,
+    ) -> io::Result<(Self, [OwnedFd; 2])> {
         let (memory, fd) = Memory::create("hikyaku-rank", hello::MEMORY, Others::Write)?;
         let memory = Arc::new(memory);
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let theirs = bell.try_clone()?;
-        let process = socket_peercred(&socket).ok();
         let this = Self {
-            process: process.map(|credentials| credentials.pid.as_raw_nonzero().get() as u32),
+            process,
             socket,
             port,
             up: Producer::new(Arc::clone(&memory), hello::UP),
@@ -271,11 +281,13 @@ impl Rank {
             bell,
             host: None,
             most_peers,
+            command: Box::new([0; INLINE]),
             loans: VecDeque::new(),
             freed: Freed::default(),
             burst: Burst::default(),
             held: false,
             kept: Vec::new(),
+            hung_up: false,
             gone: None,
         };
         Ok((this, [fd, theirs]))
@@ -291,6 +303,11 @@ impl Rank {
 
     pub(super) fn has_gone(&self) -> bool {
         self.gone.is_some()
+    }
+
+    /// It has hung up, and not all that it has said before is done.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.hung_up && self.gone.is_none() && !self.down.is_drained()
     }
 
     pub(super) fn on_loan(&self) -> u32 {
@@ -410,7 +427,8 @@ impl Rank {
             self.held = false;
             any = true;
         }
-        if self.gone.is_some() {
+        if self.hung_up {
+            // Nobody reads what happens.
             while host.poll_report().is_some() {}
             return Ok(any);
         }
@@ -440,45 +458,66 @@ impl Rank {
 
     fn command(&mut self, now: Instant, net: &Net, found: Found) -> Result<(), Thrown> {
         let Found { kind, at, len } = found;
-        let memory = Arc::clone(&self.memory);
-        let (octets, extent) = match kind {
-            kind::WHOLE => (memory.octets(at, len), None),
-            kind::AWAY => {
-                let [start, len] = numbers(&memory, at, len).ok_or(Corrupt)?;
-                let inside = start >= hello::AREA;
-                (memory.octets(start, len).filter(|_| inside), Some(start))
+        match kind {
+            kind::WHOLE if len <= INLINE => {
+                let (Some(host), octets) = (&mut self.host, &mut self.command[..len]) else {
+                    return self.begin(net, at, len);
+                };
+                if !self.memory.copy(at, octets) {
+                    return Err(Corrupt.into());
+                }
+                let octets = &*octets;
+                Ok(host.handle_command(now, octets, |from| Bytes::copy_from_slice(&octets[from..]))?)
             }
-            _ => return Err(Corrupt.into()),
-        };
-        let octets = octets.ok_or(Corrupt)?;
+            kind::AWAY => {
+                let [start, len] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
+                if start < hello::AREA || !self.memory.holds(start, len) {
+                    return Err(Corrupt.into());
+                }
+                self.command_away(now, net, start, len)
+            }
+            _ => Err(Corrupt.into()),
+        }
+    }
+
+    /// Executes a command that lies in the memory that is shared for them.
+    fn command_away(&mut self, now: Instant, net: &Net, start: usize, len: usize) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else {
-            let (epoch, seed) = (random(), random());
-            self.host = Some(Host::new(octets, net.limits, epoch, seed, self.most_peers)?);
-            self.free(extent);
+            self.begin(net, start, len)?;
+            self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(start);
             return Ok(());
         };
-        let Some(start) = extent else {
-            return Ok(host.handle_command(now, octets, |from| Bytes::copy_from_slice(&octets[from..]))?);
-        };
+        // What is decided by is copied; what is only sent stays there.
+        let mut octets = [0; REPORT];
+        if len < REPORT || !self.memory.copy(start, &mut octets) {
+            return Err(Corrupt.into());
+        }
         // Freed when the last reference is gone, which may be at once.
-        let whole = Extent {
-            memory: Arc::clone(&memory),
+        let mut whole = Some(Extent {
+            memory: Arc::clone(&self.memory),
             at: start,
-            octets: start..start + octets.len(),
+            octets: start..start + len,
             freed: Arc::clone(&self.freed),
-        };
-        let mut whole = Some(whole);
-        host.handle_command(now, octets, |from| match whole.take() {
+        });
+        host.handle_command(now, &octets, |from| match whole.take() {
             Some(whole) => Bytes::from_owner(whole).slice(from..),
             None => Bytes::new(),
         })?;
         Ok(())
     }
 
-    fn free(&mut self, extent: Option<usize>) {
-        if let Some(at) = extent {
-            self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(at);
+    /// Begins with its first command.
+    #[cold]
+    fn begin(&mut self, net: &Net, at: usize, len: usize) -> Result<(), Thrown> {
+        if len > MOST_SETTINGS {
+            return Err(Corrupt.into());
         }
+        let mut octets = vec![0; len];
+        if !self.memory.copy(at, &mut octets) {
+            return Err(Corrupt.into());
+        }
+        self.host = Some(Host::new(&octets, net.limits, random(), random(), self.most_peers)?);
+        Ok(())
     }
 
     /// Takes back what it has read, and tells it what it may use again.
@@ -499,30 +538,29 @@ impl Rank {
         Ok(())
     }
 
-    /// Gives why it is over, if it is.
+    /// Gives why it is over, if it is. Once it has hung up, that takes passes in which it is [served](Self::serve).
     pub(super) fn look_for_life(&mut self, now: Instant, net: &mut Net) -> Option<Reason> {
         if let Some(gone) = self.gone {
             let seen_off = self.host.as_ref().is_none_or(|host| !host.is_parting());
             return (seen_off || now.nanos_since(gone) >= PATIENCE).then_some(Reason::Left);
         }
-        match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
-                return self.up.refresh().is_err().then_some(Reason::Broken(None));
+        if !self.hung_up {
+            match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                    return self.up.refresh().is_err().then_some(Reason::Broken(None));
+                }
+                // Nobody has anything more to say.
+                Ok((_, 1..)) => return Some(Reason::Broken(Some(Broken::Order))),
+                _ => {}
             }
-            // Nobody has anything more to say.
-            Ok((_, 1..)) => return Some(Reason::Broken(Some(Broken::Order))),
-            _ => {}
+            // What it has said before it went still counts; not what somebody writes later who has the memory, too.
+            if self.down.close().is_err() {
+                return Some(Reason::Died);
+            }
+            self.hung_up = true;
         }
-        // What it has said before it went still counts, and nobody reads what happens.
-        for _ in 0..hello::MEMORY {
-            if let Some(host) = &mut self.host {
-                while host.poll_report().is_some() {}
-            }
-            match self.obey(now, net) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(_) => return Some(Reason::Died),
-            }
+        if !self.down.is_drained() {
+            return None;
         }
         net.on_loan -= self.loans.len() as u32;
         self.loans.clear();

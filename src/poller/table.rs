@@ -71,7 +71,7 @@ pub(super) struct Table {
 
 /// A process, as people know it.
 pub(super) struct Person {
-    pub(super) process: Option<u32>,
+    pub(super) process: u32,
     pub(super) port: u16,
 }
 
@@ -87,10 +87,8 @@ impl Table {
             Reason::Broken(_) => self.stats.thrown_out += 1,
         }
         if reason != Reason::Left {
-            let process = person
-                .process
-                .map_or_else(|| "?".to_owned(), |process| process.to_string());
-            eprintln!("hikyaku poller: process {process} (UDP port {}) {reason}", person.port);
+            let Person { process, port } = person;
+            eprintln!("hikyaku poller: process {process} (UDP port {port}) {reason}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     io::Write,
-    os::unix::net::UnixStream,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
     process,
     sync::{
         Arc,
@@ -17,7 +17,7 @@ use crate::{
     PeerId,
     backends::{
         dpdk::{self, Device},
-        poller::{PollerBackend, PollerError},
+        poller::{PollerBackend, PollerError, trust::as_nobody},
     },
     transport::{Event, Transport, WaitPolicy},
 };
@@ -259,7 +259,7 @@ fn broken_processes_are_thrown_out_and_others_do_not_notice() {
         let taken = (8 + octets.len() as u64).next_multiple_of(16);
         memory.atomic(DOWN.control).store(taken, Ordering::Release);
     }
-    let breaks: [(&str, Break); 12] = [
+    let breaks: [(&str, Break); 13] = [
         ("a head beyond the ring", |memory| {
             memory.atomic(DOWN.control).store(1 << 40, Ordering::Release);
         }),
@@ -282,6 +282,9 @@ fn broken_processes_are_thrown_out_and_others_do_not_notice() {
         }),
         ("octets of a ring", |memory| {
             record(memory, kind::AWAY, &numbered(4_096, 64))
+        }),
+        ("a record that is too long for the ring", |memory| {
+            record(memory, kind::WHOLE, &[1; 5_000]);
         }),
         ("no place at all", |memory| record(memory, kind::AWAY, &[0; 3])),
         ("no command", |memory| record(memory, kind::WHOLE, &[0; 48])),
@@ -345,6 +348,77 @@ fn a_flooded_process_that_does_not_look_is_bounded_and_harms_nobody() {
     drop((source, steady));
     let stats = running.finish();
     assert_eq!(stats.thrown_out, 0);
+}
+
+#[test]
+fn processes_of_other_users_are_refused() {
+    let running = Running::new();
+    let mut steady = running.pair();
+    fs::set_permissions(&running.socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let refused = as_nobody(|| PollerBackend::connect(&running.socket, 0).unwrap_err().to_string());
+    talk(&mut steady);
+    drop(steady);
+    let stats = running.finish();
+    match refused {
+        None => println!("left out: it needs root"),
+        Some(why) => {
+            assert!(why.contains("it is of user 65534"), "{why}");
+            assert_eq!((stats.came, stats.refused), (2, 1));
+        }
+    }
+}
+
+/// A process that hangs up has what it said before done in turns, as others have; what is written to its memory after that
+/// (a child of its may have it) is not read.
+#[test]
+fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
+    use crate::backends::poller::{hello::DOWN, ring::kind};
+    const RECORD: u64 = 64;
+    const RECORDS: u64 = 5_000;
+    /// `RequestAcks`, which needs nobody to ask.
+    const COMMAND: u8 = 7;
+    let path = env::temp_dir().join(format!("hikyaku-poller-{}-hangs-up", process::id()));
+    let mut poller = Poller::start(options("net_null80,size=64,no-rx=1", path.clone())).unwrap();
+    let mut now = Instant::from_nanos(1 << 40);
+    let mut turn = |poller: &mut Poller| {
+        now = now + Duration::from_nanos(LOOK);
+        poller.turn(now).unwrap();
+    };
+    let coming = thread::spawn(move || PollerBackend::connect(&path, 0).unwrap());
+    while !coming.is_finished() {
+        turn(&mut poller);
+    }
+    let backend = coming.join().unwrap();
+    let memory = Arc::clone(backend.memory());
+    // It begins, and is gone.
+    let rank = Transport::builder().processor(1).backend(Box::new(backend)).unwrap();
+    drop(rank);
+    let head = || memory.atomic(DOWN.control).load(Ordering::Acquire);
+    let tail = || memory.atomic(DOWN.control + 64).load(Ordering::Acquire);
+    let write = |records: u64| {
+        let mut octets = [0; 48];
+        octets[0] = COMMAND;
+        for _ in 0..records {
+            let at = DOWN.data + head() as usize;
+            let header = u64::from(kind::WHOLE) << 32 | octets.len() as u64;
+            memory.atomic(at).store(header, Ordering::Relaxed);
+            memory.write(at + 8, &octets);
+            memory.atomic(DOWN.control).store(head() + RECORD, Ordering::Release);
+        }
+    };
+    write(RECORDS);
+    let end = head();
+    turn(&mut poller);
+    assert!(tail() < end / 10, "it was busy with {} of {end} octets", tail());
+    write(RECORDS);
+    let mut turns = 0;
+    while poller.stats().processes > 0 {
+        assert!(turns < RECORDS, "it never goes");
+        turns += 1;
+        turn(&mut poller);
+    }
+    assert_eq!(tail(), end, "what was said before it went, and no more");
+    assert_eq!((poller.stats().left, poller.stats().thrown_out), (1, 0));
 }
 
 #[test]

@@ -45,14 +45,10 @@ pub(crate) struct PollerArgs {
     /// IP address of the port
     #[arg(long, value_name = "IP")]
     address: IpAddr,
-    /// Where processes come
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "HIKYAKU_POLLER",
-        default_value = "/tmp/hikyaku-poller"
-    )]
-    socket: PathBuf,
+    /// Where processes come [default: hikyaku-poller in $XDG_RUNTIME_DIR if that is yours alone, else in
+    /// /tmp/hikyaku-USER, which is made]
+    #[arg(long, value_name = "PATH", env = "HIKYAKU_POLLER")]
+    socket: Option<PathBuf>,
     /// Queues of the port in each direction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     queues: u16,
@@ -83,7 +79,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
 pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     use hikyaku::{
         backends::dpdk::DpdkOptions,
-        poller::{Poller, PollerOptions},
+        poller::{Poller, PollerOptions, default_socket},
     };
     use nix::sys::signal::Signal;
 
@@ -95,17 +91,21 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         DpdkOptions::from_environment(args.device.as_deref()).map_err(|error| Failure::usage(error.to_string()))?;
     dpdk.queues = args.queues;
     // Received packets are not in DPDK's memory, those to be sent are.
-    let mut options = PollerOptions::new(dpdk, args.address, args.socket.clone());
+    let fail = |error: &dyn std::fmt::Display| Failure::run(format!("the poller does not start: {error}"));
+    let socket = match &args.socket {
+        Some(socket) => socket.clone(),
+        None => default_socket().map_err(|error| fail(&error))?,
+    };
+    let mut options = PollerOptions::new(dpdk, args.address, socket.clone());
     options.buffers = args.buffers;
     options.spin = spin(args.wait);
     let device = options.dpdk.device.to_string();
-    let fail = |error: &dyn std::fmt::Display| Failure::run(format!("the poller does not start: {error}"));
     let mut poller = Poller::start(options).map_err(|error| fail(&error))?;
     let [a, b, c, d, e, f] = poller.mac();
     println!(
         "{} ({a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}) on {device}: HIKYAKU_POLLER={}",
         poller.address(),
-        args.socket.display()
+        socket.display()
     );
     let ended = poller.run(|| signals.next().is_some());
     print!("{}", table(&poller));

@@ -21,6 +21,15 @@ pub enum PollerError {
         /// What it says.
         why: String,
     },
+    /// Somebody else has made the socket: whoever is there is neither of our user nor of root.
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// The user's number.
+        user: u32,
+        /// Ours.
+        own: u32,
+    },
     /// It is not a poller that answers there, or its memory can not be used.
     Strange {
         /// The socket.
@@ -45,6 +54,12 @@ impl fmt::Display for PollerError {
                 path.display()
             ),
             Self::Refused { path, why } => write!(f, "the poller at {} refuses this process: {why}", path.display()),
+            Self::Foreign { path, user, own } => write!(
+                f,
+                "who answers at {} is of user {user}, not of yours ({own}) nor of root, and is not believed: name the socket of \
+                 a poller of your own, in a folder where nobody else can make files",
+                path.display()
+            ),
             Self::Strange { path, source } => {
                 write!(f, "who answers at {} is no poller of this release: {source}", path.display())
             }
@@ -63,7 +78,7 @@ impl Error for PollerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unreachable { source, .. } | Self::Strange { source, .. } => Some(source),
-            Self::Unnamed | Self::Refused { .. } | Self::Gone | Self::Broken => None,
+            Self::Unnamed | Self::Refused { .. } | Self::Foreign { .. } | Self::Gone | Self::Broken => None,
         }
     }
 }
@@ -74,6 +89,7 @@ impl From<PollerError> for io::Error {
             PollerError::Unnamed => io::ErrorKind::InvalidInput,
             PollerError::Unreachable { source, .. } | PollerError::Strange { source, .. } => source.kind(),
             PollerError::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            PollerError::Foreign { .. } => io::ErrorKind::PermissionDenied,
             PollerError::Gone => io::ErrorKind::ConnectionAborted,
             PollerError::Broken => io::ErrorKind::InvalidData,
         };

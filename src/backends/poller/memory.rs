@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     slice,
-    sync::atomic::AtomicU64,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use rustix::{
@@ -27,7 +27,9 @@ pub(crate) enum Others {
 /// A mapping of memory that another process has too.
 ///
 /// It never becomes smaller (it is sealed), so looking at it never fails. What is in it may change at any time if the
-/// other process is broken: who takes decisions copies what they depend on first.
+/// other process is broken. So nothing is decided by looking at it in place: numbers are read once, as atomics
+/// ([`number`](Self::number)), and octets are copied first ([`copy`](Self::copy)). Two things are read where they lie,
+/// [`shared`](Self::shared) and [`received`](Self::received), for the reasons given there.
 pub(crate) struct Memory {
     base: NonNull<u8>,
     len: usize,
@@ -101,15 +103,41 @@ impl Memory {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// Octets; `None`: they do not lie in here.
+    /// So many octets at this place lie in here.
     #[inline]
-    pub(crate) fn octets(&self, at: usize, len: usize) -> Option<&[u8]> {
-        if at.checked_add(len)? > self.len {
+    pub(crate) fn holds(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
+    /// A number that the other process has written, read once. `None`: it does not lie in here, or not at a multiple of
+    /// eight.
+    #[inline]
+    pub(crate) fn number(&self, at: usize) -> Option<u64> {
+        (at.is_multiple_of(8) && self.holds(at, 8)).then(|| self.atomic(at).load(Ordering::Relaxed))
+    }
+
+    /// Copies octets that the other process may be writing, so that they do not change any more. `false`: they do not lie in
+    /// here.
+    #[inline]
+    pub(crate) fn copy(&self, at: usize, into: &mut [u8]) -> bool {
+        if !self.holds(at, into.len()) {
+            return false;
+        }
+        // SAFETY: in the mapping, which lives as long as `self`; `into` is memory of this process alone. No reference to the
+        // octets is made: if the other process writes there nevertheless, what is copied is some of both, no more.
+        unsafe { ptr::copy_nonoverlapping(self.base.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
+        true
+    }
+
+    /// Octets that are only sent: large messages are not copied. `None`: they do not lie in here.
+    #[inline]
+    pub(crate) fn shared(&self, at: usize, len: usize) -> Option<&[u8]> {
+        if !self.holds(at, len) {
             return None;
         }
-        // SAFETY: in the mapping, which lives as long as `self`. By the rules between the two processes nobody writes
-        // there until it is given back. If the other one breaks them, the octets are garbage: they are parsed by code
-        // that takes any octets, copies each field once before using it, or only copies.
+        // SAFETY: in the mapping, which lives as long as `self`. By the rules between the two processes, which have the same
+        // user, nobody writes there until it is given back. If the other one breaks them its peers get garbage: the
+        // octets are summed up and copied into packets; nothing is decided by them.
         Some(unsafe { slice::from_raw_parts(self.base.as_ptr().add(at), len) })
     }
 
@@ -118,11 +146,14 @@ impl Memory {
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "what is received is its receiver's alone")]
     pub(super) fn received(&self, at: usize, len: usize) -> Option<&mut [u8]> {
-        if at.checked_add(len)? > self.len {
+        if !self.holds(at, len) {
             return None;
         }
-        // SAFETY: as in `octets`; and the consumer hands out each record once, until the next receive. Records are for
-        // who stands for an endpoint, which reads them only: packets have been decrypted where the endpoint is.
+        // SAFETY: in the mapping, which lives as long as `self`. Only the poller writes to it (memory for packets can be
+        // written by nobody else), and not here until it is given back. That it is a poller of the same user or of root is
+        // checked when we meet; it has all of our traffic anyway. The consumer hands out each record once, until the next
+        // receive. Records are for who stands for an endpoint, which reads them only: packets have been decrypted where
+        // the endpoint is.
         Some(unsafe { slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) })
     }
 

@@ -27,6 +27,7 @@ pub(crate) mod memory;
 pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
+pub(crate) mod trust;
 
 use std::{
     env, fmt,
@@ -56,6 +57,7 @@ use self::{
     hello::{Answer, Hello},
     memory::{Memory, Others},
     ring::{Consumer, Corrupt, Found, Producer, kind},
+    trust::Peer,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::time::Instant;
@@ -64,7 +66,7 @@ use crate::time::Instant;
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
 
 /// Records up to this size lie in the ring.
-const INLINE: usize = 4 << 10;
+pub(crate) const INLINE: usize = 4 << 10;
 /// Longest record. The stretch for them holds two.
 const LONGEST: usize = hello::AREA_LEN / 2;
 /// Looks that find nothing, between two at whether the poller lives.
@@ -123,6 +125,12 @@ impl PollerBackend {
             source,
         };
         let socket = UnixStream::connect(path).map_err(unreachable)?;
+        let peer = Peer::of(&socket).map_err(unreachable)?;
+        peer.check().map_err(|foreign| PollerError::Foreign {
+            path: path.to_owned(),
+            user: foreign.user,
+            own: foreign.own,
+        })?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
         hello::send(&socket, &Hello::new(port).octets(), &[]).map_err(unreachable)?;
         let (octets, descriptors) = hello::receive(&socket).map_err(strange)?;
@@ -167,7 +175,7 @@ impl PollerBackend {
 
     /// What it shares with the poller.
     #[cfg(all(test, feature = "dpdk"))]
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
@@ -268,10 +276,11 @@ impl PollerBackend {
 /// The two numbers that a record of the link holds.
 #[inline]
 pub(crate) fn numbers(memory: &Memory, at: usize, len: usize) -> Option<[usize; 2]> {
-    let octets = memory.octets(at, len)?.first_chunk::<16>()?;
-    let (first, second) = octets.split_at(8);
-    let number = |octets: &[u8]| octets.try_into().map_or(0, u64::from_le_bytes) as usize;
-    Some([number(first), number(second)])
+    if len < 16 {
+        return None;
+    }
+    let number = |at| Some(u64::from_le(memory.number(at)?) as usize);
+    Some([number(at)?, number(at + 8)?])
 }
 
 /// The octets of two numbers.

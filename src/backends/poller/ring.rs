@@ -182,6 +182,8 @@ pub(crate) struct Consumer {
     released: u64,
     /// As far as there was something, when we last looked.
     head: u64,
+    /// What comes behind this is not read.
+    last: u64,
 }
 
 impl Consumer {
@@ -192,6 +194,7 @@ impl Consumer {
             next: 0,
             released: 0,
             head: 0,
+            last: u64::MAX,
         }
     }
 
@@ -201,13 +204,31 @@ impl Consumer {
         if self.next != self.head {
             return Ok(true);
         }
+        let head = self.look()?.min(self.last);
+        self.head = head;
+        Ok(head > self.next)
+    }
+
+    /// How far the other side has written.
+    #[inline]
+    fn look(&self) -> Result<u64, Corrupt> {
         let head = self.memory.atomic(self.place.control).load(Ordering::Acquire);
         let ahead = head.wrapping_sub(self.next);
         if ahead > self.place.size as u64 - (self.next - self.released) || !ahead.is_multiple_of(GRAIN as u64) {
             return Err(Corrupt);
         }
-        self.head = head;
-        Ok(ahead > 0)
+        Ok(head)
+    }
+
+    /// Reads what there is by now, and nothing that comes later.
+    pub(crate) fn close(&mut self) -> Result<(), Corrupt> {
+        self.last = self.look()?;
+        Ok(())
+    }
+
+    /// Everything before [`close`](Self::close) has been read.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.next >= self.last
     }
 
     /// The next record. Its octets stay until [`release`](Self::release).

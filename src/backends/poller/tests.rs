@@ -44,7 +44,8 @@ fn records_come_in_order_and_whole() {
                 None => thread::yield_now(),
             }
         };
-        let octets = memory.octets(found.at, found.len).unwrap();
+        let mut octets = vec![0; found.len];
+        assert!(memory.copy(found.at, &mut octets));
         assert_eq!((found.kind, &octets[..4]), (kind::WHOLE, &number.to_le_bytes()[..]));
         assert_eq!(octets.len(), 4 + (number * 37 % 700) as usize);
         assert!(octets[4..].iter().all(|octet| *octet == number as u8));
@@ -113,8 +114,12 @@ fn memory_for_reading_can_not_be_written() {
     assert!(Memory::map(fd.as_fd(), 4096, Others::Write).is_err());
     let theirs = Memory::map(fd.as_fd(), 4096, Others::Read).unwrap();
     ours.write(7, b"seen");
-    assert_eq!(theirs.octets(7, 4), Some(&b"seen"[..]));
-    assert_eq!(theirs.octets(4093, 4), None);
-    assert_eq!(theirs.octets(usize::MAX, 2), None);
+    let mut octets = [0; 4];
+    assert!(theirs.copy(7, &mut octets));
+    assert_eq!(&octets, b"seen");
+    for outside in [4093, usize::MAX, usize::MAX - 2] {
+        assert!(!theirs.copy(outside, &mut octets) && theirs.number(outside).is_none());
+        assert!(theirs.shared(outside, 4).is_none() && theirs.received(outside, 4).is_none());
+    }
     assert!(Memory::map(fd.as_fd(), 8192, Others::Read).is_err());
 }

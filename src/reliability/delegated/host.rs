@@ -145,8 +145,9 @@ impl Host {
         Ok(endpoint)
     }
 
-    /// Executes a command, in the order in which they were given. `share` gives the octets of the command from an offset
-    /// on, to keep until all of them are acknowledged.
+    /// Executes a command, in the order in which they were given. `command` has [`REPORT`] octets at least; those behind may
+    /// be missing if they lie elsewhere, to be sent from there: `share` gives the octets of the command from an offset on, to
+    /// keep until all of them are acknowledged.
     ///
     /// # Errors
     /// The process is broken and should not be heard any more.

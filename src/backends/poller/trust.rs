@@ -1,0 +1,155 @@
+#![expect(
+    unsafe_code,
+    reason = "the kernel is asked who it is: rustix has no place for a process of another namespace, 0"
+)]
+//! Who may be at the other end of a poller's socket: a process of the same user, or of root.
+//!
+//! What goes through the memory that both share is believed further than packets are, so neither side takes it from
+//! somebody else: a poller of another user's could be anybody who was first to make a socket of that name.
+
+use std::{
+    io,
+    os::{fd::AsRawFd, unix::net::UnixStream},
+};
+
+use rustix::process::geteuid;
+
+/// Root's number.
+const ROOT: u32 = 0;
+
+/// Who is at the other end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) user: u32,
+    /// 0: it is in a namespace of processes that is not ours.
+    pub(crate) process: u32,
+}
+
+/// Another user than ours and root is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Foreign {
+    pub(crate) user: u32,
+    pub(crate) own: u32,
+}
+
+impl Peer {
+    /// As the kernel has noted it when the connection was made; of a listener, when it began to listen.
+    pub(crate) fn of(socket: &UnixStream) -> io::Result<Self> {
+        let mut credentials = libc::ucred {
+            pid: 0,
+            uid: u32::MAX,
+            gid: u32::MAX,
+        };
+        let mut len = size_of_val(&credentials) as libc::socklen_t;
+        // SAFETY: it writes at most `len` octets to `credentials`, which any integers are, and how many to `len`.
+        let failed = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut credentials).cast(),
+                &raw mut len,
+            )
+        };
+        if failed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if len as usize != size_of_val(&credentials) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self {
+            user: credentials.uid,
+            process: credentials.pid as u32,
+        })
+    }
+
+    /// Fails if it is somebody else's.
+    pub(crate) fn check(self) -> Result<Self, Foreign> {
+        self.check_for(geteuid().as_raw())
+    }
+
+    fn check_for(self, own: u32) -> Result<Self, Foreign> {
+        let user = self.user;
+        if user == own || user == ROOT {
+            Ok(self)
+        } else {
+            Err(Foreign { user, own })
+        }
+    }
+}
+
+/// Does something as a user that is nobody, in a thread; `None`: only root can.
+#[cfg(test)]
+pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
+    if geteuid().as_raw() != ROOT {
+        return None;
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: it takes three numbers. The C library's function would change all threads; this is the kernel's, which
+            // changes the one that calls it, and that ends with `act`.
+            let failed = unsafe { libc::syscall(libc::SYS_setresuid, -1, NOBODY, -1) };
+            assert_eq!(failed, 0, "{}", io::Error::last_os_error());
+            act()
+        });
+        Some(thread.join().unwrap())
+    })
+}
+
+/// The number of a user that is nobody.
+#[cfg(test)]
+pub(crate) const NOBODY: u32 = 65_534;
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, os::unix::net::UnixListener, process};
+
+    use super::{
+        super::{PollerBackend, PollerError},
+        *,
+    };
+
+    #[test]
+    fn only_ones_own_and_roots_are_trusted() {
+        let of = |user| Peer { user, process: 1 };
+        for (user, own) in [(1000, 1000), (ROOT, 1000), (ROOT, ROOT)] {
+            assert_eq!(of(user).check_for(own), Ok(of(user)));
+        }
+        for (user, own) in [(1001, 1000), (1000, ROOT), (65_534, ROOT)] {
+            assert_eq!(of(user).check_for(own), Err(Foreign { user, own }));
+        }
+    }
+
+    #[test]
+    fn the_kernel_says_who_it_is() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&here).unwrap();
+        assert_eq!(peer.process, process::id());
+        assert_eq!(peer.check(), Ok(peer));
+    }
+
+    /// Somebody else was first to make a socket of that name, where everybody can.
+    #[test]
+    fn a_socket_of_somebody_else_is_not_believed() {
+        let path = env::temp_dir().join(format!("hikyaku-foreign-{}", process::id()));
+        let _ = fs::remove_file(&path);
+        let Some(listener) = as_nobody(|| UnixListener::bind(&path).unwrap()) else {
+            println!("left out: it needs root");
+            return;
+        };
+        let error = PollerBackend::connect(&path, 0).unwrap_err();
+        drop(listener);
+        fs::remove_file(&path).unwrap();
+        assert!(
+            matches!(
+                error,
+                PollerError::Foreign {
+                    user: NOBODY,
+                    own: ROOT,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
