@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use hikyaku::wire::{
-    Base, Builder, Credit, Flags, Header, Kind, MAX_HEADER_LEN, Packet, Record, Seq, Timestamp, checksum::Crc32c,
+    Base, Builder, Credit, Flags, Header, Kind, MAX_HEADER_LEN, Packet, Record, Seq, Timestamp, Token, checksum::Crc32c,
 };
 
 const BASE: Base = Base {
@@ -12,10 +12,13 @@ const BASE: Base = Base {
     channel: 0,
     source: 7,
     destination: 9,
-    session: 0xc0ff_ee00,
+    session: Token {
+        index: 3,
+        secret: 0xc0ff_ee00_c0ff_ee00,
+    },
     sequence: Seq(17),
     acknowledgement: Seq(5),
-    reply_queue: 0,
+    rail: 0,
     message: Seq(42),
 };
 

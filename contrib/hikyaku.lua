@@ -1,4 +1,4 @@
--- Wireshark dissector for hikyaku, wire format version 1. The layout is in the documentation of `hikyaku::wire`.
+-- Wireshark dissector for hikyaku, wire format version 2. The layout is in the documentation of `hikyaku::wire`.
 --
 -- To use it once:    wireshark -X lua_script:contrib/hikyaku.lua capture.pcapng
 -- To install it:     copy it to the folder that Help > About > Folders calls "Personal Lua Plugins".
@@ -8,8 +8,9 @@
 
 local hikyaku = Proto("hikyaku", "Hikyaku Reliable Datagrams")
 
-local VERSION = 1
-local BASE_LEN = 32
+local VERSION = 2
+local BASE_LEN = 40
+local SEAL_LEN = 24
 local MAX_SACK_WORDS = 16
 local ANY_PROCESSOR = 0xffffffff
 -- How many runs of a selective acknowledgement, and lengths of records, the info column has room for.
@@ -31,7 +32,7 @@ else
     ]])()
 end
 
-local KINDS = { [0] = "data", "ack", "reset", "goodbye", "probe", "probe-ack", "return", "challenge" }
+local KINDS = { [0] = "data", "ack", "reset", "goodbye", "probe", "probe-ack", "return", "challenge", "settle", "settled" }
 local DATA, PROBE, RESET, RETURN = 0, 4, 2, 6
 
 -- Name, mask and, of those that announce an extension, how long that is (selective acknowledgements vary).
@@ -43,13 +44,15 @@ local FLAGS = {
     { "timestamp", 0x0010, "Timestamp", 8 },
     { "credit", 0x0020, "Credit", 8 },
     { "checksum", 0x0040, "Checksum", 8 },
-    { "open", 0x0080, "Opening", 32 },
+    { "open", 0x0080, "Opening", 40 },
     { "sack", 0x0100, "Selective acknowledgement" },
+    { "seal", 0x0200, "Seal" },
     { "bundle", 0x0400, "Bundle" },
     { "ack_request", 0x0800, "Acknowledge at once" },
     { "nack", 0x1000, "Negative acknowledgement" },
+    { "key_phase", 0x2000, "Key phase" },
 }
-local ALL_FLAGS = 0x1dff
+local ALL_FLAGS = 0x3fff
 local OF_DATA = 0x040f
 local OF_RETURN = 0x0002
 local MASK = {}
@@ -75,11 +78,12 @@ for _, flag in ipairs(FLAGS) do
 end
 define("uint32", "source", "Source processor")
 define("uint32", "destination", "Destination processor")
-define("uint32", "session", "Session token", base.HEX)
+define("uint32", "session.index", "Session: index")
+define("uint64", "session.secret", "Session: secret", base.HEX)
 define("uint32", "sequence", "Sequence number")
 define("uint32", "acknowledgement", "Acknowledgement")
 define("uint16", "payload_len", "Payload length")
-define("uint16", "reply_queue", "Reply queue")
+define("uint8", "rail", "Rail")
 define("uint32", "message", "Message number")
 define("uint64", "match", "Match bits", base.HEX)
 define("uint64", "immediate", "Immediate data", base.HEX)
@@ -99,9 +103,13 @@ define("uint32", "checksum", "Checksum", base.HEX)
 define("uint8", "checksum.status", "Checksum status", base.DEC, { [0] = "wrong", "right", "not verified" })
 define("none", "open", "Opening")
 define("uint64", "open.epoch", "Epoch", base.HEX)
-define("uint32", "open.token", "Token", base.HEX)
+define("uint32", "open.token.index", "Token: index")
+define("uint64", "open.token.secret", "Token: secret", base.HEX)
 define("uint32", "open.features", "Features", base.HEX)
 define("bool", "open.features.checksum", "Checksums in every packet", 32, nil, 0x00000001)
+define("bool", "open.features.settle", "Flows can be settled", 32, nil, 0x00000002)
+define("bool", "open.features.rails", "Several rails", 32, nil, 0x00000004)
+define("bool", "open.features.sealed", "Every packet is sealed", 32, nil, 0x00010000)
 define("uint32", "open.features.required", "Required", base.HEX, nil, 0xffff0000)
 define("uint32", "open.limit", "Credit limit")
 define("uint32", "open.window", "Credit window")
@@ -112,6 +120,9 @@ define("none", "sack", "Selective acknowledgement")
 define("uint8", "sack.words", "Words")
 define("uint64", "sack.word", "Word", base.HEX)
 define("string", "sack.run", "Arrived")
+define("none", "seal", "Seal")
+define("uint64", "seal.number", "Transmission number", base.DEC)
+define("bytes", "seal.tag", "Tag")
 define("none", "record", "Record")
 define("uint32", "record.message", "Message number")
 define("uint16", "record.len", "Length")
@@ -125,7 +136,7 @@ hikyaku.fields = fields
 local malformed = ProtoExpert.new("hikyaku.malformed", "Malformed packet", expert.group.MALFORMED, expert.severity.ERROR)
 local bad_checksum = ProtoExpert.new("hikyaku.checksum.bad", "Checksum is wrong", expert.group.CHECKSUM, expert.severity.ERROR)
 local reset = ProtoExpert.new("hikyaku.reset", "Session is not known", expert.group.SEQUENCE, expert.severity.WARN)
-local refused = ProtoExpert.new("hikyaku.refused", "Session is refused: other release", expert.group.SEQUENCE, expert.severity.WARN)
+local refused = ProtoExpert.new("hikyaku.refused", "Opening is refused", expert.group.SEQUENCE, expert.severity.WARN)
 local returned = ProtoExpert.new("hikyaku.returned", "No such processor", expert.group.SEQUENCE, expert.severity.WARN)
 local nack = ProtoExpert.new("hikyaku.nack", "Packets are missing", expert.group.SEQUENCE, expert.severity.NOTE)
 hikyaku.experts = { malformed, bad_checksum, reset, refused, returned, nack }
@@ -247,9 +258,9 @@ local function read(tvb)
     packet.base = true
     packet.channel = tvb(1, 1):uint()
     packet.flags = tvb(2, 2):uint()
-    packet.acknowledgement = tvb(20, 4):uint()
-    packet.payload_len = tvb(24, 2):uint()
-    packet.message = tvb(28, 4):uint()
+    packet.acknowledgement = tvb(28, 4):uint()
+    packet.payload_len = tvb(32, 2):uint()
+    packet.message = tvb(36, 4):uint()
     if not KINDS[packet.kind] then
         return packet, string.format("unknown packet kind %d", packet.kind)
     end
@@ -276,6 +287,10 @@ local function read(tvb)
         packet.at, packet.cut = {}, true
         return packet, nil
     end
+    if tvb(35, 1):uint() ~= 0 then
+        packet.at = {}
+        return packet, "reserved octets are not zero"
+    end
     if has.sack then
         if have < at + 8 then
             return packet, truncated(at + 8, have)
@@ -298,6 +313,15 @@ local function read(tvb)
             return packet, nil
         end
         at = at + 8 + 8 * words
+    end
+    if has.seal then
+        if captured >= at + SEAL_LEN then
+            packet.seal_at = at
+        elseif captured < have then
+            packet.cut = true
+            return packet, nil
+        end
+        at = at + SEAL_LEN
     end
     local need = at + packet.payload_len
     if have < need then
@@ -327,13 +351,16 @@ local function read(tvb)
             if has.match or has.immediate or has.placement then
                 return packet, "payload or extension that this kind of packet can not carry"
             end
-            if captured == have then
+            if captured == have and not has.seal then
                 packet.records = split_records(tvb, at, packet.message)
                 if not packet.records then
                     return packet, "records do not fill the bundle"
                 end
             end
         end
+    end
+    if has.key_phase and not has.seal then
+        return packet, "payload or extension that this kind of packet can not carry"
     end
     if has.checksum then
         if not all_zero(tvb(packet.at.checksum + 4, 4)) then
@@ -346,6 +373,11 @@ local function read(tvb)
         end
     end
     return packet, nil
+end
+
+-- A token as `wire::Token` prints it: index and secret.
+local function token(index, secret)
+    return decimal(index:uint()) .. ":" .. secret:uint64():tohex():lower()
 end
 
 local function shortened(list)
@@ -372,10 +404,10 @@ local function summary(tvb, packet, problem)
     local has, at = packet.has, packet.at
     local destination = tvb(8, 4):uint()
     add(number(4), ">", destination == ANY_PROCESSOR and "*" or decimal(destination), KINDS[packet.kind])
-    add("ch", decimal(packet.channel), "session", hex(tvb(12, 4)))
-    add("seq", number(16), "ack", number(20), "msg", number(28))
-    if tvb(26, 2):uint() ~= 0 then
-        add("queue", number(26, 2))
+    add("ch", decimal(packet.channel), "session", token(tvb(12, 4), tvb(16, 8)))
+    add("seq", number(24), "ack", number(28), "msg", number(36))
+    if tvb(34, 1):uint() ~= 0 then
+        add("rail", number(34, 1))
     end
     if has.bundle then
         add("bundle")
@@ -385,6 +417,9 @@ local function summary(tvb, packet, problem)
     end
     if has.nack then
         add("nack")
+    end
+    if has.key_phase then
+        add("key-phase")
     end
     if has.match then
         add("match", hex(tvb(at.match, 8)))
@@ -409,9 +444,10 @@ local function summary(tvb, packet, problem)
     end
     if has.open then
         local open = at.open
-        add("open", hex(tvb(open, 8)), "token", hex(tvb(open + 8, 4)), "features", hex(tvb(open + 12, 4)))
-        add("credit", number(open + 16), "window", number(open + 20), "delay", number(open + 24))
-        add("max", number(open + 28, 2), "port", number(open + 30, 2))
+        add("open", hex(tvb(open, 8)), "token", token(tvb(open + 8, 4), tvb(open + 16, 8)))
+        add("features", hex(tvb(open + 12, 4)))
+        add("credit", number(open + 24), "window", number(open + 28), "delay", number(open + 32))
+        add("max", number(open + 36, 2), "port", number(open + 38, 2))
     end
     if has.sack then
         add("sack")
@@ -419,6 +455,10 @@ local function summary(tvb, packet, problem)
         if #runs > 0 then
             add(shortened(runs))
         end
+    end
+    if packet.seal_at then
+        local at = packet.seal_at
+        add("seal", tostring(tvb(at, 8):uint64()), "tag", tvb(at + 8, 16):bytes():tohex():lower())
     end
     add("len", decimal(packet.payload_len))
     if packet.records then
@@ -447,12 +487,14 @@ local function show_base(tvb, tree)
     if tvb(8, 4):uint() == ANY_PROCESSOR then
         destination:append_text(" (whoever listens there)")
     end
-    tree:add(field.session, tvb(12, 4))
-    tree:add(field.sequence, tvb(16, 4))
-    tree:add(field.acknowledgement, tvb(20, 4))
-    tree:add(field.payload_len, tvb(24, 2))
-    tree:add(field.reply_queue, tvb(26, 2))
-    tree:add(field.message, tvb(28, 4))
+    tree:add(field["session.index"], tvb(12, 4))
+    tree:add(field["session.secret"], tvb(16, 8))
+    tree:add(field.sequence, tvb(24, 4))
+    tree:add(field.acknowledgement, tvb(28, 4))
+    tree:add(field.payload_len, tvb(32, 2))
+    tree:add(field.rail, tvb(34, 1))
+    tree:add(field.reserved, tvb(35, 1))
+    tree:add(field.message, tvb(36, 4))
 end
 
 -- What extensions that are a row of fields consist of: name and length; reserved octets have no name.
@@ -463,8 +505,9 @@ local ROWS = {
     credit = { { "limit", 4 }, { "window", 4 } },
     open = {
         { "epoch", 8 },
-        { "token", 4 },
+        { "token.index", 4 },
         { "features", 4 },
+        { "token.secret", 8 },
         { "limit", 4 },
         { "window", 4 },
         { "ack_delay", 4 },
@@ -483,6 +526,9 @@ local function show_extensions(tvb, tree, packet)
                 local item = row:add(column[1] and field[name .. "." .. column[1]] or field.reserved, range)
                 if column[1] == "features" then
                     item:add(field["open.features.checksum"], range)
+                    item:add(field["open.features.settle"], range)
+                    item:add(field["open.features.rails"], range)
+                    item:add(field["open.features.sealed"], range)
                     item:add(field["open.features.required"], range)
                 end
                 at = at + column[2]
@@ -511,6 +557,12 @@ local function show_extensions(tvb, tree, packet)
         for _, run in ipairs(sack_runs(tvb, packet)) do
             sack:add(field["sack.run"], tvb(at + 8, 8 * words), run):set_generated()
         end
+    end
+    at = packet.seal_at
+    if at then
+        local seal = tree:add(field.seal, tvb(at, SEAL_LEN))
+        seal:add(field["seal.number"], tvb(at, 8))
+        seal:add(field["seal.tag"], tvb(at + 8, 16))
     end
 end
 
@@ -557,7 +609,7 @@ local function dissect(tvb, pinfo, root, packet, problem)
     elseif packet.cut then
         return
     elseif packet.kind == RESET then
-        tree:add_proto_expert_info(tvb(16, 4):uint() == 0 and reset or refused)
+        tree:add_proto_expert_info(tvb(36, 4):uint() == 0 and reset or refused)
     elseif packet.kind == RETURN then
         tree:add_proto_expert_info(returned)
     elseif packet.has.nack then

@@ -42,9 +42,9 @@ fn node(name: &'static str, processor: u32, port: u16, other: (u32, u16)) -> Res
         ack_bytes: usize::MAX,
         receive_port: 0,
     };
-    // Drawn at random by who wants to be safe from accidents; fixed here, so that each run is the same.
-    let (epoch, seed) = (u64::from(processor), 0x5eed + u64::from(processor));
-    let endpoint = Endpoint::new(Config::default(), limits, epoch, seed)?;
+    // To be drawn at random, the key from a source of which nobody else knows what it gives; fixed here, so that each run is the same.
+    let (epoch, key) = (u64::from(processor), 0x5eed + u128::from(processor));
+    let endpoint = Endpoint::new(Config::default(), limits, epoch, key)?;
     let mut messenger = Messenger::new(endpoint, &[processor]);
     let peer = messenger.add_peer(SocketAddr::from(([127, 0, 0, 1], other.1)), other.0)?;
     Ok(Node {

@@ -109,11 +109,14 @@ pub struct Config {
     pub send_queue_messages: u32,
     /// Most peers. 1 to 1,048,575; default 1,048,575.
     pub max_peers: u32,
-    /// Addresses that were not added as peers may open sessions: their messages are delivered before the address has
-    /// proved to be theirs. Default off.
+    /// Addresses that were not added as peers may open sessions, after they have shown in a round trip that they receive
+    /// there. Default off.
     pub accept_strangers: bool,
-    /// Most answers a second to packets of unknown sessions. 0 to 1,000,000; default 1,000.
+    /// Most resets a second, which answer packets of unknown sessions: to addresses of peers, and as many to others. 0 to 1,000,000; default 1,000.
     pub resets_per_second: u32,
+    /// Most challenges a second: to addresses of peers that open another session, and as many to strangers. 1 to
+    /// 1,000,000; default 10,000.
+    pub challenges_per_second: u32,
 }
 
 impl Default for Config {
@@ -151,6 +154,7 @@ impl Default for Config {
             max_peers: MAX_PEERS,
             accept_strangers: false,
             resets_per_second: 1_000,
+            challenges_per_second: 10_000,
         }
     }
 }
@@ -260,7 +264,8 @@ impl Config {
         number("send_queue_bytes", self.send_queue_bytes.into(), 4 << 10, 1 << 30)?;
         number("send_queue_messages", self.send_queue_messages.into(), 1, 1 << 20)?;
         number("max_peers", self.max_peers.into(), 1, MAX_PEERS.into())?;
-        number("resets_per_second", self.resets_per_second.into(), 0, 1_000_000)
+        number("resets_per_second", self.resets_per_second.into(), 0, 1_000_000)?;
+        number("challenges_per_second", self.challenges_per_second.into(), 1, 1_000_000)
     }
 }
 
@@ -406,6 +411,7 @@ mod tests {
             send_queue_messages: 1, 1_048_576;
             max_peers: 1, 1_048_575;
             resets_per_second: 0, 1_000_000;
+            challenges_per_second: 1, 1_000_000;
         }
         times! {
             reordering_window: 0, S;

@@ -209,15 +209,18 @@ drop_reasons! {
     Checksum,
     /// Opens a session with features that are required and not known here.
     Incompatible,
+    /// Uses a feature of the protocol ([`crate::wire::Features`]) that was not agreed.
+    Unagreed,
     /// The session token is not one that we issued, or no longer.
     UnknownSession,
-    /// Opens a session from an address that is no peer, and strangers are not accepted.
+    /// Opens a session from an address that is no peer, and strangers are not accepted; or as if it were of this job, and
+    /// is not.
     Stranger,
     /// There is no room for another peer.
     TooManyPeers,
-    /// Opens a session for an incarnation that is dead or has said goodbye.
+    /// Opens a session that is over.
     DeadIncarnation,
-    /// Opens a session while another incarnation's is alive; it must first answer a challenge.
+    /// Opens a session from an address that must first answer a challenge.
     Unvalidated,
     /// Arrived before (the network or a resend doubled it).
     Duplicate,

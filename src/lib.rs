@@ -145,6 +145,7 @@ pub mod progress;
 pub mod reliability;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod siphash;
 mod stats;
 pub mod time;
 #[cfg(feature = "std")]

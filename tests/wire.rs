@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 
 use hikyaku::wire::{
     ANY_PROCESSOR, Base, Builder, Credit, Error, Features, Flags, Fragment, Header, Kind, MAX_HEADER_LEN,
-    MAX_SACK_WORDS, Open, Packet, Placement, Record, Records, Sack, Seq, Timestamp, checksum, pretty::Pretty,
+    MAX_SACK_WORDS, Open, Packet, Placement, Record, Records, Sack, Seal, Seq, Timestamp, Token, VERSION, checksum,
+    pretty::Pretty,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -27,10 +28,13 @@ fn base(kind: Kind) -> Base {
         channel: 0,
         source: 7,
         destination: 9,
-        session: 0xc0ff_ee00,
+        session: Token {
+            index: 3,
+            secret: 0xc0ff_ee00_c0ff_ee00,
+        },
         sequence: Seq(17),
         acknowledgement: Seq(5),
-        reply_queue: 0,
+        rail: 0,
         message: Seq(42),
     }
 }
@@ -73,7 +77,7 @@ fn vectors_are_complete() {
         .fold(Flags::empty(), |flags, packet| flags | packet.flags());
     assert_eq!(flags, Flags::all());
     let kinds: BTreeSet<u8> = packets.iter().map(|packet| packet.kind() as u8).collect();
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), (0..=9).collect::<Vec<_>>());
     let longest = packets.iter().map(Packet::header_len).max();
     assert_eq!(longest, Some(MAX_HEADER_LEN));
     let errors: BTreeSet<&str> = vectors
@@ -132,9 +136,12 @@ fn any_bit_flipped() {
 // Headers.
 
 fn open() -> impl Strategy<Value = Open> {
-    (any::<[u32; 2]>(), any::<[u32; 5]>(), any::<[u16; 2]>()).prop_map(|(epoch, words, halves)| Open {
-        epoch: u64::from(epoch[0]) << 32 | u64::from(epoch[1]),
-        token: words[0],
+    (any::<[u64; 2]>(), any::<[u32; 5]>(), any::<[u16; 2]>()).prop_map(|([epoch, secret], words, halves)| Open {
+        epoch,
+        token: Token {
+            index: words[0],
+            secret,
+        },
         features: Features::from_bits_retain(words[1]),
         credit: Credit {
             limit: words[2],
@@ -158,18 +165,23 @@ fn any_base() -> impl Strategy<Value = Base> {
         Kind::ProbeAck,
         Kind::Return,
         Kind::Challenge,
+        Kind::Settle,
+        Kind::Settled,
     ]);
     let destination = prop_oneof![any::<u32>(), Just(ANY_PROCESSOR)];
-    (kind, any::<u8>(), any::<[u32; 5]>(), destination, any::<u16>()).prop_map(
-        |(kind, channel, words, destination, reply_queue)| Base {
+    (kind, any::<[u8; 2]>(), any::<[u32; 5]>(), destination, any::<u64>()).prop_map(
+        |(kind, [channel, rail], words, destination, secret)| Base {
             kind,
             channel,
             source: words[0],
             destination,
-            session: words[1],
+            session: Token {
+                index: words[1],
+                secret,
+            },
             sequence: Seq(words[2]),
             acknowledgement: Seq(words[3]),
-            reply_queue,
+            rail,
             message: Seq(words[4]),
         },
     )
@@ -189,6 +201,7 @@ fn any_header() -> impl Strategy<Value = (Header, Vec<u8>)> {
         option::of(any::<u32>()),
         option::of(open()),
         vec(any::<u64>(), 0..=MAX_SACK_WORDS),
+        option::of((any::<u64>(), any::<[u8; 16]>())),
     );
     let payload = vec(any::<u8>(), 0..100);
     (any_base(), any::<u16>(), of_data, of_any, payload).prop_map(|(base, flags, of_data, of_any, payload)| {
@@ -203,6 +216,7 @@ fn any_header() -> impl Strategy<Value = (Header, Vec<u8>)> {
             checksum: of_any.2,
             open: of_any.3,
             sack: Sack::from_words(&of_any.4).unwrap(),
+            seal: of_any.5.map(|(number, tag)| Seal { number, tag }),
             ..Header::new(base)
         };
         (header, payload)
@@ -222,6 +236,9 @@ fn make_sense((mut header, mut payload): (Header, Vec<u8>)) -> (Header, Vec<u8>)
         if header.base.kind != Kind::Probe {
             payload.clear();
         }
+    }
+    if header.seal.is_none() {
+        header.flags.remove(Flags::KEY_PHASE);
     }
     if header.flags.contains(Flags::BUNDLE) {
         header.match_bits = None;
@@ -326,7 +343,7 @@ fn longest_header_is_as_long_as_promised() {
     header.checksum = Some(11);
     header.open = Some(Open {
         epoch: 12,
-        token: 13,
+        token: Token { index: 13, secret: 21 },
         features: Features::from_bits_retain(14),
         credit: Credit { limit: 15, window: 16 },
         ack_delay: 17,
@@ -334,6 +351,10 @@ fn longest_header_is_as_long_as_promised() {
         port: 19,
     });
     header.sack = Sack::from_words(&[20; MAX_SACK_WORDS]).unwrap();
+    header.seal = Some(Seal {
+        number: 22,
+        tag: [23; 16],
+    });
     assert_eq!(header.len(), MAX_HEADER_LEN);
     // A buffer of exactly this length will do.
     let mut octets = [0xa5; MAX_HEADER_LEN];
@@ -344,7 +365,7 @@ fn longest_header_is_as_long_as_promised() {
 fn flags_of_extensions_do_not_count_in_a_value() {
     let mut header = Header::new(base(Kind::Data));
     header.flags = Flags::from_bits_retain(!0);
-    header.flags.remove(Flags::BUNDLE);
+    header.flags.remove(Flags::BUNDLE | Flags::KEY_PHASE);
     let octets = datagram(&header, b"x");
     let packet = Packet::new_checked(&octets[..]).unwrap();
     assert_eq!(packet.flags(), Flags::ACK_REQUEST | Flags::NACK);
@@ -354,11 +375,11 @@ fn flags_of_extensions_do_not_count_in_a_value() {
 #[test]
 fn first_octets() {
     for first in 0..=u8::MAX {
-        let mut octets = [0; 32];
+        let mut octets = [0; 40];
         octets[0] = first;
         let expected = match (first >> 4, first & 0xf) {
-            (1, 0..=7) => None,
-            (1, kind) => Some(Error::Kind(kind)),
+            (VERSION, 0..=9) => None,
+            (VERSION, kind) => Some(Error::Kind(kind)),
             (version, _) => Some(Error::Version(version)),
         };
         assert_eq!(Packet::new_checked(&octets[..]).err(), expected);
@@ -371,13 +392,13 @@ fn first_octets() {
 #[test]
 #[should_panic]
 fn buffer_too_short_for_base() {
-    let _ = Builder::new(&mut [0; 31], &base(Kind::Ack)).finish(0);
+    let _ = Builder::new(&mut [0; 39], &base(Kind::Ack)).finish(0);
 }
 
 #[test]
 #[should_panic]
 fn buffer_too_short_for_extension() {
-    Builder::new(&mut [0; 39], &base(Kind::Data)).match_bits(1);
+    Builder::new(&mut [0; 47], &base(Kind::Data)).match_bits(1);
 }
 
 #[test]
@@ -404,7 +425,7 @@ fn extensions_out_of_order() {
 #[test]
 #[should_panic(expected = "packet truncated")]
 fn checksum_of_no_packet() {
-    checksum::fill(&mut [0; 31]);
+    checksum::fill(&mut [0; 39]);
 }
 
 #[test]
@@ -508,52 +529,61 @@ fn printed() {
     for (name, expected) in [
         (
             "data-plain",
-            "7 > 9 data ch 0 session 0xc0ffee00 seq 17 ack 5 msg 42 len 5",
+            "7 > 9 data ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 len 5",
         ),
         (
             "data-fragment-first",
-            "7 > 9 data ch 0 session 0xc0ffee00 seq 17 ack 5 msg 42 match 0x0000000000000007 frag 0/4000 len 16",
+            "7 > 9 data ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 match 0x0000000000000007 frag 0/4000 len 16",
         ),
         (
             "data-bundle",
-            "7 > 9 data ch 0 session 0xc0ffee00 seq 17 ack 5 msg 42 bundle len 29 records 3,6,0",
+            "7 > 9 data ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 bundle len 29 records 3,6,0",
         ),
         (
             "data-bundle-many",
-            "7 > 9 data ch 0 session 0xc0ffee00 seq 17 ack 5 msg 42 bundle len 50 records 1,1,1,1,1,1,1,1,..",
+            "7 > 9 data ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 bundle len 50 records 1,1,1,1,1,1,1,1,..",
         ),
         (
             "data-checksum-wrong",
-            "7 > 9 data ch 0 session 0xc0ffee00 seq 17 ack 5 msg 42 crc 0x391859ed len 5 bad crc",
+            "7 > 9 data ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 crc 0x9552c0a2 len 5 bad crc",
         ),
         (
             "ack-nack",
-            "7 > 9 ack ch 0 session 0xc0ffee00 seq 17 ack 5 msg 0 nack sack 6-7,9 len 0",
+            "7 > 9 ack ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 0 nack sack 6-7,9 len 0",
         ),
         (
             "ack-sack-longest",
-            "7 > 9 ack ch 0 session 0xc0ffee00 seq 17 ack 5 msg 0 sack 6,8,10,12,14,16,18,20,.. len 0",
+            "7 > 9 ack ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 0 sack 6,8,10,12,14,16,18,20,.. len 0",
         ),
         (
             "numbers-wrap",
-            "7 > 9 data ch 0 session 0xc0ffee00 seq 4294967295 ack 4294967294 msg 4294967295 sack 4294967295-1 len 5",
+            "7 > 9 data ch 0 session 3:c0ffee00c0ffee00 seq 4294967295 ack 4294967294 msg 4294967295 sack 4294967295-1 len 5",
         ),
         (
             "any-processor",
-            "7 > * data ch 0 session 0x00000000 seq 0 ack 0 msg 0 crc 0x48c4cd64 open 0x0123456789abcdef token 0xdecafbad \
-             features 0x00000003 credit 1048576 window 212992 delay 25000 max 1472 port 4810 len 5",
+            "7 > * data ch 0 session 0:0000000000000000 seq 0 ack 0 msg 0 crc 0x339f444f open 0x0123456789abcdef token 5:decafbaddecafbad \
+             features 0x00000009 credit 1048576 window 212992 delay 25000 max 1472 port 4810 len 5",
         ),
         (
-            "reply-queue",
-            "0 > 4294967294 data ch 255 session 0xc0ffee00 seq 17 ack 5 msg 42 queue 65535 len 5",
+            "rail",
+            "0 > 4294967294 data ch 255 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 rail 255 len 5",
         ),
         (
             "return",
-            "99 > 7 return ch 0 session 0xc0ffee00 seq 17 ack 5 msg 42 imm 0x0000000000000002 len 0",
+            "99 > 7 return ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 imm 0x0000000000000002 len 0",
+        ),
+        (
+            "data-sealed-key-phase",
+            "7 > 9 data ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 key-phase seal 72623859790382856 \
+             tag a1a2a3a4a5a6a7a8a9aaabacadaeafb0 len 5",
+        ),
+        (
+            "settled",
+            "7 > 9 settled ch 0 session 3:c0ffee00c0ffee00 seq 17 ack 5 msg 42 sack 6 len 0",
         ),
         (
             "bad-truncated-base",
-            "malformed, 31 octets: packet truncated: 32 octets needed, 31 there",
+            "malformed, 39 octets: packet truncated: 40 octets needed, 39 there",
         ),
     ] {
         assert_eq!(line(name), expected, "{name}");

@@ -13,7 +13,7 @@ use crate::{
     config::Config,
     prng::Prng,
     reliability::{Origin, PeerId, Sink, Verdict},
-    wire::{ANY_PROCESSOR, Base, Builder, Flags, Fragment, Kind, MAX_HEADER_LEN, Packet, Record, Seq},
+    wire::{ANY_PROCESSOR, Base, Builder, Flags, Fragment, Kind, MAX_HEADER_LEN, Packet, Record, Seq, Token},
 };
 
 /// Octets that a packet costs besides its payload.
@@ -50,10 +50,10 @@ fn packet(from: From, number: u32, tag: Option<u64>, part: &Part<'_>) -> Sent {
         channel: 0,
         source: from.pair.0,
         destination: from.pair.1,
-        session: 1,
+        session: Token { index: 1, secret: 1 },
         sequence: Seq(0),
         acknowledgement: Seq(0),
-        reply_queue: 0,
+        rail: 0,
         message: Seq(number),
     };
     let mut header = [0; MAX_HEADER_LEN];

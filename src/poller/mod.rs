@@ -66,7 +66,7 @@ use crate::{
         },
     },
     config::Config,
-    progress::{Clock, limits_of, random},
+    progress::{Clock, limits_of, random, random_key},
     reliability::{Burst, Endpoint, Origin, Sink, Verdict},
     time::Instant,
     wire::Packet,
@@ -193,7 +193,7 @@ impl Poller {
         let backend = port.bind_whole(options.address).map_err(StartError::Port)?;
         let limits = limits_of(&backend.capabilities());
         let clock = Clock::new();
-        let nobody = Endpoint::new(Config::default(), limits, random(), random()).map_err(StartError::Config)?;
+        let nobody = Endpoint::new(Config::default(), limits, random(), random_key()).map_err(StartError::Config)?;
         let listener = listen(&options)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| system("making a bell")(error.into()))?;

@@ -30,7 +30,7 @@ use crate::{
             ring::{Consumer, Corrupt, Found, Producer, kind},
         },
     },
-    progress::random,
+    progress::{random, random_key},
     reliability::{
         Burst, Limits,
         delegated::{Broken, DELIVERY, Host, REPORT},
@@ -516,7 +516,7 @@ impl Rank {
         if !self.memory.copy(at, &mut octets) {
             return Err(Corrupt.into());
         }
-        self.host = Some(Host::new(&octets, net.limits, random(), random(), self.most_peers)?);
+        self.host = Some(Host::new(&octets, net.limits, random(), random_key(), self.most_peers)?);
         Ok(())
     }
 

@@ -13,3 +13,8 @@ pub(crate) fn random() -> u64 {
     hasher.write_u32(process::id());
     hasher.finish().max(1)
 }
+
+/// A key of 128 random bits, in the same way.
+pub(crate) fn random_key() -> u128 {
+    u128::from(random()) << 64 | u128::from(random())
+}

@@ -28,7 +28,10 @@ use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Durati
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use self::counter::relax;
-pub(crate) use self::{chance::random, clock::Clock};
+pub(crate) use self::{
+    chance::{random, random_key},
+    clock::Clock,
+};
 use self::{
     clock::Stopwatch,
     events::{Events, MAX_SENT},

@@ -68,10 +68,10 @@ impl Endpoint {
             channel,
             source: message.source,
             destination: message.destination,
-            session: p.remote_token,
+            session: p.remote_token(),
             sequence: seq,
             acknowledgement: flow.expected,
-            reply_queue: 0,
+            rail: 0,
             message: message.message,
         };
         // Another one like it would not be allowed: its acknowledgement is what we wait for.
@@ -201,10 +201,10 @@ impl Endpoint {
             channel: flow.channel,
             source: record.from,
             destination: record.to,
-            session: p.remote_token,
+            session: p.remote_token(),
             sequence: seq,
             acknowledgement: flow.expected,
-            reply_queue: 0,
+            rail: 0,
             message: record.message,
         };
         // The packet takes over the queue's own reference.

@@ -5,10 +5,9 @@ use core::net::SocketAddr;
 use super::{
     burst::Burst,
     endpoint::Endpoint,
-    peer::successor,
     transmit::{finish_extensions, open_of, window_of},
 };
-use crate::wire::{self, Base, Builder, Features, Kind, Open, Seq, checksum::Crc32c};
+use crate::wire::{self, Base, Builder, Features, Kind, Open, Seq, Token, checksum::Crc32c};
 
 /// Packets of control that wait to be sent; more are forgotten (their cause will come again).
 pub(super) const MAX_CONTROL: usize = 256;
@@ -19,18 +18,22 @@ pub(super) enum Control {
     /// "I do not know this session", or "I refuse it because of these features".
     Reset {
         to: SocketAddr,
-        session: u32,
-        quoted: u32,
-        refused: Features,
+        session: Token,
+        /// Of an opening: which features are in the way.
+        refused: Option<Features>,
     },
-    /// "Echo this token, then I believe that you live there."
-    Challenge { peer: u32, to: SocketAddr, session: u32 },
+    /// "Say your opening again with this token, then I believe that you live there."
+    Challenge {
+        to: SocketAddr,
+        session: Token,
+        cookie: Token,
+    },
     /// A path MTU probe has arrived.
     ProbeAck { peer: u32, number: u32 },
     /// The goodbye has arrived; the session is gone already.
     LastAck {
         to: SocketAddr,
-        session: u32,
+        session: Token,
         channel: u8,
         sequence: Seq,
         acknowledgement: Seq,
@@ -39,7 +42,7 @@ pub(super) enum Control {
 }
 
 impl Endpoint {
-    pub(super) fn control_base(&self, kind: Kind, session: u32, destination: u32, message: u32) -> Base {
+    pub(super) fn control_base(&self, kind: Kind, session: Token, destination: u32, message: u32) -> Base {
         Base {
             kind,
             channel: 0,
@@ -48,7 +51,7 @@ impl Endpoint {
             session,
             sequence: Seq(0),
             acknowledgement: Seq(0),
-            reply_queue: 0,
+            rail: 0,
             message: Seq(message),
         }
     }
@@ -56,39 +59,28 @@ impl Endpoint {
     /// A packet of control.
     pub(super) fn write_control(&mut self, control: Control, burst: &mut Burst) {
         match control {
-            Control::Reset {
-                to,
-                session,
-                quoted,
-                refused,
-            } => {
+            Control::Reset { to, session, refused } => {
                 burst.begin(to);
                 self.stats.resets_sent += 1;
+                let of_opening = u32::from(refused.is_some());
                 let base = Base {
-                    sequence: Seq(refused.bits()),
-                    ..self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, quoted)
+                    sequence: Seq(refused.unwrap_or_default().bits()),
+                    ..self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, of_opening)
                 };
                 self.write_plain(&base, true, None, 0, burst);
             }
-            Control::Challenge { peer, to, session } => {
+            Control::Challenge { to, session, cookie } => {
                 burst.begin(to);
-                let p = &self.peers[peer as usize];
                 let window = window_of(&self.limits, &self.config, 1);
-                // If the old session has ended in the meantime, its successor's token is ours already.
-                let token = if p.remote_token == 0 {
-                    p.local_token
-                } else {
-                    successor(p.local_token)
-                };
-                let open = open_of(&self.config, &self.limits, self.epoch, token, window);
-                let base = self.control_base(Kind::Challenge, session, p.processor, 0);
+                let open = open_of(&self.config, &self.limits, self.epoch, cookie, window);
+                let base = self.control_base(Kind::Challenge, session, wire::ANY_PROCESSOR, 0);
                 self.write_plain(&base, true, Some(&open), 0, burst);
             }
             Control::ProbeAck { peer, number } => {
                 let p = &self.peers[peer as usize];
                 burst.begin(p.address);
                 let checksum = p.checksums(&self.config);
-                let base = self.control_base(Kind::ProbeAck, p.remote_token, p.processor, number);
+                let base = self.control_base(Kind::ProbeAck, p.remote_token(), p.processor, number);
                 self.write_plain(&base, checksum, None, 0, burst);
             }
             Control::LastAck {

@@ -15,19 +15,20 @@ use super::{
     control::Control,
     dialogue::Dialogue,
     flow::{Active, Flow, Placers, Sender},
-    peer::{Peer, Phase, token},
+    peer::{Peer, Phase, Tokens},
     predicted::Answered,
     source::{Freed, NONE, SourceId, Sources},
     timers::{Heap, Timer},
+    tokens::{Budget, TokenKey},
     transmit::ack_bytes_of,
 };
 use crate::{
     config::{Config, ConfigError, MIN_DATAGRAM},
     error::{AddPeerError, PeerError},
-    prng,
+    prng::mix,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
-    wire::Features,
+    wire::{Features, Token},
 };
 
 /// How long a flow keeps its active part after its last use, ns.
@@ -79,12 +80,16 @@ pub struct Endpoint {
     pub(super) placers: Placers,
     held: Vec<Vec<SourceId>>,
     free_held: Vec<u32>,
-    pub(super) resets_in_second: (u64, u32),
+    /// Answers to what belongs to no session, to addresses of peers and to others: resets, then challenges.
+    pub(super) resets: [Budget; 2],
+    pub(super) challenges: [Budget; 2],
     /// Peers whose credit has changed, if somebody wants to know.
     pub(super) credit_news: Option<Vec<u32>>,
     /// Time that this side did not run, ns: it does not count against peers.
     pub(super) stalled: u64,
-    pub(super) random: u64,
+    pub(super) key: TokenKey,
+    /// The token of packets to peers whose own is not known yet, and of such packets from them.
+    pub(super) contact: Token,
     pub(super) times: Times,
     pub(super) sources: Sources,
     pub(super) flows: Vec<Flow>,
@@ -114,12 +119,12 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without peers. `epoch` is a random number of this incarnation (0 is taken for 1), `seed` another
-    /// one, for tokens; both are drawn by the caller.
+    /// An endpoint without peers. `epoch` is a random number of this incarnation (0 is taken for 1), and `key` one that
+    /// nobody else must know: the secrets of sessions come from it. Both are drawn by the caller.
     ///
     /// # Errors
     /// A setting out of its range, or the backend takes only datagrams smaller than any setting allows.
-    pub fn new(config: Config, limits: Limits, epoch: u64, seed: u64) -> Result<Self, ConfigError> {
+    pub fn new(config: Config, limits: Limits, epoch: u64, key: u128) -> Result<Self, ConfigError> {
         config.validate()?;
         ConfigError::check_limit(limits.max_datagram)?;
         let times = Times {
@@ -139,13 +144,14 @@ impl Endpoint {
             limits,
             epoch: epoch.max(1),
             processor: 0,
-            random: seed,
+            key: TokenKey::new(key),
+            contact: Token::NONE,
             now: 0,
             answered: Answered::NOTHING,
             dialogue: Dialogue::NONE,
             stalled: 0,
             peers: Vec::new(),
-            addresses: Addresses::new(seed.rotate_left(17) ^ epoch),
+            addresses: Addresses::new(mix(key as u64) ^ mix((key >> 64) as u64).rotate_left(17)),
             down: BTreeMap::new(),
             flows: Vec::new(),
             actives: Vec::new(),
@@ -163,7 +169,8 @@ impl Endpoint {
             free_held: Vec::new(),
             next_token: 0,
             busy: 0,
-            resets_in_second: (0, 0),
+            resets: [Budget::default(); 2],
+            challenges: [Budget::default(); 2],
             credit_news: None,
             stats: Stats::default(),
         })
@@ -187,7 +194,7 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn is_up(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.index()).is_some_and(|p| p.remote_token != 0)
+        self.peers.get(peer.index()).is_some_and(Peer::is_bound)
     }
 
     /// State of a peer.
@@ -363,9 +370,9 @@ impl Endpoint {
             // An eighth at a time: doubling would waste up to half of what idle peers take.
             self.peers.reserve_exact(self.peers.len() / 8 + 8);
         }
-        let token = token(index, self.draw());
         let mtu = self.initial_mtu(address.is_ipv6());
-        self.peers.push(Peer::new(address, processor, token, mtu));
+        let tokens = self.tokens(index, 1);
+        self.peers.push(Peer::new(address, processor, tokens, mtu));
         self.addresses.insert(&self.peers, index);
         Some(index)
     }
@@ -383,7 +390,7 @@ impl Endpoint {
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         // Tell when a quarter has become free, or the peer might be waiting.
         let more = limit.wrapping_sub(p.limit_told) as i32;
-        if more >= (self.config.unexpected_bytes / 4) as i32 && p.remote_token != 0 {
+        if more >= (self.config.unexpected_bytes / 4) as i32 && p.is_bound() {
             let flow = self.flow_for(peer.0, 0);
             let active = self.activate(flow);
             self.actives[active as usize].receive.ack_now = true;
@@ -414,7 +421,7 @@ impl Endpoint {
     pub fn connect(&mut self, now: Instant, peer: PeerId) {
         self.advance(now);
         let Some(p) = self.peers.get(peer.index()) else { return };
-        if p.phase != Phase::New || p.remote_token != 0 {
+        if p.phase != Phase::New || p.is_bound() {
             return;
         }
         let flow = self.flow_for(peer.0, 0);
@@ -539,7 +546,7 @@ impl Endpoint {
         loop {
             let peer = self.credit_news.as_mut()?.pop()?;
             let p = &self.peers[peer as usize];
-            if p.remote_token != 0 {
+            if p.is_bound() {
                 return Some((PeerId(peer), p.session, p.cost_limit));
             }
         }
@@ -634,10 +641,12 @@ impl Endpoint {
         self.now - self.stalled.min(self.now)
     }
 
-    /// The next number of a small generator (SplitMix64).
-    pub(super) fn draw(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(prng::GOLDEN);
-        prng::mix(self.random) as u32
+    /// Tokens of a session with a peer that has not begun.
+    pub(super) fn tokens(&self, peer: u32, session: u32) -> Tokens {
+        Tokens {
+            local: self.key.secret(peer, session.into()),
+            contact: self.contact,
+        }
     }
 
     /// What a path of this kind is taken to carry before it was searched.

@@ -48,11 +48,11 @@ impl Flow {
     }
 }
 
-/// The sequence number that a sender begins a flow with, from its epoch and the token that it issued for the session:
+/// The sequence number that a sender begins a flow with, from its epoch and the secret that it issued for the session:
 /// both sides know them. Packets of another session are then far outside of the window even if their token should
 /// happen to be the same.
-pub(crate) fn first_sequence(epoch: u64, token: u32, channel: u8) -> Seq {
-    let word = epoch ^ u64::from(token) << 20 ^ u64::from(channel);
+pub(crate) fn first_sequence(epoch: u64, secret: u64, channel: u8) -> Seq {
+    let word = epoch ^ secret.rotate_left(20) ^ u64::from(channel);
     Seq((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32)
 }
 

@@ -6,7 +6,7 @@ use super::{
     Origin, PeerId, Sink, Verdict,
     control::Control,
     endpoint::{Endpoint, IDLE},
-    peer::MESSAGE_COST,
+    peer::{MESSAGE_COST, is_of_session},
     recovery::DUPLICATE_THRESHOLD,
     timers::Timer,
 };
@@ -14,7 +14,7 @@ use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
     time::Instant,
-    wire::{self, Base, Flags, Kind, Packet, Seq, checksum},
+    wire::{self, Base, Flags, Kind, Packet, Seq, Token, checksum},
 };
 
 /// A packet with what is read of it again and again.
@@ -103,24 +103,27 @@ impl Endpoint {
             base,
             flags,
         } = arrival;
+        if !is_agreed(&base, flags) {
+            return Err(DropReason::Unagreed);
+        }
         let checked = flags.contains(Flags::OPEN) || base.kind == Kind::Reset || self.must_be_checked(base.session);
         if !is_intact(checked, &packet, octets, flags) {
             return Err(DropReason::Checksum);
         }
-        if base.kind == Kind::Reset {
-            self.handle_reset(source, &base);
-            return Ok(());
+        match base.kind {
+            Kind::Reset => return self.handle_reset(source, &base),
+            Kind::Challenge => return self.handle_challenge(source, &packet),
+            _ => {}
         }
-        let known = if base.session == 0 {
-            self.open_session(source, &packet)
-        } else {
-            self.peer_of(base.session, source, &packet)
+        let known = match base.session.index {
+            0 | Token::COOKIE => self.open_session(source, &packet)?,
+            _ => self.peer_of(base.session, source)?,
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        let settled = p.confirmed && p.remote_token != 0 && !flags.contains(Flags::OPEN);
-        if !settled && !self.confirm(peer, &packet, base.session != 0) {
-            return Ok(());
+        let settled = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);
+        if !settled {
+            self.confirm(peer, &packet, is_of_session(base.session))?;
         }
         let active_now = self.active_now();
         self.peers[peer as usize].last_heard = active_now;
@@ -137,11 +140,7 @@ impl Endpoint {
                 Ok(())
             }
             Kind::ProbeAck => self.handle_probe_answer(peer, base.message.0),
-            Kind::Challenge => {
-                self.answer_challenge(peer);
-                Ok(())
-            }
-            Kind::Reset => Ok(()),
+            Kind::Reset | Kind::Challenge | Kind::Settle | Kind::Settled => Ok(()),
         }
     }
 
@@ -195,7 +194,7 @@ impl Endpoint {
             None => self.flow_for(peer, base.channel),
         };
         // Who does not know our token can not acknowledge anything.
-        if base.session != 0 && self.is_news(flow, base.acknowledgement, *flags) {
+        if is_of_session(base.session) && self.is_news(flow, base.acknowledgement, *flags) {
             let session = self.peers[peer as usize].session;
             if !self.handle_ack(flow, packet, base.acknowledgement, *flags) {
                 return Err(DropReason::BadAck);
@@ -240,7 +239,7 @@ impl Endpoint {
         let receive = &mut active.receive;
         let p = &mut self.peers[peer as usize];
         let in_order = base.sequence == state.expected && !receive.has_gap(state.expected);
-        let goes_on = in_order && base.kind == Kind::Data && base.session != 0;
+        let goes_on = in_order && base.kind == Kind::Data && is_of_session(base.session);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         let checked = p.checksums(&self.config);
         let (mut packet, mut flags) = (arrival.packet, arrival.flags);
@@ -487,16 +486,27 @@ impl Endpoint {
 /// The packet in `octets`, if it says nothing but that it is the next one of the flow of `first`, with this number.
 #[inline]
 fn follower<'a>(checked: bool, octets: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
-    const MORE: Flags = Flags::CREDIT.union(Flags::OPEN).union(Flags::SACK).union(Flags::NACK);
+    const MORE: Flags = Flags::CREDIT
+        .union(Flags::OPEN)
+        .union(Flags::SACK)
+        .union(Flags::NACK)
+        .union(Flags::SEAL);
     let packet = Packet::new_checked(octets).ok()?;
     let (base, flags) = (packet.base(), packet.flags());
     let goes_on = base.kind == Kind::Data
         && base.channel == first.channel
         && base.session == first.session
+        && base.rail == first.rail
         && base.sequence == sequence
         && base.acknowledgement == first.acknowledgement
         && !flags.intersects(MORE);
     (goes_on && is_intact(checked, &packet, octets, flags)).then_some((packet, flags))
+}
+
+/// Nothing of the packet needs a feature that sessions of this release do not agree on.
+#[inline]
+fn is_agreed(base: &Base, flags: Flags) -> bool {
+    base.rail == 0 && !flags.contains(Flags::SEAL) && !matches!(base.kind, Kind::Settle | Kind::Settled)
 }
 
 /// The checksum is right, or there is none and need not be.

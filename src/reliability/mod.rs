@@ -30,6 +30,7 @@ mod slots;
 mod source;
 mod timeout;
 mod timers;
+mod tokens;
 mod transmit;
 
 use bytes::Bytes;

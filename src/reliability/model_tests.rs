@@ -131,7 +131,7 @@ const LIMITS: Limits = Limits {
 impl End {
     fn new(config: &Config, end: usize, incarnation: u8, forgets: bool) -> Self {
         let number = 1 + end as u64 * 8 + u64::from(incarnation);
-        let mut endpoint = match Endpoint::new(config.clone(), LIMITS, mix(number), mix(number << 8)) {
+        let mut endpoint = match Endpoint::new(config.clone(), LIMITS, mix(number), mix(number << 8).into()) {
             Ok(endpoint) => endpoint,
             Err(error) => panic!("{error}"),
         };
@@ -164,7 +164,8 @@ impl End {
             e.now,
             e.stalled,
             e.busy,
-            e.resets_in_second,
+            e.resets,
+            e.challenges,
         ));
         let (mut delivered, mut past) = (self.above.delivered.clone(), self.past.clone());
         delivered.sort_unstable();

@@ -1,12 +1,12 @@
 //! Where what is kept of a peer lies, for who can ask for it before it is needed: with thousands of endpoints in one
 //! memory nothing of the next one's is in a near cache.
 
-use super::{Endpoint, PeerId, peer::index_of};
+use super::{Endpoint, PeerId};
 
 /// Octets of a small message, with its record.
 const USUAL: usize = 64;
 
-/// The token of the receiver in a datagram.
+/// The index of the receiver's token in a datagram.
 const SESSION: core::ops::Range<usize> = 12..16;
 
 /// What is kept of a peer, of the usual channel. Each part is found through the one before.
@@ -27,8 +27,8 @@ pub(crate) enum Part {
 /// The peer that a datagram says to be from, which may not be so.
 #[inline]
 pub(crate) fn named_peer(datagram: &[u8]) -> Option<PeerId> {
-    let token = datagram.get(SESSION)?.try_into().ok()?;
-    index_of(u32::from_be_bytes(token)).map(PeerId)
+    let index = datagram.get(SESSION)?.try_into().ok()?;
+    u32::from_be_bytes(index).checked_sub(1).map(PeerId)
 }
 
 impl Endpoint {

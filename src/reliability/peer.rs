@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use super::source::NONE;
 use crate::{
     config::{Config, MIN_DATAGRAM},
-    wire::{Features, Open},
+    wire::{Features, Open, Token},
 };
 
 /// Octets that a peer may be sent before its own limit is known.
@@ -30,18 +30,28 @@ pub(crate) enum Phase {
     Down,
 }
 
+/// Tokens of a session that has not begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokens {
+    /// The secret of the one that we issue.
+    pub(crate) local: u64,
+    /// The one for packets to a peer whose own is not known.
+    pub(crate) contact: Token,
+}
+
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    /// Token that the peer must put into its packets.
-    pub(crate) local_token: u32,
-    /// Token that we must put into ours; 0: not known.
-    pub(crate) remote_token: u32,
+    /// Secret of the token that the peer must put into its packets; the index is that of its place.
+    pub(crate) local_secret: u64,
+    /// Token that we must put into ours, see [`remote_token`](Self::remote_token).
+    remote_secret: u64,
+    remote_index: u32,
+    /// Secret of the peer's token of the session before: what says that it opens that one comes too late.
+    buried: u64,
     /// The peer's incarnation, of the last session if it is down; 0: none.
     pub(crate) remote_epoch: u64,
-    /// The peer's token of the last session, if that ended before the peer had used ours; 0: it had, or there was none.
-    pub(crate) unanswered: u32,
     /// When something valid was last heard, ns of active time.
     pub(crate) last_heard: u64,
     pub(crate) processor: u32,
@@ -83,39 +93,35 @@ pub(crate) struct Peer {
     pub(crate) unknown_features: u16,
 }
 
-const INDEX_BITS: u32 = 20;
-const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
-
-/// The token for table index `index` and generation `generation`; never 0.
-pub(crate) fn token(index: u32, generation: u32) -> u32 {
-    generation << INDEX_BITS | (index + 1)
-}
-
-/// The table index that a token names, if any.
+/// The table index that a token names, if it is a session's. (There is no peer of the index that a cookie names.)
 #[inline]
-pub(crate) fn index_of(token: u32) -> Option<u32> {
-    (token & INDEX_MASK).checked_sub(1)
+pub(crate) fn index_of(token: Token) -> Option<u32> {
+    token.index.checked_sub(1)
 }
 
-/// The token of the next generation.
-pub(crate) fn successor(token: u32) -> u32 {
-    token.wrapping_add(1 << INDEX_BITS)
+/// Our token for the peer of that place of the table.
+#[inline]
+pub(crate) fn token_of(index: u32, secret: u64) -> Token {
+    Token {
+        index: index + 1,
+        secret,
+    }
 }
 
-/// Both are of one peer of the same incarnation, `token` of a later session.
-pub(crate) fn follows(token: u32, earlier: u32) -> bool {
-    let ahead = token.wrapping_sub(earlier);
-    ahead & INDEX_MASK == 0 && (ahead as i32) > 0
+/// A token that can be a session's.
+pub(crate) fn is_of_session(token: Token) -> bool {
+    token.index != 0 && token.index != Token::COOKIE
 }
 
 impl Peer {
-    pub(crate) fn new(address: SocketAddr, processor: u32, local_token: u32, mtu: u16) -> Self {
+    pub(crate) fn new(address: SocketAddr, processor: u32, tokens: Tokens, mtu: u16) -> Self {
         Self {
             address,
-            local_token,
-            remote_token: 0,
+            local_secret: tokens.local,
+            remote_secret: tokens.contact.secret,
+            remote_index: tokens.contact.index,
+            buried: 0,
             remote_epoch: 0,
-            unanswered: 0,
             last_heard: 0,
             processor,
             session: 1,
@@ -142,12 +148,12 @@ impl Peer {
     }
 
     /// Forgets the session; the next one begins from nothing.
-    pub(crate) fn reset(&mut self, phase: Phase, mtu: u16) {
-        self.local_token = successor(self.local_token);
-        if self.remote_token != 0 {
-            self.unanswered = if self.confirmed { 0 } else { self.remote_token };
+    pub(crate) fn reset(&mut self, phase: Phase, mtu: u16, tokens: Tokens) {
+        self.local_secret = tokens.local;
+        if self.is_bound() {
+            self.buried = self.remote_secret;
         }
-        self.remote_token = 0;
+        self.set_remote_token(tokens.contact);
         self.session = self.session.wrapping_add(1);
         self.cost_queued = 0;
         self.cost_limit = INITIAL_CREDIT.into();
@@ -165,10 +171,40 @@ impl Peer {
         self.unknown_features = 0;
     }
 
-    /// The session that is opened here is with an incarnation that is dead to us. One that never answered in the last
-    /// session may have taken us for another incarnation: it is welcome in a session that it has begun later.
+    /// Token that we must put into our packets; that of a first contact or of a challenge while the peer's own is not
+    /// known.
+    #[inline(always)]
+    pub(crate) fn remote_token(&self) -> Token {
+        Token {
+            index: self.remote_index,
+            secret: self.remote_secret,
+        }
+    }
+
+    pub(crate) fn set_remote_token(&mut self, token: Token) {
+        (self.remote_index, self.remote_secret) = (token.index, token.secret);
+    }
+
+    /// The peer's token is known: a session has begun.
+    #[inline]
+    pub(crate) fn is_bound(&self) -> bool {
+        is_of_session(self.remote_token())
+    }
+
+    /// What is opened here is the session that runs.
+    pub(crate) fn is_current(&self, open: &Open) -> bool {
+        self.remote_token() == open.token && self.remote_epoch == open.epoch
+    }
+
+    /// What is opened here is the session before.
     pub(crate) fn has_buried(&self, open: &Open) -> bool {
-        self.remote_epoch == open.epoch && !(self.unanswered != 0 && follows(open.token, self.unanswered))
+        self.buried == open.token.secret && self.remote_epoch == open.epoch
+    }
+
+    /// Number of the last session that has begun; 0: none has.
+    pub(crate) fn begun(&self) -> u64 {
+        let number = u64::from(self.session);
+        if self.is_bound() { number } else { number - 1 }
     }
 
     /// Messages can be sent to it, and it has not closed.
@@ -185,7 +221,7 @@ impl Peer {
 
     /// Takes over what the peer says of itself when it opens.
     pub(crate) fn bind(&mut self, open: &Open) {
-        self.remote_token = open.token;
+        self.set_remote_token(open.token);
         self.remote_epoch = open.epoch;
         self.ack_delay = open.ack_delay.min(MAX_ACK_DELAY);
         // A packet larger than all the credit that the peer ever gives could never be sent.
@@ -216,23 +252,5 @@ impl Peer {
             self.limit_told = limit;
         }
         self.limit_told
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_name_their_index_and_are_never_zero() {
-        for index in [0, 1, 1_048_574] {
-            let token = token(index, 4_095);
-            assert_ne!(token, 0);
-            assert_eq!(index_of(token), Some(index));
-            assert_eq!(index_of(successor(token)), Some(index));
-            assert!(follows(successor(token), token) && !follows(token, successor(token)) && !follows(token, token));
-            assert!(!follows(successor(token) ^ 1, token), "of another peer");
-        }
-        assert_eq!(index_of(0), None);
     }
 }

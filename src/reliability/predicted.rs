@@ -54,7 +54,8 @@ const UNUSUAL: Flags = Flags::CREDIT
     .union(Flags::OPEN)
     .union(Flags::PLACEMENT)
     .union(Flags::SACK)
-    .union(Flags::NACK);
+    .union(Flags::NACK)
+    .union(Flags::SEAL);
 
 impl Endpoint {
     /// Takes in a packet if it is as predicted. `None`: nothing was done.
@@ -71,7 +72,7 @@ impl Endpoint {
             flags,
             ..
         } = arrival;
-        if base.kind != Kind::Data || flags.intersects(UNUSUAL) {
+        if base.kind != Kind::Data || base.rail != 0 || flags.intersects(UNUSUAL) {
             return None;
         }
         let peer = index_of(base.session)?;
@@ -82,7 +83,7 @@ impl Endpoint {
         let index = flow.active;
         let active = self.actives.get_mut(index as usize)?;
         let (send, receive) = (&active.send, &active.receive);
-        let is_usual = p.local_token == base.session
+        let is_usual = p.local_secret == base.session.secret
             && p.confirmed
             && p.phase == Phase::Open
             && !p.blocked

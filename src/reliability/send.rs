@@ -13,7 +13,7 @@ use crate::{
     config::Config,
     error::{PeerError, SendError},
     time::Instant,
-    wire::{BASE_LEN, Placement, Record, Seq},
+    wire::{BASE_LEN, CHECKSUM_LEN, OPEN_LEN, Placement, Record, Seq},
 };
 
 impl Endpoint {
@@ -176,8 +176,8 @@ impl Endpoint {
             + if config.timestamps { 8 } else { 0 }
             + match (peer.confirmed, peer.checksums(config)) {
                 // An opening has a checksum always: so packets never grow when it is found that all are to have one.
-                (false, _) => 8 + 32,
-                (true, true) => 8,
+                (false, _) => CHECKSUM_LEN + OPEN_LEN,
+                (true, true) => CHECKSUM_LEN,
                 (true, false) => 0,
             }
     }

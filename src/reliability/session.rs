@@ -1,10 +1,11 @@
 //! How sessions begin and end.
 //!
-//! A packet names its session by a token that its *receiver* issued. Until the sender knows it, the token is 0 and
-//! the packet carries [`Open`]: who it is (epoch) and how to answer (its own token). A live session gives way to a new
-//! incarnation only after that has answered a challenge sent to the peer's address; a dead incarnation stays dead if it has
-//! ever answered in the session that ended. While there is no live session, an opening and its data are believed: see "The
-//! first flight" in ARCHITECTURE.md.
+//! A packet names its session by a token that its *receiver* issued. Until the sender knows it, it says that of a first
+//! contact, and carries [`Open`]: who it is (epoch) and how to answer (its own token). The first opening that ever comes
+//! from the address of a peer is believed, with its data: see "The first flight" in ARCHITECTURE.md. Every other one, and
+//! each from an address that is no peer's, is answered by a challenge, of which nothing is kept; only who says its opening
+//! again with the token of the challenge, which comes from a keyed hash, is let in. What opens a session that is over is
+//! refused.
 
 use core::net::SocketAddr;
 
@@ -13,69 +14,136 @@ use super::{
     control::{Control, MAX_CONTROL},
     endpoint::Endpoint,
     flow::first_sequence,
-    peer::{Phase, follows, index_of, successor},
+    peer::{Phase, index_of, is_of_session},
+    recovery::mark_all_lost,
     source::NONE,
 };
 use crate::{
     error::{DropReason, PeerError},
-    wire::{Base, Features, Kind, Open, Packet},
+    wire::{Base, Features, Open, Packet, Token},
 };
 
 impl Endpoint {
     /// Packets with this token have checksums, because we want that or the peer does.
     #[inline]
-    pub(super) fn must_be_checked(&self, token: u32) -> bool {
+    pub(super) fn must_be_checked(&self, token: Token) -> bool {
         self.config.checksum
             || index_of(token)
                 .and_then(|index| self.peers.get(index as usize))
                 .is_some_and(|peer| peer.wants_checksums)
     }
 
-    /// The peer of a packet that carries a token; counts a drop and gives `None` if there is none.
+    /// The peer of a packet that carries a token of a session.
     #[inline]
-    pub(super) fn peer_of(&mut self, token: u32, source: SocketAddr, packet: &Packet<&[u8]>) -> Option<u32> {
+    pub(super) fn peer_of(&mut self, token: Token, source: SocketAddr) -> Result<Option<u32>, DropReason> {
         if let Some(index) = index_of(token)
             && let Some(peer) = self.peers.get(index as usize)
+            && peer.local_secret == token.secret
         {
-            if peer.local_token == token {
-                return Some(index);
-            }
-            if peer.remote_token != 0
-                && successor(peer.local_token) == token
-                && let Some(open) = packet.open()
-            {
-                return self.admit(index, &open);
-            }
+            return Ok(Some(index));
         }
-        self.count_drop(DropReason::UnknownSession);
-        self.answer_reset(source, 0, token);
-        None
+        self.answer_unknown(source, token);
+        Err(DropReason::UnknownSession)
     }
 
-    /// A new incarnation has answered our challenge: the old one's session is over.
+    /// The peer of a packet without a token of a session, which must open one.
     #[cold]
-    fn admit(&mut self, peer: u32, open: &Open) -> Option<u32> {
+    pub(super) fn open_session(
+        &mut self,
+        source: SocketAddr,
+        packet: &Packet<&[u8]>,
+    ) -> Result<Option<u32>, DropReason> {
+        let token = packet.session();
+        if token.is_first() && token != self.contact {
+            return Err(DropReason::Stranger);
+        }
+        let open = opening_of(packet).ok_or(DropReason::UnknownSession)?;
+        let address = match open.port {
+            0 => source,
+            port => SocketAddr::new(source.ip(), port),
+        };
+        let known = self.addresses.get(&self.peers, address);
+        if known.is_none() && !self.config.accept_strangers {
+            return Err(DropReason::Stranger);
+        }
+        self.check_features(&open, address)?;
+        if let Some(peer) = known {
+            let p = &self.peers[peer as usize];
+            if p.is_current(&open) {
+                return Ok(known);
+            }
+            if p.has_buried(&open) {
+                self.refuse_opening(address, open.token, Features::empty());
+                return Err(DropReason::DeadIncarnation);
+            }
+            if token.is_first() && p.begun() == 0 && p.phase != Phase::Down {
+                // Nobody has been displaced, if that was not the peer: it will be challenged, and take its place.
+                self.begin_session(peer, &open);
+                return Ok(known);
+            }
+        }
+        let begun = known.map_or(0, |peer| self.peers[peer as usize].begun());
+        if token.is_first() {
+            self.challenge(address, begun, &open);
+            return Err(DropReason::Unvalidated);
+        }
+        if !self.key.is_cookie(token, self.now, address, begun, &open) {
+            self.answer_unknown(source, token);
+            return Err(DropReason::Unvalidated);
+        }
+        match known {
+            Some(peer) => self.admit(peer, &open),
+            None => {
+                let peer = self.new_peer(address, packet.base().source);
+                let peer = peer.ok_or(DropReason::TooManyPeers)?;
+                self.begin_session(peer, &open);
+                return Ok(Some(peer));
+            }
+        }
+        Ok(known)
+    }
+
+    /// The opener has answered our challenge: it lives at its address. A session with it that runs is over.
+    fn admit(&mut self, peer: u32, open: &Open) {
         let p = &self.peers[peer as usize];
-        if open.token == 0 || open.epoch == 0 || open.epoch == p.remote_epoch {
-            self.count_drop(DropReason::DeadIncarnation);
-            return None;
+        if p.is_bound() {
+            let restarted = p.remote_epoch != open.epoch;
+            let error = if restarted {
+                PeerError::Restarted
+            } else {
+                PeerError::Reset
+            };
+            self.end_session(peer, error);
         }
-        let address = p.address;
-        if !self.is_compatible(open, address) {
-            return None;
-        }
-        self.end_session(peer, PeerError::Restarted);
         self.begin_session(peer, open);
-        Some(peer)
     }
 
-    /// Our opening was challenged: the answer, at once, is whatever comes next, or an acknowledgement alone.
+    /// Our opening has been challenged: it is said again, and everything that came with it, which nobody has kept.
     #[cold]
-    pub(super) fn answer_challenge(&mut self, peer: u32) {
+    pub(super) fn handle_challenge(&mut self, source: SocketAddr, packet: &Packet<&[u8]>) -> Result<(), DropReason> {
+        let open = packet.open().filter(|open| open.token.index == Token::COOKIE);
+        let open = open.ok_or(DropReason::Unsolicited)?;
+        let peer = self.peer_of(packet.session(), source)?.ok_or(DropReason::Unsolicited)?;
+        let active_now = self.active_now();
+        let p = &mut self.peers[peer as usize];
+        if p.is_bound() || p.phase == Phase::Down || p.remote_token() == open.token {
+            return Ok(());
+        }
+        p.set_remote_token(open.token);
+        p.last_heard = active_now;
+        let mut flow = p.first_flow;
+        while let Some(state) = self.flows.get(flow as usize) {
+            let index = state.active;
+            if let Some(active) = self.actives.get_mut(index as usize) {
+                mark_all_lost(&mut active.send, state.send_next);
+                self.mark_ready(index);
+            }
+            flow = self.flows[flow as usize].next;
+        }
         let flow = self.flow_for(peer, 0);
         let index = self.activate(flow);
-        self.actives[index as usize].receive.ack_now = true;
-        self.mark_ready(index);
+        self.acknowledge_now(index);
+        Ok(())
     }
 
     fn begin_session(&mut self, peer: u32, open: &Open) {
@@ -91,7 +159,7 @@ impl Endpoint {
         self.stats.sessions_opened += 1;
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get_mut(flow as usize) {
-            state.expected = first_sequence(open.epoch, open.token, state.channel);
+            state.expected = first_sequence(open.epoch, open.token.secret, state.channel);
             if let Some(active) = self.actives.get_mut(state.active as usize) {
                 active.receive.end = state.expected;
             }
@@ -113,123 +181,31 @@ impl Endpoint {
         }
     }
 
-    /// The peer of a packet without a token, which must open a session.
-    #[cold]
-    pub(super) fn open_session(&mut self, source: SocketAddr, packet: &Packet<&[u8]>) -> Option<u32> {
-        let Some(open) = packet.open().filter(|open| open.token != 0 && open.epoch != 0) else {
-            self.count_drop(DropReason::UnknownSession);
-            return None;
-        };
-        let address = if open.port == 0 {
-            source
-        } else {
-            SocketAddr::new(source.ip(), open.port)
-        };
-        if !self.is_compatible(&open, address) {
-            return None;
-        }
-        let peer = match self.addresses.get(&self.peers, address) {
-            Some(peer) => peer,
-            None if !self.config.accept_strangers => {
-                self.count_drop(DropReason::Stranger);
-                return None;
-            }
-            None => match self.new_peer(address, packet.base().source) {
-                Some(peer) => peer,
-                None => {
-                    self.count_drop(DropReason::TooManyPeers);
-                    return None;
-                }
-            },
-        };
-        let p = &mut self.peers[peer as usize];
-        if p.phase == Phase::Down || p.remote_epoch == 0 {
-            if p.has_buried(&open) {
-                self.count_drop(DropReason::DeadIncarnation);
-                self.answer_reset(address, open.token, 0);
-                return None;
-            }
-            self.begin_session(peer, &open);
-            return Some(peer);
-        }
-        if p.remote_epoch == open.epoch && p.remote_token == open.token {
-            return Some(peer);
-        }
-        if p.remote_epoch == open.epoch {
-            let earlier = if p.remote_token == 0 {
-                p.unanswered
-            } else {
-                p.remote_token
-            };
-            if !p.confirmed && earlier != 0 && follows(open.token, earlier) {
-                // It has given up the session that it never answered in.
-                if p.remote_token != 0 {
-                    self.end_session(peer, PeerError::Reset);
-                }
-                self.begin_session(peer, &open);
-                return Some(peer);
-            }
-            self.count_drop(DropReason::DeadIncarnation);
-            return None;
-        }
-        // Another incarnation, while a session lives: it must first answer from the peer's address, and say again who
-        // it is. Until then nothing is kept that somebody else's opening could displace.
-        self.count_drop(DropReason::Unvalidated);
-        self.push_control(Control::Challenge {
-            peer,
-            to: address,
-            session: open.token,
-        });
-        None
-    }
-
-    /// Whether we know all that the opener requires. If not, it is told.
-    fn is_compatible(&mut self, open: &Open, address: SocketAddr) -> bool {
-        let refused = open.features.refused();
-        if !refused.is_empty() {
-            self.count_drop(DropReason::Incompatible);
-            self.push_reset(address, open.token, 0, refused);
-        }
-        refused.is_empty()
-    }
-
     /// Takes in what a packet of a live session says about opening.
     #[cold]
-    pub(super) fn confirm(&mut self, peer: u32, packet: &Packet<&[u8]>, with_token: bool) -> bool {
-        let open = packet.open();
-        let p = &mut self.peers[peer as usize];
-        if p.remote_token == 0 {
-            let Some(open) = open.filter(|open| open.token != 0 && open.epoch != 0) else {
-                let address = p.address;
-                self.count_drop(DropReason::UnknownSession);
-                self.answer_reset(address, 0, packet.session());
-                return false;
-            };
-            let address = p.address;
-            if !self.is_compatible(&open, address) {
-                return false;
+    pub(super) fn confirm(&mut self, peer: u32, packet: &Packet<&[u8]>, with_token: bool) -> Result<(), DropReason> {
+        let p = &self.peers[peer as usize];
+        let (address, is_bound) = (p.address, p.is_bound());
+        match opening_of(packet) {
+            None if is_bound => {}
+            None => {
+                self.answer_unknown(address, packet.session());
+                return Err(DropReason::UnknownSession);
             }
-            let p = &self.peers[peer as usize];
-            if p.has_buried(&open) {
-                // We had buried this incarnation.
-                self.count_drop(DropReason::DeadIncarnation);
-                self.answer_reset(address, open.token, 0);
-                return false;
+            // We have been taken at our word by two, and this is not the one that was here first; or it has been here.
+            // If it is the one that lives, it begins anew.
+            Some(open) if is_bound && !p.is_current(&open) || !is_bound && p.has_buried(&open) => {
+                self.refuse_opening(address, open.token, Features::empty());
+                return Err(DropReason::DeadIncarnation);
             }
-            self.begin_session(peer, &open);
-        } else if let Some(open) = open
-            && open.epoch != p.remote_epoch
-        {
-            // We have been taken at our word by two incarnations, and this is not the one that was here first. If it is the
-            // one that lives, it begins anew.
-            let address = p.address;
-            self.count_drop(DropReason::DeadIncarnation);
-            self.answer_reset(address, open.token, 0);
-            return false;
+            Some(_) if is_bound => {}
+            Some(open) => {
+                self.check_features(&open, address)?;
+                self.begin_session(peer, &open);
+            }
         }
         let p = &mut self.peers[peer as usize];
-        // Who challenges has kept nothing of us: it must hear our opening once more.
-        if with_token && !p.confirmed && packet.kind() != Kind::Challenge {
+        if with_token && !p.confirmed {
             p.confirmed = true;
             self.events.push_back(Event::Up {
                 peer: PeerId(peer),
@@ -240,32 +216,37 @@ impl Endpoint {
                 self.search_mtu(active);
             }
         }
-        true
+        Ok(())
     }
 
-    /// The peer says that it does not know our session, or refuses it.
+    /// The peer says that it does not know our session, or refuses our opening.
     #[cold]
-    pub(super) fn handle_reset(&mut self, source: SocketAddr, base: &Base) {
-        let (session, quoted) = (base.session, base.message.0);
-        let by_token = index_of(session).filter(|&index| {
-            self.peers
-                .get(index as usize)
-                .is_some_and(|p| p.local_token == session && p.address == source)
-        });
-        let by_quote = self.addresses.get(&self.peers, source).filter(|&index| {
-            let p = &self.peers[index as usize];
-            quoted != 0 && p.remote_token == quoted
-        });
-        let Some(peer) = by_token.or(by_quote) else {
-            self.count_drop(DropReason::Unsolicited);
-            return;
+    pub(super) fn handle_reset(&mut self, source: SocketAddr, base: &Base) -> Result<(), DropReason> {
+        let token = base.session;
+        let of_opening = base.message.0 == 1;
+        let peer = if of_opening {
+            index_of(token).filter(|&index| {
+                let peer = self.peers.get(index as usize);
+                peer.is_some_and(|p| p.local_secret == token.secret && p.address == source)
+            })
+        } else {
+            let known = self.addresses.get(&self.peers, source);
+            known.filter(|&index| !token.is_first() && self.peers[index as usize].remote_token() == token)
         };
+        let peer = peer.ok_or(DropReason::Unsolicited)?;
+        let p = &mut self.peers[peer as usize];
+        if !p.is_bound() && !of_opening {
+            // What the cookie was for is over; the next packet asks for another.
+            p.set_remote_token(self.contact);
+            return Ok(());
+        }
         let error = match base.sequence.0 {
-            0 if self.peers[peer as usize].phase == Phase::Goodbye => PeerError::Closed,
+            0 if p.phase == Phase::Goodbye => PeerError::Closed,
             0 => PeerError::Reset,
             features => PeerError::Incompatible { features },
         };
         self.end_session(peer, error);
+        Ok(())
     }
 
     /// The network says that nobody listens at `address` (ICMP port unreachable). One that we have never heard may just
@@ -289,7 +270,7 @@ impl Endpoint {
             let state = &self.flows[flow as usize];
             let last = Control::LastAck {
                 to: p.address,
-                session: p.remote_token,
+                session: p.remote_token(),
                 channel,
                 sequence: state.send_next,
                 acknowledgement: state.expected,
@@ -316,11 +297,11 @@ impl Endpoint {
             flow = next;
         }
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
+        let tokens = self.tokens(peer, self.peers[peer as usize].session.wrapping_add(1));
         let p = &mut self.peers[peer as usize];
         let session = p.session;
         let blocked = p.blocked;
-        // (A challenge to a new incarnation has named the token that becomes ours now: it can still be answered.)
-        p.reset(Phase::Down, mtu);
+        p.reset(Phase::Down, mtu, tokens);
         if error != PeerError::Closed {
             self.stats.peers_lost += 1;
         }
@@ -367,25 +348,45 @@ impl Endpoint {
         self.free_flow(flow);
     }
 
-    /// Tells a stranger that its session is not known, at a limited rate.
-    pub(super) fn answer_reset(&mut self, to: SocketAddr, session: u32, quoted: u32) {
-        self.push_reset(to, session, quoted, Features::empty());
+    /// Whether we know all that the opener requires. If not, it is told.
+    fn check_features(&mut self, open: &Open, address: SocketAddr) -> Result<(), DropReason> {
+        let refused = open.features.refused();
+        if refused.is_empty() {
+            return Ok(());
+        }
+        self.refuse_opening(address, open.token, refused);
+        Err(DropReason::Incompatible)
     }
 
-    fn push_reset(&mut self, to: SocketAddr, session: u32, quoted: u32, refused: Features) {
-        const SECOND: u64 = 1_000_000_000;
-        let (since, count) = &mut self.resets_in_second;
-        if self.now.saturating_sub(*since) >= SECOND {
-            (*since, *count) = (self.now, 0);
-        }
-        if *count < self.config.resets_per_second {
-            *count += 1;
-            self.push_control(Control::Reset {
+    /// Asks an opener to say its opening again, with a token that only who receives at its address can know. Nothing is
+    /// kept.
+    fn challenge(&mut self, to: SocketAddr, begun: u64, open: &Open) {
+        let budget = &mut self.challenges[self.addresses.get(&self.peers, to).is_none() as usize];
+        if budget.take(self.now, self.config.challenges_per_second) {
+            self.push_control(Control::Challenge {
                 to,
-                session,
-                quoted,
-                refused,
+                session: open.token,
+                cookie: self.key.cookie(self.now, to, begun, open),
             });
+        } else {
+            self.stats.answers_dropped += 1;
+        }
+    }
+
+    /// Tells the sender of a packet that its session is not known.
+    pub(super) fn answer_unknown(&mut self, to: SocketAddr, session: Token) {
+        self.push_reset(to, session, None);
+    }
+
+    /// Tells an opener that there will be no such session, and which features are in the way.
+    fn refuse_opening(&mut self, to: SocketAddr, session: Token, refused: Features) {
+        self.push_reset(to, session, Some(refused));
+    }
+
+    fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Features>) {
+        let budget = &mut self.resets[self.addresses.get(&self.peers, to).is_none() as usize];
+        if budget.take(self.now, self.config.resets_per_second) {
+            self.push_control(Control::Reset { to, session, refused });
         } else {
             self.stats.answers_dropped += 1;
         }
@@ -398,4 +399,11 @@ impl Endpoint {
             self.stats.answers_dropped += 1;
         }
     }
+}
+
+/// What a packet says about opening a session, if that makes sense.
+fn opening_of(packet: &Packet<&[u8]>) -> Option<Open> {
+    packet
+        .open()
+        .filter(|open| is_of_session(open.token) && open.epoch != 0)
 }

@@ -44,8 +44,8 @@ impl Endpoint {
     #[cold]
     fn new_flow(&mut self, peer: u32, channel: u8) -> u32 {
         let p = &self.peers[peer as usize];
-        let send_next = first_sequence(self.epoch, p.local_token, channel);
-        let expected = first_sequence(p.remote_epoch, p.remote_token, channel);
+        let send_next = first_sequence(self.epoch, p.local_secret, channel);
+        let expected = first_sequence(p.remote_epoch, p.remote_token().secret, channel);
         let mut flow = Flow::new(peer, channel, send_next, expected);
         let head = &mut self.peers[peer as usize].first_flow;
         let index = self.free_flows.pop().unwrap_or(self.flows.len() as u32);

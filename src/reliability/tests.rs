@@ -359,7 +359,7 @@ fn ends_of_messages_do_not_end_bursts() {
     // A full one and a short one: all full ones and a short one, then the rest of the short ones.
     assert_eq!(bursts(40, 2_048), [41, 39]);
     // Nothing short, or nothing to pass.
-    assert_eq!(bursts(2, 1_424 * 22), [44]);
+    assert_eq!(bursts(2, 1_416 * 22), [44]);
     assert_eq!(bursts(1, 65_536), [44, 3]);
 }
 

@@ -5,7 +5,7 @@ use super::{
     congestion::Controller,
     endpoint::Endpoint,
     flow::{Active, Flow, Form, Queued, Record, Sender},
-    peer::{Peer, Phase},
+    peer::{Peer, Phase, token_of},
     plan::{Plan, take_from_queue},
     source::{NONE, SourceId, Sources},
     timers::Timer,
@@ -15,7 +15,9 @@ use crate::{
     prng::mix,
     stats::Stats,
     time::Instant,
-    wire::{Base, Builder, Credit, Features, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, checksum::Crc32c},
+    wire::{
+        Base, Builder, Credit, Features, Flags, Kind, MAX_SACK_WORDS, Open, Seq, Timestamp, Token, checksum::Crc32c,
+    },
 };
 
 /// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
@@ -161,7 +163,7 @@ impl Endpoint {
             self.write_ack(index, burst);
             return true;
         }
-        if active.probe.is_due() && self.peers[state.peer as usize].remote_token != 0 {
+        if active.probe.is_due() && self.peers[state.peer as usize].is_bound() {
             self.write_probe(index, burst);
             return true;
         }
@@ -247,7 +249,7 @@ impl Endpoint {
                     &self.config,
                     &self.limits,
                     self.epoch,
-                    peer.local_token,
+                    token_of(flow.peer, peer.local_secret),
                     window_of(&self.limits, &self.config, 1),
                 )
             }),
@@ -330,10 +332,10 @@ impl Endpoint {
             channel: flow.channel,
             source: self.processor,
             destination: peer.processor,
-            session: peer.remote_token,
+            session: peer.remote_token(),
             sequence: flow.send_next,
             acknowledgement: flow.expected,
-            reply_queue: 0,
+            rail: 0,
             message: Seq(0),
         };
         let mut flags = Flags::empty();
@@ -342,7 +344,8 @@ impl Endpoint {
         peer.window_told = window;
         let limit = peer.tell_limit(self.config.unexpected_bytes);
         let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
-        let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, peer.local_token, window));
+        let token = token_of(flow.peer, peer.local_secret);
+        let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, token, window));
         let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
         header.set(flags);
@@ -396,7 +399,7 @@ impl Endpoint {
         };
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
-        let header = self.control_base(Kind::Probe, peer.remote_token, peer.processor, number);
+        let header = self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number);
         let checksum = peer.checksums(&self.config);
         let patience = self.times.initial_rto.max(2 * self.rto(index));
         self.actives[index as usize]
@@ -514,10 +517,10 @@ impl Lane<'_> {
             channel: self.flow.channel,
             source: record.from,
             destination: record.to,
-            session: self.peer.remote_token,
+            session: self.peer.remote_token(),
             sequence: plan.seq,
             acknowledgement: self.flow.expected,
-            reply_queue: 0,
+            rail: 0,
             message: record.message,
         };
         let start = burst.position();
@@ -649,7 +652,7 @@ pub(super) fn ack_bytes_of(limits: &super::Limits, config: &Config) -> u32 {
     config.ack_bytes.min(window_of(limits, config, 1) / 4).min(most)
 }
 
-pub(super) fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token: u32, window: u32) -> Open {
+pub(super) fn open_of(config: &Config, limits: &super::Limits, epoch: u64, token: Token, window: u32) -> Open {
     Open {
         epoch,
         token,

@@ -459,7 +459,7 @@ impl<'a> Job<'a> {
     /// The two ends of the protocol of a new incarnation.
     fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
-        let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed);
+        let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
         let messenger = Messenger::new(endpoint.map_err(SimulationError::Config)?, &[process]);
         let peers = Peers::met(process, self.simulation.processes, address_of);
         let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);

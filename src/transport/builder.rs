@@ -14,7 +14,7 @@ use crate::{
     backends::{self, Backend, BindOptions},
     config::Config,
     messaging::Messenger,
-    progress::{Driver, WaitPolicy, limits_of, random},
+    progress::{Driver, WaitPolicy, limits_of, random, random_key},
     reliability::{
         Endpoint,
         delegated::{Remote, Split},
@@ -159,7 +159,7 @@ pub(super) fn messenger(
     if backend.is_link() {
         return Ok(Messenger::new(Remote::new(config, limits, processors)?, processors));
     }
-    let endpoint = Endpoint::new(config.clone(), limits, random(), random())?;
+    let endpoint = Endpoint::new(config.clone(), limits, random(), random_key())?;
     if let Some(link) = backend.link_beside() {
         let remote = Remote::new(config, limits_of(&link), processors)?;
         return Ok(Messenger::new(Split::new(remote, endpoint), processors));

@@ -274,6 +274,7 @@ settings! {
     "HIKYAKU_MAX_PEERS" max_peers: u32,
     "HIKYAKU_ACCEPT_STRANGERS" accept_strangers: bool,
     "HIKYAKU_RESETS_PER_SECOND" resets_per_second: u32,
+    "HIKYAKU_CHALLENGES_PER_SECOND" challenges_per_second: u32,
 }
 
 pub(crate) fn parse<T: Setting>(name: &'static str, value: &str) -> Result<T, EnvironmentError> {

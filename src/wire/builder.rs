@@ -2,7 +2,10 @@
 
 use zerocopy::IntoBytes;
 
-use super::header::{BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, Timestamp, VERSION};
+use super::header::{
+    BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, OPEN_LEN, Open, Placement, SEAL_LEN, Seal, Timestamp,
+    VERSION,
+};
 
 /// Writes one header front to back into a buffer: the base, then extensions in their fixed order, then
 /// [`finish`](Self::finish).
@@ -33,7 +36,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Sets flags that announce no extension: [`Flags::BUNDLE`], [`Flags::ACK_REQUEST`], [`Flags::NACK`].
+    /// Sets flags that announce no extension: [`Flags::MARKS`].
     #[inline]
     pub fn set(&mut self, flags: Flags) -> &mut Self {
         debug_assert!(Flags::MARKS.contains(flags), "extension flags are set by their writers");
@@ -107,13 +110,14 @@ impl<'a> Builder<'a> {
 
     /// Adds what opens a session.
     pub fn open(&mut self, open: &Open) -> &mut Self {
-        let mut octets = [0; 32];
+        let mut octets = [0; OPEN_LEN];
         octets[..8].copy_from_slice(&open.epoch.to_be_bytes());
-        octets[8..16].copy_from_slice(&pair(open.token, open.features.bits()));
-        octets[16..24].copy_from_slice(&pair(open.credit.limit, open.credit.window));
-        octets[24..28].copy_from_slice(&open.ack_delay.to_be_bytes());
-        octets[28..30].copy_from_slice(&open.max_datagram.to_be_bytes());
-        octets[30..].copy_from_slice(&open.port.to_be_bytes());
+        octets[8..16].copy_from_slice(&pair(open.token.index, open.features.bits()));
+        octets[16..24].copy_from_slice(&open.token.secret.to_be_bytes());
+        octets[24..32].copy_from_slice(&pair(open.credit.limit, open.credit.window));
+        octets[32..36].copy_from_slice(&open.ack_delay.to_be_bytes());
+        octets[36..38].copy_from_slice(&open.max_datagram.to_be_bytes());
+        octets[38..].copy_from_slice(&open.port.to_be_bytes());
         self.put(Flags::OPEN, octets);
         self
     }
@@ -133,6 +137,16 @@ impl<'a> Builder<'a> {
             self.buffer[self.len..self.len + 8].copy_from_slice(&word.to_be_bytes());
             self.len += 8;
         }
+        self
+    }
+
+    /// Adds a seal. Its tag can only be known when the header is finished: [`seal_offset`](super::Packet::seal_offset) of
+    /// the finished packet says where it belongs.
+    pub fn seal(&mut self, seal: &Seal) -> &mut Self {
+        let mut octets = [0; SEAL_LEN];
+        octets[..8].copy_from_slice(&seal.number.to_be_bytes());
+        octets[8..].copy_from_slice(&seal.tag);
+        self.put(Flags::SEAL, octets);
         self
     }
 
@@ -162,25 +176,27 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The first 16 octets of a header, as two numbers: what all packets of a flow with these flags have in common.
+/// The first 24 bytes of a header, as three numbers: what all packets of a flow with these flags have in common.
 #[inline(always)]
-pub(super) fn first_words(base: &Base, flags: Flags) -> [u64; 2] {
+pub(super) fn first_words(base: &Base, flags: Flags) -> [u64; 3] {
     let first = u16::from_be_bytes([VERSION << 4 | base.kind as u8, base.channel]);
     [
         u64::from(first) << 48 | u64::from(flags.bits()) << 32 | u64::from(base.source),
-        u64::from(base.destination) << 32 | u64::from(base.session),
+        u64::from(base.destination) << 32 | u64::from(base.session.index),
+        base.session.secret,
     ]
 }
 
-/// The base header, as four numbers.
+/// The base header, as five numbers.
 #[inline(always)]
-pub(super) fn words(base: &Base, flags: Flags, payload_len: u16) -> [u64; 4] {
-    let [first, second] = first_words(base, flags);
+pub(super) fn words(base: &Base, flags: Flags, payload_len: u16) -> [u64; BASE_LEN / 8] {
+    let [first, second, third] = first_words(base, flags);
     [
         first,
         second,
+        third,
         u64::from(base.sequence.0) << 32 | u64::from(base.acknowledgement.0),
-        u64::from(payload_len) << 48 | u64::from(base.reply_queue) << 32 | u64::from(base.message.0),
+        u64::from(payload_len) << 48 | u64::from(base.rail) << 40 | u64::from(base.message.0),
     ]
 }
 

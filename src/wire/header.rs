@@ -3,17 +3,23 @@
 use bitflags::bitflags;
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
-    byteorder::network_endian::{U16, U32},
+    byteorder::network_endian::{U16, U32, U64},
 };
 
 use super::Seq;
 
 /// Version of the wire format that this code speaks.
-pub const VERSION: u8 = 1;
-/// Octets of the base header, which every packet begins with.
-pub const BASE_LEN: usize = 32;
+pub const VERSION: u8 = 2;
+/// Bytes of the base header, which every packet begins with.
+pub const BASE_LEN: usize = 40;
 /// Octets of the longest header: the base and every extension, the largest selective acknowledgement included.
-pub const MAX_HEADER_LEN: usize = BASE_LEN + 8 + 8 + 8 + 16 + 8 + 8 + 8 + 32 + 8 + 8 * MAX_SACK_WORDS;
+pub const MAX_HEADER_LEN: usize = BASE_LEN + 8 + 8 + 8 + 16 + 8 + 8 + 8 + OPEN_LEN + 8 + 8 * MAX_SACK_WORDS + SEAL_LEN;
+/// Bytes of an [`Open`] in a header.
+pub(crate) const OPEN_LEN: usize = 40;
+/// Bytes of a checksum in a header.
+pub(crate) const CHECKSUM_LEN: usize = 8;
+/// Bytes of a [`Seal`] in a header.
+pub(super) const SEAL_LEN: usize = 24;
 /// Most 64-bit words of a selective-acknowledgement bitmap: it covers this × 64 packets.
 pub const MAX_SACK_WORDS: usize = 16;
 /// Destination processor "whoever listens here", for who knows an address and no number yet.
@@ -27,8 +33,9 @@ pub enum Kind {
     Data = 0,
     /// An acknowledgement alone; `sequence` is the next number its sender will use.
     Ack = 1,
-    /// "I do not know this session": `message` quotes the session token of the packet that caused it. Or, if `sequence`
-    /// is not 0, "I refuse this session": `sequence` says which [`Features`] are in the way.
+    /// `message` 0: "I do not know this session", which is the token of the packet that caused it, given back. `message`
+    /// 1: "I refuse this opening", whose own token is the session; `sequence` says which [`Features`] are in the way, 0 if
+    /// that session is over.
     Reset = 2,
     /// The last packet of a session: its sender will send nothing more.
     Goodbye = 3,
@@ -39,9 +46,14 @@ pub enum Kind {
     /// "There is no such processor here": from `source`, which was meant, to `destination`, which has sent. The message
     /// numbered `message` is given up, and so many after it as the immediate data says (none without it).
     Return = 6,
-    /// "Answer to the token of this opening, with your own opening: then I believe that you live there." Until it is
-    /// answered its sender keeps nothing.
+    /// "Say your opening again, with the token of this one: then I believe that you live there." Until it is answered its
+    /// sender keeps nothing.
     Challenge = 7,
+    /// "Of this flow, what is before `sequence` and has not come shall not come any more." `message` numbers the
+    /// request. Only where [`Features::SETTLE`] is agreed.
+    Settle = 8,
+    /// Answer to a [`Settle`](Self::Settle): `message` is its number, the acknowledgement says what had come before.
+    Settled = 9,
 }
 
 impl Kind {
@@ -55,6 +67,8 @@ impl Kind {
             5 => Self::ProbeAck,
             6 => Self::Return,
             7 => Self::Challenge,
+            8 => Self::Settle,
+            9 => Self::Settled,
             _ => return None,
         })
     }
@@ -77,12 +91,14 @@ impl Kind {
             Self::ProbeAck => "probe-ack",
             Self::Return => "return",
             Self::Challenge => "challenge",
+            Self::Settle => "settle",
+            Self::Settled => "settled",
         }
     }
 }
 
 bitflags! {
-    /// The flags field. The low nine bits say which extensions follow the base header, in the order of the bits.
+    /// The flags field. The low ten bits say which extensions follow the base header, in the order of the bits.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Flags: u16 {
         /// Match bits of the message (8 octets).
@@ -99,24 +115,29 @@ bitflags! {
         const CREDIT = 1 << 5;
         /// CRC-32C of the whole datagram (8 octets, the last 4 are zero).
         const CHECKSUM = 1 << 6;
-        /// [`Open`] (32 octets).
+        /// [`Open`] (40 bytes).
         const OPEN = 1 << 7;
         /// Selective acknowledgement: a bitmap (8 + 8 × words octets).
         const SACK = 1 << 8;
+        /// [`Seal`] (24 bytes): the payload is encrypted, and everything before the tag is authenticated. Only where
+        /// [`Features::SEALED`] is agreed.
+        const SEAL = 1 << 9;
         /// The payload is a row of records, each a whole message.
         const BUNDLE = 1 << 10;
         /// Acknowledge at once: the sender waits for it.
         const ACK_REQUEST = 1 << 11;
         /// Negative acknowledgement: what the acknowledgement fields show as missing is wanted again, now.
         const NACK = 1 << 12;
+        /// Which of two keys in turn has sealed this packet. Only together with [`SEAL`](Self::SEAL).
+        const KEY_PHASE = 1 << 13;
     }
 }
 
 impl Flags {
     /// The flags that announce an extension.
-    pub const EXTENSIONS: Self = Self::from_bits_retain(0x1ff);
-    /// The flags that announce none: [`BUNDLE`](Self::BUNDLE), [`ACK_REQUEST`](Self::ACK_REQUEST) and
-    /// [`NACK`](Self::NACK).
+    pub const EXTENSIONS: Self = Self::from_bits_retain(0x3ff);
+    /// The flags that announce none: [`BUNDLE`](Self::BUNDLE), [`ACK_REQUEST`](Self::ACK_REQUEST),
+    /// [`NACK`](Self::NACK) and [`KEY_PHASE`](Self::KEY_PHASE).
     pub const MARKS: Self = Self::all().difference(Self::EXTENSIONS);
 }
 
@@ -129,15 +150,55 @@ pub(crate) struct RawBase {
     pub(crate) flags: U16,
     pub(crate) source: U32,
     pub(crate) destination: U32,
-    pub(crate) session: U32,
+    pub(crate) session_index: U32,
+    pub(crate) session_secret: U64,
     pub(crate) sequence: U32,
     pub(crate) acknowledgement: U32,
     pub(crate) payload_len: U16,
-    pub(crate) reply_queue: U16,
+    pub(crate) rail: u8,
+    pub(crate) reserved: u8,
     pub(crate) message: U32,
 }
 
 const _: () = assert!(size_of::<RawBase>() == BASE_LEN && align_of::<RawBase>() == 1);
+
+/// Names a session to the endpoint that issued it: whoever says it has been told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Token {
+    /// Place in a table of the endpoint that issued it, from 1. 0: no session yet. [`Token::COOKIE`]: no session yet,
+    /// and a challenge is answered.
+    pub index: u32,
+    /// 64 bits that cannot be guessed. Together with index 0, what the processes of one job know, or 0.
+    pub secret: u64,
+}
+
+impl Token {
+    /// No token: index and secret are 0.
+    pub const NONE: Self = Self { index: 0, secret: 0 };
+    /// Index of a token that came with a [`Kind::Challenge`]: the secret is what it asks to be told again.
+    pub const COOKIE: u32 = 0xffff_ffff;
+
+    /// The sender of a packet with this token has not heard a token of a session yet.
+    #[must_use]
+    #[inline]
+    pub const fn is_first(self) -> bool {
+        self.index == 0
+    }
+}
+
+/// Index and secret, as `7:0123456789abcdef`.
+impl core::fmt::Display for Token {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}:{:016x}", self.index, self.secret)
+    }
+}
+
+/// Like [`Display`](core::fmt::Display).
+impl core::fmt::Debug for Token {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
 
 /// The base header's values but the flags and the payload's length, which the rest of the packet determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,14 +211,15 @@ pub struct Base {
     pub source: u32,
     /// Processor that is meant, or [`ANY_PROCESSOR`].
     pub destination: u32,
-    /// Session token that the *receiver* of this packet issued; 0 while it has not been heard.
-    pub session: u32,
+    /// The token that the *receiver* of this packet issued; with index 0 while it has not been heard.
+    pub session: Token,
     /// Sequence number in the flow.
     pub sequence: Seq,
     /// Cumulative acknowledgement: the next sequence number that is expected from the other side.
     pub acknowledgement: Seq,
-    /// Queue at which the sender wants the answer; 0 where there is one queue.
-    pub reply_queue: u16,
+    /// The flow whose numbers these are is (session, rail, channel); the packet itself may take any path. 0 unless
+    /// [`Features::RAILS`] is agreed.
+    pub rail: u8,
     /// Message number in the ordered pair (source, destination); of a bundle, that of its first record.
     pub message: Seq,
 }
@@ -201,12 +263,18 @@ pub struct Credit {
 }
 
 bitflags! {
-    /// What a side says in its opening, beyond version 1. The upper half are [`REQUIRED`](Self::REQUIRED).
+    /// What a side says in its opening, beyond version 2. The upper half are [`REQUIRED`](Self::REQUIRED).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Features: u32 {
         /// Every packet of the session carries a checksum, in both directions. In use if either side says so: every
         /// implementation has checksums.
         const CHECKSUM = 1 << 0;
+        /// Numbers of a flow can be settled: [`Kind::Settle`]. In use if both sides say so.
+        const SETTLE = 1 << 1;
+        /// The session has flows on several rails. In use if both sides say so.
+        const RAILS = 1 << 2;
+        /// Every packet is sealed ([`Flags::SEAL`]). Required.
+        const SEALED = 1 << 16;
     }
 }
 
@@ -215,13 +283,16 @@ impl Features {
     /// not know them.
     pub const REQUIRED: Self = Self::from_bits_retain(0xffff_0000);
 
-    /// Those that this side does not know.
+    /// Those that this release knows how to use. (The others that have a name are not in use yet.)
+    pub const SUPPORTED: Self = Self::CHECKSUM;
+
+    /// Those that this side does not support.
     #[must_use]
     pub const fn unknown(self) -> Self {
-        self.difference(Self::all())
+        self.difference(Self::SUPPORTED)
     }
 
-    /// Those because of which this side must refuse the session: required and not known.
+    /// Those because of which this side must refuse the session: required and not supported.
     #[must_use]
     pub const fn refused(self) -> Self {
         Self::from_bits_retain(self.unknown().bits() & Self::REQUIRED.bits())
@@ -234,8 +305,8 @@ pub struct Open {
     /// Random number of this incarnation of the sender.
     pub epoch: u64,
     /// Token that the other side shall put into `session` from now on.
-    pub token: u32,
-    /// What the sender wants or can do beyond version 1.
+    pub token: Token,
+    /// What the sender wants or can do beyond version 2.
     pub features: Features,
     /// Initial [`Credit`] for each flow.
     pub credit: Credit,
@@ -245,4 +316,15 @@ pub struct Open {
     pub max_datagram: u16,
     /// UDP port to answer to if it is not the packet's source port, else 0.
     pub port: u16,
+}
+
+/// Encryption and authentication of one packet (an AEAD as in RFC 5116). The additional data are all bytes of the packet
+/// before the tag; the payload is what is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Number of this transmission: never twice under one key, also when a packet is sent again. It makes the nonce, and
+    /// lets a receiver recognise replays.
+    pub number: u64,
+    /// The authentication tag.
+    pub tag: [u8; 16],
 }

@@ -1,6 +1,6 @@
 //! Octets ↔ headers.
 //!
-//! A datagram is one packet: a base header of 32 octets, the extensions that its flags announce, the payload, and
+//! A datagram is one packet: a base header of 40 bytes, the extensions that its flags announce, the payload, and
 //! nothing else. Numbers are in network byte order (most significant octet first), every field is aligned to its
 //! size counted from the start of the packet, and reserved octets are zero.
 //!
@@ -26,20 +26,32 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! |                     destination processor                     |  8
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                         session token                         | 12
+//! |                        session: index                         | 12
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                        sequence number                        | 16
+//! |                                                               | 16
+//! +                        session: secret                        +
+//! |                                                               | 20
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                        acknowledgement                        | 20
+//! |                        sequence number                        | 24
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |        payload length         |          reply queue          | 24
+//! |                        acknowledgement                        | 28
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                        message number                         | 28
+//! |        payload length         |     rail      | reserved, zero| 32
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! |                        message number                         | 36
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! The version is 1. Kinds ([`Kind`] says what they mean): 0 data, 1 ack, 2 reset, 3 goodbye, 4 probe, 5
-//! probe-ack, 6 return, 7 challenge.
+//! The version is 2. Kinds ([`Kind`] says what they mean): 0 data, 1 ack, 2 reset, 3 goodbye, 4 probe, 5
+//! probe-ack, 6 return, 7 challenge, 8 settle, 9 settled.
+//!
+//! The session is a [`Token`] that the receiver of the packet issued. Index 0: the sender has heard none yet, and the
+//! secret is that of a first contact, which the processes of one job share, or 0. Index `0xffff_ffff`: it has heard a
+//! challenge, and the secret is the challenge's.
+//!
+//! The rail is not the path that a packet takes: a *flow* is (session, rail, channel), and the field names the flow whose
+//! numbers are in the packet.
+//!
 //! The flags, bit 0 being the least significant:
 //!
 //! | bit | flag | announces | octets |
@@ -51,13 +63,14 @@
 //! | 4 | [`TIMESTAMP`](Flags::TIMESTAMP) | timestamp | 8 |
 //! | 5 | [`CREDIT`](Flags::CREDIT) | credit | 8 |
 //! | 6 | [`CHECKSUM`](Flags::CHECKSUM) | checksum | 8 |
-//! | 7 | [`OPEN`](Flags::OPEN) | opening | 32 |
+//! | 7 | [`OPEN`](Flags::OPEN) | opening | 40 |
 //! | 8 | [`SACK`](Flags::SACK) | selective acknowledgement | 8 + 8 × words |
-//! | 9 | | not assigned, zero | |
+//! | 9 | [`SEAL`](Flags::SEAL) | seal | 24 |
 //! | 10 | [`BUNDLE`](Flags::BUNDLE) | the payload is a row of records | |
 //! | 11 | [`ACK_REQUEST`](Flags::ACK_REQUEST) | acknowledge at once | |
 //! | 12 | [`NACK`](Flags::NACK) | what is missing is wanted again | |
-//! | 13–15 | | not assigned, zero | |
+//! | 13 | [`KEY_PHASE`](Flags::KEY_PHASE) | which of two keys in turn has sealed; only with `SEAL` | |
+//! | 14–15 | | not assigned, zero | |
 //!
 //! # Extensions
 //!
@@ -131,7 +144,8 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Opening ([`Open`]; the features are [`Features`]: bit 0, checksums in every packet; bits 16–31 are required):
+//! Opening ([`Open`]; the features are [`Features`]: bit 0, checksums in every packet; bit 1, settling;
+//! bit 2, rails; bit 16, seals; bits 16–31 are required):
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -139,17 +153,21 @@
 //! +                             epoch                             +
 //! |                                                               |  4
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                             token                             |  8
+//! |                         token: index                          |  8
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! |                           features                            | 12
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                         credit: limit                         | 16
+//! |                                                               | 16
+//! +                         token: secret                         +
+//! |                                                               | 20
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                        credit: window                         | 20
+//! |                         credit: limit                         | 24
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                   acknowledgement delay, ns                   | 24
+//! |                        credit: window                         | 28
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |       largest datagram        |           UDP port            | 28
+//! |                   acknowledgement delay, ns                   | 32
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! |       largest datagram        |           UDP port            | 36
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
@@ -167,6 +185,26 @@
 //! |                                                               | 12
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! |                              ...                              |
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! ```
+//!
+//! Seal ([`Seal`]), always the last. The payload is encrypted and keeps its length; the additional data are all bytes
+//! of the packet before the tag. A packet sent again has another number. Other rules about the payload's content (a
+//! bundle's records, say) hold for what comes out when it is opened.
+//!
+//! ```text
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! |                                                               |  0
+//! +                      transmission number                      +
+//! |                                                               |  4
+//! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! |                                                               |  8
+//! +                                                               +
+//! |                                                               | 12
+//! +                              tag                              +
+//! |                                                               | 16
+//! +                                                               +
+//! |                                                               | 20
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
@@ -192,10 +230,22 @@
 //! - Match bits, immediate data, fragment, placement and bundle belong to data packets only; but a return has immediate
 //!   data when it is about several messages.
 //! - A payload belongs to data packets and probes only.
+//! - A key phase belongs to a seal only.
 //! - A bundle is not also a fragment or a placement, and its match bits stand in its records; it has no immediate
 //!   data.
 //!
 //! Everything else may come with everything: any packet may carry acknowledgements, credit, a timestamp, an opening.
+//!
+//! # Settling a flow
+//!
+//! A packet that is sent again *unchanged* keeps its number, and the receiver delivers each number once. A packet that
+//! must be cut anew, because the path MTU has shrunk, or that must go on another rail, cannot keep its number. Its sender
+//! first settles the flow: it sends [`Kind::Settle`] with `sequence` = the next number that it would use and `message` =
+//! the number of the request, which rises by one for each request of a flow. The receiver declares every number before
+//! `sequence` that has not come void (what comes later under it is a duplicate), expects `sequence` next, and answers
+//! [`Kind::Settled`] with the number of the request; acknowledgement and bitmap say what had come before that. It keeps
+//! this one answer and gives it again when the same request comes again; earlier requests are ignored. A settle is sent
+//! again by a timer, on any path. Then the sender queues what had not come under new numbers, in any size, on any rail.
 //!
 //! # The contract of reading and writing
 //!
@@ -241,8 +291,9 @@ mod value;
 pub use builder::Builder;
 pub use header::{
     ANY_PROCESSOR, BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open,
-    Placement, Timestamp, VERSION,
+    Placement, Seal, Timestamp, Token, VERSION,
 };
+pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN};
 pub use packet::{Error, Packet};
 pub use plain::Plain;
 pub(crate) use plain::{Prefix, write as write_plain};

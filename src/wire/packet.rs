@@ -5,8 +5,8 @@ use zerocopy::FromBytes;
 use super::{
     Seq,
     header::{
-        BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_SACK_WORDS, Open, Placement, RawBase, Timestamp,
-        VERSION,
+        BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_SACK_WORDS, OPEN_LEN, Open, Placement, RawBase,
+        SEAL_LEN, Seal, Timestamp, Token, VERSION,
     },
     record::Records,
 };
@@ -78,7 +78,7 @@ impl core::error::Error for Error {}
 
 /// Offset from the base header's end of the extension of bit `n`, for every set of lower bits.
 const OFFSETS: [u8; 256] = {
-    const SIZES: [u8; 8] = [8, 8, 8, 16, 8, 8, 8, 32];
+    const SIZES: [u8; 8] = [8, 8, 8, 16, 8, 8, 8, OPEN_LEN as u8];
     let mut table = [0u8; 256];
     let mut set = 0;
     while set < 256 {
@@ -94,11 +94,15 @@ const OFFSETS: [u8; 256] = {
     table
 };
 
+/// Flags of extensions whose place depends on more than the flags.
+const VARIABLE: Flags = Flags::SACK.union(Flags::SEAL);
+
 /// Flags for which there is more to check in a data packet than lengths.
 const PARTICULAR: Flags = Flags::FRAGMENT
     .union(Flags::PLACEMENT)
     .union(Flags::CHECKSUM)
-    .union(Flags::BUNDLE);
+    .union(Flags::BUNDLE)
+    .union(Flags::KEY_PHASE);
 
 /// A view of one datagram as a packet.
 ///
@@ -145,8 +149,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if have < fixed {
             return Err(Error::Truncated { need: fixed, have });
         }
-        let header = if flags.contains(Flags::SACK) {
-            self.check_sack(octets, fixed)?
+        if raw.reserved != 0 {
+            return Err(Error::Reserved);
+        }
+        let header = if flags.intersects(VARIABLE) {
+            self.check_variable(octets, flags, fixed)?
         } else {
             fixed
         };
@@ -163,7 +170,17 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.check_meaning(kind, flags, payload_len)
     }
 
+    /// Checks the extensions behind those whose place is known from the flags, which end at `at`.
     #[cold]
+    fn check_variable(&self, octets: &[u8], flags: Flags, at: usize) -> Result<usize, Error> {
+        let at = if flags.contains(Flags::SACK) {
+            self.check_sack(octets, at)?
+        } else {
+            at
+        };
+        Ok(if flags.contains(Flags::SEAL) { at + SEAL_LEN } else { at })
+    }
+
     fn check_sack(&self, octets: &[u8], at: usize) -> Result<usize, Error> {
         let have = octets.len();
         if have < at + 8 {
@@ -197,6 +214,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
         } else {
             self.check_data(flags, payload_len)?;
         }
+        if flags.contains(Flags::KEY_PHASE) && !flags.contains(Flags::SEAL) {
+            return Err(Error::Unexpected);
+        }
         if flags.contains(Flags::CHECKSUM) && self.field::<8>(Flags::CHECKSUM)[4..] != [0; 4] {
             return Err(Error::Reserved);
         }
@@ -217,7 +237,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
             if flags.intersects(Flags::MATCH.union(Flags::IMMEDIATE).union(Flags::PLACEMENT)) {
                 return Err(Error::Unexpected);
             }
-            return Records::check(self.payload());
+            // What is sealed can be looked at only when it is opened.
+            if !flags.contains(Flags::SEAL) {
+                return Records::check(self.payload());
+            }
         }
         Ok(())
     }
@@ -264,10 +287,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
             channel: raw.channel,
             source: raw.source.get(),
             destination: raw.destination.get(),
-            session: raw.session.get(),
+            session: self.session(),
             sequence: Seq(raw.sequence.get()),
             acknowledgement: Seq(raw.acknowledgement.get()),
-            reply_queue: raw.reply_queue.get(),
+            rail: raw.rail,
             message: Seq(raw.message.get()),
         }
     }
@@ -282,8 +305,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The session token.
     #[must_use]
     #[inline]
-    pub fn session(&self) -> u32 {
-        self.raw().session.get()
+    pub fn session(&self) -> Token {
+        let raw = self.raw();
+        Token {
+            index: raw.session_index.get(),
+            secret: raw.session_secret.get(),
+        }
     }
 
     /// The flags.
@@ -369,20 +396,24 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if !self.flags().contains(Flags::OPEN) {
             return None;
         }
-        let octets: [u8; 32] = self.field(Flags::OPEN);
+        let octets: [u8; OPEN_LEN] = self.field(Flags::OPEN);
         let word = |at: usize| u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
         let half = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
+        let double = |at: usize| u64::from(word(at)) << 32 | u64::from(word(at + 4));
         Some(Open {
-            epoch: u64::from(word(0)) << 32 | u64::from(word(4)),
-            token: word(8),
+            epoch: double(0),
+            token: Token {
+                index: word(8),
+                secret: double(16),
+            },
             features: Features::from_bits_retain(word(12)),
             credit: Credit {
-                limit: word(16),
-                window: word(20),
+                limit: word(24),
+                window: word(28),
             },
-            ack_delay: word(24),
-            max_datagram: half(28),
-            port: half(30),
+            ack_delay: word(32),
+            max_datagram: half(36),
+            port: half(38),
         })
     }
 
@@ -401,6 +432,23 @@ impl<T: AsRef<[u8]>> Packet<T> {
             octets.copy_from_slice(word);
             u64::from_be_bytes(octets)
         })
+    }
+
+    /// The seal.
+    #[must_use]
+    pub fn seal(&self) -> Option<Seal> {
+        let at = self.seal_offset()?;
+        let (number, rest) = self.buffer.as_ref()[at..].split_first_chunk()?;
+        Some(Seal {
+            number: u64::from_be_bytes(*number),
+            tag: *rest.first_chunk()?,
+        })
+    }
+
+    /// Offset of the seal in the packet: it is the last extension. Its tag begins 8 bytes later.
+    #[must_use]
+    pub fn seal_offset(&self) -> Option<usize> {
+        self.flags().contains(Flags::SEAL).then(|| self.header_len() - SEAL_LEN)
     }
 
     #[inline]
@@ -422,10 +470,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         &self.buffer.as_ref()[self.header_len()..]
     }
 
-    /// The records of a bundle.
+    /// The records of a bundle; none of a sealed one, which has not been opened.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
-        Records::new(if self.flags().contains(Flags::BUNDLE) {
+        let flags = self.flags();
+        Records::new(if flags.contains(Flags::BUNDLE) && !flags.contains(Flags::SEAL) {
             self.payload()
         } else {
             &[]

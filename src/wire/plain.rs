@@ -33,31 +33,30 @@ pub struct Plain<'a> {
     pub payload: &'a [u8],
 }
 
-/// What is the same in all plain packets of one flow, from processor to processor: their first 16 octets.
+/// What is the same in all plain packets of one flow, from processor to processor: their first 24 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix {
-    words: [u64; 2],
+    words: [u64; 3],
     extensions: Flags,
 }
 
 impl Prefix {
     /// Of a packet with this base and these flags. `None`: it is not plain.
     pub(crate) fn of(base: &Base, flags: Flags) -> Option<Self> {
-        let is_plain = base.kind == Kind::Data && EXTENSIONS.contains(flags);
+        let is_plain = base.kind == Kind::Data && base.rail == 0 && EXTENSIONS.contains(flags);
         is_plain.then(|| Self {
             words: first_words(base, flags),
             extensions: flags,
         })
     }
 
-    /// The packet in `octets`, if it begins so and its length is right. (Who listens where is not looked at: it has no
-    /// meaning here.)
+    /// The packet in `octets`, if it begins so and its length is right.
     #[inline(always)]
     pub(crate) fn read<'a>(&self, octets: &'a [u8]) -> Option<Plain<'a>> {
         let (base, mut rest) = octets.split_first_chunk::<BASE_LEN>()?;
         let words: [U64; BASE_LEN / 8] = zerocopy::transmute!(*base);
-        let [first, second, order, last] = words.map(U64::get);
-        if first != self.words[0] || second != self.words[1] {
+        let [first, second, third, order, last] = words.map(U64::get);
+        if first != self.words[0] || second != self.words[1] || third != self.words[2] {
             return None;
         }
         let mut next = |flag: Flags| {
@@ -69,7 +68,8 @@ impl Prefix {
             Some(Some(u64::from_be_bytes(*octets)))
         };
         let (match_bits, stamp) = (next(Flags::MATCH)?, next(Flags::TIMESTAMP)?);
-        if rest.len() as u64 != last >> 48 {
+        // (The rail and what is reserved are 0.)
+        if (rest.len() as u64) << 16 != last >> 32 {
             return None;
         }
         Some(Plain {
@@ -124,26 +124,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::{Builder, Packet},
+        super::{Builder, Packet, Token},
         *,
     };
 
     fn packets() -> impl Strategy<Value = (Base, Flags, Option<u64>, Option<Timestamp>, Vec<u8>)> {
-        let numbers = any::<(u8, u32, u32, u32, u32, u32, u32)>();
+        let numbers = any::<(u8, u32, u32, u32, u64, u32, u32, u32)>();
         let stamp = prop::option::of(any::<(u32, u32)>().prop_map(|(value, echo)| Timestamp { value, echo }));
         let marks = prop_oneof![4 => Just(Flags::empty()), 1 => Just(Flags::ACK_REQUEST)];
         let payload = prop::collection::vec(any::<u8>(), 0..80);
         (numbers, marks, any::<Option<u64>>(), stamp, payload).prop_map(|(numbers, marks, bits, stamp, payload)| {
-            let (channel, source, destination, session, sequence, acknowledgement, message) = numbers;
+            let (channel, source, destination, index, secret, sequence, acknowledgement, message) = numbers;
             let base = Base {
                 kind: Kind::Data,
                 channel,
                 source,
                 destination,
-                session,
+                session: Token { index, secret },
                 sequence: Seq(sequence),
                 acknowledgement: Seq(acknowledgement),
-                reply_queue: 0,
+                rail: 0,
                 message: Seq(message),
             };
             (base, marks, bits, stamp, payload)
@@ -191,7 +191,7 @@ mod tests {
             let at = at.index(datagram.len());
             datagram[at] ^= change;
             let read = prefix.read(&datagram);
-            prop_assert!(at >= 16 || read.is_none());
+            prop_assert!(at >= 24 || read.is_none());
             let packet = Packet::new_checked(&datagram[..]);
             let same = packet.ok().filter(|packet| Prefix::of(&packet.base(), packet.flags()) == Some(prefix));
             prop_assert_eq!(read, same.as_ref().map(plain_of));

@@ -1,14 +1,14 @@
 //! Packets for people: one line each, whatever the octets.
 //!
 //! ```text
-//! 7 > 9 data ch 0 session 0x00c0ffee seq 17 ack 5 msg 42 match 0x000000000000002a frag 0/4000 len 1432
-//! 9 > 7 ack ch 0 session 0x0badcafe seq 5 ack 17 msg 0 sack 19-22,25 len 0
-//! 7 > 9 data ch 0 session 0x00c0ffee seq 18 ack 5 msg 43 bundle len 42 records 10,20
-//! malformed, 12 octets: packet truncated: 32 octets needed, 12 there
+//! 7 > 9 data ch 0 session 3:00000000c0ffee00 seq 17 ack 5 msg 42 match 0x000000000000002a frag 0/4000 len 1432
+//! 9 > 7 ack ch 0 session 7:000000000badcafe seq 5 ack 17 msg 0 sack 19-22,25 len 0
+//! 7 > 9 data ch 0 session 3:00000000c0ffee00 seq 18 ack 5 msg 43 bundle len 42 records 10,20
+//! malformed, 12 octets: packet truncated: 40 octets needed, 12 there
 //! ```
 //!
 //! In this order: source and destination processor (`*` for [`ANY_PROCESSOR`](super::ANY_PROCESSOR)), kind, channel,
-//! session token, sequence, acknowledgement, message number, reply queue unless it is 0, flags, extensions that are
+//! session token, sequence, acknowledgement, message number, rail unless it is 0, flags, extensions that are
 //! there, length of the payload, lengths of a bundle's records, `bad crc` if the packet has a checksum and it is
 //! wrong. The numbers after `sack` are sequence numbers that have arrived; it and the record lengths end in `..` when
 //! there are more than eight.

@@ -4,7 +4,10 @@ use core::{fmt, ops::Deref};
 
 use super::{
     Builder, Packet,
-    header::{ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, Open, Placement, Timestamp},
+    header::{
+        ANY_PROCESSOR, BASE_LEN, Base, Credit, Flags, Fragment, MAX_SACK_WORDS, OPEN_LEN, Open, Placement, SEAL_LEN,
+        Seal, Timestamp,
+    },
 };
 
 /// The words of a selective acknowledgement, see [`Builder::sack`]; none means that the packet has no such extension.
@@ -73,7 +76,7 @@ impl fmt::Debug for Sack {
 /// carry match bits, say), and what [`parse`](Self::parse) gives always is one.
 ///
 /// ```
-/// use hikyaku::wire::{Base, Credit, Header, Kind, Packet, Seq};
+/// use hikyaku::wire::{Base, Credit, Header, Kind, Packet, Seq, Token};
 ///
 /// let header = Header {
 ///     credit: Some(Credit { limit: 1 << 20, window: 1 << 16 }),
@@ -82,10 +85,10 @@ impl fmt::Debug for Sack {
 ///         channel: 0,
 ///         source: 7,
 ///         destination: 9,
-///         session: 0x1234_5678,
+///         session: Token { index: 3, secret: 0x0123_4567_89ab_cdef },
 ///         sequence: Seq(1),
 ///         acknowledgement: Seq(100),
-///         reply_queue: 0,
+///         rail: 0,
 ///         message: Seq(0),
 ///     })
 /// };
@@ -120,6 +123,8 @@ pub struct Header {
     pub open: Option<Open>,
     /// Selective acknowledgement; empty if there is none.
     pub sack: Sack,
+    /// The seal, right or wrong.
+    pub seal: Option<Seal>,
 }
 
 impl Header {
@@ -138,6 +143,7 @@ impl Header {
             checksum: None,
             open: None,
             sack: Sack::new(),
+            seal: None,
         }
     }
 
@@ -161,6 +167,7 @@ impl Header {
             checksum: packet.checksum(),
             open: packet.open(),
             sack,
+            seal: packet.seal(),
         }
     }
 
@@ -177,8 +184,9 @@ impl Header {
             + octets(self.timestamp.is_some(), 8)
             + octets(self.credit.is_some(), 8)
             + octets(self.checksum.is_some(), 8)
-            + octets(self.open.is_some(), 32)
+            + octets(self.open.is_some(), OPEN_LEN)
             + octets(!self.sack.is_empty(), 8 + 8 * self.sack.len())
+            + octets(self.seal.is_some(), SEAL_LEN)
     }
 
     /// Writes the header for a payload of `payload_len` octets at the start of `buffer` and gives its length.
@@ -215,6 +223,9 @@ impl Header {
         if !self.sack.is_empty() {
             builder.sack(&self.sack);
         }
+        if let Some(seal) = &self.seal {
+            builder.seal(seal);
+        }
         let checksum_at = builder.checksum_offset();
         let len = builder.finish(payload_len);
         if let (Some(at), Some(crc)) = (checksum_at, self.checksum) {
@@ -238,7 +249,7 @@ impl fmt::Display for Header {
         }
         write!(
             f,
-            " {} ch {} session {:#010x} seq {} ack {} msg {}",
+            " {} ch {} session {} seq {} ack {} msg {}",
             base.kind.name(),
             base.channel,
             base.session,
@@ -246,13 +257,14 @@ impl fmt::Display for Header {
             base.acknowledgement,
             base.message
         )?;
-        if base.reply_queue != 0 {
-            write!(f, " queue {}", base.reply_queue)?;
+        if base.rail != 0 {
+            write!(f, " rail {}", base.rail)?;
         }
         for (flag, name) in [
             (Flags::BUNDLE, "bundle"),
             (Flags::ACK_REQUEST, "ack-request"),
             (Flags::NACK, "nack"),
+            (Flags::KEY_PHASE, "key-phase"),
         ] {
             if self.flags.contains(flag) {
                 write!(f, " {name}")?;
@@ -282,7 +294,7 @@ impl fmt::Display for Header {
         if let Some(open) = &self.open {
             write!(
                 f,
-                " open {:#018x} token {:#010x} features {:#010x} credit {} window {} delay {} max {} port {}",
+                " open {:#018x} token {} features {:#010x} credit {} window {} delay {} max {} port {}",
                 open.epoch,
                 open.token,
                 open.features.bits(),
@@ -306,6 +318,9 @@ impl fmt::Display for Header {
                     write!(f, "-{}", base.acknowledgement.plus(last))?;
                 }
             }
+        }
+        if let Some(Seal { number, tag }) = self.seal {
+            write!(f, " seal {number} tag {:032x}", u128::from_be_bytes(tag))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hikyaku::{
     DropReason, PeerError,
-    wire::{Base, Credit, Features, Flags, Kind, Open, Packet, Seq, checksum},
+    wire::{Base, Credit, Features, Flags, Kind, Open, Packet, Seq, Token, checksum},
 };
 
 use crate::{
@@ -157,10 +157,13 @@ fn a_packet_without_the_agreed_checksum_is_dropped() {
     world.finish(Duration::from_secs(5));
 }
 
+/// That of an [`opening`].
+const TOKEN: Token = Token { index: 7, secret: 77 };
+
 fn opening(features: u32, checked: bool) -> Vec<u8> {
     let open = Open {
         epoch: 99,
-        token: 77,
+        token: TOKEN,
         features: Features::from_bits_retain(features),
         credit: Credit {
             limit: 1 << 20,
@@ -175,10 +178,10 @@ fn opening(features: u32, checked: bool) -> Vec<u8> {
         channel: 0,
         source: 0,
         destination: 1,
-        session: 0,
+        session: Token::NONE,
         sequence: Seq(0),
         acknowledgement: Seq(0),
-        reply_queue: 0,
+        rail: 0,
         message: Seq(0),
     };
     packet(&base, b"", |builder| {
@@ -214,7 +217,7 @@ fn features_of_later_releases() {
     let base = answer.base();
     assert_eq!(
         (base.kind, base.session, base.sequence),
-        (Kind::Reset, 77, Seq(0x8001_0000))
+        (Kind::Reset, TOKEN, Seq(0x8001_0000))
     );
 
     world.inject(1, address, opening(0x8000, true));
@@ -237,11 +240,12 @@ fn a_refused_opening_is_an_error_that_says_why() {
     let Some(Ok(first)) = sent.first().map(|first| Packet::new_checked(&first.octets[..])) else {
         panic!("nothing was sent");
     };
-    let token = first.open().map_or(0, |open| open.token);
+    let token = first.open().map_or(Token::NONE, |open| open.token);
     let refusal = Base {
         kind: Kind::Reset,
         session: token,
         sequence: Seq(0x0002_0000),
+        message: Seq(1),
         ..first.base()
     };
     let address = world.nodes[0].address;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hikyaku::{
     DropReason, PeerError,
-    wire::{Base, Credit, Fragment, Kind, Packet, Seq, Timestamp},
+    wire::{Base, Credit, Fragment, Kind, Packet, Seq, Timestamp, Token},
 };
 
 use crate::{
@@ -24,7 +24,7 @@ fn valid_base(world: &mut World) -> Base {
     let captured = world.tap.take().unwrap_or_default();
     let last = captured
         .iter()
-        .rfind(|captured| captured.from == 0 && session_of(&captured.octets) != 0);
+        .rfind(|captured| captured.from == 0 && !session_of(&captured.octets).is_first());
     let Some(packet) = last.and_then(|last| Packet::new_checked(&last.octets[..]).ok()) else {
         panic!("no packet of node 0 in a session");
     };
@@ -36,8 +36,8 @@ fn valid_base(world: &mut World) -> Base {
     base
 }
 
-fn session_of(octets: &[u8]) -> u32 {
-    Packet::new_checked(octets).map_or(0, |packet| packet.session())
+fn session_of(octets: &[u8]) -> Token {
+    Packet::new_checked(octets).map_or(Token::NONE, |packet| packet.session())
 }
 
 /// A misaddressed packet is dropped; the processor that is meant never gets it.

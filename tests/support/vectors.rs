@@ -86,11 +86,12 @@ pub(crate) fn fields(octets: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
     add("flags", format!("{:#06x}", packet.flags()));
     add("source", base.source.to_string());
     add("destination", base.destination.to_string());
-    add("session", format!("{:#010x}", base.session));
+    add("session.index", base.session.index.to_string());
+    add("session.secret", format!("{:#018x}", base.session.secret));
     add("sequence", base.sequence.to_string());
     add("acknowledgement", base.acknowledgement.to_string());
     add("payload_len", packet.payload().len().to_string());
-    add("reply_queue", base.reply_queue.to_string());
+    add("rail", base.rail.to_string());
     add("message", base.message.to_string());
     if let Some(bits) = header.match_bits {
         add("match", format!("{bits:#018x}"));
@@ -121,8 +122,9 @@ pub(crate) fn fields(octets: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
     }
     if let Some(open) = header.open {
         add("open.epoch", format!("{:#018x}", open.epoch));
-        add("open.token", format!("{:#010x}", open.token));
+        add("open.token.index", open.token.index.to_string());
         add("open.features", format!("{:#010x}", open.features));
+        add("open.token.secret", format!("{:#018x}", open.token.secret));
         add("open.limit", open.credit.limit.to_string());
         add("open.window", open.credit.window.to_string());
         add("open.ack_delay", open.ack_delay.to_string());
@@ -135,6 +137,10 @@ pub(crate) fn fields(octets: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
     for word in &*header.sack {
         add("sack.word", format!("{word:#018x}"));
     }
+    if let Some(seal) = header.seal {
+        add("seal.number", seal.number.to_string());
+        add("seal.tag", digits(&seal.tag));
+    }
     for record in packet.records() {
         add("record.len", record.data.len().to_string());
         let flags = record.len() - record.data.len() > RECORD_LEN;
@@ -146,7 +152,8 @@ pub(crate) fn fields(octets: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
             add("record.data", digits(record.data));
         }
     }
-    if !packet.flags().contains(Flags::BUNDLE) && !packet.payload().is_empty() {
+    let opaque = !packet.flags().contains(Flags::BUNDLE) || packet.flags().contains(Flags::SEAL);
+    if opaque && !packet.payload().is_empty() {
         add("payload", digits(packet.payload()));
     }
     fields

@@ -102,18 +102,18 @@ impl Sink for Gate<'_> {
 }
 
 impl Host {
-    /// Begins with a process's first command. `limits`, `epoch` and `seed` are as in [`Endpoint::new`]; `most_peers`: it
+    /// Begins with a process's first command. `limits`, `epoch` and `key` are as in [`Endpoint::new`]; `most_peers`: it
     /// gets no more, whatever it asks for.
     ///
     /// # Errors
     /// It is no such command, or its settings are out of their ranges.
-    pub fn new(command: &[u8], limits: Limits, epoch: u64, seed: u64, most_peers: u32) -> Result<Self, Broken> {
+    pub fn new(command: &[u8], limits: Limits, epoch: u64, key: u128, most_peers: u32) -> Result<Self, Broken> {
         let start = Record::command(command).ok_or(Broken::Malformed)?;
         if start.kind != Kind::Start {
             return Err(Broken::Order);
         }
         let (config, mut processors) = record::read_start(&command[REPORT..]).ok_or(Broken::Malformed)?;
-        let mut endpoint = Self::open(config, limits, epoch, seed, most_peers).map_err(|_error| Broken::Malformed)?;
+        let mut endpoint = Self::open(config, limits, epoch, key, most_peers).map_err(|_error| Broken::Malformed)?;
         endpoint.set_processor(processors[0]);
         processors.sort_unstable();
         Ok(Self {
@@ -131,7 +131,7 @@ impl Host {
         mut config: Config,
         limits: Limits,
         epoch: u64,
-        seed: u64,
+        key: u128,
         most_peers: u32,
     ) -> Result<Endpoint, ConfigError> {
         // Half of it is what it was: then there is room again. What may come before it is told that there is none is
@@ -140,7 +140,7 @@ impl Host {
         // A placement is one there and may be many here.
         config.send_queue_messages = MOST_MESSAGES.min(config.send_queue_messages + MOST_PARTS);
         config.max_peers = config.max_peers.min(most_peers);
-        let mut endpoint = Endpoint::new(config, limits, epoch, seed)?;
+        let mut endpoint = Endpoint::new(config, limits, epoch, key)?;
         endpoint.note_credit();
         Ok(endpoint)
     }

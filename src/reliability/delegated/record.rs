@@ -267,7 +267,7 @@ fn part<const N: usize>(octets: &[u8], at: usize) -> [u8; N] {
 }
 
 /// Numbers of which [`Kind::Start`]'s payload begins with this many: the settings.
-const SETTINGS: usize = 30;
+const SETTINGS: usize = 31;
 
 /// Settings and processors as the payload of [`Kind::Start`].
 pub(super) fn start_payload(config: &Config, processors: &[u32]) -> Vec<u8> {
@@ -309,6 +309,7 @@ pub(super) fn start_payload(config: &Config, processors: &[u32]) -> Vec<u8> {
         u64::from(config.resets_per_second) << 2
             | u64::from(config.late_peers) << 1
             | u64::from(config.accept_strangers),
+        config.challenges_per_second.into(),
     ];
     let mut payload = Vec::with_capacity(8 * SETTINGS + 4 * processors.len());
     settings
@@ -375,8 +376,10 @@ pub(super) fn read_start(payload: &[u8]) -> Option<(Config, Vec<u32>)> {
         max_peers: next().try_into().ok()?,
         accept_strangers: false,
         resets_per_second: 0,
+        challenges_per_second: 0,
     };
     let last = next();
+    config.challenges_per_second = next().try_into().ok()?;
     config.accept_strangers = last & 1 == 1;
     config.late_peers = last & 2 == 2;
     config.resets_per_second = (last >> 2).try_into().ok()?;

@@ -96,7 +96,7 @@ impl Two {
     /// milliseconds.
     fn visit(&mut self, limit: u32) -> bool {
         self.epoch += 1;
-        self.peer = Endpoint::new(config(), LIMITS, self.epoch, self.epoch).unwrap();
+        self.peer = Endpoint::new(config(), LIMITS, self.epoch, self.epoch.into()).unwrap();
         self.to_host = self.peer.add_peer(address(1), 1).unwrap();
         let message = Outgoing {
             source: 2,

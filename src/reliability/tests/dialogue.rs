@@ -44,7 +44,12 @@ fn every_bit_is_looked_at() {
             assert!(is_talking(&pair.ends[1].0));
             let (from, datagram) = (pair.ends[0].1, &mut pair.wire[0].1);
             datagram[bit / 8] ^= 1 << (bit % 8);
-            if Packet::new_checked(&datagram[..]).is_ok() {
+            if let Ok(packet) = Packet::new_checked(&datagram[..]) {
+                let una = pair.ends[1].0.actives[0].send.una;
+                if packet.base().acknowledgement == una {
+                    // It says nothing new, which it may.
+                    continue;
+                }
                 assert!(pair.arrive());
             } else {
                 let (endpoint, _, got, _) = &mut pair.ends[1];
@@ -53,9 +58,8 @@ fn every_bit_is_looked_at() {
             turns.extend((pair.turns > 0).then_some(bit / 8));
         }
         turns.dedup();
-        // The reply queue, which has no meaning here; the number of the message, which is the layer's above; the stamps;
-        // the message.
-        let said: Vec<usize> = (26..octets).collect();
+        // The number of the message, which is the layer's above; the stamps; the message.
+        let said: Vec<usize> = (36..octets).collect();
         assert_eq!(turns, said);
     }
 }

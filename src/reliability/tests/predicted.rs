@@ -6,13 +6,7 @@ use super::{
 };
 use crate::{
     PeerError,
-    reliability::{
-        input::Arrival,
-        peer::{Phase, successor},
-        recovery::mark_lost,
-        source::NONE,
-        timers::Timer,
-    },
+    reliability::{input::Arrival, peer::Phase, recovery::mark_lost, source::NONE, timers::Timer},
 };
 
 /// Takes in a datagram as if nothing could be predicted. Gives whether it was as predicted.
@@ -136,7 +130,7 @@ fn an_impossible_acknowledgement_is_seen() {
     let (mut pair, _) = about_to_arrive(false);
     let (_, datagram, _) = pair.wire.front_mut().unwrap();
     let ack = Packet::new_checked(&datagram[..]).unwrap().base().acknowledgement;
-    datagram[20..24].copy_from_slice(&ack.plus(1).0.to_be_bytes());
+    datagram[28..32].copy_from_slice(&ack.plus(1).0.to_be_bytes());
     assert!(pair.arrive());
     assert_eq!(pair.ends[1].0.stats().dropped.of(crate::DropReason::BadAck), 1);
     assert_eq!(pair.ends[1].2.messages.len(), 4);
@@ -171,21 +165,21 @@ fn what_is_not_as_predicted_is_seen() {
         (|e, _| e.actives[0].deadlines.set(Timer::Reorder, u64::MAX / 2), true),
         // A session of another time; …
         (
-            |e, octets| octets[12..16].copy_from_slice(&successor(e.peers[0].local_token).to_be_bytes()),
+            |e, octets| octets[16..24].copy_from_slice(&(e.peers[0].local_secret ^ 1).to_be_bytes()),
             false,
         ),
         // … an acknowledgement of what had been acknowledged before the last one; …
         (
-            |e, octets| octets[20..24].copy_from_slice(&e.actives[0].send.una.minus(1).0.to_be_bytes()),
+            |e, octets| octets[28..32].copy_from_slice(&e.actives[0].send.una.minus(1).0.to_be_bytes()),
             false,
         ),
         // … of nothing new; …
         (
-            |e, octets| octets[20..24].copy_from_slice(&e.actives[0].send.una.0.to_be_bytes()),
+            |e, octets| octets[28..32].copy_from_slice(&e.actives[0].send.una.0.to_be_bytes()),
             true,
         ),
         // … and no time.
-        (|_, octets| octets[32..36].fill(0), true),
+        (|_, octets| octets[40..44].fill(0), true),
     ];
     for (number, (change, predicted)) in changes.into_iter().enumerate() {
         let (mut pair, _) = about_to_arrive(false);

@@ -59,7 +59,7 @@ impl Delegated {
         let remote = Remote::new(config.clone(), link, processors).expect("valid settings");
         let messenger = match bulk {
             Some([epoch, seed]) => {
-                let endpoint = Endpoint::new(config, limits, epoch, seed).expect("valid settings");
+                let endpoint = Endpoint::new(config, limits, epoch, seed.into()).expect("valid settings");
                 Messenger::new(Split::new(remote, endpoint), processors)
             }
             None => Messenger::new(remote, processors),
@@ -72,7 +72,7 @@ impl Delegated {
         assert!(inner.poll_transmit(Instant::ZERO, &mut burst));
         let start = octets(&*inner, &burst);
         let split = bulk.is_some();
-        let host = Host::new(&start, of_host(limits, split), epoch, seed, u32::MAX).expect("it begins well");
+        let host = Host::new(&start, of_host(limits, split), epoch, seed.into(), u32::MAX).expect("it begins well");
         Self {
             inner,
             host,

@@ -175,7 +175,7 @@ impl Network {
             Kind::Reset => counts.resets += 1,
             Kind::Goodbye => counts.goodbyes += 1,
             Kind::Probe | Kind::ProbeAck => counts.probes += 1,
-            Kind::Return | Kind::Challenge => {}
+            Kind::Return | Kind::Challenge | Kind::Settle | Kind::Settled => {}
         }
         counts.nacks += u64::from(packet.flags().contains(Flags::NACK));
     }

@@ -191,7 +191,7 @@ impl Node {
             self.stack = Some(Box::new(delegated));
             return;
         }
-        let endpoint = match Endpoint::new(config, limits, rng.next() | 1, rng.next()) {
+        let endpoint = match Endpoint::new(config, limits, rng.next() | 1, rng.next().into()) {
             Ok(endpoint) => endpoint,
             Err(error) => panic!("the scenario's configuration is wrong: {error}"),
         };

@@ -415,7 +415,7 @@ impl World {
     fn print(&self, from: usize, to: usize, packet: &Packet<&[u8]>, pass: bool) {
         let base = packet.base();
         eprintln!(
-            "{:?} {from}→{to} {:?} ch {} session {:08x} seq {} ack {} message {} payload {} flags {:?}{}{}",
+            "{:?} {from}→{to} {:?} ch {} session {} seq {} ack {} message {} payload {} flags {:?}{}{}",
             self.now,
             base.kind,
             base.channel,

@@ -63,7 +63,7 @@ fn endpoint(config: Config, datagram: usize, epoch: u64) -> Result<Endpoint, Fai
         ack_bytes: usize::MAX,
         receive_port: 0,
     };
-    Endpoint::new(config, limits, epoch, epoch).map_err(|error| failed("settings", error))
+    Endpoint::new(config, limits, epoch, epoch.into()).map_err(|error| failed("settings", error))
 }
 
 /// A sender and a receiver.
