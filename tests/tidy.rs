@@ -15,6 +15,7 @@ use std::{
 const ROOMS: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("prng", &[]),
+    ("siphash", &[]),
     ("id", &[]),
     ("wire", &[]),
     ("error", &["time", "wire", "id"]),
@@ -23,7 +24,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     // A generator with a given seed is arithmetic; what is banned is asking the machine for randomness.
     (
         "reliability",
-        &["wire", "time", "prng", "id", "config", "error", "stats"],
+        &["wire", "time", "prng", "siphash", "id", "config", "error", "stats"],
     ),
     (
         "messaging",

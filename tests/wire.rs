@@ -41,6 +41,23 @@ fn base(kind: Kind) -> Base {
 
 // Vectors.
 
+/// An error as the vectors write it.
+fn name_of(error: &Error) -> String {
+    match error {
+        Error::Truncated { need, have } => format!("Truncated {{ need: {need}, have: {have} }}"),
+        Error::Version(version) => format!("Version({version})"),
+        Error::Kind(kind) => format!("Kind({kind})"),
+        Error::Flags(flags) => format!("Flags({flags})"),
+        Error::Reserved => "Reserved".to_owned(),
+        Error::Trailing { excess } => format!("Trailing {{ excess: {excess} }}"),
+        Error::SackWords(words) => format!("SackWords({words})"),
+        Error::Fragment => "Fragment".to_owned(),
+        Error::Bundle => "Bundle".to_owned(),
+        Error::Unexpected => "Unexpected".to_owned(),
+        error => panic!("no vector can have this error: {error}"),
+    }
+}
+
 #[test]
 fn vectors_say_what_their_lines_say() {
     for vector in vectors::all() {
@@ -50,7 +67,7 @@ fn vectors_say_what_their_lines_say() {
             (Ok(packet), None) => {
                 assert_eq!(vectors::fields(&vector.octets, &packet), vector.fields, "{name}");
             }
-            (Err(error), Some(expected)) => assert_eq!(&format!("{error:?}"), expected, "{name}"),
+            (Err(error), Some(expected)) => assert_eq!(&name_of(&error), expected, "{name}"),
             (result, expected) => panic!("{name}: {result:?}, and not {expected:?}"),
         }
         assert_eq!(vector.error.is_some(), name.starts_with("bad-"), "{name}");
