@@ -147,6 +147,8 @@ pub mod reliability;
 pub mod sim;
 mod siphash;
 mod stats;
+#[cfg(feature = "std")]
+mod sync;
 pub mod time;
 #[cfg(feature = "std")]
 pub mod transport;

@@ -17,6 +17,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("prng", &[]),
     ("siphash", &[]),
     ("id", &[]),
+    // Between threads, so below all that has some.
+    ("sync", &[]),
     ("wire", &[]),
     ("error", &["time", "wire", "id"]),
     ("config", &["time", "wire", "error"]),
@@ -30,7 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "messaging",
         &["reliability", "wire", "time", "id", "prng", "config", "error", "stats"],
     ),
-    ("backends", &["time", "prng", "id"]),
+    ("backends", &["time", "prng", "id", "sync"]),
     // Who is where; what they say to each other then is not its business.
     ("bootstrap", &[]),
     (
@@ -62,6 +64,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
+            "sync",
         ],
     ),
     (
@@ -75,6 +78,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "time",
             "config",
             "error",
+            "sync",
         ],
     ),
     // Drives protocol and a port for other processes; nothing depends on it.

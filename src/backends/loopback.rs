@@ -10,7 +10,7 @@ use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
     time::Duration,
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake, pool::Pool};
-use crate::time::Instant;
+use crate::{sync::Bell, time::Instant};
 
 /// The buffer sizes, octets.
 const SIZES: [usize; 2] = [4 << 10, 64 << 10];
@@ -77,22 +77,8 @@ struct Mailbox {
     generation: AtomicUsize,
     /// Senders that the receiver has not noticed yet.
     arrivals: Mutex<Vec<Inlet>>,
-    /// The receiver sleeps on `bell`.
-    asleep: AtomicBool,
-    bed: Mutex<()>,
-    bell: Condvar,
-}
-
-impl Mailbox {
-    /// Wakes the receiver if it sleeps; to be called after what it shall see has been made visible.
-    fn wake(&self) {
-        // Pairs with the fence in `wait`: either this sees that it sleeps, or it sees what there is to receive.
-        fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed) {
-            drop(lock(&self.bed));
-            self.bell.notify_one();
-        }
-    }
+    /// The receiver sleeps by it.
+    bell: Bell,
 }
 
 /// A filled buffer.
@@ -375,7 +361,7 @@ impl Backend for LoopbackBackend {
         // There are no more buffers than places in the ring, so it can not be full.
         let pushed = outlet.bursts.push(Burst { buffer, len, stride });
         debug_assert!(pushed.is_ok(), "more buffers than places in the ring");
-        outlet.mailbox.wake();
+        outlet.mailbox.bell.ring();
         self.stats.transmit_calls += 1;
         self.stats.datagrams_sent += transmit.segments() as u64;
         self.stats.bytes_sent += len as u64;
@@ -433,26 +419,8 @@ impl Backend for LoopbackBackend {
         if timeout == Some(Duration::ZERO) {
             return Ok(Wake::TimedOut);
         }
-        let bed = lock(&self.mailbox.bed);
-        self.mailbox.asleep.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `wake`.
-        fence(Ordering::SeqCst);
-        let mut wake = Wake::Readable;
-        if !self.anything() {
-            match timeout {
-                None => drop(self.mailbox.bell.wait(bed).unwrap_or_else(PoisonError::into_inner)),
-                Some(timeout) => {
-                    let slept = self.mailbox.bell.wait_timeout(bed, timeout);
-                    let (bed, result) = slept.unwrap_or_else(PoisonError::into_inner);
-                    drop(bed);
-                    if result.timed_out() && !self.anything() {
-                        wake = Wake::TimedOut;
-                    }
-                }
-            }
-        }
-        self.mailbox.asleep.store(false, Ordering::Relaxed);
-        Ok(wake)
+        let maybe = self.mailbox.bell.sleep(timeout, || self.anything());
+        Ok(if maybe { Wake::Readable } else { Wake::TimedOut })
     }
 
     fn poll_unreachable(&mut self) -> Option<SocketAddr> {

@@ -6,16 +6,11 @@
 //!
 //! The one module of this crate, besides the backends, with `unsafe` code.
 
-use std::{
-    ops::Deref,
-    process, slice,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{ops::Deref, process, slice};
 
 use bytes::Bytes;
+
+use crate::sync::{Lease, Loans};
 
 /// A slice that is lent out. It stays borrowed for as long as the loan lives, and a loan ends only when every
 /// reference that was made from it is gone.
@@ -24,49 +19,41 @@ use bytes::Bytes;
 pub(super) struct Loan<'a> {
     data: &'a [u8],
     /// [`Lent`]s that exist.
-    out: Arc<AtomicUsize>,
+    loans: Loans,
 }
 
 /// What the `Bytes` own: the slice without its lifetime.
 struct Lent {
     start: *const u8,
     len: usize,
-    out: Arc<AtomicUsize>,
+    _lease: Lease,
 }
 
-// SAFETY: a `Lent` stands for a `&[u8]`, which may be sent to and dropped on any thread; the flag is atomic.
+// SAFETY: a `Lent` stands for a `&[u8]`, which may be sent to and dropped on any thread.
 unsafe impl Send for Lent {}
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `start` and `len` come from one `&'a [u8]` in `Loan::bytes`. `'a` outlives this value: `lend` does
-        // not return or unwind, so nothing that `'a` borrows from can end, before `out` is 0, and it is this value's
-        // drop that counts it down. Nobody writes to the octets meanwhile, since they are borrowed for `'a`.
+        // not return or unwind, so nothing that `'a` borrows from can end, before all leases are back, of which this value
+        // has one until it is dropped. Nobody writes to the octets meanwhile, since they are borrowed for `'a`.
         unsafe { slice::from_raw_parts(self.start, self.len) }
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // Pairs with the load in `Loan::is_returned`: reads of the octets happen before.
-        self.out.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Loan<'_> {
     /// The slice, as something to own.
     pub(super) fn bytes(&self) -> Bytes {
-        self.out.fetch_add(1, Ordering::Relaxed);
         Bytes::from_owner(Lent {
             start: self.data.as_ptr(),
             len: self.data.len(),
-            out: Arc::clone(&self.out),
+            _lease: self.loans.lend(),
         })
     }
 
     /// Every reference to the slice is gone.
     pub(super) fn is_returned(&self) -> bool {
-        self.out.load(Ordering::Acquire) == 0
+        self.loans.are_back()
     }
 }
 
@@ -115,7 +102,7 @@ pub(super) fn lend<'a, S, T>(
 ) -> T {
     let loan = Loan {
         data,
-        out: Arc::new(AtomicUsize::new(0)),
+        loans: Loans::default(),
     };
     let barrier = Barrier { state, loan, recall };
     using(&mut *barrier.state, &barrier.loan)

@@ -45,6 +45,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     check::run(steps)?;
     toolchains::msrv(steps)?;
     toolchains::miri(steps)?;
+    toolchains::loom(steps)?;
     simulate(steps)?;
     for tests in &IGNORED {
         ignored(steps, tests)?;

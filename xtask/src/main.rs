@@ -44,6 +44,7 @@ cargo xtask <chore>
                             fails or N minutes (10) are over
   model                     every state of two endpoints within larger bounds than `cargo test` has (15 minutes)
   msrv                      compile everything with the oldest Rust that is promised
+  loom                      rings and wake-ups in every order of threads, and mistakes that must be found
   miri                      unit tests of `unsafe` code and rings under miri
   no-std                    prove that the core builds without std
   help                      this
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         ("bench-dpdk", _) => bench_dpdk::run(&args),
         ("bench-mpi", _) => bench_mpi::run(&args),
         ("msrv", []) => toolchains::msrv(&mut steps),
+        ("loom", []) => toolchains::loom(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),
         ("no-std", []) => no_std::run(&mut steps),
         ("help" | "--help" | "-h", []) => {

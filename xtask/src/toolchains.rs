@@ -1,4 +1,5 @@
-//! Steps that need another toolchain than the usual one: the oldest compiler that is promised, and miri.
+//! Steps that need another toolchain than the usual one, or its own atomics: the oldest compiler that is promised, miri and
+//! loom.
 
 use std::fs;
 
@@ -9,7 +10,13 @@ use crate::{
 
 const MIRI_INSTALL: &str = "rustup component add miri rust-src --toolchain nightly";
 /// Modules with `unsafe` code or lock-free rings that miri can run: it knows no sockets.
-const MIRI: [&str; 3] = ["transport::borrow", "backends::pool", "backends::loopback"];
+const MIRI: [&str; 5] = [
+    "transport::borrow",
+    "backends::pool",
+    "backends::loopback",
+    "messaging::ring",
+    "messaging::arena",
+];
 
 /// What `setup` installs: a name with the purpose, whether it is here, and the command that installs it.
 pub(crate) fn wanted() -> Result<Vec<(String, bool, String)>, String> {
@@ -51,6 +58,14 @@ pub(crate) fn miri(steps: &mut Steps) -> Result<(), String> {
         .args(MIRI)
         .limit_s(600);
     steps.run_unless(obstacle, "miri", &command)
+}
+
+/// What threads use without the compiler's help, in all orders: `tests/loom`, a workspace of its own.
+pub(crate) fn loom(steps: &mut Steps) -> Result<(), String> {
+    let command = Cmd::parse("cargo test --manifest-path tests/loom/Cargo.toml --target-dir")
+        .args([&*shell::target_dir().join("loom").to_string_lossy()])
+        .limit_s(300);
+    steps.run("loom", &command)
 }
 
 fn has_miri() -> bool {

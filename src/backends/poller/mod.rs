@@ -60,7 +60,7 @@ use self::{
     trust::Peer,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
-use crate::time::Instant;
+use crate::{sync::primitives, time::Instant};
 
 /// Names the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";

@@ -8,16 +8,15 @@
 //! Positions count octets from the beginning of time. Each side keeps its own and believes the other's only within what
 //! is possible, so a broken process can not make the other one look anywhere else.
 
-use std::{
-    fmt,
-    io::IoSlice,
-    sync::{
+use std::{fmt, io::IoSlice};
+
+use super::{
+    memory::Memory,
+    primitives::{
         Arc,
         atomic::{Ordering, fence},
     },
 };
-
-use super::memory::Memory;
 
 /// Octets of a ring's control.
 pub(crate) const CONTROL: usize = 192;

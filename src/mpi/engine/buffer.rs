@@ -2,17 +2,14 @@
 //! Memory of the caller, as what messages come from and land in.
 
 use alloc::{sync::Arc, vec::Vec};
-use core::{
-    mem::MaybeUninit,
-    slice,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use core::{mem::MaybeUninit, slice};
 
 use bytes::Bytes;
 
 use crate::{
     messaging::{Landing, tagged::Content},
     mpi::datatype::{Datatype, Signature},
+    sync,
 };
 
 /// What is packed at once when it can not be sent from where it lies.
@@ -300,13 +297,12 @@ impl Landing for Buffer {
 
 /// References to the memory of a send that exist outside of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Loans(Arc<AtomicUsize>);
+pub(super) struct Loans(sync::Loans);
 
 impl Loans {
     /// All have been given back.
     pub(super) fn are_back(&self) -> bool {
-        // Pairs with the release in `Lent::drop`: the octets are not read any more.
-        self.0.load(Ordering::Acquire) == 0
+        self.0.are_back()
     }
 
     /// Octets by reference, counted until they are given back.
@@ -314,11 +310,10 @@ impl Loans {
     /// # Safety
     /// Until all are back, these are initialised memory that may be read from any thread and is not written to.
     pub(super) unsafe fn lend(&self, start: *const u8, len: usize, owner: Option<Owner>) -> Bytes {
-        self.0.fetch_add(1, Ordering::Relaxed);
         Bytes::from_owner(Lent {
             start,
             len,
-            loans: self.clone(),
+            _lease: self.0.lend(),
             _owner: owner,
         })
     }
@@ -350,7 +345,7 @@ struct Lent {
     start: *const u8,
     len: usize,
     /// Keeps count: whoever owns the memory keeps it until all are back.
-    loans: Loans,
+    _lease: sync::Lease,
     _owner: Option<Owner>,
 }
 
@@ -359,14 +354,8 @@ unsafe impl Send for Lent {}
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the contract of `Loans::lend`, which holds at least until `loans` is back to 0.
+        // SAFETY: the contract of `Loans::lend`, which holds at least until the lease is back.
         unsafe { slice::from_raw_parts(self.start, self.len) }
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.loans.0.fetch_sub(1, Ordering::Release);
     }
 }
 

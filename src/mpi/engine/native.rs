@@ -23,6 +23,7 @@ use super::{
 use crate::{
     messaging::Messenger,
     progress::{Acks, Clock, Driver, WaitPolicy},
+    sync::{Sleepers, Ticket},
     time::Instant,
 };
 
@@ -41,6 +42,8 @@ struct Inner {
     core: Core,
     failure: Option<FabricError>,
     closed: bool,
+    /// Threads that sleep without the lock.
+    sleepers: Sleepers,
     /// When who only looks has last begun to watch whom it needs.
     watched: Instant,
 }
@@ -51,8 +54,6 @@ pub(crate) struct Native {
     clock: Clock,
     /// Threads that want the lock: who makes progress lets go of it for them.
     contenders: AtomicUsize,
-    /// Threads that sleep without the lock.
-    sleepers: AtomicUsize,
     /// Wakes them. `None`: they only nap.
     bell: Option<OwnedFd>,
     /// What tells that something has come; the backend's.
@@ -73,10 +74,10 @@ impl Native {
                 core,
                 failure: None,
                 closed: false,
+                sleepers: Sleepers::default(),
                 watched: Instant::ZERO,
             }),
             contenders: AtomicUsize::new(0),
-            sleepers: AtomicUsize::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
             readable,
             policy,
@@ -99,16 +100,25 @@ impl Native {
 
     /// Lets go of the lock, and wakes those who may wait for what has ended meanwhile.
     fn unlock(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
-        let ended = inner.core.ended != before;
+        let rings = inner.core.ended != before && inner.sleepers.call();
+        self.let_go(inner, rings);
+    }
+
+    /// The same, and sleeps from now on.
+    fn unlock_to_sleep(&self, mut inner: MutexGuard<'_, Inner>, before: u64) -> Ticket {
+        let rings = inner.core.ended != before && inner.sleepers.call();
+        let ticket = inner.sleepers.enter();
+        self.let_go(inner, rings);
+        ticket
+    }
+
+    fn let_go(&self, mut inner: MutexGuard<'_, Inner>, rings: bool) {
         let woken = inner.core.take_woken();
         drop(inner);
         for waker in woken {
             waker.wake();
         }
-        if ended
-            && self.sleepers.load(Ordering::SeqCst) > 0
-            && let Some(bell) = &self.bell
-        {
+        if rings && let Some(bell) = &self.bell {
             // It can only fail when it has rung already.
             let _ = write(bell, &1_u64.to_ne_bytes());
         }
@@ -126,9 +136,7 @@ impl Native {
         };
         let left = inner.driver.time_left();
         let nap = left.map_or(NAP, |left| left.min(NAP));
-        // Counted before the lock is let go of: who ends something after that rings.
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        self.unlock(inner, before);
+        let ticket = self.unlock_to_sleep(inner, before);
         if !nap.is_zero() {
             let (bell, timeout) = (self.bell.as_ref(), Timespec::try_from(nap).ok());
             let mut fds = [
@@ -137,11 +145,13 @@ impl Native {
             ];
             // A signal only makes it look again.
             let _ = poll(&mut fds, timeout.as_ref());
-            if let Some(bell) = bell {
-                let _ = read(bell, &mut [0_u8; 8]);
-            }
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        let mut inner = self.lock();
+        if inner.sleepers.leave(ticket)
+            && let Some(bell) = &self.bell
+        {
+            let _ = read(bell, &mut [0_u8; 8]);
+        }
     }
 
     /// Lets a helper thread make progress when nobody has for `interval`.

@@ -1,0 +1,18 @@
+//! What threads do to each other by hand: sleep and wake up, lend memory and wait until it is back. Each is a file of its
+//! own without any other dependency than [`primitives`], so that `tests/loom` can put loom's there and try all orders in
+//! which threads may run and see each other's writes.
+
+#[cfg(feature = "loopback")]
+mod bell;
+mod loans;
+#[cfg(feature = "mpi")]
+mod sleepers;
+
+/// Atomics, locks and reference counts.
+pub(crate) use std::sync as primitives;
+
+#[cfg(feature = "loopback")]
+pub(crate) use self::bell::Bell;
+pub(crate) use self::loans::{Lease, Loans};
+#[cfg(feature = "mpi")]
+pub(crate) use self::sleepers::{Sleepers, Ticket};

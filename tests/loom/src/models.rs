@@ -1,0 +1,271 @@
+//! What threads do with the library's parts.
+
+use std::io::IoSlice;
+
+use loom::{
+    cell::UnsafeCell,
+    model::Builder,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use crate::{memory::Memory, right::sleepers::Sleepers};
+
+/// Switches between threads where neither of them waits: more of them find no other mistakes in parts as small as these.
+const PREEMPTIONS: usize = 3;
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(model);
+}
+
+/// An eventfd: readable from when it is written to until it is read.
+#[derive(Default)]
+struct Descriptor {
+    readable: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Descriptor {
+    fn write(&self) {
+        *self.readable.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    fn poll(&self) {
+        let mut readable = self.readable.lock().unwrap();
+        while !*readable {
+            readable = self.changed.wait(readable).unwrap();
+        }
+    }
+
+    fn read(&self) {
+        *self.readable.lock().unwrap() = false;
+    }
+}
+
+macro_rules! models {
+    ($($world:ident)+) => {$(
+        pub mod $world {
+            use super::*;
+            use crate::$world::{
+                bell::Bell,
+                loans::Loans,
+                ring::{CONTROL, Consumer, Place, Producer, kind},
+            };
+
+            /// Room for two records, which each lap writes over.
+            const RING: Place = Place { control: 0, data: CONTROL, size: 32 };
+
+            fn ring() -> (Arc<Memory>, Producer, Consumer) {
+                let memory = Arc::new(Memory::new(CONTROL + 32));
+                let producer = Producer::new(Arc::clone(&memory), RING);
+                let consumer = Consumer::new(Arc::clone(&memory), RING);
+                (memory, producer, consumer)
+            }
+
+            /// The records of a poller's ring come whole and in order, and their places are not written to too early.
+            pub fn ring_carries_records() {
+                check(|| {
+                    let (memory, mut producer, mut consumer) = ring();
+                    let writer = thread::spawn(move || {
+                        for number in 1..=3_u64 {
+                            while !producer.has_room(8).unwrap() {
+                                thread::yield_now();
+                            }
+                            producer.push(kind::WHOLE, &[IoSlice::new(&number.to_le_bytes())]);
+                            producer.publish();
+                        }
+                    });
+                    for number in 1..=3 {
+                        let found = loop {
+                            match consumer.next().unwrap() {
+                                Some(found) => break found,
+                                None => thread::yield_now(),
+                            }
+                        };
+                        assert_eq!((found.kind, found.len, memory.read(found.at)), (kind::WHOLE, 8, number));
+                        consumer.release();
+                    }
+                    writer.join().unwrap();
+                });
+            }
+
+            /// Who sleeps by a poller's ring is woken up by its eventfd.
+            pub fn ring_wakes_its_reader() {
+                check(|| {
+                    let (_memory, mut producer, mut consumer) = ring();
+                    let bell = Arc::new(Descriptor::default());
+                    let ours = Arc::clone(&bell);
+                    let writer = thread::spawn(move || {
+                        producer.push(kind::WHOLE, &[IoSlice::new(&[7; 8])]);
+                        if producer.publish() {
+                            ours.write();
+                        }
+                    });
+                    while consumer.next().unwrap().is_none() {
+                        if consumer.arm().unwrap() {
+                            bell.poll();
+                            consumer.disarm();
+                            bell.read();
+                        }
+                    }
+                    writer.join().unwrap();
+                });
+            }
+
+            /// Who sleeps in the backend `loopback` is woken up by each of those who send.
+            pub fn bell_wakes_who_sleeps() {
+                check(|| {
+                    let shared = Arc::new((AtomicUsize::new(0), Bell::default()));
+                    let ours = Arc::clone(&shared);
+                    let sender = thread::spawn(move || {
+                        for _ in 0..2 {
+                            ours.0.fetch_add(1, Ordering::Release);
+                            ours.1.ring();
+                        }
+                    });
+                    let (sent, bell) = &*shared;
+                    let mut seen = 0;
+                    while seen < 2 {
+                        bell.sleep(None, || sent.load(Ordering::Acquire) != seen);
+                        seen = sent.load(Ordering::Acquire);
+                    }
+                    sender.join().unwrap();
+                });
+            }
+
+            /// Memory that was lent is its owner's when all have given it back, and not before.
+            pub fn loans_come_back() {
+                check(|| {
+                    let memory = Arc::new(UnsafeCell::new(1));
+                    let loans = Loans::default();
+                    let leases = [loans.lend(), loans.lend()];
+                    for lease in leases {
+                        let theirs = Arc::clone(&memory);
+                        thread::spawn(move || {
+                            // SAFETY: loom looks whether somebody writes meanwhile.
+                            assert_eq!(theirs.with(|place| unsafe { *place }), 1);
+                            drop(lease);
+                        });
+                    }
+                    while !loans.are_back() {
+                        thread::yield_now();
+                    }
+                    // SAFETY: as above.
+                    memory.with_mut(|place| unsafe { *place = 2 });
+                });
+            }
+        }
+    )+};
+}
+
+models! { right weak unfenced }
+
+/// How threads that sleep on one descriptor are woken up.
+trait Sleeping: Default + Send + 'static {
+    type Ticket;
+
+    fn enter(&mut self) -> Self::Ticket;
+    fn call(&mut self) -> bool;
+    fn leave(&mut self, ticket: Self::Ticket) -> bool;
+}
+
+impl Sleeping for Sleepers {
+    type Ticket = crate::right::sleepers::Ticket;
+
+    fn enter(&mut self) -> Self::Ticket {
+        self.enter()
+    }
+
+    fn call(&mut self) -> bool {
+        self.call()
+    }
+
+    fn leave(&mut self, ticket: Self::Ticket) -> bool {
+        self.leave(ticket)
+    }
+}
+
+/// Whoever wakes up reads the descriptor, so that others who were called may find nothing.
+#[derive(Default)]
+struct Greedy(usize);
+
+impl Sleeping for Greedy {
+    type Ticket = ();
+
+    fn enter(&mut self) {
+        self.0 += 1;
+    }
+
+    fn call(&mut self) -> bool {
+        self.0 > 0
+    }
+
+    fn leave(&mut self, (): ()) -> bool {
+        self.0 -= 1;
+        true
+    }
+}
+
+/// Two threads of a process wait for something each, and a third one makes both happen.
+fn sleepers_wake_up<S: Sleeping>() {
+    #[derive(Default)]
+    struct State<S> {
+        happened: [bool; 2],
+        sleepers: S,
+    }
+    check(|| {
+        let shared = Arc::new((Mutex::new(State::<S>::default()), Descriptor::default()));
+        let wait = |shared: &(Mutex<State<S>>, Descriptor), what: usize| {
+            let (state, bell) = shared;
+            loop {
+                let mut locked = state.lock().unwrap();
+                if locked.happened[what] {
+                    return;
+                }
+                let ticket = locked.sleepers.enter();
+                drop(locked);
+                bell.poll();
+                let mut locked = state.lock().unwrap();
+                if locked.sleepers.leave(ticket) {
+                    bell.read();
+                }
+                drop(locked);
+                thread::yield_now();
+            }
+        };
+        let ours = Arc::clone(&shared);
+        let waiter = thread::spawn(move || wait(&ours, 0));
+        let ours = Arc::clone(&shared);
+        let maker = thread::spawn(move || {
+            let (state, bell) = &*ours;
+            for what in 0..2 {
+                let mut locked = state.lock().unwrap();
+                locked.happened[what] = true;
+                let rings = locked.sleepers.call();
+                drop(locked);
+                if rings {
+                    bell.write();
+                }
+            }
+        });
+        wait(&shared, 1);
+        waiter.join().unwrap();
+        maker.join().unwrap();
+    });
+}
+
+/// As the engine's threads do it.
+pub fn sleepers_share_a_call() {
+    sleepers_wake_up::<Sleepers>();
+}
+
+/// As they did it once.
+pub fn greedy_sleepers() {
+    sleepers_wake_up::<Greedy>();
+}

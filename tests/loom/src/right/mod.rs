@@ -1,0 +1,14 @@
+//! The sources as they are.
+
+pub(crate) use loom::sync as primitives;
+
+pub(crate) use crate::memory;
+
+#[path = "../../../../src/sync/bell.rs"]
+pub(crate) mod bell;
+#[path = "../../../../src/sync/loans.rs"]
+pub(crate) mod loans;
+#[path = "../../../../src/backends/poller/ring.rs"]
+pub(crate) mod ring;
+#[path = "../../../../src/sync/sleepers.rs"]
+pub(crate) mod sleepers;

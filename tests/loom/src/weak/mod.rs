@@ -1,0 +1,32 @@
+//! What is released and acquired is not.
+
+pub(crate) mod primitives {
+    pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+    pub(crate) mod atomic {
+        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, fence};
+
+        #[allow(
+            non_snake_case,
+            non_upper_case_globals,
+            reason = "they stand for the variants of an enum"
+        )]
+        pub(crate) mod Ordering {
+            use loom::sync::atomic::Ordering as Real;
+
+            pub(crate) const Relaxed: Real = Real::Relaxed;
+            pub(crate) const Acquire: Real = Real::Relaxed;
+            pub(crate) const Release: Real = Real::Relaxed;
+            pub(crate) const SeqCst: Real = Real::SeqCst;
+        }
+    }
+}
+
+pub(crate) use crate::memory;
+
+#[path = "../../../../src/sync/bell.rs"]
+pub(crate) mod bell;
+#[path = "../../../../src/sync/loans.rs"]
+pub(crate) mod loans;
+#[path = "../../../../src/backends/poller/ring.rs"]
+pub(crate) mod ring;

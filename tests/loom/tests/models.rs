@@ -1,0 +1,68 @@
+//! Each part in all orders; and each model with a mistake, which it must find.
+
+use std::{env, process::Command};
+
+use hikyaku_loom::models::{self, right, unfenced, weak};
+
+macro_rules! pass {
+    ($($name:ident = $model:path;)+) => {$(
+        #[test]
+        fn $name() {
+            $model();
+        }
+    )+};
+}
+
+/// In a process of their own, since loom ends it when it finds something while memory is given back.
+macro_rules! fail {
+    ($($name:ident = $model:path, $why:literal;)+) => {
+        mod planted {
+            use super::*;
+
+            $(
+                #[test]
+                #[ignore = "has to fail"]
+                fn $name() {
+                    $model();
+                }
+            )+
+        }
+
+        $(
+            #[test]
+            fn $name() {
+                found(stringify!($name), $why);
+            }
+        )+
+    };
+}
+
+fn found(name: &str, why: &str) {
+    let planted = format!("planted::{name}");
+    let mut command = Command::new(env::current_exe().unwrap());
+    let output = command
+        .args(["--ignored", "--exact", "--nocapture", &planted])
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("running 1 test"), "{said}");
+    assert!(!output.status.success(), "the mistake was not found");
+    assert!(said.contains(why), "it fails for another reason: {said}");
+}
+
+pass! {
+    a_ring_carries_records = right::ring_carries_records;
+    a_ring_wakes_its_reader = right::ring_wakes_its_reader;
+    a_bell_wakes_who_sleeps = right::bell_wakes_who_sleeps;
+    loans_come_back = right::loans_come_back;
+    sleepers_share_a_call = models::sleepers_share_a_call;
+}
+
+fail! {
+    records_that_are_not_released_are_found = weak::ring_carries_records, "Causality violation";
+    a_ring_without_fences_is_found = unfenced::ring_wakes_its_reader, "deadlock";
+    a_bell_without_fences_is_found = unfenced::bell_wakes_who_sleeps, "deadlock";
+    loans_that_are_not_acquired_are_found = weak::loans_come_back, "Causality violation";
+    who_takes_a_call_from_others_is_found = models::greedy_sleepers, "deadlock";
+}
