@@ -144,7 +144,7 @@ pub enum PeerError {
         /// Time since it was last heard (or first called).
         silence: Duration,
     },
-    /// The network says that nobody listens there.
+    /// The network says that nobody listens there, has said it again 100 ms later, and nothing came from the peer in between.
     Refused,
     /// The peer does not know our session: it has restarted, or has given us up.
     Reset,

@@ -8,7 +8,7 @@ use std::{io, io::IoSlice, net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use hikyaku::{
     backends::{
-        Backend, Sent, Transmit, Wake,
+        Backend, Sent, Transmit, Unreachable, Wake,
         loopback::{LoopbackBackend, LoopbackOptions},
     },
     time::Instant,
@@ -432,12 +432,12 @@ fn a_vanished_peer_is_reported_and_others_still_work() {
         assert_eq!(receive(&mut b, 3).len(), 3);
         let reported = loop {
             assert_eq!(a.receive(NOW, 64).unwrap(), 0);
-            if let Some(reported) = a.poll_unreachable() {
-                break reported;
+            if let Some(Unreachable { address, quoted }) = a.poll_unreachable() {
+                break (address, quoted.to_vec());
             }
             assert_eq!(a.wait(Some(LONG)).unwrap(), Wake::Readable);
         };
-        assert_eq!(reported, addr);
+        assert_eq!(reported, (addr, b"x".to_vec()), "where, and what was sent there");
         // It comes back at the same address.
         let mut again = (kind.bind)(addr, None).unwrap();
         assert_eq!(send(&mut a, addr, 1, &[b"z"]), Sent::All);

@@ -18,6 +18,7 @@ use hikyaku::{
     transport::{Event, Transport},
 };
 use netns::{Namespace, Process, Routed, Veth};
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// Of a whole part played by a child. The slowest waits for 500 answers, some of which are lost.
 const PART_LIMIT: Duration = Duration::from_secs(60);
@@ -84,6 +85,8 @@ fn part() {
         "exchange" => play_exchange(),
         "outage" => play_outage(),
         "death" => play_death(),
+        "forgery" => play_forgery(),
+        "patience" => play_patience(),
         "restart" => play_restart(),
         other => panic!("unknown part {other}"),
     }
@@ -269,6 +272,85 @@ fn play_death() {
     println!("dead: {kind} after {} ms", silence.as_millis());
 }
 
+/// Says to `NETNS_TO` again and again that nobody listens at `NETNS_AT`, until killed: ICMP from an address that has nothing to
+/// do with either, which quotes their addresses and ports, and `NETNS_LEN` bytes of a packet with a wrong token.
+fn play_forgery() {
+    let [at, to] = ["NETNS_AT", "NETNS_TO"].map(|name| env::var(name).unwrap().parse::<SocketAddr>().unwrap());
+    let mut quoted = vec![0; env::var("NETNS_LEN").unwrap().parse().unwrap()];
+    // A packet of data of the second version.
+    quoted
+        .iter_mut()
+        .zip([0x20_u8])
+        .for_each(|(octet, first)| *octet = first);
+    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    let (protocol, len) = (17, 8 + quoted.len() as u16);
+    let socket = match (at.ip(), to.ip()) {
+        (IpAddr::V4(at), IpAddr::V4(to)) => {
+            message.extend([0x45, 0]);
+            message.extend((20 + len).to_be_bytes());
+            message.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
+            message.extend(to.octets());
+            message.extend(at.octets());
+            Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap()
+        }
+        (IpAddr::V6(at), IpAddr::V6(to)) => {
+            // The kernel makes the checksum.
+            message[..2].copy_from_slice(&[1, 4]);
+            message.extend([0x60, 0, 0, 0]);
+            message.extend(len.to_be_bytes());
+            message.extend([protocol, 64]);
+            message.extend(to.octets());
+            message.extend(at.octets());
+            Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap()
+        }
+        _ => panic!("one family"),
+    };
+    for number in [to.port(), at.port(), len, 0] {
+        message.extend(number.to_be_bytes());
+    }
+    message.extend(&quoted);
+    if at.is_ipv4() {
+        let sum = message
+            .chunks(2)
+            .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low)))
+            .sum::<u32>();
+        let sum = (sum & 0xffff) + (sum >> 16);
+        message[2..4].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    }
+    let target = SocketAddr::new(to.ip(), 0).into();
+    println!("forges");
+    loop {
+        socket.send_to(&message, &target).unwrap();
+        std::thread::park_timeout(Duration::from_micros(500));
+    }
+}
+
+/// Asks until a peer that is stopped for a while has answered; nobody may be lost.
+fn play_patience() {
+    let (mut transport, peers) = open_with_peers();
+    let [peer] = peers[..] else { panic!("one peer") };
+    wait_until_here(&mut transport, peer);
+    let forged = env::var("NETNS_LEN").unwrap();
+    println!("talks");
+    let deadline = netns::now() + LONG;
+    let mut longest = Duration::ZERO;
+    while longest < Duration::from_millis(500) || transport.stats().refusals_ignored < 100 {
+        assert!(
+            netns::now() < deadline,
+            "longest {longest:?}, forged {forged}, {:?}",
+            transport.stats()
+        );
+        let asked = netns::now();
+        ask(&mut transport, peer, 100);
+        longest = longest.max(asked.elapsed());
+    }
+    while let Some(event) = transport.next_event() {
+        assert!(matches!(event, Event::PeerUp { .. }), "{event:?}");
+    }
+    println!("heard {} forgeries", transport.stats().refusals_ignored);
+    part_from(&mut transport, peer);
+}
+
 /// The peer is killed and started again at the same address.
 fn play_restart() {
     let (mut transport, peers) = open_with_peers();
@@ -441,6 +523,31 @@ fn the_death_of_a_peer_is_told_and_does_not_touch_another() {
         assert!(passed < 4 * limit, "{dead} {passed:?}");
         finish(process);
         finish(other);
+    }
+}
+
+/// What an attacker off the path can say about a session, while the peer does not answer for a second.
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn forged_refusals_lose_nobody() {
+    for (ipv6, len) in [(false, 0), (false, 64), (true, 0), (true, 64)] {
+        let Some(path) = Routed::new(1_500) else { return };
+        println!("IPv6: {ipv6}, {len} bytes quoted");
+        let server = answers(&path.a, &path.b, ipv6, PORT + 1);
+        let len = len.to_string();
+        let mut process = asks(&path.a, &path.b, ipv6, "patience", 1, &[("NETNS_LEN", &len)]);
+        process.wait_for("talks", LONG);
+        let [from, to] = [at(&path.b, ipv6, PORT + 1), at(&path.a, ipv6, PORT)];
+        let envs = [("NETNS_AT", &*from), ("NETNS_TO", &to), ("NETNS_LEN", &len)];
+        let mut forger = path.router.spawn_role("part", "forgery", &envs);
+        forger.wait_for("forges", START_LIMIT);
+        server.signal("STOP");
+        process.outlasts(Duration::from_secs(1));
+        server.signal("CONT");
+        process.wait_for("heard ", LONG);
+        forger.kill();
+        finish(process);
+        finish(server);
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -25,6 +25,14 @@ use hikyaku::{
 const ROLE: &str = "TRANSPORT_TEST_ROLE";
 const TO: &str = "TRANSPORT_TEST_TO";
 const AT: &str = "TRANSPORT_TEST_AT";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long the kernel and others take is real time"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
 
 fn bind(processor: u32, address: &str, config: Config) -> Transport {
     Transport::builder()
@@ -303,6 +311,34 @@ fn a_dead_peer_is_noticed_and_others_are_not_affected() {
     a.send(other.1, b"end").unwrap();
     a.flush(LONG).unwrap();
     other.0.end();
+}
+
+/// The kernel tells that nobody has the port any more. (On a busy machine this process may have to wait for its turn: the best
+/// of a few counts.)
+#[test]
+fn a_killed_process_is_lost_within_a_fifth_of_a_second() {
+    const LIMIT: Duration = Duration::from_millis(200);
+    for at in ["127.0.0.1:0", "[::1]:0"] {
+        let config = Config {
+            accept_strangers: true,
+            ..Config::default()
+        };
+        let mut a = bind(1, at, config);
+        let mut best = Duration::MAX;
+        for _ in 0..10 {
+            let process = Process::start("echo", a.local_addr(), at);
+            let peer = here(&mut a);
+            ask(&mut a, peer, b"1");
+            process.signal(9);
+            let killed = now();
+            assert_eq!(until_down(&mut a, peer), PeerError::Refused, "{at}");
+            best = best.min(killed.elapsed());
+            if best < LIMIT {
+                break;
+            }
+        }
+        assert!(best < LIMIT, "{at}: lost after {best:?}");
+    }
 }
 
 #[test]

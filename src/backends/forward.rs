@@ -101,7 +101,7 @@ macro_rules! forward_backend {
         }
     };
     (@ poll_unreachable $self:ident $inner:expr) => {
-        fn poll_unreachable(&mut $self) -> Option<::std::net::SocketAddr> {
+        fn poll_unreachable(&mut $self) -> Option<$crate::backends::Unreachable<'_>> {
             $inner.poll_unreachable()
         }
     };

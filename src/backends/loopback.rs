@@ -6,7 +6,7 @@
 //! table; nothing is opened at the operating system.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
@@ -19,7 +19,9 @@ use std::{
 use bytes::Bytes;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake, pool::Pool};
+use super::{
+    Backend, BackendStats, Capabilities, Received, Sent, Transmit, Unreachable, Wake, pool::Pool, refusals::Refusals,
+};
 use crate::{sync::Bell, time::Instant};
 
 /// The buffer sizes, octets.
@@ -34,8 +36,6 @@ const LARGEST: usize = 65_507;
 const MAX_SEGMENTS: usize = 256;
 /// Looks for something to receive before sleeping: a few microseconds.
 const SPINS: usize = 200;
-/// Most addresses remembered for [`Backend::poll_unreachable`].
-const MAX_UNREACHABLE: usize = 64;
 /// First of the ports that [`LoopbackBackend::bind`] hands out for port 0.
 const FIRST_FREE_PORT: u16 = 49_152;
 
@@ -181,7 +181,7 @@ pub struct LoopbackBackend {
     outlet_of: BTreeMap<SocketAddr, usize>,
     /// The outlet used last.
     last: usize,
-    unreachable: VecDeque<SocketAddr>,
+    refusals: Refusals,
     stats: BackendStats,
 }
 
@@ -235,7 +235,7 @@ impl LoopbackBackend {
             outlets: Vec::new(),
             outlet_of: BTreeMap::new(),
             last: 0,
-            unreachable: VecDeque::new(),
+            refusals: Refusals::default(),
             stats: BackendStats::default(),
         })
     }
@@ -336,12 +336,8 @@ impl Backend for LoopbackBackend {
             return Ok(self.dropped());
         }
         let Some(index) = self.outlet(transmit.destination) else {
-            if !self.unreachable.contains(&transmit.destination) {
-                if self.unreachable.len() == MAX_UNREACHABLE {
-                    self.unreachable.pop_front();
-                }
-                self.unreachable.push_back(transmit.destination);
-            }
+            let slices = transmit.slices.iter().map(|slice| &**slice);
+            self.refusals.push(transmit.destination, slices);
             return Ok(self.dropped());
         };
         let outlet = &mut self.outlets[index];
@@ -423,8 +419,8 @@ impl Backend for LoopbackBackend {
         Ok(if maybe { Wake::Readable } else { Wake::TimedOut })
     }
 
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
-        self.unreachable.pop_front()
+    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
+        self.refusals.pop()
     }
 
     fn stats(&self) -> BackendStats {

@@ -17,6 +17,8 @@ pub mod pcapng;
 pub mod poller;
 #[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
 mod pool;
+#[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
+mod refusals;
 mod registry;
 #[cfg(test)]
 mod script;
@@ -148,6 +150,16 @@ pub struct BackendStats {
     pub segmentation_refused: u64,
 }
 
+/// A datagram for which nobody listened, as the network says. Anybody can forge this but for what it quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreachable<'a> {
+    /// Where the datagram went.
+    pub address: SocketAddr,
+    /// How the datagram began, as far as that was quoted: Linux hosts quote 520 bytes and more, others nothing. At most
+    /// 256 bytes.
+    pub quoted: &'a [u8],
+}
+
 /// Carries datagrams. See the module's documentation.
 ///
 /// All calls are non-blocking but [`wait`](Self::wait). Errors are for what ends the backend's use (the socket is
@@ -226,8 +238,9 @@ pub trait Backend: Send {
         Ok(())
     }
 
-    /// An address that the network itself reported as unreachable (ICMP port unreachable), if there is news.
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
+    /// A datagram of ours for which nobody listened, if the network has said so (ICMP port unreachable). Valid until the
+    /// next call.
+    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
         None
     }
 

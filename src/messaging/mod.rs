@@ -346,9 +346,9 @@ impl Messenger {
         self.endpoint.handle_timeout(now);
     }
 
-    /// The network says that nobody listens at `address`.
-    pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.endpoint.handle_unreachable(now, address);
+    /// See [`Endpoint::handle_unreachable`](crate::reliability::Endpoint::handle_unreachable).
+    pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        self.endpoint.handle_unreachable(now, address, quoted);
     }
 
     /// The backend has let go of the memory of the burst with this token.

@@ -19,6 +19,7 @@ mod clock;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod counter;
 mod events;
+mod policy;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
 
@@ -28,6 +29,7 @@ use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Durati
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use self::counter::relax;
+pub use self::policy::{Acks, WaitPolicy};
 pub(crate) use self::{
     chance::{random, random_key},
     clock::Clock,
@@ -46,7 +48,7 @@ use crate::{
 
 /// Buffers of one receive: few, so that they stay in the cache, and who waits for an answer does not wait for the rest.
 const BUDGET: usize = 4;
-/// Bursts that are received in one call that does not wait.
+/// Bursts that are received in one call that does not wait; one that waits looks at its time limit after so many.
 const BURSTS: u32 = 16;
 /// While spinning, the clock is read once in so many empty passes.
 const EMPTY_PASSES: u32 = 8;
@@ -60,62 +62,6 @@ const BUSY_WAIT: Duration = Duration::from_micros(100);
 const FEW_SLICES: usize = 8;
 /// Slices of a full batch: header and payload of each datagram.
 const MANY_SLICES: usize = 128;
-
-/// What to do while there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitPolicy {
-    /// Ask again and again: the lowest latency, for a core of one's own.
-    Spin,
-    /// Sleep until something arrives: the least processor time.
-    Block,
-    /// Spin for a while, then sleep.
-    Adaptive {
-        /// How long to spin.
-        spin: Duration,
-    },
-    /// Ask again and again and let others have the processor in between; after a while, sleep. For more processes than
-    /// processors: a turn of all of them costs less than putting one to sleep and waking it up.
-    Yield {
-        /// How long to ask before sleeping.
-        spin: Duration,
-    },
-}
-
-impl WaitPolicy {
-    /// The default of [`WaitPolicy::Adaptive`]: what it costs to be woken up, a few times over.
-    pub const SPIN: Duration = Duration::from_micros(50);
-    /// The default of [`WaitPolicy::Yield`]: many turns of all processes.
-    pub const TURNS: Duration = Duration::from_millis(2);
-
-    /// How long to spin; `None`: for ever.
-    pub(crate) fn spin(self) -> Option<Duration> {
-        match self {
-            Self::Spin => None,
-            Self::Block => Some(Duration::ZERO),
-            Self::Adaptive { spin } | Self::Yield { spin } => Some(spin),
-        }
-    }
-
-    /// Whether to let others have the processor between two looks.
-    pub(crate) fn yields(self) -> bool {
-        matches!(self, Self::Yield { .. })
-    }
-}
-
-impl Default for WaitPolicy {
-    fn default() -> Self {
-        Self::Adaptive { spin: Self::SPIN }
-    }
-}
-
-/// Whether the driver returns before it acknowledges what made messages ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acks {
-    /// The caller is about to look at the messages, and its answer may carry the acknowledgement.
-    Later,
-    /// The caller will not answer now.
-    Now,
-}
 
 /// A messenger, a backend, a clock and a way to wait. See the module's documentation.
 pub struct Driver {
@@ -594,10 +540,21 @@ impl Driver {
         let mut now = if due { self.read_clock() } else { self.now };
         let mut end = None;
         let mut since = None;
+        let mut busy = 0;
         loop {
             self.begin(now)?;
             if acks == Acks::Now && done(self) {
                 return Ok(true);
+            }
+            // Something was received each time: datagrams may come faster than they are taken, and never stop.
+            if busy >= BURSTS {
+                busy = 0;
+                let limit = end.or_else(|| timeout.map(|timeout| now + timeout));
+                if limit.is_some_and(|limit| now >= limit) {
+                    return Ok(done(self));
+                }
+                end = limit;
+                self.hear_unreachable(now);
             }
             // Until something happens.
             let mut left = looks;
@@ -607,6 +564,7 @@ impl Driver {
                 if self.receive_burst(now, fresh)? > 0 {
                     now = self.now;
                     since = None;
+                    busy += 1;
                     break;
                 }
                 relax();
@@ -716,11 +674,7 @@ impl Driver {
     fn idle(&mut self) -> io::Result<bool> {
         let now = self.now;
         self.overdue = 0;
-        let mut any = false;
-        while let Some(address) = self.backend.poll_unreachable() {
-            self.messenger.handle_unreachable(now, address);
-            any = true;
-        }
+        let mut any = self.hear_unreachable(now);
         if self.messenger.poll_timeout().is_some_and(|at| at <= now) {
             self.messenger.handle_timeout(now);
             // What waits for room in the backend is due all the time.
@@ -728,6 +682,17 @@ impl Driver {
         }
         self.collect_events();
         Ok(any)
+    }
+
+    /// Hands in what the network says about datagrams that could not be delivered. Gives whether there was anything.
+    fn hear_unreachable(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(unreachable) = self.backend.poll_unreachable() {
+            self.messenger
+                .handle_unreachable(now, unreachable.address, unreachable.quoted);
+            any = true;
+        }
+        any
     }
 
     /// Transmits until there is nothing more to transmit, or the backend is busy.

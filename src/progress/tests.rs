@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    backends::{BindOptions, bind},
+    backends::{BindOptions, Received, bind},
     config::Config,
     forward_backend,
     reliability::Endpoint,
@@ -259,6 +259,43 @@ fn busy_backends_and_kept_references() {
     assert!(data.is_unique(), "nobody refers to the octets any more");
     let (out, back) = *count.lock().unwrap();
     assert!(out > 0 && out - back < 10, "{out} out, {back} back");
+}
+
+/// A backend that has always received something: datagrams that nobody wants.
+struct Flooded(Box<dyn Backend>, Vec<u8>);
+
+impl Backend for Flooded {
+    forward_backend!(self => self.0; capabilities, local_addr, transmit, take, wait, stats);
+
+    fn name(&self) -> &'static str {
+        "flooded"
+    }
+    fn receive(&mut self, _: Instant, budget: usize) -> io::Result<usize> {
+        Ok(budget)
+    }
+    fn received(&mut self, _: usize) -> Received<'_> {
+        Received {
+            source: SocketAddr::from(([127, 0, 0, 1], 9)),
+            stride: self.1.len(),
+            data: &mut self.1,
+        }
+    }
+}
+
+#[test]
+fn waiting_ends_under_a_flood() {
+    let limit = Duration::from_millis(2);
+    for policy in [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::default()] {
+        let (mut a, to_b, ..) = pair(Box::new(Flooded(loopback(), vec![0; 100])));
+        a.policy = policy;
+        let start = a.read_clock();
+        assert!(!a.wait_ready(Some(limit)).unwrap());
+        assert!(!a.run(Some(limit), Acks::Now, |_| false).unwrap());
+        assert!(a.read_clock() >= start + 2 * limit, "but not before its time");
+        // Nobody answers the goodbye.
+        a.send(to_b, &SendOptions::default(), Payload::Copy(b"x")).unwrap();
+        assert_eq!(a.close_all(limit).unwrap(), 1);
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::{
     control::Control,
     dialogue::Dialogue,
     flow::{Active, Flow, Placers, Sender},
+    liveness::Doubt,
     peer::{Peer, Phase, Tokens},
     predicted::Answered,
     source::{Freed, NONE, SourceId, Sources},
@@ -83,6 +84,9 @@ pub struct Endpoint {
     /// Answers to what belongs to no session, to addresses of peers and to others: resets, then challenges.
     pub(super) resets: [Budget; 2],
     pub(super) challenges: [Budget; 2],
+    /// Peers whose address has refused packets.
+    pub(super) doubts: BTreeMap<u32, Doubt>,
+    pub(super) hints: Budget,
     /// Peers whose credit has changed, if somebody wants to know.
     pub(super) credit_news: Option<Vec<u32>>,
     /// Time that this side did not run, ns: it does not count against peers.
@@ -171,6 +175,8 @@ impl Endpoint {
             busy: 0,
             resets: [Budget::default(); 2],
             challenges: [Budget::default(); 2],
+            doubts: BTreeMap::new(),
+            hints: Budget::default(),
             credit_news: None,
             stats: Stats::default(),
         })

@@ -15,6 +15,7 @@ mod dialogue;
 mod endpoint;
 mod flow;
 mod input;
+mod liveness;
 mod mtu;
 #[cfg(feature = "sim")]
 mod near;

@@ -249,20 +249,6 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The network says that nobody listens at `address` (ICMP port unreachable). One that we have never heard may just
-    /// not have started yet ([`Config::late_peers`](crate::Config::late_peers)).
-    pub fn handle_unreachable(&mut self, now: crate::time::Instant, address: SocketAddr) {
-        self.advance(now);
-        if let Some(peer) = self.addresses.get(&self.peers, address) {
-            match self.peers[peer as usize].phase {
-                Phase::Open | Phase::Closing => self.end_session(peer, PeerError::Refused),
-                Phase::Goodbye => self.end_session(peer, PeerError::Closed),
-                Phase::New if !self.config.late_peers => self.end_session(peer, PeerError::Refused),
-                Phase::New | Phase::Down => {}
-            }
-        }
-    }
-
     /// The peer has said goodbye, and everything before it has arrived.
     pub(super) fn peer_said_goodbye(&mut self, peer: u32, channel: u8) {
         let p = &self.peers[peer as usize];
@@ -305,6 +291,7 @@ impl Endpoint {
         if error != PeerError::Closed {
             self.stats.peers_lost += 1;
         }
+        self.doubts.remove(&peer);
         self.down.insert(peer, error);
         self.events.push_back(Event::Down {
             peer: PeerId(peer),

@@ -2,6 +2,7 @@
 
 mod alone;
 mod dialogue;
+mod liveness;
 #[cfg(feature = "sim")]
 mod near;
 mod predicted;

@@ -155,6 +155,9 @@ impl Endpoint {
 
     /// Blocked on credit, or watching: ask for a sign of life. `false`: the peer is dead.
     fn persist_timeout(&mut self, index: u32) -> bool {
+        if self.ask_again(index) {
+            return true;
+        }
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];

@@ -487,15 +487,18 @@ impl World {
     }
 
     /// A packet has come to who has crashed: its sender is told, if the host does that.
-    fn refuse(&mut self, source: u32, destination: u32, refuse: bool) -> Option<u32> {
+    fn refuse(&mut self, packet: u32, refuse: bool) -> Option<u32> {
         self.trouble.stats.refused += 1;
+        let p = self.wires.get(packet);
+        let (source, destination, quoted) = (p.source, p.destination, std::mem::take(&mut p.data));
+        self.wires.drop_packet(packet);
         let node = &mut self.nodes[source as usize];
         if !refuse || matches!(node.doing, Doing::Crashed { .. }) {
             return None;
         }
         node.local = node.local.max(self.now);
-        let now = node.now();
-        node.messenger.handle_unreachable(now, address_of(destination));
+        node.messenger
+            .handle_unreachable(node.now(), address_of(destination), &quoted);
         self.settle(source)
     }
 
@@ -653,8 +656,7 @@ impl World {
         let (source, index, octets) = (p.source, p.destination, p.data.len());
         let node = &mut nodes[index as usize];
         if let Doing::Crashed { refuse } = node.doing {
-            wires.drop_packet(packet);
-            return self.refuse(source, index, refuse);
+            return self.refuse(packet, refuse);
         }
         if !polled && !node.accept(*now, octets as u32, *receive_buffer) {
             self.lose_unread(packet);

@@ -104,6 +104,15 @@ const PARTICULAR: Flags = Flags::FRAGMENT
     .union(Flags::BUNDLE)
     .union(Flags::KEY_PHASE);
 
+/// What is read of a packet of which only the beginning is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    /// The base header.
+    pub base: Base,
+    /// What opens a session, if it says that and all of it is there.
+    pub open: Option<Open>,
+}
+
 /// A view of one datagram as a packet.
 ///
 /// After [`new_checked`](Packet::new_checked) no accessor panics, whatever the octets.
@@ -124,6 +133,23 @@ impl<T: AsRef<[u8]>> Packet<T> {
         let packet = Self { buffer };
         packet.check()?;
         Ok(packet)
+    }
+
+    /// What the header at the beginning of a datagram says, as far as it is there: what an ICMP message quotes. `None`: too
+    /// short for a base header, or not one of this version.
+    #[must_use]
+    pub fn quoted(buffer: T) -> Option<Quoted> {
+        let have = buffer.as_ref().len();
+        if have < BASE_LEN {
+            return None;
+        }
+        let packet = Self { buffer };
+        let raw = packet.raw();
+        Kind::from_bits(raw.version_kind & 0xf).filter(|_| raw.version_kind >> 4 == VERSION)?;
+        Some(Quoted {
+            base: packet.base(),
+            open: if have < packet.fixed_len() { None } else { packet.open() },
+        })
     }
 
     #[inline(always)]

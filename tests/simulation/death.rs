@@ -4,13 +4,19 @@ use std::time::Duration;
 
 use hikyaku::PeerError;
 
-use crate::harness::{Job, NodeOptions, World, scenario};
+use crate::harness::{Job, Link, NodeOptions, World, scenario};
 
 const DEATH: Duration = Duration::from_secs(4);
 const MS: Duration = Duration::from_millis(1);
 
-fn three(seed: u64) -> World {
+pub(crate) fn three(seed: u64) -> World {
+    three_at(seed, Link::default().delay)
+}
+
+/// So far from each other, ns.
+pub(crate) fn three_at(seed: u64, delay: u64) -> World {
     let mut world = World::new(seed);
+    world.network.usual.delay = delay;
     for _ in 0..3 {
         world.add(NodeOptions::default());
     }
@@ -213,53 +219,4 @@ fn watching_can_be_stopped() {
         world.finish(Duration::from_secs(5));
         assert_eq!(world.downs(0), []);
     });
-}
-
-#[test]
-fn refused_by_the_network() {
-    scenario("death::refused_by_the_network", 2, |seed| {
-        let mut world = three(seed);
-        world.crash(1);
-        world.send(0, 1, Job::new(100).shared());
-        world.send(0, 2, Job::new(100).shared());
-        world.run_for(MS);
-        let (now, address) = (world.now, world.nodes[1].address);
-        world.nodes[0].stack_mut().handle_unreachable(now, address);
-        world.touch(0);
-        world.finish(Duration::from_secs(5));
-        assert!(
-            matches!(world.downs(0)[..], [(_, 1, PeerError::Refused)]),
-            "{:?}",
-            world.downs(0)
-        );
-    });
-}
-
-/// Who has never been heard may start later, where that is allowed; where all listen from the start, it is gone.
-#[test]
-fn refused_before_it_was_heard() {
-    for late_peers in [false, true] {
-        scenario("death::refused_before_it_was_heard", 2, |seed| {
-            let mut world = World::new(seed);
-            for _ in 0..2 {
-                let mut options = NodeOptions::default();
-                options.config.late_peers = late_peers;
-                world.add(options);
-            }
-            world.connect(0, 1);
-            world.network.cut(0, 1);
-            world.send(0, 1, Job::new(100).shared());
-            world.run_for(MS);
-            let (now, address) = (world.now, world.nodes[1].address);
-            world.nodes[0].stack_mut().handle_unreachable(now, address);
-            world.touch(0);
-            world.network.heal();
-            world.finish(Duration::from_secs(5));
-            match world.downs(0)[..] {
-                [] => assert!(late_peers && world.model.received() == 1),
-                [(_, 1, PeerError::Refused)] => assert!(!late_peers),
-                ref downs => panic!("{downs:?}"),
-            }
-        });
-    }
 }

@@ -16,6 +16,7 @@ mod harness;
 mod misbehaviour;
 mod mtu;
 mod ops;
+mod refused;
 mod session;
 mod swarm;
 mod tagged;

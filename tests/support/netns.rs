@@ -249,7 +249,7 @@ pub(crate) struct Routed {
     pub(crate) a: Namespace,
     /// The other end.
     pub(crate) b: Namespace,
-    router: Namespace,
+    pub(crate) router: Namespace,
 }
 
 impl Routed {
@@ -386,6 +386,14 @@ impl Process {
             status.unwrap_or_else(|| panic!("not ended within {limit:?}; it printed:\n{output}")),
             output,
         )
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .args([&format!("-{signal}"), &self.child.id().to_string()])
+            .status();
+        assert!(status.is_ok_and(|status| status.success()), "kill -{signal}");
     }
 
     /// Kills it, as `kill -KILL`, and waits until it is gone.

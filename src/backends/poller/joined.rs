@@ -12,7 +12,8 @@ use bytes::Bytes;
 use super::PollerBackend;
 use crate::{
     backends::{
-        Backend, BackendStats, BindOptions, Capabilities, Received, Sent, Transmit, Wake, bind, has_own_addresses,
+        Backend, BackendStats, BindOptions, Capabilities, Received, Sent, Transmit, Unreachable, Wake, bind,
+        has_own_addresses, refusals::Refusals,
     },
     id::LINK,
     time::Instant,
@@ -42,7 +43,7 @@ pub struct Joined {
     there: HashMap<SocketAddr, SocketAddr>,
     back: HashMap<SocketAddr, SocketAddr>,
     /// Who has been sent to and has not been introduced.
-    unknown: Option<SocketAddr>,
+    unknown: Refusals,
     /// Buffers of the last receive: those of the one that was asked first, and whether that was the link.
     first: usize,
     link_first: bool,
@@ -58,7 +59,7 @@ impl Joined {
             own,
             there: HashMap::new(),
             back: HashMap::new(),
-            unknown: None,
+            unknown: Refusals::default(),
             first: 0,
             link_first: false,
             dropped: 0,
@@ -135,7 +136,8 @@ impl Backend for Joined {
             return self.link.transmit(now, transmit);
         }
         let Some(&destination) = self.there.get(&transmit.destination) else {
-            self.unknown = Some(transmit.destination);
+            let slices = transmit.slices.iter().map(|slice| &**slice);
+            self.unknown.push(transmit.destination, slices);
             self.dropped += 1;
             return Ok(Sent::Dropped);
         };
@@ -223,12 +225,13 @@ impl Backend for Joined {
         self.own.introduce(there, link)
     }
 
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
-        if let Some(address) = self.unknown.take() {
-            return Some(address);
+    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
+        if !self.unknown.is_empty() {
+            return self.unknown.pop();
         }
-        let address = self.own.poll_unreachable()?;
-        Some(self.back.get(&address).copied().unwrap_or(NOBODY))
+        let unreachable = self.own.poll_unreachable()?;
+        let address = self.back.get(&unreachable.address).copied().unwrap_or(NOBODY);
+        Some(Unreachable { address, ..unreachable })
     }
 
     fn next_deadline(&self) -> Option<Instant> {

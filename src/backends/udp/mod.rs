@@ -8,7 +8,7 @@ mod bulk;
 mod socket;
 mod sys;
 
-use std::{collections::VecDeque, io, net::SocketAddr, os::fd::BorrowedFd, time::Duration};
+use std::{io, net::SocketAddr, os::fd::BorrowedFd, time::Duration};
 
 use bytes::Bytes;
 
@@ -18,7 +18,11 @@ use self::{
     socket::UdpSocket,
     sys::RawAddr,
 };
-use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake, pool::Pool};
+use super::{
+    Backend, BackendStats, Capabilities, Received, Sent, Transmit, Unreachable, Wake,
+    pool::Pool,
+    refusals::{QUOTE, Refusals},
+};
 use crate::time::Instant;
 
 /// Most datagrams in one burst: `UDP_MAX_SEGMENTS` of the older kernels.
@@ -33,8 +37,6 @@ const MAX_USELESS: usize = 64;
 const COPY: usize = 2048;
 /// Most slices that the kernel takes (`UIO_MAXIOV`).
 const MAX_SLICES: usize = 1024;
-/// Most addresses remembered for [`Backend::poll_unreachable`].
-const MAX_UNREACHABLE: usize = 64;
 
 /// A buffer of the last receive.
 struct Slot {
@@ -65,7 +67,7 @@ pub struct UdpBackend {
     scratch: Vec<u8>,
     /// The last destination, both ways.
     destination: (SocketAddr, RawAddr),
-    unreachable: VecDeque<SocketAddr>,
+    refusals: Refusals,
     stats: BackendStats,
 }
 
@@ -117,7 +119,7 @@ impl UdpBackend {
             pool: Pool::new(2 * MAX_SLOTS),
             scratch: Vec::with_capacity(COPY),
             destination: (addr, RawAddr::new(addr)),
-            unreachable: VecDeque::new(),
+            refusals: Refusals::default(),
             stats: BackendStats::default(),
             socket,
             sender,
@@ -225,21 +227,18 @@ impl UdpBackend {
         }
     }
 
-    /// Empties the error queues, remembering who is unreachable. Was there anything?
+    /// Empties the error queues, remembering what was refused. Was there anything?
     fn drain_errors(&mut self) -> bool {
         let mut any = false;
+        let mut quote = [0; QUOTE];
         for socket in [Some(&self.socket), self.sender.as_ref()].into_iter().flatten() {
             for _ in 0..MAX_USELESS {
-                let Ok(error) = sys::receive_error(socket.fd()) else {
+                let Ok(error) = sys::receive_error(socket.fd(), &mut quote) else {
                     break;
                 };
                 any = true;
-                let refused = error.destination.filter(|_| error.errno == libc::ECONNREFUSED);
-                if let Some(peer) = refused.filter(|peer| !self.unreachable.contains(peer)) {
-                    if self.unreachable.len() == MAX_UNREACHABLE {
-                        self.unreachable.pop_front();
-                    }
-                    self.unreachable.push_back(peer);
+                if let Some(address) = error.refused() {
+                    self.refusals.push(address, [&quote[..error.quoted]]);
                 }
             }
         }
@@ -466,8 +465,8 @@ impl Backend for UdpBackend {
         })
     }
 
-    fn poll_unreachable(&mut self) -> Option<SocketAddr> {
-        self.unreachable.pop_front()
+    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
+        self.refusals.pop()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

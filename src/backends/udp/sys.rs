@@ -188,36 +188,52 @@ pub(super) fn receive_coalesced(
 }
 
 /// One entry of the socket's error queue.
+#[derive(Debug)]
 pub(super) struct QueuedError {
     /// The destination of the datagram that caused it.
-    pub(super) destination: Option<SocketAddr>,
-    /// What the network said, as an errno.
-    pub(super) errno: i32,
+    destination: Option<SocketAddr>,
+    /// What went wrong, as an errno.
+    errno: i32,
+    /// An ICMP message said so, and not this host.
+    from_network: bool,
+    /// Bytes that the message quotes of the datagram's payload, as far as there was room for them.
+    pub(super) quoted: usize,
 }
 
-/// Takes the oldest entry off the socket's error queue; [`io::ErrorKind::WouldBlock`] if it is empty.
-pub(super) fn receive_error(fd: BorrowedFd<'_>) -> io::Result<QueuedError> {
+impl QueuedError {
+    /// Where nobody listens, if that is what it says. (Its sender's address would prove nothing: whoever can forge the
+    /// rest can forge that.)
+    pub(super) fn refused(&self) -> Option<SocketAddr> {
+        self.destination
+            .filter(|_| self.from_network && self.errno == libc::ECONNREFUSED)
+    }
+}
+
+/// Takes the oldest entry off the socket's error queue, and what it quotes into `quote`; [`io::ErrorKind::WouldBlock`] if
+/// the queue is empty.
+pub(super) fn receive_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> io::Result<QueuedError> {
     let mut from = RawAddr::empty();
-    let mut errno = 0;
-    // One octet of the datagram is more than is wanted of it.
-    let mut head = [0_u8; 1];
-    receive_message(
+    let (mut errno, mut origin) = (0, 0);
+    let quoted = receive_message(
         fd,
-        &mut head,
+        quote,
         &mut from,
         libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE,
         |level, kind, data| {
             let ours = (level == libc::SOL_IP && kind == libc::IP_RECVERR)
                 || (level == libc::SOL_IPV6 && kind == libc::IPV6_RECVERR);
-            // `struct sock_extended_err` starts with the errno as a u32.
-            if ours && data.len() >= 4 {
+            // `struct sock_extended_err` starts with the errno as a u32 and the origin as a byte.
+            if ours && data.len() >= 5 {
                 errno = i32::from_ne_bytes(data[..4].try_into().expect("four octets"));
+                origin = data[4];
             }
         },
     )?;
     Ok(QueuedError {
         destination: from.get(),
         errno,
+        from_network: matches!(origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6),
+        quoted,
     })
 }
 

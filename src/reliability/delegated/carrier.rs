@@ -286,8 +286,8 @@ impl Carrier {
     }
 
     #[inline]
-    pub(crate) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        each!(self, it => it.handle_unreachable(now, address))
+    pub(crate) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        each!(self, it => it.handle_unreachable(now, address, quoted))
     }
 
     #[inline]

@@ -417,8 +417,8 @@ impl Host {
     }
 
     /// See [`Endpoint::handle_unreachable`].
-    pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.endpoint.handle_unreachable(now, address);
+    pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        self.endpoint.handle_unreachable(now, address, quoted);
     }
 
     /// See [`Endpoint::handle_released`].

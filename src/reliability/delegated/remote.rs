@@ -572,7 +572,7 @@ impl Remote {
         self.now = self.now.max(now);
     }
 
-    pub(super) fn handle_unreachable(&mut self, _: Instant, _: SocketAddr) {}
+    pub(super) fn handle_unreachable(&mut self, _: Instant, _: SocketAddr, _: &[u8]) {}
 
     /// Nobody refers to a record once it has been taken.
     pub(super) fn handle_released(&mut self, _: u64) {}

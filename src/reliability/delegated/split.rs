@@ -276,9 +276,9 @@ impl Split {
         self.bulk.handle_timeout(now);
     }
 
-    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
+    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.now = self.now.max(now);
-        self.bulk.handle_unreachable(now, address);
+        self.bulk.handle_unreachable(now, address, quoted);
     }
 
     pub(super) fn handle_released(&mut self, token: u64) {

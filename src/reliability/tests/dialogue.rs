@@ -109,7 +109,7 @@ fn everything_else_interrupts() {
             _ = e.place(now, peer, 0, &target, Bytes::from_static(b"more"));
         },
         |e, now, _| e.handle_timeout(now),
-        |e, now, _| e.handle_unreachable(now, SocketAddr::from(([127, 0, 0, 1], 1))),
+        |e, now, _| e.handle_unreachable(now, SocketAddr::from(([127, 0, 0, 1], 1)), &[]),
         |e, now, _| e.request_acks(now),
         |e, now, peer| e.connect(now, peer),
         |e, now, peer| e.watch(now, peer, true),

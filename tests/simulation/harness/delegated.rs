@@ -202,9 +202,9 @@ impl Stack for Delegated {
         self.host.handle_timeout(now);
         self.carry();
     }
-    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.at(now).handle_unreachable(now, address);
-        self.host.handle_unreachable(now, address);
+    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        self.at(now).handle_unreachable(now, address, quoted);
+        self.host.handle_unreachable(now, address, quoted);
         self.carry();
     }
     fn handle_released(&mut self, token: u64) {

@@ -70,8 +70,8 @@ impl Stack for Messenger {
     fn handle_timeout(&mut self, now: Instant) {
         self.handle_timeout(now);
     }
-    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.handle_unreachable(now, address);
+    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        self.handle_unreachable(now, address, quoted);
     }
     fn handle_released(&mut self, token: u64) {
         self.handle_released(token);

@@ -37,7 +37,7 @@ pub(crate) trait Stack {
     fn set_limits(&mut self, limits: Limits);
     fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize);
     fn handle_timeout(&mut self, now: Instant);
-    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr);
+    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]);
     fn handle_released(&mut self, token: u64);
     fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool;
     fn poll_timeout(&self) -> Option<Instant>;
@@ -298,8 +298,8 @@ impl Stack for Bare {
     fn handle_timeout(&mut self, now: Instant) {
         self.endpoint.handle_timeout(now);
     }
-    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.endpoint.handle_unreachable(now, address);
+    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        self.endpoint.handle_unreachable(now, address, quoted);
     }
     fn handle_released(&mut self, token: u64) {
         self.endpoint.handle_released(token);

@@ -113,8 +113,8 @@ impl Stack for TaggedStack {
     fn handle_timeout(&mut self, now: Instant) {
         self.messenger.handle_timeout(now);
     }
-    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr) {
-        self.messenger.handle_unreachable(now, address);
+    fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        self.messenger.handle_unreachable(now, address, quoted);
     }
     fn handle_released(&mut self, token: u64) {
         self.messenger.handle_released(token);

@@ -36,6 +36,12 @@ enum What {
         from: SocketAddr,
         octets: Vec<u8>,
     },
+    /// A host says to a node that nobody listens at an address.
+    Refuse {
+        node: usize,
+        address: SocketAddr,
+        quoted: Vec<u8>,
+    },
     Release {
         node: usize,
         incarnation: u32,
@@ -72,6 +78,11 @@ pub(crate) struct World {
     /// Keeps a copy of everything that is sent, if it is there.
     pub(crate) tap: Option<Vec<Captured>>,
     pub(crate) filter: Option<Filter>,
+    /// Hosts say that nobody listens at an address (ICMP port unreachable), and quote so many bytes of the packet; none: they
+    /// are silent.
+    pub(crate) quote: Option<usize>,
+    /// What refusals have used up, for each address: see [`Self::may_refuse`].
+    refused: BTreeMap<SocketAddr, u64>,
     /// Messages of 8 octets and more are told from each other where some may get lost.
     pub(crate) min_len: usize,
     /// Chance per mille that a node falls into a stall when it has been pumped, and the longest stall in ns.
@@ -99,6 +110,8 @@ impl World {
             transcript: Transcript::new(),
             tap: None,
             filter: None,
+            quote: None,
+            refused: BTreeMap::new(),
             min_len: 0,
             stalls: (0, 0),
             future: BinaryHeap::new(),
@@ -256,6 +269,36 @@ impl World {
         self.schedule(self.now, What::Arrive { node, from, octets });
     }
 
+    /// Nobody listens at `address`: its host tells the sender, if hosts do that.
+    fn refuse(&mut self, sender: Option<usize>, address: SocketAddr, octets: &[u8]) {
+        if let (Some(node), Some(quote)) = (sender, self.quote)
+            && self.may_refuse(address)
+        {
+            let at = self.now.plus_nanos(self.network.usual.delay);
+            let quoted = octets[..octets.len().min(quote)].to_vec();
+            self.schedule(at, What::Refuse { node, address, quoted });
+        }
+    }
+
+    /// A host may send so many refusals at once, and then one a second: as Linux does.
+    fn may_refuse(&mut self, address: SocketAddr) -> bool {
+        const SECOND: u64 = 1_000_000_000;
+        let earned = self.now.as_nanos() + 6 * SECOND;
+        let spent = self.refused.entry(address).or_default();
+        let more = (*spent).max(earned - 6 * SECOND) + SECOND;
+        if more <= earned {
+            *spent = more;
+        }
+        more <= earned
+    }
+
+    /// From now on a node sends from another address, and is reached there: somebody on the way has given it another one.
+    pub(crate) fn relocate(&mut self, node: usize, address: SocketAddr) {
+        let old = std::mem::replace(&mut self.nodes[node].address, address);
+        self.by_address.remove(&old);
+        self.by_address.insert(address, node);
+    }
+
     fn schedule(&mut self, at: Instant, what: What) {
         self.number += 1;
         self.future.push(Reverse(Future {
@@ -301,8 +344,18 @@ impl World {
     fn happen(&mut self, what: What) {
         match what {
             What::Arrive { node, from, octets } => {
+                if self.nodes[node].stack.is_none() {
+                    let (address, sender) = (self.nodes[node].address, self.by_address.get(&from).copied());
+                    self.refuse(sender, address, &octets);
+                }
                 self.nodes[node].arrive(from, octets);
                 if self.nodes[node].stack.is_some() {
+                    self.touch(node);
+                }
+            }
+            What::Refuse { node, address, quoted } => {
+                if let Some(stack) = &mut self.nodes[node].stack {
+                    stack.handle_unreachable(self.now, address, &quoted);
                     self.touch(node);
                 }
             }
@@ -365,6 +418,7 @@ impl World {
             self.transcript.number(now.as_nanos());
             self.transcript.octets(&departure.octets);
             let Some(&to) = self.by_address.get(&destination) else {
+                self.refuse(Some(number), destination, &departure.octets);
                 continue;
             };
             let octets = departure.octets;
