@@ -607,6 +607,8 @@ mod tests {
         let reader = std::thread::spawn(move || {
             let mut octets = vec![0; sent];
             (&rank).read_exact(&mut octets).unwrap();
+            // It must not hang up before the gate has been asked for the last time.
+            rank
         });
         while !reader.is_finished() {
             assert_eq!(gate.pump(), []);
