@@ -1,7 +1,7 @@
 //! Everything that `cargo test` leaves out: because it is long, or because it needs root or a tool.
 
 use crate::{
-    callgrind, check, fuzz,
+    attack, callgrind, check, fuzz,
     shell::{self, Cmd},
     soak,
     steps::Steps,
@@ -49,6 +49,10 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     simulate(steps)?;
     for tests in &IGNORED {
         ignored(steps, tests)?;
+    }
+    match attack::obstacle() {
+        None => steps.call("attacks, short form", attack::short)?,
+        Some(why) => steps.skip("attacks, short form", &why),
     }
     launchers(steps)?;
     dpdk(steps)?;

@@ -3,6 +3,7 @@
 //! A chore is a list of steps, each of which is a command that a person could type as well: what is printed for a
 //! failure is the command that repeats it. No dependencies, so that `cargo xtask` starts in a second.
 
+mod attack;
 mod bench_dpdk;
 mod bench_mpi;
 mod callgrind;
@@ -27,6 +28,9 @@ cargo xtask <chore>
   check                     format, clippy over the feature matrix, docs, no_std, dependencies' licences
   ci                        check, then every test that is too long, or needs root or a tool, for `cargo test`
   netns                     tests between two network namespaces (root)
+  attack [--short] [--only TEXT]
+                            an attacker who has seen no packet against an honest pair, on real sockets in a network
+                            namespace (root; about 10 minutes, or one with --short)
   dpdk                      bindings, backend and tests over DPDK's virtual devices (some need root)
   rules                     the test of rte_flow's rules in a virtual machine whose kernel can make them
   launchers                 tests under MPICH's, Open MPI's and Slurm's launchers
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         ("check", []) => check::run(&mut steps),
         ("ci", []) => ci::run(&mut steps),
         ("netns", []) => ci::netns(&mut steps),
+        ("attack", _) => attack::run(&args),
         ("launchers", []) => ci::launchers(&mut steps),
         ("dpdk", []) => ci::dpdk(&mut steps),
         ("rules", []) => guest::rules(&mut steps),

@@ -1,7 +1,8 @@
 //! Commands that print themselves, and questions about this machine.
 
 use std::{
-    env, fmt, io,
+    env, fmt,
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -75,6 +76,26 @@ impl Cmd {
             )),
             Ok(status) => Err(format!("{status}\n  repeat it: {self}")),
             Err(error) => Err(format!("{}: {error}\n  repeat it: {self}", self.program)),
+        }
+    }
+
+    /// Runs, and gives each line of its standard output to `take`. The error says what happened and how to repeat it.
+    pub(crate) fn lines(&self, mut take: impl FnMut(&str)) -> Result<(), String> {
+        println!("$ {self}");
+        let failed = |what: String| format!("{what}\n  repeat it: {self}");
+        let mut child = self
+            .command()
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let stdout = child.stdout.take().expect("piped");
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            take(&line);
+        }
+        match child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(failed(status.to_string())),
+            Err(error) => Err(failed(error.to_string())),
         }
     }
 

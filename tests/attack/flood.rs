@@ -1,0 +1,193 @@
+//! What a flood costs the honest pair: its goodput while the flood goes to it, against that while the same flood goes
+//! to another socket of the host, in turns.
+
+use std::{
+    net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    time::Duration,
+};
+
+use crate::{
+    battery::{Attacker, Battery, Length},
+    forge::{Form, NO_TOKEN, guess},
+    honest::{Pair, Setup, Task},
+    raw::{self, Icmp},
+};
+
+/// Datagrams a second.
+const RATE: u64 = 100_000;
+/// The share of the goodput that must be left.
+const LEFT: f64 = 0.8;
+/// The share that must be back after [`BACK_AFTER`].
+const BACK: f64 = 0.95;
+const BACK_AFTER: Duration = Duration::from_millis(100);
+/// Of each part of a turn.
+const PART: Duration = Duration::from_millis(150);
+
+/// What the flood is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flood {
+    RandomBytes,
+    WrongTokens,
+    Openings,
+    Resets,
+    Icmp,
+}
+
+const FLOODS: [Flood; 5] = [
+    Flood::RandomBytes,
+    Flood::WrongTokens,
+    Flood::Openings,
+    Flood::Resets,
+    Flood::Icmp,
+];
+
+pub(crate) fn run(battery: &mut Battery, length: Length) {
+    let floods = length.pick(&[Flood::WrongTokens, Flood::Icmp][..], &FLOODS[..]);
+    let columns = ["flood", "sent", "dropped", "in kernel", "left", "back", "quiet"];
+    let heading = format!(
+        "{RATE} datagrams a second at both ends; left: goodput as a share of that while another socket gets them; back: {} \
+         ms after the end; medians of turns",
+        BACK_AFTER.as_millis()
+    );
+    battery.table(&heading, &columns);
+    for &flood in floods {
+        for (task, what) in [
+            (Task::Stream, "256 KiB messages"),
+            (Task::PingPong, "8-byte round trips"),
+        ] {
+            let name = format!("{flood:?}: {what}");
+            let wanted = format!("flood {name}");
+            if battery.wants(&wanted) {
+                measure(battery, &name, flood, task, length.pick(5, 21));
+            }
+        }
+    }
+}
+
+fn measure(battery: &mut Battery, name: &str, flood: Flood, task: Task, turns: u32) {
+    eprintln!("{name}");
+    let pair = Pair::start(&Setup::default());
+    // Each end has a socket beside it that nobody reads.
+    let sockets = pair
+        .addresses
+        .map(|end| UdpSocket::bind((*end.ip(), 0)).expect("a free port"));
+    let others = [0, 1].map(|side: usize| {
+        let port = sockets[side].local_addr().expect("it is bound").port();
+        SocketAddrV4::new(*pair.addresses[side].ip(), port)
+    });
+    let mut attacker = Attacker::new(pair.addresses);
+    pair.settle();
+    pair.assign(task);
+    let count = || {
+        if task == Task::Stream {
+            pair.bytes()
+        } else {
+            pair.turns()
+        }
+    };
+    let rate = |from: u64, time: Duration| (count() - from) as f64 / time.as_secs_f64();
+    let (mut left, mut back, mut quiet_rates) = (Vec::new(), Vec::new(), Vec::new());
+    raw::pause(PART);
+    for turn in 0..turns {
+        let mut rates = [0.0; 2];
+        // Which goes first changes.
+        for step in 0..2 {
+            let here = ((turn + step) % 2) as usize;
+            let targets = if here == 1 { pair.addresses } else { others };
+            let begun = raw::now();
+            let before = count();
+            send(&mut attacker, flood, targets, PART);
+            rates[here] = rate(before, begun.elapsed());
+            if here == 1 {
+                raw::pause(BACK_AFTER);
+                let early = quiet(&count);
+                let late = quiet(&count);
+                quiet_rates.push(late);
+                back.push(early / late.max(1.0));
+            } else {
+                raw::pause(BACK_AFTER);
+            }
+        }
+        left.push(rates[1] / rates[0].max(1.0));
+    }
+    let report = pair.settle();
+    let (left, back) = (median(left), median(back));
+    let mut trouble = report.trouble.clone();
+    if !report.complete {
+        trouble.push("messages do not arrive".to_owned());
+    }
+    if left < LEFT {
+        trouble.push(format!("{left:.2} of the goodput is left, less than {LEFT}"));
+    }
+    if back < BACK {
+        trouble.push(format!(
+            "{back:.2} of it is back after {BACK_AFTER:?}, less than {BACK}"
+        ));
+    }
+    let unit = if task == Task::Stream { 1e6 } else { 1e3 };
+    let cells = [
+        attacker.sender.packets.to_string(),
+        report.dropped().to_string(),
+        raw::kernel_drops(&pair.addresses).to_string(),
+        format!("{left:.2}"),
+        format!("{back:.2}"),
+        format!(
+            "{:.1} {}/s",
+            median(quiet_rates) / unit,
+            if task == Task::Stream { "MB" } else { "k" }
+        ),
+    ];
+    battery.row(name, &cells, &trouble);
+}
+
+/// The rate while nothing comes.
+fn quiet(count: &impl Fn() -> u64) -> f64 {
+    let begun = raw::now();
+    let before = count();
+    raw::pause(PART);
+    (count() - before) as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// The flood, for a while.
+fn send(attacker: &mut Attacker, flood: Flood, targets: [SocketAddrV4; 2], time: Duration) {
+    attacker.rest();
+    let end = raw::now() + time;
+    let mut number: u64 = 0;
+    while !number.is_multiple_of(32) || raw::now() < end {
+        attacker.pace(RATE);
+        let victim = (number / 2 % 2) as usize;
+        let to = targets[victim];
+        // From the peer's address, if that is known to be one.
+        let from = if number.is_multiple_of(2) {
+            attacker.own
+        } else {
+            targets[1 - victim]
+        };
+        let Attacker { sender, forger, .. } = attacker;
+        match flood {
+            Flood::RandomBytes => sender.udp(from, to, forger.noise()),
+            Flood::WrongTokens => sender.udp(from, to, forger.packet(Form::Data, guess(number), victim, 0)),
+            Flood::Openings => {
+                let host = Ipv4Addr::from(127 << 24 | 0x80_0000 | (number as u32 % 100_000) << 2);
+                let from = SocketAddrV4::new(host, 5_000);
+                sender.udp(from, to, forger.packet(Form::Open, NO_TOKEN, victim, 0));
+            }
+            Flood::Resets => sender.udp(from, to, forger.packet(Form::Reset, guess(number), victim, 0)),
+            Flood::Icmp => {
+                let error = Icmp {
+                    kind: 3,
+                    code: 3,
+                    rest: 0,
+                };
+                sender.icmp(*from.ip(), error, to, targets[1 - victim], &[]);
+            }
+        }
+        number += 1;
+    }
+    attacker.rest();
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
