@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku::wire::{Kind, Packet};
+use hikyaku::{
+    transport::Transport,
+    wire::{Kind, Packet},
+};
 
 use crate::{
     forge::{FORMS, Forger, Form, NO_TOKEN, guess},
@@ -23,6 +26,32 @@ const SLACK: u64 = 16 << 20;
 
 /// Where the attacker lives when he does not lie about it.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 66, 6, 6);
+
+/// Peers that one who accepts strangers has room for.
+const STRANGERS: u32 = 10_000;
+
+/// One of 100,000 addresses that are nobody's.
+pub(crate) fn stranger(number: u64) -> SocketAddrV4 {
+    let host = (127 << 24) | 0x80_0000 | ((number as u32 % 100_000) << 2);
+    SocketAddrV4::new(Ipv4Addr::from(host), 1_024 + (number % 60_000) as u16)
+}
+
+/// Somebody honest whom `server` does not know asks it for an echo. The error says why there was none.
+fn newcomer(server: SocketAddrV4) -> Result<(), String> {
+    let transport = Transport::builder().processor(7).bind("udp", "127.2.0.1:0");
+    let mut transport = transport.map_err(|error| error.to_string())?;
+    let peer = transport
+        .add_peer(0, server.into())
+        .map_err(|error| error.to_string())?;
+    transport
+        .send(peer, b"is anybody there?")
+        .map_err(|error| error.to_string())?;
+    match transport.receive(Some(Duration::from_secs(8))) {
+        Ok(message) if message.data() == b"is anybody there?" => Ok(()),
+        Ok(message) => Err(format!("another answer: {} bytes", message.data().len())),
+        Err(error) => Err(format!("no answer: {error}; {:?}", transport.next_event())),
+    }
+}
 
 /// How long the battery takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,19 +329,14 @@ impl Battery {
     /// Openings from 100,000 addresses, to one that accepts strangers and one that does not.
     fn openings(&mut self) {
         let count = self.length.pick(20_000, 100_000);
-        let source = |number: u64| {
-            // Not those of the honest.
-            let host = 127 << 24 | 0x80_0000 | (number as u32 % 100_000) << 2;
-            SocketAddrV4::new(Ipv4Addr::from(host), 1_024 + (number % 60_000) as u16)
-        };
         let mut opened = Setup::default();
         opened.configs[0].accept_strangers = true;
-        opened.configs[0].max_peers = 10_000;
+        opened.configs[0].max_peers = STRANGERS;
         opened.echo = true;
         let strangers = Allowed {
             strangers: u64::MAX,
-            // What 10,000 peers may keep: an active block each while something is in flight.
-            memory: SLACK + 10_000 * 16_384,
+            // A peer has at most an active block and an answer in flight.
+            memory: SLACK + u64::from(STRANGERS) * (16 << 10),
             uncounted: true,
         };
         for (name, setup, allowed) in [
@@ -321,13 +345,22 @@ impl Battery {
         ] {
             for form in [Form::Open, Form::OpenAck] {
                 let name = format!("{name}: {form:?}");
-                self.attack(&name, &setup, allowed, |attacker| {
+                if !self.wants(&name) {
+                    continue;
+                }
+                let pair = Pair::start(&setup);
+                let mut attacker = Attacker::new(pair.addresses);
+                self.attack_pair(&name, &pair, &mut attacker, allowed, |attacker| {
                     for number in 0..count {
                         attacker.pace(RATE / 2);
                         let packet = attacker.forger.packet(form, NO_TOKEN, 0, 0);
-                        attacker.sender.udp(source(number), attacker.ends[0], packet);
+                        attacker.sender.udp(stranger(number), attacker.ends[0], packet);
                     }
                 });
+                if setup.echo {
+                    let trouble: Vec<String> = newcomer(pair.addresses[0]).err().into_iter().collect();
+                    self.row("    an honest stranger after them", &[], &trouble);
+                }
             }
         }
     }

@@ -2,12 +2,12 @@
 //! to another socket of the host, in turns.
 
 use std::{
-    net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    net::{SocketAddrV4, UdpSocket},
     time::Duration,
 };
 
 use crate::{
-    battery::{Attacker, Battery, Length},
+    battery::{Attacker, Battery, Length, stranger},
     forge::{Form, NO_TOKEN, guess},
     honest::{Pair, Setup, Task},
     raw::{self, Icmp},
@@ -29,14 +29,17 @@ enum Flood {
     RandomBytes,
     WrongTokens,
     Openings,
+    /// The same to ends that accept strangers, and echo.
+    Strangers,
     Resets,
     Icmp,
 }
 
-const FLOODS: [Flood; 5] = [
+const FLOODS: [Flood; 6] = [
     Flood::RandomBytes,
     Flood::WrongTokens,
     Flood::Openings,
+    Flood::Strangers,
     Flood::Resets,
     Flood::Icmp,
 ];
@@ -66,7 +69,12 @@ pub(crate) fn run(battery: &mut Battery, length: Length) {
 
 fn measure(battery: &mut Battery, name: &str, flood: Flood, task: Task, turns: u32) {
     eprintln!("{name}");
-    let pair = Pair::start(&Setup::default());
+    let mut setup = Setup::default();
+    if flood == Flood::Strangers {
+        setup.echo = true;
+        setup.configs.iter_mut().for_each(|config| config.accept_strangers = true);
+    }
+    let pair = Pair::start(&setup);
     // Each end has a socket beside it that nobody reads.
     let sockets = pair
         .addresses
@@ -167,10 +175,8 @@ fn send(attacker: &mut Attacker, flood: Flood, targets: [SocketAddrV4; 2], time:
         match flood {
             Flood::RandomBytes => sender.udp(from, to, forger.noise()),
             Flood::WrongTokens => sender.udp(from, to, forger.packet(Form::Data, guess(number), victim, 0)),
-            Flood::Openings => {
-                let host = Ipv4Addr::from(127 << 24 | 0x80_0000 | (number as u32 % 100_000) << 2);
-                let from = SocketAddrV4::new(host, 5_000);
-                sender.udp(from, to, forger.packet(Form::Open, NO_TOKEN, victim, 0));
+            Flood::Openings | Flood::Strangers => {
+                sender.udp(stranger(number), to, forger.packet(Form::Open, NO_TOKEN, victim, 0));
             }
             Flood::Resets => sender.udp(from, to, forger.packet(Form::Reset, guess(number), victim, 0)),
             Flood::Icmp => {
