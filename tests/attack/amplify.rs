@@ -5,9 +5,11 @@ use std::{
     time::Duration,
 };
 
+use hikyaku::wire::Token;
+
 use crate::{
     battery::{Battery, Length},
-    forge::{FORMS, Forger, Form, NO_TOKEN, Token, guess},
+    forge::{FORMS, Forger, Form, guess},
     honest::{Pair, Setup},
     raw,
 };
@@ -78,7 +80,7 @@ fn measure(victim: SocketAddrV4, time: Duration) -> Vec<[Silent; 2]> {
     let send = |&form: &Form| {
         let token = guess(forger.random());
         [
-            Silent::send(&mut forger, victim, form, NO_TOKEN),
+            Silent::send(&mut forger, victim, form, Token::NONE),
             Silent::send(&mut forger, victim, form, token),
         ]
     };

@@ -7,11 +7,11 @@ use std::{
 
 use hikyaku::{
     transport::Transport,
-    wire::{Kind, Packet},
+    wire::{Kind, Packet, Token},
 };
 
 use crate::{
-    forge::{FORMS, Forger, Form, NO_TOKEN, guess},
+    forge::{FORMS, Forger, Form, guess},
     honest::{Pair, Report, Setup, Task},
     raw::{self, Icmp, Sender},
 };
@@ -137,7 +137,7 @@ impl Attacker {
     }
 
     /// Sends a forged packet to an end, from his own address or, for odd numbers, from that of the other end.
-    pub(crate) fn forged(&mut self, form: Form, token: crate::forge::Token, number: u64) {
+    pub(crate) fn forged(&mut self, form: Form, token: Token, number: u64) {
         let victim = (number / 2 % 2) as usize;
         let from = self.source(number, victim);
         let packet = self.forger.packet(form, token, victim, number as u32 / 4);
@@ -241,6 +241,9 @@ impl Battery {
         if self.length == Length::Long {
             self.many_guesses(1 << 24);
         }
+        for form in [Form::Open, Form::OpenAck, Form::Challenge, Form::Data] {
+            self.first_contact(form);
+        }
         self.noise(self.length.pick(1 << 15, 1 << 20));
         self.icmp();
         self.openings();
@@ -267,6 +270,17 @@ impl Battery {
                 attacker.pace(RATE);
                 let form = FORMS[(number / 4 % FORMS.len() as u64) as usize];
                 attacker.forged(form, guess(number / 4 / FORMS.len() as u64), number);
+            }
+        });
+    }
+
+    /// What knows no session, from both addresses.
+    fn first_contact(&mut self, form: Form) {
+        let name = format!("{form:?} of no session");
+        self.attack(&name, &Setup::default(), Allowed::default(), |attacker| {
+            for number in 0..4 * 4_096 {
+                attacker.pace(RATE);
+                attacker.forged(form, Token::NONE, number);
             }
         });
     }
@@ -353,7 +367,7 @@ impl Battery {
                 self.attack_pair(&name, &pair, &mut attacker, allowed, |attacker| {
                     for number in 0..count {
                         attacker.pace(RATE / 2);
-                        let packet = attacker.forger.packet(form, NO_TOKEN, 0, 0);
+                        let packet = attacker.forger.packet(form, Token::NONE, 0, 0);
                         attacker.sender.udp(stranger(number), attacker.ends[0], packet);
                     }
                 });

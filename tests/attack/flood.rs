@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
+use hikyaku::wire::Token;
+
 use crate::{
     battery::{Attacker, Battery, Length, stranger},
-    forge::{Form, NO_TOKEN, guess},
+    forge::{Form, guess},
     honest::{Pair, Setup, Task},
     raw::{self, Icmp},
 };
@@ -20,8 +22,12 @@ const LEFT: f64 = 0.8;
 /// The share that must be back after [`BACK_AFTER`].
 const BACK: f64 = 0.95;
 const BACK_AFTER: Duration = Duration::from_millis(100);
-/// Of each part of a turn.
+/// Of each part of a turn. All times are those that the pair has its CPU, and the flood comes in that time: what other
+/// programs do on this machine slows both.
 const PART: Duration = Duration::from_millis(150);
+
+/// Between two looks at how much is due.
+const STEP: Duration = Duration::from_micros(50);
 
 /// What the flood is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +51,7 @@ const FLOODS: [Flood; 6] = [
 ];
 
 pub(crate) fn run(battery: &mut Battery, length: Length) {
+    // The short form is for mistakes that stop a pair, and for machines that do other things; the long one measures.
     let floods = length.pick(&[Flood::WrongTokens, Flood::Icmp][..], &FLOODS[..]);
     let columns = ["flood", "sent", "dropped", "in kernel", "left", "back", "quiet"];
     let heading = format!(
@@ -72,7 +79,10 @@ fn measure(battery: &mut Battery, name: &str, flood: Flood, task: Task, turns: u
     let mut setup = Setup::default();
     if flood == Flood::Strangers {
         setup.echo = true;
-        setup.configs.iter_mut().for_each(|config| config.accept_strangers = true);
+        setup
+            .configs
+            .iter_mut()
+            .for_each(|config| config.accept_strangers = true);
     }
     let pair = Pair::start(&setup);
     // Each end has a socket beside it that nobody reads.
@@ -86,34 +96,49 @@ fn measure(battery: &mut Battery, name: &str, flood: Flood, task: Task, turns: u
     let mut attacker = Attacker::new(pair.addresses);
     pair.settle();
     pair.assign(task);
-    let count = || {
-        if task == Task::Stream {
-            pair.bytes()
-        } else {
-            pair.turns()
+    let (mut left, mut back, mut quiet) = (Vec::new(), Vec::new(), Vec::new());
+    let goodput = |time: Duration, act: &mut dyn FnMut(Duration)| {
+        let count = || {
+            if task == Task::Stream {
+                pair.bytes()
+            } else {
+                pair.turns()
+            }
+        };
+        let (from, begun) = (count(), pair.cpu_time());
+        let end = raw::now() + 20 * time;
+        while pair.cpu_time() < begun + time && raw::now() < end {
+            act(pair.cpu_time() - begun);
         }
+        (count() - from) as f64 / (pair.cpu_time() - begun).as_secs_f64()
     };
-    let rate = |from: u64, time: Duration| (count() - from) as f64 / time.as_secs_f64();
-    let (mut left, mut back, mut quiet_rates) = (Vec::new(), Vec::new(), Vec::new());
-    raw::pause(PART);
+    let rest = |time: Duration| goodput(time, &mut |_| raw::pause(Duration::from_millis(1)));
+    rest(PART);
     for turn in 0..turns {
         let mut rates = [0.0; 2];
         // Which goes first changes.
         for step in 0..2 {
             let here = ((turn + step) % 2) as usize;
             let targets = if here == 1 { pair.addresses } else { others };
-            let begun = raw::now();
-            let before = count();
-            send(&mut attacker, flood, targets, PART);
-            rates[here] = rate(before, begun.elapsed());
+            let mut number = 0;
+            rates[here] = goodput(PART, &mut |time| {
+                // All that are due by now.
+                while number < (time.as_nanos() * u128::from(RATE) / 1_000_000_000) as u64 {
+                    send(&mut attacker, flood, targets, number);
+                    number += 1;
+                }
+                attacker.rest();
+                let next = raw::now() + STEP;
+                while raw::now() < next {
+                    std::hint::spin_loop();
+                }
+            });
+            rest(BACK_AFTER);
             if here == 1 {
-                raw::pause(BACK_AFTER);
-                let early = quiet(&count);
-                let late = quiet(&count);
-                quiet_rates.push(late);
+                let early = rest(PART);
+                let late = rest(PART);
                 back.push(early / late.max(1.0));
-            } else {
-                raw::pause(BACK_AFTER);
+                quiet.push(late);
             }
         }
         left.push(rates[1] / rates[0].max(1.0));
@@ -132,65 +157,50 @@ fn measure(battery: &mut Battery, name: &str, flood: Flood, task: Task, turns: u
             "{back:.2} of it is back after {BACK_AFTER:?}, less than {BACK}"
         ));
     }
-    let unit = if task == Task::Stream { 1e6 } else { 1e3 };
+    let quiet = median(quiet);
+    let quiet = if task == Task::Stream {
+        format!("{:.0} MB/s", quiet / 1e6)
+    } else {
+        format!("{:.1} k/s", quiet / 1e3)
+    };
     let cells = [
         attacker.sender.packets.to_string(),
         report.dropped().to_string(),
         raw::kernel_drops(&pair.addresses).to_string(),
         format!("{left:.2}"),
         format!("{back:.2}"),
-        format!(
-            "{:.1} {}/s",
-            median(quiet_rates) / unit,
-            if task == Task::Stream { "MB" } else { "k" }
-        ),
+        quiet,
     ];
     battery.row(name, &cells, &trouble);
 }
 
-/// The rate while nothing comes.
-fn quiet(count: &impl Fn() -> u64) -> f64 {
-    let begun = raw::now();
-    let before = count();
-    raw::pause(PART);
-    (count() - before) as f64 / begun.elapsed().as_secs_f64()
-}
-
-/// The flood, for a while.
-fn send(attacker: &mut Attacker, flood: Flood, targets: [SocketAddrV4; 2], time: Duration) {
-    attacker.rest();
-    let end = raw::now() + time;
-    let mut number: u64 = 0;
-    while !number.is_multiple_of(32) || raw::now() < end {
-        attacker.pace(RATE);
-        let victim = (number / 2 % 2) as usize;
-        let to = targets[victim];
-        // From the peer's address, if that is known to be one.
-        let from = if number.is_multiple_of(2) {
-            attacker.own
-        } else {
-            targets[1 - victim]
-        };
-        let Attacker { sender, forger, .. } = attacker;
-        match flood {
-            Flood::RandomBytes => sender.udp(from, to, forger.noise()),
-            Flood::WrongTokens => sender.udp(from, to, forger.packet(Form::Data, guess(number), victim, 0)),
-            Flood::Openings | Flood::Strangers => {
-                sender.udp(stranger(number), to, forger.packet(Form::Open, NO_TOKEN, victim, 0));
-            }
-            Flood::Resets => sender.udp(from, to, forger.packet(Form::Reset, guess(number), victim, 0)),
-            Flood::Icmp => {
-                let error = Icmp {
-                    kind: 3,
-                    code: 3,
-                    rest: 0,
-                };
-                sender.icmp(*from.ip(), error, to, targets[1 - victim], &[]);
-            }
+/// One packet of the flood.
+fn send(attacker: &mut Attacker, flood: Flood, targets: [SocketAddrV4; 2], number: u64) {
+    let victim = (number / 2 % 2) as usize;
+    let to = targets[victim];
+    // Every other one from the address of the peer, if the target has one.
+    let from = if number.is_multiple_of(2) {
+        attacker.own
+    } else {
+        targets[1 - victim]
+    };
+    let Attacker { sender, forger, .. } = attacker;
+    match flood {
+        Flood::RandomBytes => sender.udp(from, to, forger.noise()),
+        Flood::WrongTokens => sender.udp(from, to, forger.packet(Form::Data, guess(number), victim, 0)),
+        Flood::Openings | Flood::Strangers => {
+            sender.udp(stranger(number), to, forger.packet(Form::Open, Token::NONE, victim, 0));
         }
-        number += 1;
+        Flood::Resets => sender.udp(from, to, forger.packet(Form::Reset, guess(number), victim, 0)),
+        Flood::Icmp => {
+            let error = Icmp {
+                kind: 3,
+                code: 3,
+                rest: 0,
+            };
+            sender.icmp(*from.ip(), error, to, targets[1 - victim], &[]);
+        }
     }
-    attacker.rest();
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,6 +1,6 @@
 //! Packets as somebody forges them who has read the code and knows addresses and ports, and never saw a packet.
 
-use hikyaku::wire::{Base, Credit, Features, Flags, Header, Kind, Open, Sack, Seq, checksum};
+use hikyaku::wire::{Base, Credit, Features, Flags, Header, Kind, Open, Sack, Seq, Token, checksum};
 
 use crate::honest::{chance, processor};
 
@@ -13,8 +13,10 @@ pub(crate) enum Form {
     OpenAck,
     /// "I do not know this session."
     Reset,
-    /// "I do not know the session that you named."
-    ResetQuote,
+    /// "Your opening is of a session that is over."
+    Refuse,
+    /// "I can not do what your opening requires."
+    Incompatible,
     /// Credit without end, and a window of one byte.
     Credit,
     /// Acknowledges.
@@ -31,16 +33,23 @@ pub(crate) enum Form {
     Data,
     /// Challenges an opening.
     Challenge,
+    /// Answers a challenge that was not seen.
+    Cookie,
     /// Gives messages back.
     Return,
+    /// Declares what has not come void.
+    Settle,
+    /// Answers that.
+    Settled,
 }
 
 /// All of them.
-pub(crate) const FORMS: [Form; 13] = [
+pub(crate) const FORMS: [Form; 17] = [
     Form::Open,
     Form::OpenAck,
     Form::Reset,
-    Form::ResetQuote,
+    Form::Refuse,
+    Form::Incompatible,
     Form::Credit,
     Form::Ack,
     Form::Sack,
@@ -49,22 +58,24 @@ pub(crate) const FORMS: [Form; 13] = [
     Form::Goodbye,
     Form::Data,
     Form::Challenge,
+    Form::Cookie,
     Form::Return,
+    Form::Settle,
+    Form::Settled,
 ];
 
-/// A session's token.
-pub(crate) type Token = u32;
-/// Instead of a token that is not known.
-pub(crate) const NO_TOKEN: Token = 0;
-
-/// The guess with this number. Tokens are a generation of 12 bits, drawn at the start, above the peer's number and 1.
+/// The guess with this number: the peer's place in the table is most likely the first, and all secrets are as likely, so
+/// that no guess is made twice.
 pub(crate) fn guess(number: u64) -> Token {
-    ((number as u32 & 0xfff) << 20) | (((number >> 12) as u32 & 0xf_ffff) + 1)
+    Token {
+        index: 1,
+        secret: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    }
 }
 
 /// The sequence number that a flow begins with, which follows from what its sender says of itself.
-fn first_sequence(epoch: u64, token: Token) -> Seq {
-    let word = epoch ^ u64::from(token) << 20;
+fn first_sequence(open: &Open) -> Seq {
+    let word = open.epoch ^ open.token.secret.rotate_left(20);
     Seq((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32)
 }
 
@@ -95,7 +106,10 @@ impl Forger {
     fn open(&mut self) -> Open {
         Open {
             epoch: self.random() | 1,
-            token: self.random() as u32 | 1,
+            token: Token {
+                index: 1,
+                secret: self.random(),
+            },
             features: Features::empty(),
             credit: Credit {
                 limit: 1 << 24,
@@ -110,16 +124,18 @@ impl Forger {
     /// A packet to the side `victim` that names `session`, with `number` where a number is to be guessed.
     pub(crate) fn packet(&mut self, form: Form, session: Token, victim: usize, number: u32) -> &[u8] {
         let kind = match form {
-            Form::Open | Form::Data => Kind::Data,
+            Form::Open | Form::Cookie | Form::Data => Kind::Data,
             Form::OpenAck | Form::Credit | Form::Ack | Form::Sack => Kind::Ack,
-            Form::Reset | Form::ResetQuote => Kind::Reset,
+            Form::Reset | Form::Refuse | Form::Incompatible => Kind::Reset,
             Form::ProbeAck => Kind::ProbeAck,
             Form::Probe => Kind::Probe,
             Form::Goodbye => Kind::Goodbye,
             Form::Challenge => Kind::Challenge,
             Form::Return => Kind::Return,
+            Form::Settle => Kind::Settle,
+            Form::Settled => Kind::Settled,
         };
-        let open = self.open();
+        let mut open = self.open();
         let mut header = Header::new(Base {
             kind,
             channel: 0,
@@ -128,23 +144,30 @@ impl Forger {
             session,
             sequence: Seq(self.random() as u32),
             acknowledgement: Seq(self.random() as u32),
-            reply_queue: 0,
+            rail: 0,
             message: Seq(number),
         });
         header.checksum = Some(0);
         let mut payload = PAYLOAD;
         match form {
             Form::Open | Form::OpenAck | Form::Challenge => {
+                if form == Form::Challenge {
+                    open.token.index = Token::COOKIE;
+                }
                 header.open = Some(open);
-                header.base.sequence = first_sequence(open.epoch, open.token);
+                header.base.sequence = first_sequence(&open);
                 header.base.message = Seq(0);
                 header.flags = Flags::ACK_REQUEST;
             }
-            Form::Reset => (header.base.sequence, header.base.message) = (Seq(0), Seq(0)),
-            Form::ResetQuote => {
-                header.base.sequence = Seq(0);
-                (header.base.session, header.base.message) = (NO_TOKEN, Seq(session));
+            Form::Cookie => {
+                header.open = Some(open);
+                header.base.session.index = Token::COOKIE;
+                header.base.sequence = first_sequence(&open);
+                header.base.message = Seq(0);
             }
+            Form::Reset => (header.base.sequence, header.base.message) = (Seq(0), Seq(0)),
+            Form::Refuse => (header.base.sequence, header.base.message) = (Seq(0), Seq(1)),
+            Form::Incompatible => (header.base.sequence, header.base.message) = (Seq(1 << 16), Seq(1)),
             Form::Credit => {
                 header.credit = Some(Credit {
                     limit: number ^ 1 << 31,
@@ -156,7 +179,8 @@ impl Forger {
                 header.flags = Flags::NACK | Flags::ACK_REQUEST;
             }
             Form::Ack => header.flags = Flags::ACK_REQUEST,
-            Form::ProbeAck | Form::Probe | Form::Goodbye | Form::Data | Form::Return => {}
+            Form::Settled => header.sack = Sack::from_words(&[u64::MAX]).expect("one word"),
+            Form::ProbeAck | Form::Probe | Form::Goodbye | Form::Data | Form::Return | Form::Settle => {}
         }
         if !matches!(kind, Kind::Data | Kind::Probe) {
             payload = &[];
@@ -182,7 +206,7 @@ impl Forger {
             self.packet.extend_from_slice(&word.to_le_bytes());
         }
         if draw >> 32 & 1 == 1 {
-            self.packet[0] = hikyaku::wire::VERSION << 4 | (draw >> 40 & 7) as u8;
+            self.packet[0] = (hikyaku::wire::VERSION << 4) | (draw >> 40 & 7) as u8;
         }
         &self.packet
     }
@@ -197,6 +221,6 @@ fn forged_packets_are_packets() {
         let packet = Packet::new_checked(&octets[..]).unwrap_or_else(|error| panic!("{form:?}: {error}"));
         assert!(checksum::verify(&packet, &octets), "{form:?}");
     }
-    let tokens: std::collections::BTreeSet<Token> = (0..4_096).map(guess).collect();
-    assert_eq!(tokens.len(), 4_096);
+    let tokens: std::collections::BTreeSet<Token> = (0..100_000).map(guess).collect();
+    assert_eq!(tokens.len(), 100_000);
 }

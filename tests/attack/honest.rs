@@ -128,6 +128,7 @@ pub(crate) struct Pair {
     figures: Arc<Figures>,
     commands: Sender<Command>,
     thread: Option<JoinHandle<()>>,
+    thread_id: i32,
     /// Addresses of the two ends.
     pub(crate) addresses: [SocketAddrV4; 2],
 }
@@ -143,14 +144,16 @@ impl Pair {
         let thread = thread::spawn(move || {
             raw::pin(0);
             let mut talk = Talk::new(setup, shared);
-            tell.send(talk.setup.addresses).expect("the battery waits for it");
+            tell.send((talk.setup.addresses, raw::thread_id()))
+                .expect("the battery waits for it");
             talk.run(&inbox);
         });
-        let addresses = told.recv().expect("both ends can be bound");
+        let (addresses, thread_id) = told.recv().expect("both ends can be bound");
         let pair = Self {
             figures,
             commands,
             thread: Some(thread),
+            thread_id,
             addresses,
         };
         if !late {
@@ -190,6 +193,11 @@ impl Pair {
 
     pub(crate) fn messages(&self) -> u64 {
         self.figures.messages.load(Ordering::Relaxed)
+    }
+
+    /// Time that it has had a CPU, all of which it works.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        raw::cpu_time(self.thread_id)
     }
 
     pub(crate) fn report(&self) -> Report {
