@@ -33,7 +33,7 @@ pub(crate) fn run(battery: &mut Battery, length: Length) {
         ..Setup::default()
     };
     open.configs[0].accept_strangers = true;
-    let time = Duration::from_secs(length.pick(5, 20));
+    let time = Duration::from_secs(length.pick(3, 15));
     let columns = [
         "packet",
         "sent B",

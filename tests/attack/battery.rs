@@ -19,7 +19,7 @@ use crate::{
 /// Datagrams a second of attacks that want every guess looked at.
 const RATE: u64 = 200_000;
 /// The pair goes on for so long after an attack, so that timers can show what it has done.
-const AFTERWARDS: Duration = Duration::from_millis(300);
+const AFTERWARDS: Duration = Duration::from_millis(200);
 /// Bytes that the process may have grown by, more than what a setting allows the attacked side to keep: buffers of
 /// receives that were larger than ever before, and what the allocator keeps.
 const SLACK: u64 = 16 << 20;
