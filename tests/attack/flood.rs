@@ -158,6 +158,9 @@ fn measure(battery: &mut Battery, name: &str, flood: Flood, task: Task, length: 
     if !report.complete {
         trouble.push("messages do not arrive".to_owned());
     }
+    if report.split > 0 {
+        trouble.push("segmentation offload was given up".to_owned());
+    }
     if left < left_wanted {
         trouble.push(format!("{left:.2} of the goodput is left, less than {left_wanted}"));
     }

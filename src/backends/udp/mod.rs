@@ -201,7 +201,7 @@ impl UdpBackend {
                 return Ok(());
             };
             tries += 1;
-            match self.judge(&error) {
+            match self.judge(&error, tries) {
                 // Each pending error of a peer takes one call; a flood of them must not hold us here.
                 Failure::Again if tries < 16 => {}
                 Failure::Again => return Err((error, Failure::Dropped)),
@@ -210,13 +210,17 @@ impl UdpBackend {
         }
     }
 
-    /// What a send call's error means.
-    fn judge(&mut self, error: &io::Error) -> Failure {
+    /// What a send call's error means, the `tries`-th of the same datagram or burst.
+    fn judge(&mut self, error: &io::Error, tries: u32) -> Failure {
         match error.raw_os_error().unwrap_or(0) {
             libc::EINTR => Failure::Again,
             libc::EAGAIN => Failure::Busy,
             libc::EBADF | libc::ENOTSOCK => Failure::Fatal,
-            libc::ENOBUFS | libc::ENOMEM | libc::EMSGSIZE => Failure::Dropped,
+            libc::ENOBUFS | libc::ENOMEM => Failure::Dropped,
+            // News of an earlier datagram (the path's MTU, which we find ourselves, and anybody can forge), or of this one:
+            // then it comes again.
+            libc::EMSGSIZE if self.drain_errors() || tries == 1 => Failure::Again,
+            libc::EMSGSIZE => Failure::Dropped,
             // May be news of an earlier datagram, which the socket tells whoever calls next.
             libc::ECONNREFUSED => {
                 self.drain_errors();
