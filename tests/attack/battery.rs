@@ -453,9 +453,6 @@ fn harm(before: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
     if !after.complete {
         trouble.push("messages do not arrive".to_owned());
     }
-    if after.split > before.split {
-        trouble.push("segmentation offload was given up".to_owned());
-    }
     for side in 0..2 {
         let (before, after) = (&before.sides[side], &after.sides[side]);
         let opened = after.sessions_opened - before.sessions_opened;

@@ -88,8 +88,6 @@ impl Default for Setup {
 pub(crate) struct Report {
     /// Counters of the two ends.
     pub(crate) sides: [Stats; 2],
-    /// Bursts that had to go datagram by datagram because the kernel seemed to refuse them.
-    pub(crate) split: u64,
     /// Messages that have arrived, of both.
     pub(crate) messages: u64,
     /// What should not have happened.
@@ -469,12 +467,7 @@ impl Talk {
             }
         }
         let stats = |end: &Option<End>| end.as_ref().map(|end| end.transport.stats()).unwrap_or_default();
-        let split = |end: &Option<End>| {
-            let end = end.as_ref();
-            end.map_or(0, |end| end.transport.backend_stats().segmentation_refused)
-        };
         Report {
-            split: self.ends.iter().map(split).sum(),
             sides: [stats(&self.ends[0]), stats(&self.ends[1])],
             messages: self.figures.messages.load(Ordering::Relaxed),
             trouble,

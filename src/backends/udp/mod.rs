@@ -290,7 +290,10 @@ impl UdpBackend {
         // offload, or a filter in the path. It will not change its mind.
         self.stats.segmentation_refused += 1;
         self.send_one_by_one(transmit)?;
-        self.max_segments = 1;
+        // These two may have come from the network, too, and nobody shall forge that away.
+        if !matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EOPNOTSUPP)) {
+            self.max_segments = 1;
+        }
         Ok(())
     }
 
