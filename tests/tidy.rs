@@ -15,6 +15,7 @@ use std::{
 const ROOMS: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("prng", &[]),
+    ("helper", &[]),
     ("id", &[]),
     ("wire", &[]),
     ("error", &["time", "wire", "id"]),
@@ -31,7 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("backends", &["time", "prng", "id"]),
     // Who is where; what they say to each other then is not its business.
-    ("bootstrap", &[]),
+    ("bootstrap", &["helper"]),
     (
         "progress",
         &[
@@ -50,6 +51,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "transport",
         &[
+            "helper",
             "progress",
             "messaging",
             "reliability",
@@ -66,6 +68,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "mpi",
         &[
+            "helper",
             "transport",
             "progress",
             "messaging",

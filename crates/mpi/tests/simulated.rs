@@ -621,3 +621,141 @@ fn a_panic_between_programs_takes_memory_back() {
     assert!(memory.iter().all(|octet| *octet == 0), "it was given back");
     std::mem::forget(world);
 }
+
+/// Every call of the façade that is one in MPI is one line of the trace, by MPI's name.
+#[test]
+fn what_is_one_call_is_one_in_a_trace() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("one-call");
+    let _ = fs::remove_dir_all(&directory);
+    let simulation = Simulation {
+        trace: Some(directory.clone()),
+        ..Simulation::new(2, 1)
+    };
+    let expected = Rc::new(RefCell::new(Vec::new()));
+    let kept = Rc::clone(&expected);
+    let outcome = simulation.run(move |_| {
+        let mut universe = mpi::initialize().unwrap();
+        universe.set_buffer_size(1 << 16);
+        let world = universe.world();
+        let names = call_everything(&world).unwrap();
+        if world.rank() == 0 {
+            *kept.borrow_mut() = names;
+        }
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let file = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = file.collect();
+    files.sort();
+    let text = fs::read_to_string(&files[0]).unwrap();
+    let told = text.lines().filter_map(|line| line.strip_prefix("{\"call\":\""));
+    let told: Vec<&str> = told.map(|rest| rest.split('"').next().unwrap()).collect();
+    let mut expected = expected.take();
+    expected.push("MPI_Finalize");
+    assert_eq!(told, expected);
+}
+
+/// Calls what there is, and gives the names of what it has called.
+fn call_everything(world: &SimpleCommunicator) -> Result<Vec<&'static str>, Error> {
+    let (rank, size) = (world.rank(), world.size() as usize);
+    let other = world.process_at_rank(1 - rank);
+    let myself = world.this_process();
+    let mut called = Vec::new();
+
+    // Messages.
+    let _: (i32, _) = mpi::point_to_point::send_receive(&rank, &other, &other)?;
+    let mut pair = [0; 2];
+    mpi::point_to_point::send_receive_into(&[rank; 2][..], &other, &mut pair[..], &other)?;
+    mpi::point_to_point::send_receive_replace_into(&mut pair[..], &other, &other)?;
+    called.extend(["MPI_Sendrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace"]);
+    // More than is sent at once, so that the buffered one waits.
+    let letter = vec![rank; 10_000];
+    other.buffered_send(&letter[..])?;
+    assert_eq!(other.receive_vec::<i32>()?.0.len(), letter.len());
+    called.extend(["MPI_Bsend", "MPI_Mprobe", "MPI_Mrecv"]);
+    myself.send(&1)?;
+    let (message, _) = myself.matched_probe()?;
+    assert_eq!(message.matched_receive::<i32>()?.0, 1);
+    called.extend(["MPI_Send", "MPI_Mprobe", "MPI_Mrecv"]);
+    myself.send(&1)?;
+    myself.probe()?;
+    myself.receive::<i32>()?;
+    called.extend(["MPI_Send", "MPI_Probe", "MPI_Recv"]);
+
+    // Several requests at once.
+    type Ends = fn(&mut mpi::request::RequestCollection<'_, i32>) -> Result<(), Error>;
+    let ways: [(&[&str], Ends); 6] = [
+        (&["MPI_Waitall"], |requests| requests.wait_all(&mut Vec::new())),
+        (&["MPI_Waitsome"], |requests| requests.wait_some(&mut Vec::new())),
+        (&["MPI_Waitany", "MPI_Waitany"], |requests| {
+            requests.wait_any()?;
+            requests.wait_any().map(drop)
+        }),
+        (&["MPI_Testall"], |requests| {
+            requests.test_all(&mut Vec::new()).map(drop)
+        }),
+        (&["MPI_Testsome"], |requests| requests.test_some(&mut Vec::new())),
+        (&["MPI_Testany", "MPI_Testany"], |requests| {
+            requests.test_any()?;
+            requests.test_any().map(drop)
+        }),
+    ];
+    for (names, ends) in ways {
+        let (sent, mut received) = (rank, -1);
+        mpi::request::multiple_scope(2, |scope, requests| {
+            requests.add(myself.immediate_send(scope, &sent));
+            requests.add(myself.immediate_receive_into(scope, &mut received));
+            ends(requests)?;
+            assert_eq!(requests.incomplete(), 0, "{names:?}");
+            Ok::<_, Error>(())
+        })?;
+        called.extend(["MPI_Isend", "MPI_Irecv"].iter().chain(names));
+    }
+
+    // Collectives.
+    let mut all = vec![0; size];
+    let first = world.process_at_rank(0);
+    world.barrier()?;
+    first.broadcast_into(&mut pair[..])?;
+    if rank == 0 {
+        first.gather_into_root(&rank, &mut all[..])?;
+        first.scatter_into_root(&all[..], &mut pair[0])?;
+        first.reduce_into_root(&rank, &mut pair[0], SystemOperation::sum())?;
+    } else {
+        first.gather_into(&rank)?;
+        first.scatter_into(&mut pair[0])?;
+        first.reduce_into(&rank, SystemOperation::sum())?;
+    }
+    world.all_gather_into(&rank, &mut all[..])?;
+    let given = all.clone();
+    world.all_to_all_into(&given[..], &mut all[..])?;
+    world.all_reduce_into(&rank, &mut pair[0], SystemOperation::sum())?;
+    world.reduce_scatter_block_into(&given[..], &mut pair[0], SystemOperation::sum())?;
+    world.scan_into(&rank, &mut pair[0], SystemOperation::sum())?;
+    world.exclusive_scan_into(&rank, &mut pair[0], SystemOperation::sum())?;
+    called.extend(["MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Reduce"]);
+    called.extend([
+        "MPI_Allgather",
+        "MPI_Alltoall",
+        "MPI_Allreduce",
+        "MPI_Reduce_scatter_block",
+    ]);
+    called.extend(["MPI_Scan", "MPI_Exscan"]);
+
+    // Communicators and windows.
+    let copy = world.duplicate()?;
+    copy.split_by_color(mpi::topology::Color::with_value(rank))?;
+    world.split_by_subgroup_collective(&world.group())?;
+    world.create_cartesian_communicator(&[2], &[false], false)?;
+    called.extend(["MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_create", "MPI_Cart_create"]);
+    let window = mpi::window::Window::<u64>::allocate(world, 1)?;
+    window.fence(|epoch| epoch.put(&[1], 1 - rank, 0))?;
+    window.free()?;
+    called.extend([
+        "MPI_Win_allocate",
+        "MPI_Win_fence",
+        "MPI_Put",
+        "MPI_Win_fence",
+        "MPI_Win_free",
+    ]);
+    Ok(called)
+}

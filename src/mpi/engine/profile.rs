@@ -6,6 +6,10 @@ use core::{
     fmt::Debug,
     sync::atomic::{AtomicU64, Ordering},
 };
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
+};
 
 use super::{Communicator, Engine, Region, Request, Status, fabric::Called};
 use crate::{
@@ -78,7 +82,7 @@ pub struct Entry {
     /// Octets that a collective takes from each of its blocks: to each rank, or to each neighbour. One number if they are
     /// all alike.
     pub sent: Vec<u64>,
-    /// The same for blocks that it receives.
+    /// The same for blocks that it receives; of what sends and receives at once (`MPI_Sendrecv`) the room for the message.
     pub received: Vec<u64>,
     /// Ranks that messages of a neighbourhood come from (or `MPI_PROC_NULL`).
     pub sources: Vec<Rank>,
@@ -286,6 +290,8 @@ pub(super) struct Profile {
     /// The fabric wants to know, too, and no more than the name.
     noted: bool,
     numbers: AtomicU64,
+    /// Calls that consist of others, by their threads, with what has ended in them so far.
+    nested: Mutex<Vec<(ThreadId, Vec<(u64, Status)>)>>,
 }
 
 impl Profile {
@@ -294,6 +300,25 @@ impl Profile {
             profiler,
             noted,
             numbers: AtomicU64::new(1),
+            nested: Mutex::default(),
+        }
+    }
+
+    fn nested(&self) -> MutexGuard<'_, Vec<(ThreadId, Vec<(u64, Status)>)>> {
+        self.nested.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this thread calls is a part of another call.
+    fn is_nested(&self) -> bool {
+        let own = thread::current().id();
+        self.nested().iter().any(|(thread, _)| *thread == own)
+    }
+
+    /// This has ended within the call that this thread is in.
+    fn add_ended(&self, ended: &[(u64, Status)]) {
+        let own = thread::current().id();
+        if let Some((_, all)) = self.nested().iter_mut().find(|(thread, _)| *thread == own) {
+            all.extend(ended.iter().filter(|(number, _)| *number != 0));
         }
     }
 
@@ -312,6 +337,107 @@ enum Told {
     Fabric,
     /// The profiler; the fabric, too, if it wants to.
     Profiler(Box<Open>),
+    /// The call that this one is a part of.
+    Nested(Arc<Engine>),
+}
+
+/// This thread is in a call that consists of others, as long as this lives.
+struct Within<'a>(&'a Profile);
+
+impl<'a> Within<'a> {
+    fn new(profile: &'a Profile) -> Self {
+        profile.nested().push((thread::current().id(), Vec::new()));
+        Self(profile)
+    }
+
+    /// What has ended in it.
+    fn ended(&self) -> Vec<(u64, Status)> {
+        let own = thread::current().id();
+        let mut nested = self.0.nested();
+        let found = nested.iter_mut().find(|(thread, _)| *thread == own);
+        found.map_or_else(Vec::new, |(_, ended)| core::mem::take(ended))
+    }
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        let own = thread::current().id();
+        self.0.nested().retain(|(thread, _)| *thread != own);
+    }
+}
+
+/// Calls of the standard that are made of several of the engine's: one call for who is told of them.
+impl Communicator {
+    /// Somebody is told of calls ([`Options::profiler`](super::Options::profiler)).
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.engine().profile.profiler().is_some()
+    }
+
+    /// Does what is one call about a message of `count` elements; with what was received, if that is a part of it: `room`
+    /// octets are for that.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn message_as_one<R>(
+        &self,
+        call: &'static str,
+        (count, datatype): (u64, &Datatype),
+        (peer, tag): (Rank, i32),
+        room: Option<u64>,
+        f: impl FnOnce() -> Result<R, Error>,
+        received: impl FnOnce(&R) -> Option<Status>,
+    ) -> Result<R, Error> {
+        let entry = || Entry {
+            received: room.into_iter().collect(),
+            ..Entry::of(call, count, datatype).with_peer(peer).with_tag(tag)
+        };
+        self.as_one(entry, f, |result, _| {
+            received(result).map(|status| (0, status)).into_iter().collect()
+        })
+    }
+
+    fn as_one<R>(
+        &self,
+        entry: impl FnOnce() -> Entry,
+        f: impl FnOnce() -> Result<R, Error>,
+        ended: impl FnOnce(&R, Vec<(u64, Status)>) -> Vec<(u64, Status)>,
+    ) -> Result<R, Error> {
+        let profile = &self.engine().profile;
+        if profile.profiler().is_none() || profile.is_nested() {
+            return f();
+        }
+        let span = self.enter(entry);
+        let within = Within::new(profile);
+        let result = f();
+        let parts = within.ended();
+        drop(within);
+        span.leave(result, |result, leave| {
+            leave(&Exit {
+                ended: &ended(result, parts),
+                ..Exit::default()
+            });
+        })
+    }
+}
+
+impl Request {
+    /// Does what is one call about these requests, such as `MPI_Waitall`.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn together<R>(
+        call: &'static str,
+        communicator: &Communicator,
+        numbers: Vec<u64>,
+        f: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let entry = || Entry {
+            requests: numbers,
+            ..Entry::named(call)
+        };
+        communicator.as_one(entry, f, |_, ended| ended)
+    }
 }
 
 struct Open {
@@ -377,6 +503,9 @@ impl Span {
     #[cold]
     fn open(communicator: &Communicator, profiler: &dyn Profiler, entry: Entry) -> Self {
         let engine = communicator.engine();
+        if engine.profile.is_nested() {
+            return Self(Some(Told::Nested(Arc::clone(engine))));
+        }
         let begun = engine.fabric.now();
         let entry = Entry {
             context: communicator.context(),
@@ -404,7 +533,7 @@ impl Span {
         result: Result<T, Error>,
         tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>)),
     ) -> Result<T, Error> {
-        if let Self(Some(Told::Profiler(_))) = &self {
+        if let Self(Some(Told::Profiler(_) | Told::Nested(_))) = &self {
             self.close(result.as_ref(), tell);
         }
         result
@@ -412,8 +541,15 @@ impl Span {
 
     #[cold]
     fn close<T>(mut self, result: Result<&T, &Error>, tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>))) {
-        let Some(Told::Profiler(open)) = self.0.take() else {
-            return;
+        let open = match self.0.take() {
+            Some(Told::Profiler(open)) => open,
+            Some(Told::Nested(engine)) => {
+                if let Ok(value) = result {
+                    tell(value, &mut |exit| engine.profile.add_ended(exit.ended));
+                }
+                return;
+            }
+            _ => return,
         };
         match result {
             Ok(value) => tell(value, &mut |exit| open.leave(exit)),

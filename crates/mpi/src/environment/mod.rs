@@ -223,10 +223,10 @@ fn finalize() -> Result<(), FinalizeError> {
     // The handles stay in place while others may use them.
     let world = world();
     lock(&world.local.attached).resize(0);
-    let met = world.comm.barrier().map_err(FinalizeError::Barrier);
+    // (The handles may still be asked for meanwhile.)
+    let ended = world.comm.finalize(LINGER).map_err(FinalizeError::Barrier);
     let Some(job) = leave() else { return Ok(()) };
-    let closed = world.comm.engine().finalize(LINGER).map_err(FinalizeError::Network);
-    met.and(closed)?;
+    ended?;
     match job.bootstrap {
         Some(mut bootstrap) => {
             // Who exits takes away memory that a neighbour may be looking into (memif): first nobody looks any more.

@@ -3,7 +3,7 @@
 
 use alloc::{sync::Arc, vec, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::PoisonError;
+use std::{sync::PoisonError, time::Duration};
 
 use super::{Class, Communicator};
 use crate::mpi::{
@@ -163,6 +163,11 @@ impl Communicator {
             operation: operation.cloned(),
             group,
             bits: self.bits(class, number),
+            mark: if self.is_inter() {
+                0
+            } else {
+                class.mark(call, octets(call, buffers, size))
+            },
         };
         if !self.0.engine.check || self.is_inter() || size == 1 {
             return Ok(Planned::new(collective));
@@ -219,6 +224,7 @@ impl Communicator {
             operation: None,
             group: collective.group.clone(),
             bits: collective.bits,
+            mark: 0,
         });
         Ok(Planned::after(Some((first, agreement)), collective))
     }
@@ -245,13 +251,39 @@ impl Communicator {
 
     /// A barrier in the name of another call.
     pub(in crate::mpi::engine) fn meet(&self, name: &'static str) -> Result<(), Error> {
+        self.meet_in(name, (self.0.class, &self.0.sequence))
+    }
+
+    /// A barrier of a class of its own.
+    fn meet_in(&self, name: &'static str, numbered: (Class, &AtomicU32)) -> Result<(), Error> {
         let buffers = Buffers {
             input: Region::None,
             output: Region::None,
         };
         // SAFETY: a barrier has no buffers.
-        let request = unsafe { self.collective_quietly(name, &Call::Barrier, &buffers, None, None) };
-        request?.finish().map(|_| ())
+        let planned = unsafe { self.plan(name, &Call::Barrier, &buffers, None, None, numbered) }?;
+        self.start_collective(name, &planned)?.finish().map(|_| ())
+    }
+
+    /// Ends MPI at this process (`MPI_Finalize`), on the communicator of all: says to the others that this process begins
+    /// nothing more, waits until all have said so, and says goodbye, waiting not longer than `linger` for it to be heard.
+    /// Whoever still waits for a message of this process gets `MPI_ERR_PROC_FAILED`.
+    ///
+    /// # Errors
+    /// Another process is lost, the communicator revoked, the network has failed; the goodbye is said all the same.
+    pub fn finalize(&self, linger: Duration) -> Result<(), Error> {
+        const CALL: &str = "MPI_Finalize";
+        let engine = &self.0.engine;
+        if engine.is_finalized() {
+            return Ok(());
+        }
+        let span = self.enter(|| Entry::named(CALL));
+        self.access((), |core, messenger, now| core.leave(messenger, now));
+        let met = self.meet_in(CALL, (Class::Finalize, &AtomicU32::new(0)));
+        let closed = engine.close(linger).map_err(|_| self.broken(CALL));
+        let ended = span.end(met.and(closed));
+        engine.close_profile();
+        ended
     }
 
     /// What is not for two groups.

@@ -216,6 +216,29 @@ impl Communicator {
         })
     }
 
+    /// Receives a message that was matched (`MPI_Mrecv`).
+    ///
+    /// # Errors
+    /// A wrong count, a lost sender, a message that is too long.
+    ///
+    /// # Safety
+    /// See [`receive`](Self::receive).
+    pub unsafe fn mreceive(
+        message: MatchedMessage,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+    ) -> Result<Status, Error> {
+        const CALL: &str = "MPI_Mrecv";
+        let span = message.communicator.enter(|| Entry {
+            requests: vec![message.number],
+            ..Entry::of(CALL, count, datatype)
+        });
+        // SAFETY: the caller's contract.
+        let begun = unsafe { Self::imreceive_quietly(CALL, message, base, count, datatype) };
+        span.end_with(begun.and_then(|mut request| request.finish()))
+    }
+
     /// Begins to receive a message that was matched (`MPI_Imrecv`).
     ///
     /// # Errors
