@@ -1,6 +1,11 @@
 //! The job's key.
 
-use std::{fmt, fs::File, io, io::Read, str::FromStr};
+use std::{fmt, io, str::FromStr};
+
+use rustix::{
+    io::retry_on_intr,
+    rand::{GetRandomFlags, getrandom},
+};
 
 use super::message::{from_hex, to_hex};
 
@@ -11,13 +16,16 @@ use super::message::{from_hex, to_hex};
 pub struct JobKey([u8; 16]);
 
 impl JobKey {
-    /// A new one.
+    /// A new one. Needs no file descriptor: a wire-up server may be out of them.
     ///
     /// # Errors
-    /// If the operating system has no randomness (`/dev/urandom`) to give.
+    /// If the operating system has no randomness (`getrandom`) to give.
     pub fn random() -> io::Result<Self> {
         let mut key = [0; 16];
-        File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let mut filled = 0;
+        while filled < key.len() {
+            filled += retry_on_intr(|| getrandom(&mut key[filled..], GetRandomFlags::empty()))?;
+        }
         Ok(Self(key))
     }
 
