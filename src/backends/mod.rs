@@ -17,7 +17,7 @@ pub mod pcapng;
 pub mod poller;
 #[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
 mod pool;
-#[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
+#[cfg(any(feature = "loopback", feature = "poller", all(feature = "udp", target_os = "linux")))]
 mod refusals;
 mod registry;
 #[cfg(test)]
