@@ -64,8 +64,9 @@ enum Quote {
 
 impl Endpoint {
     /// The network says that nobody listens at `address` (ICMP port unreachable) about a packet of ours that begins with
-    /// `quoted`; as much of it as the message had. See [`liveness`](self) for what comes of that. One that we have never
-    /// heard may just not have started yet ([`Config::late_peers`](crate::Config::late_peers)).
+    /// `quoted`; as much of it as the message had. The peer is asked at once; only if that is refused too, and nothing
+    /// is heard of the peer meanwhile, is it lost. A peer that we have never heard may just not have started yet
+    /// ([`Config::late_peers`](crate::Config::late_peers)).
     pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.advance(now);
         let Some(peer) = self.addresses.get(&self.peers, address) else {
