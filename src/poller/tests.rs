@@ -381,7 +381,7 @@ fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
     let mut poller = Poller::start(options("net_null80,size=64,no-rx=1", path.clone())).unwrap();
     let mut now = Instant::from_nanos(1 << 40);
     let mut turn = |poller: &mut Poller| {
-        now = now + Duration::from_nanos(LOOK);
+        now += Duration::from_nanos(LOOK);
         poller.turn(now).unwrap();
     };
     let coming = thread::spawn(move || PollerBackend::connect(&path, 0).unwrap());
