@@ -19,7 +19,7 @@
 //! its endpoint stays a moment to see them off. A process that says what a correct one can not say is thrown out in the
 //! same way.
 //!
-//! Who can use the socket can read what others of this poller receive. So it is made for its owner only, and either side
+//! A process that can use the socket can read what others of this poller receive. So it is made for its owner only, and either side
 //! asks the kernel who the other one is: of the same user, or of root. [`default_socket`] is in a folder that is the
 //! owner's alone.
 

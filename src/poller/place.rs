@@ -26,7 +26,7 @@ const NAME: &str = "hikyaku-poller";
 const OTHERS: u32 = 0o077;
 
 /// Where the socket is if nothing is said: `hikyaku-poller` in `$XDG_RUNTIME_DIR`, or in `/tmp/hikyaku-<user>`, which is
-/// made. Nobody else can make a file there.
+/// made. No other user can make a file there.
 ///
 /// # Errors
 /// Neither folder is ours alone.

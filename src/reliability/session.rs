@@ -345,7 +345,7 @@ impl Endpoint {
         Err(DropReason::Incompatible)
     }
 
-    /// Asks an opener to say its opening again, with a token that only who receives at its address can know. Nothing is
+    /// Asks an opener to say its opening again, with a token that only a receiver at its address can know. Nothing is
     /// kept.
     fn challenge(&mut self, to: SocketAddr, begun: u64, open: &Open) {
         let budget = &mut self.challenges[self.addresses.get(&self.peers, to).is_none() as usize];

@@ -43,7 +43,7 @@ impl TokenKey {
         siphash(self.0, &[Purpose::Session as u64, index.into(), session])
     }
 
-    /// What a challenge asks to be told again by who opens a session, from the address that the opening names.
+    /// The token that a challenge asks an opener to repeat, from the address that the opening names.
     /// `begun`: sessions that have begun with the peer of that address.
     pub(super) fn cookie(self, now: u64, address: SocketAddr, begun: u64, open: &Open) -> Token {
         self.cookie_of_slot(now / COOKIE_TIME, address, begun, open)

@@ -1,20 +1,20 @@
-//! Threads that sleep on one descriptor, which stays readable until it is read: who reads it must not take it away from
-//! others who were called, too.
+//! Threads that sleep on one descriptor, which stays readable until it is read: a thread that reads it must not take it
+//! away from others that were called, too.
 //!
 //! All of this is under the lock of what they wait for; the descriptor is written and waited for without it. A call is for
 //! all who sleep then, and the descriptor is read by the last of them to wake up. Who goes to sleep before that wakes up
 //! for nothing, and comes again.
 
-/// Those who sleep.
+/// The threads that sleep.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     asleep: usize,
-    /// Of those, who have been called.
+    /// How many of those have been called.
     called: usize,
     calls: u64,
 }
 
-/// Somebody who sleeps.
+/// A thread that sleeps.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Ticket {

@@ -21,7 +21,7 @@ pub enum PollerError {
         /// What it says.
         why: String,
     },
-    /// Somebody else has made the socket: whoever is there is neither of our user nor of root.
+    /// The process that listens at the socket is neither of our user nor of root.
     Foreign {
         /// The socket.
         path: PathBuf,

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "the kernel is asked who it is: rustix has no place for a process of another namespace, 0"
 )]
-//! Who may be at the other end of a poller's socket: a process of the same user, or of root.
+//! Which processes may be at the other end of a poller's socket: those of the same user, and of root.
 //!
 //! What goes through the memory that both share is believed further than packets are, so neither side takes it from
 //! somebody else: a poller of another user's could be anybody who was first to make a socket of that name.
@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 /// Root's number.
 const ROOT: u32 = 0;
 
-/// Who is at the other end of a socket.
+/// The process at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) user: u32,

@@ -108,7 +108,7 @@ struct Connection {
 
 #[derive(Clone, Copy)]
 enum Owner {
-    /// Nobody knows. It has this long to say hello.
+    /// A stranger yet. It has this long to say hello.
     Stranger(Deadline),
     Rank(u32),
 }
@@ -133,7 +133,7 @@ pub struct Gate {
     failed: Vec<u64>,
     /// Given back for a moment when there is no other descriptor, so that somebody can be told so.
     reserve: Option<File>,
-    /// Nobody is accepted until then.
+    /// No connection is accepted until then.
     paused: Option<Deadline>,
     told_descriptors: bool,
     told_strangers: bool,
@@ -543,7 +543,7 @@ mod tests {
     fn all_ranks_of_a_large_host_may_connect_before_the_first_speaks() {
         const RANKS: u32 = 300;
         let (mut gate, address) = gate(RANKS);
-        // Nobody accepts meanwhile: they wait in the listener's queue.
+        // No connection is accepted meanwhile: they wait in the listener's queue.
         let ranks: Vec<TcpStream> = (0..RANKS).map(|_| TcpStream::connect(address).unwrap()).collect();
         while gate.strangers.len() < RANKS as usize {
             assert_eq!(gate.pump(), []);

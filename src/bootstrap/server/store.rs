@@ -114,7 +114,7 @@ impl Store {
         self.settle()
     }
 
-    /// Somebody waits in a fence.
+    /// A rank waits in a fence.
     #[must_use]
     pub fn is_awaiting(&self) -> bool {
         !self.in_fence.is_empty()

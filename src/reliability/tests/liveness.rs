@@ -112,7 +112,7 @@ fn openings_are_recognised() {
     }
 }
 
-/// Who is not quoted at length is asked, but not more often than that.
+/// A peer whose packets are quoted too briefly is asked, but not more often than that.
 #[test]
 fn hints_ask_and_no_more() {
     let (mut pair, packet) = under_way();
