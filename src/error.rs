@@ -239,6 +239,8 @@ drop_reasons! {
     Refused,
     /// A reset or probe answer that does not belong to anything we sent.
     Unsolicited,
+    /// The process could not get memory for a message of several packets; it is sent again.
+    NoMemory,
 }
 
 /// Number of reasons in [`DropReason`].

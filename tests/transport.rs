@@ -141,7 +141,11 @@ fn child() {
     let at = env::var(AT).unwrap_or_else(|_| "127.0.0.1:0".to_owned());
     match role.as_str() {
         "echo" => {
-            let mut transport = bind(2, &at, Config::default());
+            let config = Config {
+                accept_strangers: true,
+                ..Config::default()
+            };
+            let mut transport = bind(2, &at, config);
             let to = env::var(TO).unwrap().parse().unwrap();
             let peer = transport.add_peer(1, to).unwrap();
             transport.send(peer, b"here").unwrap();
@@ -339,6 +343,42 @@ fn a_killed_process_is_lost_within_a_fifth_of_a_second() {
         }
         assert!(best < LIMIT, "{at}: lost after {best:?}");
     }
+}
+
+/// Seven peers say that a gigabyte is coming and send the beginning, to a process that may have half of one: it goes
+/// on, and others are served.
+#[test]
+fn claims_of_lengths_do_not_exhaust_the_memory() {
+    const LIARS: usize = 7;
+    let mut a = host(Config::default());
+    let mut limited = Command::new("prlimit");
+    limited.arg("--as=536870912").arg(env::current_exe().unwrap());
+    limited.args(["--exact", "child", "--nocapture"]).env(ROLE, "echo");
+    limited.env(TO, a.local_addr().to_string()).env(AT, "127.0.0.1:0");
+    let process = Process(limited.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let peer = here(&mut a);
+    let address = a.address(peer).unwrap();
+    // (Pages of zeros that nobody touches.)
+    let huge = Bytes::from(vec![0; 1 << 30]);
+    let mut liars: Vec<(Transport, PeerId)> = (0..LIARS)
+        .map(|_| {
+            let mut liar = bind(3, "127.0.0.1:0", Config::default());
+            let to = liar.add_peer(2, address).unwrap();
+            liar.send_bytes(to, huge.clone()).unwrap();
+            (liar, to)
+        })
+        .collect();
+    for (liar, to) in &mut liars {
+        let event = liar.wait_event(Some(LONG)).unwrap();
+        assert_eq!(event, Some(Event::PeerUp { peer: *to }));
+    }
+    let honest = content(5, 1 << 20);
+    a.send_blocking(peer, &honest).unwrap();
+    assert_eq!(a.receive(Some(LONG)).unwrap().data(), honest);
+    drop(liars);
+    a.send(peer, b"end").unwrap();
+    a.flush(LONG).unwrap();
+    process.end();
 }
 
 #[test]

@@ -107,37 +107,60 @@ impl Block {
 
 /// Buffers to use again. They keep their length and their octets, so that nothing is zeroed that is going to be
 /// overwritten, and their pages, so that nothing faults.
-#[derive(Default)]
 pub(super) struct Pool {
     buffers: Vec<Vec<u8>>,
     octets: usize,
+    /// There is no memory for larger buffers than this.
+    #[cfg(test)]
+    pub(super) most: usize,
 }
 
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            buffers: Vec::new(),
+            octets: 0,
+            #[cfg(test)]
+            most: usize::MAX,
+        }
+    }
+}
+
+/// There is no memory for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoMemory;
+
 impl Pool {
-    /// Octets of a new buffer for `len` octets.
+    /// Octets of a new buffer for `len` octets: less than twice as many, so that the credit of a message pays for it.
     pub(super) fn size(len: usize) -> usize {
-        len.next_multiple_of(GRAIN)
+        if len < GRAIN { len } else { len.next_multiple_of(GRAIN) }
     }
 
-    /// A buffer of at least `len` octets and at most `max` (no less than [`size`](Self::size)), whose content is
-    /// anything.
-    pub(super) fn take(&mut self, len: usize, max: usize) -> Vec<u8> {
+    /// A buffer that was used before, of at least `len` octets and at most `max` (no less than [`size`](Self::size)), whose
+    /// content is anything.
+    pub(super) fn reuse(&mut self, len: usize, max: usize) -> Option<Vec<u8>> {
         let max = max.min(4 * Self::size(len));
         let fits = |buffer: &Vec<u8>| (len..=max).contains(&buffer.len());
-        let best = self
+        let index = self
             .buffers
             .iter()
             .enumerate()
             .filter(|(_, buffer)| fits(buffer))
             .min_by_key(|(_, buffer)| buffer.len())
-            .map(|(index, _)| index);
-        let Some(index) = best else {
-            // Zeroed by the allocator, which for large ones means: by the kernel, page by page as they are touched.
-            return vec![0; Self::size(len)];
-        };
+            .map(|(index, _)| index)?;
         let buffer = self.buffers.swap_remove(index);
         self.octets -= buffer.len();
-        buffer
+        Some(buffer)
+    }
+
+    /// Makes room for `size` octets in a buffer. A large one is not copied by that: the allocator maps its pages elsewhere.
+    pub(super) fn grow(&self, buffer: &mut Vec<u8>, size: usize) -> Result<(), NoMemory> {
+        #[cfg(test)]
+        if size > self.most {
+            return Err(NoMemory);
+        }
+        let more = size.saturating_sub(buffer.len());
+        buffer.try_reserve_exact(more).map_err(|_| NoMemory)
     }
 
     /// A buffer that begins with `data`.
@@ -145,7 +168,9 @@ impl Pool {
         if data.len() <= SMALL {
             return data.to_vec();
         }
-        let mut buffer = self.take(data.len(), usize::MAX);
+        let mut buffer = self
+            .reuse(data.len(), usize::MAX)
+            .unwrap_or_else(|| vec![0; Self::size(data.len())]);
         buffer[..data.len()].copy_from_slice(data);
         buffer
     }
@@ -199,10 +224,10 @@ mod tests {
     #[test]
     fn pool_gives_the_same_buffer_again() {
         let mut pool = Pool::default();
-        let buffer = pool.take(100_000, usize::MAX);
+        let buffer = pool.copy(&[7; 100_000]);
         let memory = buffer.as_ptr();
         pool.give(buffer);
-        let again = pool.take(99_000, 1 << 20);
+        let again = pool.reuse(99_000, 1 << 20).unwrap();
         assert_eq!(again.as_ptr(), memory);
         assert!(again.len() >= 99_000);
     }

@@ -2,17 +2,41 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use super::arena::Pool;
+use super::{
+    arena::{NoMemory, Pool},
+    coverage::Coverage,
+};
 use crate::wire::Fragment;
 
-/// The fragment covers octets that have landed before.
+/// Octets that a message may take memory for before they have landed, if its peer's [`CLAIMS`] allow it.
+const FIRST: usize = 1 << 20;
+/// All that the messages of one peer may take in this way.
+pub(super) const CLAIMS: usize = 4 << 20;
+/// A buffer is at most so many times as large as what has landed in it, apart from that.
+const GROWTH: usize = 4;
+
+/// Why a fragment does not land.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overlap;
+pub(super) enum Refusal {
+    /// It covers octets that have landed before.
+    Overlap,
+    /// It is so far ahead of what has landed that a buffer which reaches there would be mostly empty.
+    FarAhead,
+    /// There is no memory for it.
+    NoMemory,
+}
+
+impl From<NoMemory> for Refusal {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
 
 /// Where the octets of a message are.
 #[derive(Debug)]
 enum Body {
-    /// At their place in a buffer of the message's size.
+    /// At their place in one buffer, which reaches as far as something has landed, or further, and grows with that: what a
+    /// message *says* of its length costs no memory.
     Landing(Vec<u8>),
     /// By offset, as they came: about as much memory as what has arrived. What follows a piece is appended to it.
     Pieces(BTreeMap<u32, Vec<u8>>),
@@ -33,10 +57,11 @@ pub(super) struct Assembly {
     pub(super) promoted: bool,
     /// Stands in one of the lists of those to be promoted.
     pub(super) listed: bool,
-    /// Octets before this have all landed.
-    prefix: u32,
-    /// Start and end of what has landed beyond it, merged.
-    islands: BTreeMap<u32, u32>,
+    /// Its part of its peer's [`CLAIMS`].
+    pub(super) claim: usize,
+    /// What it may grow to, octets, whatever its credit; 0: as far as that covers it.
+    reserved: usize,
+    covered: Coverage,
     body: Body,
 }
 
@@ -50,49 +75,61 @@ impl Assembly {
             after: None,
             promoted: false,
             listed: false,
-            prefix: 0,
-            islands: BTreeMap::new(),
+            claim: 0,
+            reserved: 0,
+            covered: Coverage::default(),
             body: Body::Pieces(BTreeMap::new()),
         }
     }
 
-    /// Octets of its buffer; 0 if it has none.
-    pub(super) fn landing(&self) -> usize {
-        match &self.body {
-            Body::Landing(buffer) => buffer.len(),
-            Body::Pieces(_) => 0,
-        }
+    /// Octets that are set aside for it; 0 if there are none.
+    pub(super) fn reserved(&self) -> usize {
+        self.reserved
     }
 
     /// A fragment at `offset` follows one that has landed, or is the first: it takes no more memory than its octets.
     pub(super) fn follows(&self, offset: u32) -> bool {
-        offset == self.prefix
-            || self
-                .islands
-                .range(..offset)
-                .next_back()
-                .is_some_and(|(_, &end)| end == offset)
+        self.covered.follows(offset.into())
     }
 
     /// Things to remember beside the octets, for each of which a fragment came that did not follow another.
     pub(super) fn scattered(&self) -> usize {
         match &self.body {
-            Body::Landing(_) => self.islands.len(),
-            Body::Pieces(pieces) => pieces.len() - usize::from(self.prefix > 0),
+            Body::Landing(_) => self.covered.scattered(),
+            Body::Pieces(pieces) => pieces.len() - usize::from(self.covered.prefix() > 0),
         }
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.prefix == self.total
+        self.covered.prefix() == self.total.into()
     }
 
-    /// Takes a buffer of the message's size (and at most `max` octets) and moves what has arrived there.
-    pub(super) fn make_landing(&mut self, pool: &mut Pool, max: usize) {
+    /// What has landed is worth the claim.
+    pub(super) fn has_earned(&self) -> bool {
+        self.landed().saturating_mul(GROWTH) >= self.claim || self.is_complete()
+    }
+
+    /// Octets that are here.
+    pub(super) fn landed(&self) -> usize {
+        self.covered.landed() as usize
+    }
+
+    /// Sets the message's size aside (at most `max` octets): in a buffer that is there already, or one that grows as octets
+    /// land, to the first of which it may lay claim if `claims` are left.
+    pub(super) fn reserve(&mut self, pool: &mut Pool, max: usize, claims: usize) {
+        if self.reserved > 0 {
+            return;
+        }
+        let total = self.total as usize;
+        let Some(mut buffer) = pool.reuse(total, max) else {
+            self.reserved = Pool::size(total);
+            self.claim = claims.min(FIRST).min(self.reserved);
+            return;
+        };
+        self.reserved = buffer.len();
         if let Body::Pieces(pieces) = &self.body {
-            let mut buffer = pool.take(self.total as usize, max);
             for (offset, piece) in pieces {
-                let at = *offset as usize;
-                buffer[at..at + piece.len()].copy_from_slice(piece);
+                put(&mut buffer, *offset as usize, piece);
             }
             self.body = Body::Landing(buffer);
         }
@@ -102,44 +139,102 @@ impl Assembly {
     /// complete the message. `false`: nothing was done.
     #[inline]
     pub(super) fn append(&mut self, fragment: Fragment, payload: &[u8]) -> bool {
-        let end = self.prefix as usize + payload.len();
+        let start = fragment.offset as usize;
+        let end = start + payload.len();
         let Body::Landing(buffer) = &mut self.body else {
             return false;
         };
-        let usual = (fragment.offset, fragment.total) == (self.prefix, self.total) && self.islands.is_empty();
-        if !usual || payload.is_empty() || end >= self.total as usize {
+        let has_room = end <= buffer.len() || buffer.len() == start && end <= buffer.capacity();
+        let usual = fragment.total == self.total && !payload.is_empty() && end < self.total as usize && has_room;
+        if !usual || !self.covered.append(start as u64, end as u64) {
             return false;
         }
-        buffer[self.prefix as usize..end].copy_from_slice(payload);
-        self.prefix = end as u32;
+        put(buffer, start, payload);
         true
     }
 
     /// Puts `payload` at `offset`; together they must lie inside the message.
-    pub(super) fn land(&mut self, offset: u32, payload: &[u8]) -> Result<(), Overlap> {
-        self.cover(offset, offset + payload.len() as u32)?;
-        match &mut self.body {
-            Body::Landing(buffer) => {
-                let at = offset as usize;
-                buffer[at..at + payload.len()].copy_from_slice(payload);
+    pub(super) fn land(&mut self, offset: u32, payload: &[u8], pool: &Pool) -> Result<(), Refusal> {
+        let (at, end) = (offset as usize, offset as usize + payload.len());
+        if self.covered.overlaps(at as u64, end as u64) {
+            return Err(Refusal::Overlap);
+        }
+        self.make_room(end, payload.len(), pool)?;
+        if let Body::Pieces(pieces) = &mut self.body {
+            let piece = match pieces.range_mut(..offset).next_back() {
+                Some((&start, piece)) if start as usize + piece.len() == at => piece,
+                _ => pieces.entry(offset).or_default(),
+            };
+            if piece.try_reserve(payload.len()).is_err() {
+                if piece.is_empty() {
+                    pieces.remove(&offset);
+                }
+                return Err(Refusal::NoMemory);
             }
-            Body::Pieces(pieces) => match pieces.range_mut(..offset).next_back() {
-                Some((&start, piece)) if start as usize + piece.len() == offset as usize => {
+        }
+        self.covered.cover(at as u64, end as u64);
+        match &mut self.body {
+            Body::Landing(buffer) => put(buffer, at, payload),
+            Body::Pieces(pieces) => {
+                if let Some((_, piece)) = pieces.range_mut(..=offset).next_back() {
                     piece.extend_from_slice(payload);
                 }
-                _ => {
-                    pieces.insert(offset, payload.to_vec());
-                }
-            },
+            }
         }
         Ok(())
     }
 
+    /// Makes the message's buffer reach to `end`, or makes it one if it has none and may have one, for `more` octets.
+    fn make_room(&mut self, end: usize, more: usize, pool: &Pool) -> Result<(), Refusal> {
+        let (total, landed) = (self.total as usize, self.landed() + more);
+        // Nothing pays for the rest of the last page where nothing is set aside.
+        let size = if self.reserved > 0 { Pool::size(total) } else { total };
+        let most = size.min(self.claim.saturating_add(landed.saturating_mul(GROWTH)));
+        match &mut self.body {
+            Body::Landing(buffer) if end <= buffer.capacity().max(buffer.len()) => Ok(()),
+            Body::Landing(_) if end > most => Err(Refusal::FarAhead),
+            Body::Landing(buffer) => Ok(pool.grow(buffer, most)?),
+            Body::Pieces(pieces) => {
+                let last = pieces.last_key_value();
+                let reach = last.map_or(0, |(&at, piece)| at as usize + piece.len()).max(end);
+                if landed < total && (self.reserved == 0 || reach > most) {
+                    return Ok(());
+                }
+                // What is all in one piece is in its buffer already.
+                let whole = pieces.len() == 1 && pieces.contains_key(&0);
+                let mut buffer = if whole {
+                    pieces.remove(&0).unwrap_or_default()
+                } else {
+                    Vec::new()
+                };
+                let grown = pool.grow(&mut buffer, most.max(reach));
+                if grown.is_err() && whole {
+                    pieces.insert(0, buffer);
+                    return Err(Refusal::NoMemory);
+                }
+                grown?;
+                buffer.shrink_to(most.max(reach));
+                for (&offset, piece) in &*pieces {
+                    put(&mut buffer, offset as usize, piece);
+                }
+                self.body = Body::Landing(buffer);
+                Ok(())
+            }
+        }
+    }
+
     /// The buffer of a complete message; it may be longer than the message.
-    pub(super) fn into_buffer(mut self, pool: &mut Pool) -> Vec<u8> {
-        self.make_landing(pool, usize::MAX);
+    pub(super) fn into_buffer(self) -> Vec<u8> {
         match self.body {
-            Body::Landing(buffer) => buffer,
+            Body::Landing(mut buffer) => {
+                // To be used again for messages that are a little longer.
+                let size = Pool::size(self.total as usize).min(buffer.capacity());
+                if buffer.len() < size {
+                    buffer.resize(size, 0);
+                }
+                buffer
+            }
+            // It became a landing before it was complete.
             Body::Pieces(_) => Vec::new(),
         }
     }
@@ -150,40 +245,25 @@ impl Assembly {
             pool.give(buffer);
         }
     }
+}
 
-    fn cover(&mut self, start: u32, end: u32) -> Result<(), Overlap> {
-        if start < self.prefix {
-            return Err(Overlap);
-        }
-        let next = self.islands.range(start..).next();
-        let end = match next {
-            Some((&island, _)) if island < end => return Err(Overlap),
-            Some((&island, &island_end)) if island == end => {
-                self.islands.remove(&island);
-                island_end
-            }
-            _ => end,
-        };
-        if start == self.prefix {
-            self.prefix = end;
-            return Ok(());
-        }
-        match self.islands.range_mut(..start).next_back() {
-            Some((_, before)) if *before > start => return Err(Overlap),
-            Some((_, before)) if *before == start => *before = end,
-            _ => {
-                self.islands.insert(start, end);
-            }
-        }
-        Ok(())
+/// Puts `payload` at `at` of a buffer that has room for it.
+#[inline]
+fn put(buffer: &mut Vec<u8>, at: usize, payload: &[u8]) {
+    let end = at + payload.len();
+    if let Some(place) = buffer.get_mut(at..end) {
+        return place.copy_from_slice(payload);
     }
+    // What is skipped has not landed yet.
+    buffer.resize(at, 0);
+    buffer.extend_from_slice(payload);
 }
 
 #[cfg(test)]
 impl Assembly {
     pub(super) fn memory(&self) -> u64 {
         match &self.body {
-            Body::Landing(buffer) => buffer.len() as u64,
+            Body::Landing(buffer) => buffer.capacity() as u64,
             Body::Pieces(pieces) => pieces.values().map(|piece| piece.len() as u64).sum(),
         }
     }
@@ -198,29 +278,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a plain bitmap: what is covered twice is refused, the rest is not, and complete means all of it.
-        #[test]
-        fn cover_agrees_with_a_bitmap(ranges in prop::collection::vec((0_u32..64, 1_u32..16), 1..80)) {
-            let mut assembly = Assembly::new(64);
-            let mut map = [false; 64];
-            for (start, len) in ranges {
-                let end = (start + len).min(64);
-                let range = start as usize..end as usize;
-                let free = map[range.clone()].iter().all(|&covered| !covered);
-                let result = assembly.cover(start, end);
-                prop_assert_eq!(result.is_ok(), free);
-                if result.is_err() {
-                    // The peer is given up then; the state need not make sense any more.
-                    return Ok(());
-                }
-                map[range].fill(true);
-                prop_assert_eq!(assembly.is_complete(), map.iter().all(|&covered| covered));
-            }
-        }
-
         /// The octets are right whenever the landing is made.
         #[test]
-        fn pieces_become_a_landing(cuts in prop::collection::btree_set(1_usize..999, 0..20), when in 0_usize..22, seed: u64) {
+        fn pieces_become_a_landing(cuts in prop::collection::btree_set(1_usize..999, 0..20), when in 0_usize..22, seed: u64, claims in 0_usize..2_000) {
             let data: Vec<u8> = (0..1_000_u32).map(|i| (i * 7 + i / 256) as u8).collect();
             let mut edges = vec![0];
             edges.extend(cuts);
@@ -228,16 +288,79 @@ mod tests {
             let mut pieces: Vec<_> = edges.windows(2).map(|edge| edge[0]..edge[1]).collect();
             pieces.sort_by_key(|piece| (piece.start as u64 + 1).wrapping_mul(seed | 1));
             let mut pool = Pool::default();
-            let mut assembly = Assembly::new(1_000);
+            let (mut assembly, mut late) = (Assembly::new(1_000), Vec::new());
             for (i, piece) in pieces.into_iter().enumerate() {
                 if i == when {
-                    assembly.make_landing(&mut pool, usize::MAX);
+                    assembly.reserve(&mut pool, usize::MAX, claims);
                 }
                 prop_assert!(!assembly.is_complete());
-                assembly.land(piece.start as u32, &data[piece]).unwrap();
+                let mut refused = assembly.land(piece.start as u32, &data[piece.clone()], &pool);
+                if refused == Err(Refusal::FarAhead) {
+                    late.push(piece);
+                    refused = Ok(());
+                }
+                prop_assert_eq!(refused, Ok(()));
+            }
+            // In order each has its turn.
+            late.sort_by_key(|piece| piece.start);
+            for piece in late {
+                prop_assert!(assembly.land(piece.start as u32, &data[piece], &pool).is_ok());
             }
             prop_assert!(assembly.is_complete());
-            prop_assert_eq!(&assembly.into_buffer(&mut pool)[..1_000], &data[..]);
+            prop_assert_eq!(&assembly.into_buffer()[..1_000], &data[..]);
+        }
+    }
+
+    #[test]
+    fn a_claim_costs_no_memory_and_growing_copies_little() {
+        const TOTAL: usize = 64 << 20;
+        let mut pool = Pool::default();
+        let mut assembly = Assembly::new(TOTAL as u32);
+        assembly.reserve(&mut pool, usize::MAX, CLAIMS);
+        let part = vec![7; 60_000];
+        let (mut at, mut moves, mut before) = (0, 0, 0);
+        while at < TOTAL {
+            let part = &part[..part.len().min(TOTAL - at)];
+            assembly.land(at as u32, part, &pool).unwrap();
+            at += part.len();
+            let memory = assembly.memory() as usize;
+            assert!(memory <= FIRST + GROWTH * at, "{memory} octets of memory for {at}");
+            moves += usize::from(memory != before);
+            before = memory;
+        }
+        assert!(moves <= 5, "{moves}");
+        let buffer = assembly.into_buffer();
+        assert!(buffer.len() == TOTAL && buffer.iter().all(|&octet| octet == 7));
+    }
+
+    #[test]
+    fn without_memory_nothing_lands_and_nothing_is_lost() {
+        for (claims, pieces) in [(CLAIMS, 1), (0, 1), (0, 3)] {
+            let mut pool = Pool::default();
+            let mut assembly = Assembly::new(1 << 20);
+            if pieces == 1 {
+                assembly.reserve(&mut pool, usize::MAX, claims);
+            }
+            let part = vec![7; (1 << 20) / 16];
+            let parts: Vec<u32> = match pieces {
+                1 => (0..16).collect(),
+                // Every second one first.
+                _ => (0..16).step_by(2).chain((1..16).step_by(2)).collect(),
+            };
+            let mut refused = 0;
+            for n in parts {
+                pool.most = 0;
+                let at = n * part.len() as u32;
+                let landed = assembly.land(at, &part, &pool);
+                if landed.is_err() {
+                    assert_eq!(landed, Err(Refusal::NoMemory));
+                    refused += 1;
+                    pool.most = usize::MAX;
+                    assert_eq!(assembly.land(at, &part, &pool), Ok(()));
+                }
+            }
+            assert!(refused > 0 && assembly.is_complete());
+            assert!(assembly.into_buffer().iter().all(|&octet| octet == 7));
         }
     }
 }

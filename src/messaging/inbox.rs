@@ -7,7 +7,7 @@ use alloc::{
 
 use super::{
     arena::Pool,
-    assembly::Assembly,
+    assembly::{Assembly, CLAIMS, Refusal},
     landing::Landings,
     message::Message,
     pair::{Busy, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
@@ -252,6 +252,7 @@ impl Inbox {
             busy.pairs.clear();
             // What of it is admitted is counted as stale when the next session begins.
             busy.landing = 0;
+            busy.claimed = 0;
             busy.scattered = 0;
             busy.starved.clear();
         }
@@ -434,7 +435,7 @@ impl Inbox {
                 index
             }
         };
-        self.make_landing(peer, index);
+        self.reserve(peer, index);
         let Some(Wait::Parts(assembly)) = self.waits.get_mut(index) else {
             // A whole message with this number has come already.
             return Verdict::Impossible;
@@ -446,8 +447,8 @@ impl Inbox {
             return Verdict::NoRoom;
         }
         let before = assembly.scattered();
-        if assembly.land(fragment.offset, payload).is_err() {
-            return Verdict::Impossible;
+        if let Err(refusal) = assembly.land(fragment.offset, payload, &self.pool) {
+            return self.put_off(peer, pair, base.message, index, refusal);
         }
         let after = assembly.scattered();
         assembly.tag = assembly.tag.or_else(|| packet.match_bits());
@@ -465,8 +466,14 @@ impl Inbox {
             let of = (peer, origin.session, pair, base.message);
             self.current = Some(Current { of, index });
         }
-        let (landing, promoted, total) = (assembly.landing() as u64, assembly.promoted, assembly.total);
+        let (landing, promoted, total) = (assembly.reserved() as u64, assembly.promoted, assembly.total);
+        let earned = if assembly.has_earned() {
+            core::mem::take(&mut assembly.claim)
+        } else {
+            0
+        };
         let busy = self.busy_of(peer);
+        busy.claimed -= earned;
         busy.scattered = busy.scattered + after - before;
         if complete {
             // From now on its credit covers it, or its length if the credit was given back.
@@ -481,6 +488,29 @@ impl Inbox {
             self.feed_starved(peer);
         }
         Verdict::Taken
+    }
+
+    /// A fragment has not landed. A message of which nothing has is not remembered: no credit pays for it.
+    #[cold]
+    fn put_off(&mut self, peer: PeerId, pair: Pair, number: Seq, index: u32, refusal: Refusal) -> Verdict {
+        if let Some(Wait::Parts(assembly)) = self.waits.get(index)
+            && assembly.landed() == 0
+        {
+            let (reserved, claim) = (assembly.reserved() as u64, assembly.claim);
+            if let Some(Wait::Parts(assembly)) = self.waits.remove(index) {
+                assembly.discard(&mut self.pool);
+            }
+            self.current = None;
+            let busy = self.busy_of(peer);
+            busy.waiting.remove(pair, number);
+            busy.landing = busy.landing.saturating_sub(reserved);
+            busy.claimed -= claim;
+        }
+        match refusal {
+            Refusal::Overlap => Verdict::Impossible,
+            Refusal::FarAhead => Verdict::NoRoom,
+            Refusal::NoMemory => Verdict::NoMemory,
+        }
     }
 
     /// Takes the next fragment of the message that the last one was of, unless it ends it. `false`: nothing was done.
@@ -556,7 +586,7 @@ impl Inbox {
                         immediate: assembly.immediate,
                     };
                     let (total, promoted) = (assembly.total as usize, assembly.promoted);
-                    let buffer = assembly.into_buffer(&mut self.pool);
+                    let buffer = assembly.into_buffer();
                     self.ready.push_buffer(&head, None, buffer, total, promoted);
                     next = next.plus(1);
                 }
@@ -568,12 +598,12 @@ impl Inbox {
         }
     }
 
-    /// Gives an assembly a buffer of its message's size, if the peer has not too many of those.
-    fn make_landing(&mut self, peer: PeerId, index: u32) {
+    /// Sets the size of its message aside for an assembly, if not too much is for the peer.
+    fn reserve(&mut self, peer: PeerId, index: u32) {
         let Some(Wait::Parts(assembly)) = self.waits.get_mut(index) else {
             return;
         };
-        if assembly.landing() > 0 {
+        if assembly.reserved() > 0 {
             return;
         }
         let Some(busy) = self.busy.get_mut(self.peers[peer.index()].busy) else {
@@ -582,16 +612,18 @@ impl Inbox {
         let room = self.max_landing.saturating_sub(busy.landing);
         if Pool::size(assembly.total as usize) as u64 <= room {
             busy.scattered -= assembly.scattered();
-            assembly.make_landing(&mut self.pool, usize::try_from(room).unwrap_or(usize::MAX));
+            let max = usize::try_from(room).unwrap_or(usize::MAX);
+            assembly.reserve(&mut self.pool, max, CLAIMS - busy.claimed);
             busy.scattered += assembly.scattered();
-            busy.landing += assembly.landing() as u64;
+            busy.landing += assembly.reserved() as u64;
+            busy.claimed += assembly.claim;
         }
     }
 
     /// Gives the credit of a large message back as it lands, if it is the oldest: it could never be complete else.
     fn promote(&mut self, peer: PeerId, pair: Pair, number: Seq, index: u32) {
         let taken = self.ready.taken;
-        self.make_landing(peer, index);
+        self.reserve(peer, index);
         let session = self.peers[peer.index()].session;
         let Some(Wait::Parts(assembly)) = self.waits.get_mut(index) else {
             return;
@@ -615,7 +647,7 @@ impl Inbox {
             // Almost always the last: each has become the first of its pair after those before it.
             let at = self.candidates.partition_point(|other| other.after <= after);
             self.candidates.insert(at, candidate);
-        } else if assembly.landing() == 0 {
+        } else if assembly.reserved() == 0 {
             assembly.listed = true;
             self.busy_of(peer).starved.push_back((pair, number));
         } else {
@@ -744,6 +776,11 @@ impl Sink for Inbox {
 
 #[cfg(test)]
 impl Inbox {
+    /// Where the memory comes from.
+    pub(super) fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
     /// Things that wait.
     pub(super) fn waits_len(&self) -> usize {
         self.waits.len()

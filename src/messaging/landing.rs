@@ -3,6 +3,7 @@
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::fmt;
 
+use super::coverage::Coverage;
 use crate::{
     reliability::{PeerId, Verdict},
     wire::Placement,
@@ -51,13 +52,17 @@ pub enum Access {
     Lasting,
 }
 
+/// So many pieces may land in one landing before what they follow: each takes memory beside its octets. More are put off.
+const MAX_SCATTERED: usize = 4_096;
 /// Indices of landings have so many bits, generations the rest.
 const INDEX_BITS: u32 = 20;
 
 struct Slot {
     id: LandingId,
     access: Access,
-    landed: u64,
+    /// What may be written so far of one of [`Access::Once`], and what was.
+    allowed: u64,
+    covered: Coverage,
     /// `None`: free.
     memory: Option<Box<dyn Landing>>,
 }
@@ -101,6 +106,11 @@ impl Landings {
         (mixed >> 32) as u32
     }
 
+    /// There are not too many.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() < 1 << INDEX_BITS
+    }
+
     /// `None`: there are too many (2^20).
     pub(super) fn grant(&mut self, access: Access, memory: Box<dyn Landing>) -> Option<LandingId> {
         let key = self.draw_key();
@@ -119,7 +129,8 @@ impl Landings {
                         key,
                     },
                     access,
-                    landed: 0,
+                    allowed: 0,
+                    covered: Coverage::default(),
                     memory: None,
                 });
                 self.slots.len() as u32 - 1
@@ -129,7 +140,8 @@ impl Landings {
         slot.id.landing = slot.id.landing.wrapping_add(1 << INDEX_BITS);
         slot.id.key = key;
         slot.access = access;
-        slot.landed = 0;
+        slot.allowed = u64::MAX;
+        slot.covered = Coverage::default();
         slot.memory = Some(memory);
         let id = slot.id;
         if access_len(access) == Some(0) {
@@ -145,14 +157,23 @@ impl Landings {
 
     /// Ends a landing: nothing is written to it any more.
     pub(super) fn revoke(&mut self, id: LandingId) -> Option<Box<dyn Landing>> {
-        let memory = self.slot(id)?.memory.take();
+        let slot = self.slot(id)?;
+        let memory = slot.memory.take();
+        slot.covered = Coverage::default();
         self.free.push_back(id.landing & ((1 << INDEX_BITS) - 1));
         memory
     }
 
+    /// Sets what may be written so far.
+    pub(super) fn allow(&mut self, id: LandingId, until: u64) {
+        if let Some(slot) = self.slot(id) {
+            slot.allowed = until;
+        }
+    }
+
     /// Octets that have landed so far.
     pub(super) fn progress(&mut self, id: LandingId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.landed)
+        self.slot(id).map_or(0, |slot| slot.covered.landed())
     }
 
     pub(super) fn poll_landed(&mut self) -> Option<LandingId> {
@@ -163,8 +184,8 @@ impl Landings {
         self.landed.len()
     }
 
-    /// Takes in octets for a landing. Those for one that has ended are late, and dropped; those beyond its end were
-    /// never honest.
+    /// Takes in octets for a landing. Those for one that has ended are late, and dropped; those beyond its end, beyond what
+    /// was granted of it, or for where some have landed before, were never honest.
     pub(super) fn deliver(&mut self, peer: PeerId, placement: Placement, key: u32, octets: &[u8]) -> Verdict {
         let id = LandingId {
             landing: placement.landing,
@@ -182,19 +203,33 @@ impl Landings {
                 self.strays += 1;
                 return Verdict::Taken;
             }
-            Access::Once { len, .. } => len,
+            Access::Once { len, .. } => len.min(slot.allowed),
             Access::Lasting => memory.capacity(),
         };
         let end = placement.offset.checked_add(octets.len() as u64);
-        if end.is_none_or(|end| end > len) {
+        let Some(end) = end.filter(|&end| end <= len) else {
             return Verdict::Impossible;
+        };
+        let Access::Once { len, .. } = slot.access else {
+            memory.place(placement.offset, octets);
+            return Verdict::Taken;
+        };
+        if octets.is_empty() {
+            return Verdict::Taken;
+        }
+        let covered = &mut slot.covered;
+        if !covered.append(placement.offset, end) {
+            if covered.overlaps(placement.offset, end) {
+                return Verdict::Impossible;
+            }
+            if covered.scattered() >= MAX_SCATTERED && !covered.follows(placement.offset) {
+                return Verdict::NoRoom;
+            }
+            covered.cover(placement.offset, end);
         }
         memory.place(placement.offset, octets);
-        if access_len(slot.access).is_some() {
-            slot.landed += octets.len() as u64;
-            if slot.landed >= len && !octets.is_empty() {
-                self.landed.push_back(id);
-            }
+        if slot.covered.landed() == len {
+            self.landed.push_back(id);
         }
         Verdict::Taken
     }
@@ -247,6 +282,55 @@ mod tests {
         assert!(landings.revoke(id).is_none());
         assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[1; 6]), Verdict::Taken);
         assert_eq!(landings.strays(), 3);
+    }
+
+    #[test]
+    fn what_was_not_granted_or_has_landed_is_not_written() {
+        let mut landings = Landings::default();
+        let peer = PeerId(3);
+        let access = Access::Once { peer, len: 100 };
+        let id = landings.grant(access, Box::new(vec![0; 100])).unwrap();
+        landings.allow(id, 20);
+        assert_eq!(
+            landings.deliver(peer, at(id, 10), id.key, &[1; 11]),
+            Verdict::Impossible
+        );
+        assert_eq!(landings.deliver(peer, at(id, 10), id.key, &[1; 10]), Verdict::Taken);
+        for (offset, len) in [(10, 10), (5, 10), (0, 11), (0, 20), (19, 1)] {
+            let octets = vec![9; len];
+            assert_eq!(
+                landings.deliver(peer, at(id, offset), id.key, &octets),
+                Verdict::Impossible
+            );
+        }
+        landings.allow(id, 100);
+        assert_eq!(landings.deliver(peer, at(id, 20), id.key, &[2; 80]), Verdict::Taken);
+        assert_eq!((landings.progress(id), landings.poll_landed()), (90, None));
+        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[3; 10]), Verdict::Taken);
+        assert_eq!(landings.poll_landed(), Some(id));
+        assert_eq!(landings.deliver(peer, at(id, 99), id.key, &[9; 1]), Verdict::Impossible);
+        assert_eq!(landings.poll_landed(), None);
+    }
+
+    #[test]
+    fn scattered_placements_are_bounded() {
+        let mut landings = Landings::default();
+        let peer = PeerId(3);
+        let access = Access::Once { peer, len: 100_000 };
+        let id = landings.grant(access, Box::new(vec![0; 100_000])).unwrap();
+        let taken = (0..40_000)
+            .filter(|n| landings.deliver(peer, at(id, 2 * n + 1), id.key, &[1]) == Verdict::Taken)
+            .count();
+        assert_eq!(taken, MAX_SCATTERED);
+        // What was put off comes in its turn.
+        for n in 0..100_000 {
+            let verdict = landings.deliver(peer, at(id, n), id.key, &[1]);
+            assert!(
+                verdict == Verdict::Taken || n % 2 == 1 && n < 2 * MAX_SCATTERED as u64,
+                "{n}: {verdict:?}"
+            );
+        }
+        assert_eq!(landings.poll_landed(), Some(id));
     }
 
     #[test]

@@ -103,19 +103,37 @@ impl Message<'_> {
     /// [`Messenger::release`](super::Messenger::release). `None`: it was so large that its credit had to be given back for
     /// it to come at all, so nothing would bound how many of its kind are kept.
     #[must_use]
-    pub(super) fn keep(self) -> Option<Kept> {
+    pub(super) fn keep(mut self) -> Option<Kept> {
+        let (peer, session) = (self.peer, self.session);
+        let cost = self.hold()?;
+        let data = self.into_vec();
+        Some(Kept {
+            peer,
+            session,
+            cost,
+            data,
+        })
+    }
+
+    /// The same where something is kept that its octets said, and not they.
+    #[must_use]
+    pub(super) fn keep_credit(mut self) -> Option<Kept> {
+        Some(Kept {
+            peer: self.peer,
+            session: self.session,
+            cost: self.hold()?,
+            data: Vec::new(),
+        })
+    }
+
+    fn hold(&mut self) -> Option<u32> {
         let cost = self.data().len() as u32 + MESSAGE_COST;
         let kept = self.kept.saturating_add(cost);
         if kept > self.cost {
             return None;
         }
         *self.kept = kept;
-        Some(Kept {
-            peer: self.peer,
-            session: self.session,
-            cost,
-            data: self.into_vec(),
-        })
+        Some(cost)
     }
 }
 

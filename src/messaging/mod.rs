@@ -23,6 +23,7 @@
 
 mod arena;
 mod assembly;
+mod coverage;
 mod inbox;
 mod landing;
 mod message;
@@ -74,6 +75,7 @@ pub struct Messenger {
     endpoint: Carrier,
     inbox: Inbox,
     numbers: Numbers,
+    seed: u64,
 }
 
 impl fmt::Debug for Messenger {
@@ -98,6 +100,7 @@ impl Messenger {
             endpoint,
             inbox,
             numbers: Numbers::default(),
+            seed: 0,
         }
     }
 
@@ -214,13 +217,26 @@ impl Messenger {
         self.inbox.landings.grant(access, memory)
     }
 
+    /// [`grant`](Self::grant) would give one.
+    fn has_landings(&self) -> bool {
+        self.inbox.landings.has_room()
+    }
+
     /// Ends a landing and gives its memory back. What comes for it later is dropped and counted.
     pub fn revoke(&mut self, id: LandingId) -> Option<Box<dyn Landing>> {
         self.inbox.landings.revoke(id)
     }
 
-    /// Keys of landings follow from `seed`, which nobody else should know.
+    /// Of a landing of [`Access::Once`] only what lies before `until` may be written so far; without this, all of it. A peer
+    /// that writes elsewhere, or twice, is given up ([`PeerError::Misbehaved`](crate::PeerError::Misbehaved)).
+    pub fn allow(&mut self, id: LandingId, until: u64) {
+        self.inbox.landings.allow(id, until);
+    }
+
+    /// Keys of landings, and of tables whose keys peers choose ([`tagged::Tagged`] made after this), follow from `seed`,
+    /// which nobody else should know. Without one they are the same in each run.
     pub fn seed_keys(&mut self, seed: u64) {
+        self.seed = seed;
         self.inbox.landings.seed(seed);
     }
 

@@ -140,6 +140,8 @@ pub(super) struct Busy {
     /// Octets of buffers whose packets' credit does not cover them: landings that are not full, and messages whose
     /// credit was given back before they were taken.
     pub(super) landing: u64,
+    /// Octets of memory that messages have laid claim to before they have landed.
+    pub(super) claimed: usize,
     /// Credit of messages of former sessions that have not been taken, and the octets of those without credit.
     pub(super) stale: u64,
     /// Fragments that came before what they follow and have to be remembered one by one.

@@ -707,6 +707,68 @@ fn scattered_fragments_are_bounded() {
     }
 }
 
+/// A message costs the memory of what has landed of it, and not of what it says its length is.
+#[test]
+fn claims_cost_no_memory() {
+    let mut inbox = Inbox::new(&config(8 << 20, 1 << 30), &[1]);
+    for peer in 0..100 {
+        for number in 0..10 {
+            let from = From {
+                peer,
+                session: 1,
+                pair: (5 + peer, 1),
+            };
+            assert_eq!(
+                piece(from, number, 0, 1 << 30, 1_000).deliver(&mut inbox),
+                Verdict::Taken
+            );
+        }
+    }
+    let memory = inbox.memory();
+    assert!(memory <= 100 * ((4 << 20) + 10 * 4_096), "{memory}");
+}
+
+/// Where there is no memory for a message it waits, and nothing is kept of it that its credit does not pay for.
+#[test]
+fn a_message_without_memory_is_put_off() {
+    let mut inbox = Inbox::new(&config(8 << 20, 1 << 30), &[1]);
+    let from = From {
+        peer: 0,
+        session: 1,
+        pair: (5, 1),
+    };
+    inbox.pool().most = 100_000;
+    for number in 0..1_000 {
+        assert_eq!(
+            piece(from, number, 0, 1 << 20, 1_000).deliver(&mut inbox),
+            Verdict::NoMemory
+        );
+    }
+    assert_eq!(inbox.waits_len(), 0);
+    // A message for which there is memory can be there meanwhile, and in the end the first one, too.
+    assert_eq!(
+        piece(from, 1, 0, 50_000, 50_000 - 1).deliver(&mut inbox),
+        Verdict::Taken
+    );
+    assert_eq!(
+        piece(from, 1, 50_000 - 1, 50_000, 1).deliver(&mut inbox),
+        Verdict::Taken
+    );
+    assert_eq!(piece(from, 0, 0, 1 << 20, 1_000).deliver(&mut inbox), Verdict::NoMemory);
+    inbox.pool().most = usize::MAX;
+    let mut at = 0;
+    while at < 1 << 20 {
+        let len = 50_000.min((1 << 20) - at);
+        assert_eq!(
+            piece(from, 0, at, 1 << 20, len as usize).deliver(&mut inbox),
+            Verdict::Taken
+        );
+        at += len;
+    }
+    let lens: Vec<usize> = all(&mut inbox).iter().map(Vec::len).collect();
+    assert_eq!(lens, [1 << 20, 50_000]);
+}
+
 /// A peer that sends single octets is not held off when they come in order, buffer or not.
 #[test]
 fn single_octets_in_order_are_no_burden() {

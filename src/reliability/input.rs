@@ -357,6 +357,10 @@ impl Endpoint {
         match verdict {
             Verdict::Misaddressed => self.take_back(peer, index, packet, cost_of(packet, flags)),
             Verdict::Taken | Verdict::NoRoom => self.put_off(index),
+            Verdict::NoMemory => {
+                self.put_off(index);
+                DropReason::NoMemory
+            }
             Verdict::Impossible => {
                 self.end_session(peer, PeerError::Misbehaved);
                 DropReason::Refused

@@ -128,6 +128,8 @@ pub enum Verdict {
     Misaddressed,
     /// No room for it at the moment: dropped and counted; the peer hears that we live and will send it again.
     NoRoom,
+    /// The same because the process can not get the memory.
+    NoMemory,
     /// Impossible (contradicts what came before, or too large): the peer is given up ([`PeerError::Misbehaved`]).
     Impossible,
 }

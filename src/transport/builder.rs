@@ -156,15 +156,20 @@ pub(super) fn messenger(
     processors: &[u32],
 ) -> Result<Messenger, crate::config::ConfigError> {
     let limits = limits_of(&backend.capabilities());
-    if backend.is_link() {
-        return Ok(Messenger::new(Remote::new(config, limits, processors)?, processors));
-    }
-    let endpoint = Endpoint::new(config.clone(), limits, random(), random_key())?;
-    if let Some(link) = backend.link_beside() {
-        let remote = Remote::new(config, limits_of(&link), processors)?;
-        return Ok(Messenger::new(Split::new(remote, endpoint), processors));
-    }
-    Ok(Messenger::new(endpoint, processors))
+    let mut messenger = if backend.is_link() {
+        Messenger::new(Remote::new(config, limits, processors)?, processors)
+    } else {
+        let endpoint = Endpoint::new(config.clone(), limits, random(), random_key())?;
+        match backend.link_beside() {
+            Some(link) => {
+                let remote = Remote::new(config, limits_of(&link), processors)?;
+                Messenger::new(Split::new(remote, endpoint), processors)
+            }
+            None => Messenger::new(endpoint, processors),
+        }
+    };
+    messenger.seed_keys(random());
+    Ok(messenger)
 }
 
 /// The first address that `name` stands for and that `fits`.

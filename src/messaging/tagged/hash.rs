@@ -16,13 +16,30 @@ impl core::hash::Hash for Key {
     }
 }
 
-/// Two multiplications: keys are chosen by the application, not by an attacker. (A peer can choose the keys of its own
-/// unexpected messages, whose number its credit bounds.)
+/// Two multiplications, of 128 bits, with a key that peers do not know: they choose the keys of what they send.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Hash;
+pub(super) struct Hash {
+    key: u64,
+}
 
-#[derive(Default)]
-pub(super) struct State(u64);
+impl Hash {
+    /// Who does not know `key` can not tell what meets in a table.
+    pub(super) fn new(key: u64) -> Self {
+        Self { key }
+    }
+}
+
+pub(super) struct State {
+    sum: u64,
+    key: u64,
+}
+
+/// Both halves of the product.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
 
 impl Hasher for State {
     #[inline]
@@ -34,13 +51,12 @@ impl Hasher for State {
 
     #[inline]
     fn write_u64(&mut self, word: u64) {
-        let mixed = (self.0 ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        self.0 = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.sum = fold(self.sum ^ word, self.key | 1);
     }
 
     #[inline]
     fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 29
+        fold(self.sum ^ self.key, 0xd6e8_feb8_6659_fd93)
     }
 }
 
@@ -49,6 +65,37 @@ impl BuildHasher for Hash {
 
     #[inline]
     fn build_hasher(&self) -> State {
-        State::default()
+        State {
+            // Not small, so that both halves of a product depend on all of a word.
+            sum: self.key ^ 0x9e37_79b9_7f4a_7c15,
+            key: self.key ^ 0xa076_1d64_78bd_642f,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{collections::BTreeSet, vec::Vec};
+
+    use super::*;
+
+    /// Keys that meet in a table with one key are apart with another, and rows of keys as programs choose them are apart
+    /// with each.
+    #[test]
+    fn what_meets_depends_on_the_key() {
+        let slot = |hash: Hash, bits| hash.hash_one(Key { source: 1, bits }) & 0xfff;
+        let meeting: Vec<u64> = (0..1 << 20)
+            .filter(|&bits| slot(Hash::new(1), bits) == 7)
+            .take(200)
+            .collect();
+        assert_eq!(meeting.len(), 200);
+        for key in 2..20 {
+            let apart: BTreeSet<u64> = meeting.iter().map(|&bits| slot(Hash::new(key), bits)).collect();
+            assert!(apart.len() > 150, "{key}: {}", apart.len());
+            for shift in [0, 20, 32, 44] {
+                let apart: BTreeSet<u64> = (0..200).map(|n: u64| slot(Hash::new(key), n << shift)).collect();
+                assert!(apart.len() > 150, "{key}, {shift}: {}", apart.len());
+            }
+        }
     }
 }

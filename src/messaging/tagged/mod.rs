@@ -10,7 +10,7 @@
 //!
 //! # Memory
 //!
-//! What is kept of unexpected messages holds the credit that it cost
+//! What is kept of unexpected messages, and of requests to send, holds the credit that it cost
 //! ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes) per peer). A sender that would run out of credit, or use
 //! more than half of it for one message, sends requests instead ([`TaggedStats::converted`] counts them), and keeps those
 //! back, too, when only the reserve is left: grants and answers always get through, so that no one waits for ever.
@@ -164,8 +164,8 @@ pub struct TaggedStats {
 enum Stored {
     /// Its octets.
     Eager(Kept),
-    /// A request to send, with the sender's id.
-    Request { peer: PeerId, id: u32, len: u64 },
+    /// A request to send, with the sender's id, and its credit.
+    Request { kept: Kept, id: u32, len: u64 },
     /// Our own octets.
     Own(Bytes),
     /// Our own send, which ends when it is received.
@@ -253,7 +253,7 @@ impl<B: Landing + 'static> Tagged<B> {
             processor: messenger.processor(),
             eager_limit,
             posted: Posted::default(),
-            unexpected: Unexpected::default(),
+            unexpected: Unexpected::new(messenger.seed),
             rendezvous: Rendezvous::default(),
             outbox: Outbox::default(),
             completions: VecDeque::new(),
@@ -517,7 +517,9 @@ impl<B: Landing + 'static> Tagged<B> {
                     self.receive_own(receive, bits, content, request);
                 }
             }
-            Stored::Request { peer, id, len } => {
+            Stored::Request { kept, id, len } => {
+                let peer = kept.peer;
+                messenger.release(&kept);
                 let envelope = Envelope { source, bits, len };
                 self.accept(messenger, now, peer, id, envelope, receive);
                 return Posting::Matched;
@@ -595,8 +597,8 @@ impl<B: Landing + 'static> Tagged<B> {
         if limit == 0 {
             return self.accept_nothing(messenger, now, peer, id, envelope, receive.request);
         }
-        let incoming = Incoming::new(peer, id, limit, envelope, receive.request);
-        if let Err(error) = self.rendezvous.accept(messenger, incoming, Box::new(receive.buffer)) {
+        let incoming = Incoming::new(peer, id, limit, envelope, receive.request, Box::new(receive.buffer));
+        if let Err(error) = self.rendezvous.accept(messenger, incoming) {
             self.completions.push_back(Completion {
                 request: receive.request,
                 envelope,
@@ -675,7 +677,10 @@ impl<B: Landing + 'static> Tagged<B> {
                 Ok(Control::Active { handler: id, data }) => handler.handle(peer, source, id, data),
                 Ok(Control::RequestToSend { id, bits, len }) => {
                     let envelope = Envelope { source, bits, len };
-                    self.handle_request(messenger, now, peer, id, envelope);
+                    match (self.posted.take(source, bits), message) {
+                        (Some(receive), _) => self.accept(messenger, now, peer, id, envelope, receive),
+                        (None, message) => self.keep_request(message, id, envelope),
+                    }
                 }
                 Ok(Control::Grant {
                     id,
@@ -723,11 +728,12 @@ impl<B: Landing + 'static> Tagged<B> {
         }
     }
 
-    fn handle_request(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, id: u32, envelope: Envelope) {
+    /// Its memory is paid for by its credit, as that of other messages.
+    fn keep_request(&mut self, message: Message<'_>, id: u32, envelope: Envelope) {
         let Envelope { source, bits, len } = envelope;
-        match self.posted.take(source, bits) {
-            Some(receive) => self.accept(messenger, now, peer, id, envelope, receive),
-            None => self.keep(source, bits, Stored::Request { peer, id, len }),
+        match message.keep_credit() {
+            Some(kept) => self.keep(source, bits, Stored::Request { kept, id, len }),
+            None => self.stats.malformed += 1,
         }
     }
 
@@ -786,7 +792,7 @@ impl<B: Landing + 'static> Tagged<B> {
         for stored in gone {
             self.stats.unexpected_bytes -= stored.kept();
             match stored {
-                Stored::Eager(kept) => messenger.release(&kept),
+                Stored::Eager(kept) | Stored::Request { kept, .. } => messenger.release(&kept),
                 Stored::OwnContent { request, .. } | Stored::OwnClaimed { request, .. } => {
                     self.completions.push_back(Completion {
                         request,
@@ -794,7 +800,7 @@ impl<B: Landing + 'static> Tagged<B> {
                         outcome,
                     })
                 }
-                Stored::Own(_) | Stored::Request { .. } => {}
+                Stored::Own(_) => {}
             }
         }
     }

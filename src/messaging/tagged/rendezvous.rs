@@ -1,6 +1,10 @@
 //! Rendezvous: large messages, whose octets are placed where they belong.
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -19,8 +23,6 @@ pub const BULK: u8 = 1;
 const CHUNK: u64 = 1 << 20;
 /// Least that is granted at once.
 const MIN_GRANT: u64 = 64 << 10;
-/// Indices of sends have so many bits, generations the rest.
-const INDEX_BITS: u32 = 20;
 
 /// What a rendezvous sends: memory that stays as it is until the send has ended.
 pub trait Content: Send {
@@ -79,20 +81,16 @@ impl Outgoing {
     }
 }
 
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    send: Option<Outgoing>,
-}
-
 /// A message on its way to us.
 pub(super) struct Incoming {
     peer: PeerId,
     /// The sender's id.
     id: u32,
+    /// Where it lands …
     landing: LandingId,
+    /// … once something of it is granted; until then this is its memory.
+    memory: Option<Box<dyn Landing>>,
     granted: u64,
-    announced: bool,
     limit: u64,
     envelope: Envelope,
     request: u64,
@@ -101,13 +99,20 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(peer: PeerId, id: u32, limit: u64, envelope: Envelope, request: u64) -> Self {
+    pub(super) fn new(
+        peer: PeerId,
+        id: u32,
+        limit: u64,
+        envelope: Envelope,
+        request: u64,
+        memory: Box<dyn Landing>,
+    ) -> Self {
         Self {
             peer,
             id,
             landing: LandingId { landing: 0, key: 0 },
+            memory: Some(memory),
             granted: 0,
-            announced: false,
             limit,
             envelope,
             request,
@@ -128,8 +133,10 @@ impl Incoming {
 pub(super) struct Rendezvous {
     /// What may still be granted to each peer that is served.
     shares: Vec<(PeerId, u64)>,
-    sends: Vec<Slot>,
-    free: Vec<u32>,
+    /// By their ids, in the order in which they began.
+    sends: BTreeMap<u32, Outgoing>,
+    /// The next id, if it is free.
+    next: u32,
     /// Which send a placement belongs to.
     tokens: HashMap<u64, u32, Hash>,
     /// Sends that could not place anything for want of room.
@@ -141,13 +148,13 @@ pub(super) struct Rendezvous {
 impl Rendezvous {
     /// Gives the id for the request to send.
     pub(super) fn begin_send(&mut self, peer: PeerId, bits: u64, content: Box<dyn Content>, request: u64) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.sends.push(Slot::default());
-            self.sends.len() as u32 - 1
-        });
-        let slot = &mut self.sends[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.send = Some(Outgoing {
+        // (There is a free one: each of those that are not takes memory of its own.)
+        while self.sends.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = id.wrapping_add(1);
+        let send = Outgoing {
             peer,
             bits,
             request,
@@ -159,8 +166,9 @@ impl Rendezvous {
             limit: 0,
             sent: 0,
             under_way: 0,
-        });
-        slot.generation << INDEX_BITS | index
+        };
+        self.sends.insert(id, send);
+        id
     }
 
     /// A grant has come. One that makes no sense (from another peer, of a send that has ended) is dropped.
@@ -173,12 +181,7 @@ impl Rendezvous {
         landing: LandingId,
         (until, limit): (u64, u64),
     ) -> Option<Completion> {
-        let index = id & ((1 << INDEX_BITS) - 1);
-        let slot = self.sends.get_mut(index as usize)?;
-        if slot.generation << INDEX_BITS | index != id {
-            return None;
-        }
-        let send = slot.send.as_mut()?;
+        let send = self.sends.get_mut(&id)?;
         if send.peer != peer || send.outcome != Outcome::Complete {
             return None;
         }
@@ -189,47 +192,48 @@ impl Rendezvous {
             send.limit = limit.min(len);
         }
         send.until = send.until.max(until.min(send.limit));
-        self.pump(messenger, now, index)
+        self.pump(messenger, now, id)
     }
 
     /// Places what may be placed.
-    fn pump(&mut self, messenger: &mut Messenger, now: Instant, index: u32) -> Option<Completion> {
-        let send = self.sends[index as usize].send.as_mut()?;
+    fn pump(&mut self, messenger: &mut Messenger, now: Instant, id: u32) -> Option<Completion> {
+        let send = self.sends.get_mut(&id)?;
         while send.sent < send.until {
             let most = (send.until - send.sent).min(CHUNK);
             let chunk = send.content.chunk(send.sent, most);
             let len = chunk.len() as u64;
             match messenger.place(now, send.peer, BULK, send.landing, send.sent, chunk) {
                 Ok(token) => {
-                    self.tokens.insert(token.0, index);
+                    self.tokens.insert(token.0, id);
                     send.sent += len;
                     send.under_way += 1;
                 }
                 Err(SendError::WouldBlock(_)) => {
-                    self.stalled.push_back(index);
+                    self.stalled.push_back(id);
                     return None;
                 }
                 // Its end is told by an event.
                 Err(_) => return None,
             }
         }
-        self.finish(index)
+        self.finish(id)
     }
 
-    fn finish(&mut self, index: u32) -> Option<Completion> {
-        let slot = &mut self.sends[index as usize];
-        let send = slot.send.take_if(|send| send.is_done())?;
-        self.free.push(index);
+    fn finish(&mut self, id: u32) -> Option<Completion> {
+        if !self.sends.get(&id)?.is_done() {
+            return None;
+        }
+        let send = self.sends.remove(&id)?;
         Some(send.completion(send.outcome))
     }
 
     /// A placement is there. `None`: it was none of ours.
     pub(super) fn sent(&mut self, token: SendToken) -> Option<Option<Completion>> {
-        let index = self.tokens.remove(&token.0)?;
-        if let Some(send) = &mut self.sends[index as usize].send {
+        let id = self.tokens.remove(&token.0)?;
+        if let Some(send) = self.sends.get_mut(&id) {
             send.under_way -= 1;
         }
-        Some(self.finish(index))
+        Some(self.finish(id))
     }
 
     /// Nothing is to be granted or placed.
@@ -241,28 +245,17 @@ impl Rendezvous {
     /// There may be room again.
     pub(super) fn retry(&mut self, messenger: &mut Messenger, now: Instant) {
         for _ in 0..self.stalled.len() {
-            if let Some(index) = self.stalled.pop_front() {
-                self.pump(messenger, now, index);
+            if let Some(id) = self.stalled.pop_front() {
+                self.pump(messenger, now, id);
             }
         }
     }
 
-    /// Makes a landing for a message.
-    pub(super) fn accept(
-        &mut self,
-        messenger: &mut Messenger,
-        mut incoming: Incoming,
-        memory: Box<dyn Landing>,
-    ) -> Result<(), PeerError> {
+    /// Takes a message in, which is granted something in its turn.
+    pub(super) fn accept(&mut self, messenger: &Messenger, incoming: Incoming) -> Result<(), PeerError> {
         if let Some(error) = messenger.endpoint().down(incoming.peer) {
             return Err(error);
         }
-        let access = Access::Once {
-            peer: incoming.peer,
-            len: incoming.limit,
-        };
-        // 2^20 landings: nothing else can be done about one more.
-        incoming.landing = messenger.grant(access, memory).ok_or(PeerError::Misbehaved)?;
         self.incoming.push_back(incoming);
         Ok(())
     }
@@ -303,7 +296,7 @@ impl Rendezvous {
             let under_way = incoming.granted - messenger.landed(incoming.landing);
             *left = left.saturating_sub(under_way);
             let wanted = incoming.limit - incoming.granted;
-            if incoming.announced && wanted == 0 {
+            if wanted == 0 {
                 continue;
             }
             // Not in small pieces, and nobody overtakes.
@@ -312,11 +305,25 @@ impl Rendezvous {
                 *left = 0;
                 continue;
             }
+            if incoming.memory.is_some() && !messenger.has_landings() {
+                // When others have ended there are.
+                continue;
+            }
+            if let Some(memory) = incoming.memory.take() {
+                let access = Access::Once {
+                    peer: incoming.peer,
+                    len: incoming.limit,
+                };
+                let Some(landing) = messenger.grant(access, memory) else {
+                    continue;
+                };
+                incoming.landing = landing;
+            }
             let more = wanted.min(may);
             *left -= more;
             room -= more;
-            incoming.announced = true;
             incoming.granted += more;
+            messenger.allow(incoming.landing, incoming.granted);
             let grant = Control::Grant {
                 id: incoming.id,
                 landing: incoming.landing,
@@ -349,13 +356,16 @@ impl Rendezvous {
         completions: &mut VecDeque<Completion>,
     ) {
         let outcome = Outcome::Failed(error);
-        for (index, slot) in self.sends.iter_mut().enumerate() {
-            if let Some(send) = slot.send.take_if(|send| send.peer == peer) {
-                completions.push_back(send.completion(outcome));
-                self.free.push(index as u32);
-                self.tokens.retain(|_, of| *of != index as u32);
-                self.stalled.retain(|of| *of != index as u32);
-            }
+        let of_peer = |(&id, send): (&u32, &Outgoing)| (send.peer == peer).then_some(id);
+        let ended: Vec<u32> = self.sends.iter().filter_map(of_peer).collect();
+        for id in &ended {
+            let send = self.sends.remove(id);
+            completions.extend(send.map(|send| send.completion(outcome)));
+        }
+        if !ended.is_empty() {
+            let sends = &self.sends;
+            self.tokens.retain(|_, id| sends.contains_key(id));
+            self.stalled.retain(|id| sends.contains_key(id));
         }
         self.end_incoming(messenger, |incoming| incoming.peer == peer, outcome, completions);
     }
@@ -368,16 +378,16 @@ impl Rendezvous {
         same: impl Fn(u64) -> bool,
         completions: &mut VecDeque<Completion>,
     ) {
-        for index in 0..self.sends.len() as u32 {
-            if let Some(send) = &mut self.sends[index as usize].send
-                && same(send.bits)
-            {
+        let mut done = Vec::new();
+        for (&id, send) in &mut self.sends {
+            if same(send.bits) {
                 send.outcome = Outcome::Revoked;
                 send.granted = true;
                 (send.until, send.limit) = (send.sent, send.sent);
-                completions.extend(self.finish(index));
+                done.push(id);
             }
         }
+        completions.extend(done.into_iter().filter_map(|id| self.finish(id)));
         self.end_incoming(
             messenger,
             |incoming| same(incoming.envelope.bits),

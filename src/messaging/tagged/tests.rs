@@ -61,7 +61,7 @@ proptest! {
     fn unexpected_messages_are_found_oldest_first(
         steps in prop::collection::vec((0..4_u8, selectors(), 0..3_u32, 0..8_u64), 1..300)
     ) {
-        let mut unexpected = Unexpected::default();
+        let mut unexpected = Unexpected::new(7);
         let mut model: Vec<(u32, u64, usize)> = Vec::new();
         for (n, (what, selector, source, bits)) in steps.into_iter().enumerate() {
             let at = model.iter().position(|&(source, bits, _)| selector.matches(source, bits));
@@ -349,6 +349,54 @@ fn a_flood_becomes_requests_and_grants_pass_it() {
     );
     assert_eq!(pair.sides[1].tagged.stats().unexpected_bytes, 0);
     assert!(pair.sides[0].tagged.outbox.is_empty());
+}
+
+/// A request to send that nobody receives takes memory, which its credit pays for: there are not more of them than that,
+/// the rest waits at the sender, and all are received in the end.
+#[test]
+fn requests_hold_credit_too() {
+    const BOUND: u32 = 64 << 10;
+    const REQUESTS: u64 = 3_000;
+    let mut pair = Pair::new(BOUND);
+    pair.send(0, 9, &pattern(1, 0), 0);
+    pair.run();
+    for n in 1..REQUESTS {
+        let now = pair.now;
+        let Side { messenger, tagged, .. } = &mut pair.sides[0];
+        let content = Box::new(Bytes::from(pattern(10, n as usize)));
+        tagged.send(messenger, now, PEER, 9, content, n).unwrap();
+        pair.run();
+    }
+    let kept = pair.sides[1].tagged.unexpected();
+    assert!(kept > 100 && kept <= (BOUND / MESSAGE_COST) as usize, "{kept}");
+    let unexpected = |pair: &Pair| pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected;
+    assert!(unexpected(&pair) >= (kept as u64 - 1) * u64::from(MESSAGE_COST));
+    for n in 0..REQUESTS {
+        let (buffer, _) = pair.receive(1, any(9), 10, n);
+        pair.run();
+        let len = if n == 0 { 1 } else { 10 };
+        assert!(buffer.get()[..len] == pattern(len, n as usize), "{n}");
+    }
+    assert_eq!(unexpected(&pair), 0);
+    assert_eq!(pair.completions(0).len() as u64, REQUESTS - 1);
+}
+
+/// However many sends wait, each has an id of its own, and a grant finds the one that it is for.
+#[test]
+fn a_million_sends_are_told_from_each_other() {
+    const SENDS: u64 = (1 << 20) + 3;
+    let mut pair = Pair::new(64 << 10);
+    let now = pair.now;
+    let Side { messenger, tagged, .. } = &mut pair.sides[0];
+    let ids: BTreeSet<u32> = (0..SENDS)
+        .map(|n| tagged.rendezvous.begin_send(PEER, 1, Box::new(Bytes::new()), n))
+        .collect();
+    assert_eq!(ids.len() as u64, SENDS);
+    let nowhere = LandingId { landing: 0, key: 0 };
+    for (n, id) in ids.into_iter().enumerate() {
+        let done = tagged.rendezvous.granted(messenger, now, PEER, id, nowhere, (0, 0));
+        assert_eq!(done.map(|done| done.request), Some(n as u64));
+    }
 }
 
 /// Messages that are large against the bound hold credit, too, or are not sent eagerly.

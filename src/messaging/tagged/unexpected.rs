@@ -52,19 +52,18 @@ pub(super) struct Unexpected<T> {
     keys: HashMap<Key, Row, Hash>,
 }
 
-impl<T> Default for Unexpected<T> {
-    fn default() -> Self {
+impl<T> Unexpected<T> {
+    /// Nothing, in tables with this key.
+    pub(super) fn new(key: u64) -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
             all: EMPTY,
-            keys: HashMap::default(),
+            keys: HashMap::with_hasher(Hash::new(key)),
             len: 0,
         }
     }
-}
 
-impl<T> Unexpected<T> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
