@@ -46,6 +46,11 @@ impl Channel {
         }
     }
 
+    /// What has come and is not part of a message yet.
+    pub(super) fn into_input(self) -> Vec<u8> {
+        self.input
+    }
+
     pub(super) fn send(&mut self, version: Version, message: &Message, deadline: Deadline) -> Result<(), Cause> {
         let text = message.encode(version);
         if text.len() > MAX_MESSAGE {

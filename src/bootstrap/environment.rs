@@ -20,6 +20,8 @@ pub mod names {
     pub const LOCAL_SIZE: &str = "HIKYAKU_LOCAL_SIZE";
     /// Which of the programs of the job this is, from 0.
     pub const APP: &str = "HIKYAKU_APP";
+    /// `continue`: the job goes on without ranks that have failed, and the launcher says which.
+    pub const ON_FAILURE: &str = "HIKYAKU_ON_FAILURE";
     /// 32 hexadecimal digits.
     pub const JOB_KEY: &str = "HIKYAKU_JOB_KEY";
     /// The address of this host as the launcher's hosts reach it.
@@ -36,7 +38,7 @@ pub mod names {
     pub const PORT_BASE: &str = "HIKYAKU_PORT_BASE";
 
     /// All of them: settings of a process, not of a transport.
-    pub const ALL: [&str; 14] = [
+    pub const ALL: [&str; 15] = [
         RUN_ADDRESS,
         RUN_TICKET,
         RANK,
@@ -44,6 +46,7 @@ pub mod names {
         LOCAL_RANK,
         LOCAL_SIZE,
         APP,
+        ON_FAILURE,
         JOB_KEY,
         HOST_ADDRESS,
         RENDEZVOUS,

@@ -205,6 +205,9 @@ pub fn to_hex(octets: &[u8]) -> String {
     })
 }
 
+/// What a rank's second connection is for: it hears which ranks are lost.
+pub(super) const NEWS: &str = "news";
+
 /// What stands for the value of a rank that has put none.
 pub(super) const NOTHING: &str = "-";
 

@@ -41,6 +41,7 @@ mod deadline;
 mod descriptor;
 pub mod environment;
 mod error;
+mod failures;
 mod identity;
 mod key;
 pub mod message;
@@ -54,12 +55,14 @@ mod world;
 
 pub use environment::Environment;
 pub use error::{BootstrapError, Cause};
+pub use failures::{Failures, FailuresEnd};
 pub use key::JobKey;
 pub use world::World;
 
 use std::{fmt, str::FromStr};
 
 use environment::names;
+use failures::News;
 use identity::Identity;
 use message::Version;
 
@@ -124,6 +127,10 @@ trait Exchange: Send {
         (0..size).map(|rank| self.get(rank, key)).collect()
     }
     fn finalize(&mut self) -> Result<(), BootstrapError>;
+    /// Where it is said who has failed, if the job goes on then.
+    fn news(&self) -> Option<&News> {
+        None
+    }
     /// Tells the launcher that the job shall end.
     fn abort(&mut self, code: u8, message: &str);
 }

@@ -13,6 +13,7 @@ use super::{
     descriptor,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
+    failures::News,
     message::{Message, NOTHING, Version, from_hex, key_of, to_hex},
 };
 
@@ -42,6 +43,9 @@ const TWO: Vocabulary = Vocabulary {
     space: "jobid",
 };
 
+/// How long a fence may take where others may compute until they come, and the launcher says who never will.
+const WHOLE_JOB: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 pub(super) struct Pmi {
     launcher: Launcher,
     version: Version,
@@ -53,6 +57,10 @@ pub(super) struct Pmi {
     max_value: usize,
     /// The server is this project's, which gives the values of many ranks at once.
     has_pages: bool,
+    /// Where it is said who is lost, if the job goes on then.
+    news: Option<News>,
+    /// All ranks have been in a fence.
+    met: bool,
     timeout: Duration,
 }
 
@@ -102,6 +110,8 @@ impl Pmi {
             space: "hikyaku".to_owned(),
             max_value: super::MAX_VALUE * 2,
             has_pages: true,
+            news: None,
+            met: false,
             timeout,
         };
         let hello = Message::new("hello").with("rank", rank).with("ticket", ticket);
@@ -125,6 +135,8 @@ impl Pmi {
             space: String::new(),
             max_value: 0,
             has_pages: false,
+            news: None,
+            met: false,
             timeout,
         };
         let mut identity = if by_port {
@@ -152,6 +164,10 @@ impl Pmi {
             let identity = pmi.full_init(environment)?;
             Ok((pmi.with_rank(identity.rank), identity))
         }
+    }
+
+    pub(super) fn with_news(self, news: Option<News>) -> Self {
+        Self { news, ..self }
     }
 
     fn with_rank(mut self, rank: u32) -> Self {
@@ -285,6 +301,10 @@ impl Pmi {
 }
 
 impl Exchange for Pmi {
+    fn news(&self) -> Option<&News> {
+        self.news.as_ref()
+    }
+
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         let doing = format!("putting '{key}'");
         let value = to_hex(value);
@@ -304,8 +324,14 @@ impl Exchange for Pmi {
 
     fn fence(&mut self) -> Result<(), BootstrapError> {
         let [request, answer] = self.vocabulary().fence;
-        self.ask("waiting for all ranks", &Message::new(request), answer)
-            .map(drop)
+        let usual = self.timeout;
+        if self.met && self.news.is_some() {
+            self.timeout = WHOLE_JOB;
+        }
+        let done = self.ask("waiting for all ranks", &Message::new(request), answer);
+        self.timeout = usual;
+        self.met |= done.is_ok();
+        done.map(drop)
     }
 
     fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {

@@ -14,6 +14,7 @@ use super::{
     deadline::Deadline,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
+    failures::{CONTINUE, News},
     identity::Identity,
     pmi::{self, Pmi},
     server::{Gate, GateEvent, GateLimit, Outcome, Store},
@@ -52,7 +53,14 @@ pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<J
             .map_err(|cause| BootstrapError::new(launcher, format!("connecting to the launcher at {address}"), cause))
     };
     let pmi = enter(launcher, &connect, &ticket, identity.rank, timeout)?;
-    Ok((Box::new(pmi), identity))
+    let goes_on = environment.get(names::ON_FAILURE) == Some(CONTINUE);
+    let news = goes_on.then_some(News {
+        address,
+        ticket,
+        rank: identity.rank,
+        timeout,
+    });
+    Ok((Box::new(pmi.with_news(news)), identity))
 }
 
 /// Where and with whom to meet.
@@ -148,8 +156,6 @@ fn first_node(list: &str) -> String {
     name
 }
 
-/// Connects and says hello. A connection that ends before there is an answer may have had to make room for another one,
-/// so it is tried again.
 fn enter(
     launcher: Launcher,
     connect: &dyn Fn() -> Result<TcpStream, BootstrapError>,
@@ -157,9 +163,20 @@ fn enter(
     rank: u32,
     timeout: Duration,
 ) -> Result<Pmi, BootstrapError> {
+    patiently(launcher, &|| {
+        Pmi::join_hikyaku(launcher, connect()?, ticket, rank, timeout)
+    })
+}
+
+/// Says hello. A connection that ends before there is an answer may have had to make room for another one, so it is
+/// tried again.
+pub(super) fn patiently<T>(
+    launcher: Launcher,
+    hello: &dyn Fn() -> Result<T, BootstrapError>,
+) -> Result<T, BootstrapError> {
     let mut wait = SHORT;
     for _ in 0..RETRIES {
-        match Pmi::join_hikyaku(launcher, connect()?, ticket, rank, timeout) {
+        match hello() {
             Err(error) if matches!(error.cause(), Cause::Closed) => pause(wait),
             other => return other,
         }

@@ -13,6 +13,7 @@ use super::{
     address::{self, Wish},
     environment::{Environment, names},
     error::{BootstrapError, Cause},
+    failures::{Failures, News},
     identity::Identity,
 };
 
@@ -193,6 +194,22 @@ impl World {
         let all = self.exchange.get_all(self.size, key)?;
         let value = |(rank, value): (u32, Option<Vec<u8>>)| value.ok_or_else(|| no_such_key(self.launcher, rank, key));
         (0..).zip(all).map(value).collect()
+    }
+
+    /// The job goes on when a rank fails (`hikyaku run --on-failure continue`): fences are complete without it, and all
+    /// but the first wait without a limit of time.
+    #[must_use]
+    pub fn goes_on_after_failures(&self) -> bool {
+        self.exchange.news().is_some()
+    }
+
+    /// The ranks that fail while this process runs, those that have failed before first; `None` if the job ends with the
+    /// first of them. Can be asked for once.
+    ///
+    /// # Errors
+    /// If the launcher can not be reached.
+    pub fn failures(&self) -> Result<Option<Failures>, BootstrapError> {
+        self.exchange.news().map(News::listen).transpose()
     }
 
     /// Ends the whole job: tells the launcher, which ends the other processes, and exits with `code` (0 to 255).

@@ -15,7 +15,7 @@ const PREFIX: &str = "HIKYAKU_";
 const DPDK_PREFIX: &str = "HIKYAKU_DPDK_";
 
 /// Variables of launchers and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 22] = [
+const FOREIGN: [&str; 23] = [
     "HIKYAKU_APP",
     "HIKYAKU_BOOTSTRAP",
     "HIKYAKU_BOOTSTRAP_TIMEOUT",
@@ -26,6 +26,7 @@ const FOREIGN: [&str; 22] = [
     "HIKYAKU_LOCAL_SIZE",
     "HIKYAKU_POLLER",
     "HIKYAKU_POLLER_BULK",
+    "HIKYAKU_ON_FAILURE",
     "HIKYAKU_PORT_BASE",
     "HIKYAKU_RANK",
     "HIKYAKU_RENDEZVOUS",

@@ -244,6 +244,87 @@ fn hundreds_of_ranks_on_one_host_find_each_other() {
 }
 
 #[test]
+fn programs_go_on_without_one_that_fails_if_that_is_wanted() {
+    let script = "test $HIKYAKU_RANK = 1 && exit 5; echo done";
+    let output = expect(
+        "-n 4 --on-failure continue sh -c",
+        &[script],
+        5,
+        "1 of 4 ranks failed: rank 1\n",
+    );
+    assert_eq!(out(&output), "done\n".repeat(3));
+    assert!(err(&output).contains("exited with code 5; the others go on"));
+    // Others wait for it in a fence, or come to that later.
+    let output = expect(
+        "-n 3 --on-failure continue hello --vanish 1",
+        &[],
+        1,
+        "1 of 3 ranks failed: rank 1\n",
+    );
+    check_hello(&out(&output), 3, "hikyaku");
+    // Before all have met, nobody can do without it.
+    let script = format!("test $HIKYAKU_RANK = 1 && exit 3; exec {PROGRAM} hello");
+    let output = expect("-n 3 --on-failure continue sh -c", &[&script], 3, "rank 1 (pid ");
+    assert!(out(&output).is_empty());
+    // Who ends the job means all of it.
+    expect(
+        "-n 3 --on-failure continue hello --abort 2 --code 7",
+        &[],
+        7,
+        "aborted the job",
+    );
+}
+
+#[test]
+fn ranks_go_on_without_a_host_that_is_lost() {
+    let dir = Dir::new("continue");
+    let ssh = dir.script("ssh", "shift; echo $$ >&2; exec sh -c \"$*\"");
+    // Rank 1 waits for rank 0 in a fence.
+    let line = format!("--on-failure continue --host nodea,localhost --ssh {ssh} -n 1 hello --stay");
+    let mut job = Job::start(&line, &[":", "-n", "1", PROGRAM, "hello", "--vanish", "9"]);
+    let agent = job.error_line();
+    let agent = agent.trim().strip_prefix("nodea: ").unwrap().parse().unwrap();
+    job.line();
+    job.line();
+    kill("-KILL", agent);
+    let (code, said) = job.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("host nodea: its agent has ended"), "{said}");
+    assert!(said.ends_with("hikyaku run: 1 of 2 ranks failed: rank 0\n"), "{said}");
+}
+
+#[test]
+fn nothing_is_left_of_hundreds_of_ranks_after_ctrl_c() {
+    let dir = Dir::new("hundreds");
+    let (lifeline, path) = Lifeline::new(&dir);
+    let script = format!("exec 3>\"$1\"; exec {PROGRAM} hello --stay");
+    let mut job = Job::start("-n 256 sh -c", &[&script, "sh", &path]);
+    (0..256).for_each(|_| drop(job.line()));
+    job.signal("-INT");
+    let (code, said) = job.end();
+    assert_eq!(code, Some(130), "{said}");
+    lifeline.end();
+}
+
+#[test]
+fn a_mistake_of_the_whole_job_is_said_once() {
+    let output = run("-n 8 hello --no-such-option", &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(err(&output).matches("--no-such-option").count(), 1, "{}", err(&output));
+    let output = run("-n 8 --env HIKYAKU_PORT_BASE=x hello", &[]);
+    let said = err(&output);
+    assert_eq!(
+        said.matches("HIKYAKU_PORT_BASE=x: expected a port").count(),
+        1,
+        "{said}"
+    );
+    assert!(
+        said.contains("have written the same") || said.contains("has written the same"),
+        "{said}"
+    );
+}
+
+#[test]
 fn limits_of_open_files_are_named_and_raised_where_that_is_allowed() {
     // What is inherited is `ulimit -n`: both limits, or the soft one alone.
     let limited = |limits: &str, rest: &str| {
@@ -261,7 +342,7 @@ fn limits_of_open_files_are_named_and_raised_where_that_is_allowed() {
     let output = limited("ulimit -n 100", &hello);
     assert_eq!(output.status.code(), Some(126), "{}", err(&output));
     let said =
-        "40 ranks on this host need 256 open files of their agent, which may have 100 (RLIMIT_NOFILE): raise that";
+        "40 ranks on this host need 296 open files of their agent, which may have 100 (RLIMIT_NOFILE): raise that";
     assert!(err(&output).contains(said), "{}", err(&output));
 }
 

@@ -1,7 +1,8 @@
 //! What a program sees of a rank that is lost, and how the others go on without it.
 //!
 //! ```text
-//! hikyaku run -n 4 target/release/examples/lost barrier|receive|probe|collective|leave|compute [MILLISECONDS]
+//! hikyaku run -n 4 --on-failure continue target/release/examples/lost \
+//!     barrier|receive|probe|collective|leave|several|compute [MILLISECONDS]
 //! ```
 //!
 //! The last rank is in trouble, the others tell what becomes of their calls:
@@ -9,12 +10,13 @@
 //! - `barrier`, `receive`, `probe`, `collective`: it does nothing, until somebody kills it (its process id is printed), while the
 //!   others wait in a barrier, to receive from it (with a length that is known, or not), or in a large reduction;
 //! - `leave`: it exits in the middle, as if all were well;
+//! - `several`: every second rank does nothing, until somebody kills them, while the others wait to receive from each;
 //! - `compute`: it computes for so long (default 1000), without calling MPI, while the others send to it and then wait in
 //!   a barrier. That is no trouble: it is only late.
 //!
-//! `HIKYAKU_DEATH_TIMEOUT=300ms` sets how long a rank may be silent. `hikyaku run` ends a job of which a rank has died:
-//! to see what the others see, they must ignore SIGTERM (`sh -c "trap '' TERM; exec lost barrier"`) for the three seconds
-//! that they have.
+//! With `--on-failure continue` the launcher tells the others at once; otherwise it ends the job, and to see what the
+//! others see they must ignore SIGTERM (`sh -c "trap '' TERM; exec lost barrier"`) for the three seconds that they have.
+//! Under other launchers the others notice by themselves: `HIKYAKU_DEATH_TIMEOUT=300ms` sets how long a rank may be silent.
 
 use std::time::{Duration, Instant};
 
@@ -80,6 +82,45 @@ pub(crate) fn go_on_without(world: &SimpleCommunicator, last: Rank, how: &str) -
     Ok(())
 }
 
+/// Every second rank is lost, perhaps all at the same moment; what the others see of it, and how they go on.
+fn several(world: &SimpleCommunicator) -> Result<(), Error> {
+    let (rank, size) = (world.rank(), world.size());
+    let troubled: Vec<Rank> = (1..size).step_by(2).collect();
+    // They come out of this when the others are out of it, as in `begin`.
+    let first = world.process_at_rank(0);
+    if troubled.contains(&rank) {
+        first.receive::<u8>()?;
+        println!("rank {rank} pid {}", std::process::id());
+        loop {
+            std::thread::park();
+        }
+    }
+    if rank > 0 {
+        first.send(&0_u8)?;
+    } else {
+        for other in (2..size).step_by(2) {
+            world.process_at_rank(other).receive::<u8>()?;
+        }
+        for &other in &troubled {
+            world.process_at_rank(other).send(&0_u8)?;
+        }
+    }
+    for &other in &troubled {
+        let error = world
+            .process_at_rank(other)
+            .receive::<u64>()
+            .expect_err("it sends nothing");
+        println!("rank {rank}: {:?}: {error}", error.class());
+        assert_eq!(error.peer(), Some(other), "the wrong one was named");
+    }
+    let others = world.group().exclude(&troubled);
+    let others = world.split_by_subgroup(&others)?.expect("this rank is one of them");
+    let mut sum = 0;
+    others.all_reduce_into(&1, &mut sum, SystemOperation::sum())?;
+    println!("rank {rank}: {sum} are left");
+    Ok(())
+}
+
 /// Computes, and calls nobody.
 fn compute(time: Duration) -> u64 {
     let start = Instant::now();
@@ -112,11 +153,17 @@ fn late(world: &SimpleCommunicator, last: Rank, time: Duration) -> Result<(), Er
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let how = arguments.next().unwrap_or_default();
-    let usage = "usage: lost barrier|receive|probe|collective|leave|compute [MILLISECONDS]";
-    assert!(
-        ["barrier", "receive", "probe", "collective", "leave", "compute"].contains(&&*how),
-        "{usage}"
-    );
+    let usage = "usage: lost barrier|receive|probe|collective|leave|several|compute [MILLISECONDS]";
+    let known = [
+        "barrier",
+        "receive",
+        "probe",
+        "collective",
+        "leave",
+        "several",
+        "compute",
+    ];
+    assert!(known.contains(&&*how), "{usage}");
     let time = arguments.next().map_or(1_000, |time| time.parse().expect(usage));
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
@@ -127,6 +174,9 @@ fn main() -> Result<(), Error> {
     }
     if how == "compute" {
         return late(&world, last, Duration::from_millis(time));
+    }
+    if how == "several" {
+        return several(&world);
     }
     begin(&world, last)?;
     if rank < last {

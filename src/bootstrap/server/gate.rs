@@ -2,7 +2,7 @@
 //!
 //! Every connection begins as a stranger's and becomes a rank's by its first line, which has the job's ticket. Places for
 //! strangers follow the number of ranks that are still missing, so that all of them can come at the same moment, and
-//! [`SPARE_PLACES`] more. If strangers fill those, the oldest is heard once more and then sent away; a rank that this
+//! [`SPARE_PLACES`] more. A rank may come a second time to listen for [news](Gate::announce). If strangers fill those, the oldest is heard once more and then sent away; a rank that this
 //! happens to comes again.
 
 use std::{
@@ -12,7 +12,6 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     mem,
     net::{SocketAddr, TcpListener, TcpStream},
-    ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -28,7 +27,7 @@ use nix::{
 
 use crate::bootstrap::{
     deadline::Deadline,
-    message::{Message, Version},
+    message::{Message, NEWS, Version},
 };
 
 /// Longest line that is accepted; longer than any that a rank has reason to send.
@@ -111,6 +110,15 @@ enum Owner {
     /// A stranger yet. It has this long to say hello.
     Stranger(Deadline),
     Rank(u32),
+    /// A rank's second connection, which only listens.
+    Listener(u32),
+}
+
+/// A rank, as long as it has not come for everything that it may come for.
+#[derive(Clone, Copy, Default)]
+struct Expected {
+    joined: bool,
+    listens: bool,
 }
 
 /// Listens for the ranks of a job. Never blocks: call [`pump`](Self::pump) when its descriptor is ready to be read, and
@@ -120,14 +128,15 @@ pub struct Gate {
     /// Tells which of the connections are ready, however many there are.
     epoll: Epoll,
     ticket: String,
-    expected: Range<u32>,
+    expected: BTreeMap<u32, Expected>,
     connections: BTreeMap<u64, Connection>,
     /// Of connections in the order in which they came: the oldest first.
     strangers: BTreeSet<u64>,
     ranks: BTreeMap<u32, u64>,
-    /// Ranks that were here once; nobody comes twice.
-    seen: Vec<bool>,
+    /// Connections of ranks that may still come.
     missing: usize,
+    /// What all who listen were told, and those who come later will be.
+    news: Vec<String>,
     next: u64,
     /// Connections that have failed while something was sent.
     failed: Vec<u64>,
@@ -140,17 +149,16 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Lets ranks `expected` in that have `ticket`.
+    /// Lets those `ranks` in that have `ticket`.
     ///
     /// # Errors
     /// If the listener can not be made non-blocking, or no descriptor is left.
-    pub fn new(listener: TcpListener, ticket: &str, expected: Range<u32>) -> io::Result<Self> {
+    pub fn new(listener: TcpListener, ticket: &str, ranks: impl IntoIterator<Item = u32>) -> io::Result<Self> {
+        let expected: BTreeMap<_, _> = ranks.into_iter().map(|rank| (rank, Expected::default())).collect();
+        let missing = 2 * expected.len();
         listener.set_nonblocking(true)?;
         // All may come before the first is accepted; the system cuts this to net.core.somaxconn.
-        rustix::net::listen(
-            &listener,
-            i32::try_from(expected.len() + SPARE_PLACES).unwrap_or(i32::MAX),
-        )?;
+        rustix::net::listen(&listener, i32::try_from(missing + SPARE_PLACES).unwrap_or(i32::MAX))?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         Ok(Self {
@@ -160,8 +168,8 @@ impl Gate {
             connections: BTreeMap::new(),
             strangers: BTreeSet::new(),
             ranks: BTreeMap::new(),
-            seen: vec![false; expected.len()],
-            missing: expected.len(),
+            missing,
+            news: Vec::new(),
             expected,
             next: LISTENER + 1,
             failed: Vec::new(),
@@ -186,6 +194,21 @@ impl Gate {
             connection.send(line);
             self.watch(number);
         }
+    }
+
+    /// Sends `line` to all ranks that listen for news, and to those that will.
+    pub fn announce(&mut self, line: &str) {
+        self.news.push(line.to_owned());
+        let listeners: Vec<u64> = self
+            .connections
+            .iter_mut()
+            .filter(|(_, connection)| matches!(connection.of, Owner::Listener(_)))
+            .map(|(&number, connection)| {
+                connection.send(line);
+                number
+            })
+            .collect();
+        listeners.into_iter().for_each(|number| self.watch(number));
     }
 
     /// Accepts, reads and writes what can be done now.
@@ -307,6 +330,7 @@ impl Gate {
             match connection.of {
                 Owner::Rank(rank) => events.push(GateEvent::Line(rank, line)),
                 Owner::Stranger(_) => self.greet(number, &line, events),
+                Owner::Listener(_) => {}
             }
         }
         if let Some(connection) = self.connections.get_mut(&number) {
@@ -326,14 +350,23 @@ impl Gate {
             return;
         };
         match verdict {
-            Ok(rank) => {
+            Ok(owner) => {
                 connection.send("cmd=welcome rc=0\n");
-                connection.of = Owner::Rank(rank);
+                connection.of = owner;
                 self.strangers.remove(&number);
-                self.seen[(rank - self.expected.start) as usize] = true;
                 self.missing -= 1;
-                self.ranks.insert(rank, number);
-                events.push(GateEvent::Joined(rank));
+                match owner {
+                    Owner::Rank(rank) => {
+                        self.expected.entry(rank).or_default().joined = true;
+                        self.ranks.insert(rank, number);
+                        events.push(GateEvent::Joined(rank));
+                    }
+                    Owner::Listener(rank) => {
+                        self.expected.entry(rank).or_default().listens = true;
+                        self.news.iter().for_each(|line| connection.send(line));
+                    }
+                    Owner::Stranger(_) => {}
+                }
             }
             Err(reason) => {
                 if let Some(reason) = reason {
@@ -368,6 +401,7 @@ impl Gate {
                 self.ranks.remove(&rank);
                 events.push(GateEvent::Left(rank));
             }
+            Owner::Listener(_) => {}
         }
     }
 
@@ -392,18 +426,23 @@ impl Gate {
         }
     }
 
-    /// The rank that a first line names, or what to say to somebody who has the ticket and still does not belong here.
-    fn check(&self, line: &[u8]) -> Result<u32, Option<&'static str>> {
+    /// Whom a first line is from, or what to say to somebody who has the ticket and still does not belong here.
+    fn check(&self, line: &[u8]) -> Result<Owner, Option<&'static str>> {
         let hello = Message::parse_line(line).map_err(|_| None)?;
         let ticket = hello.get("ticket").unwrap_or_default();
         if hello.command() != "hello" || !same(ticket, &self.ticket) {
             return Err(None);
         }
-        match hello.number::<u32>("rank") {
-            Some(rank) if !self.expected.contains(&rank) => Err(Some("no_such_rank")),
-            Some(rank) if self.seen[(rank - self.expected.start) as usize] => Err(Some("this_rank_is_here_already")),
-            Some(rank) => Ok(rank),
-            None => Err(Some("no_rank")),
+        let Some(rank) = hello.number::<u32>("rank") else {
+            return Err(Some("no_rank"));
+        };
+        let listens = hello.get("for") == Some(NEWS);
+        match self.expected.get(&rank) {
+            None => Err(Some("no_such_rank")),
+            Some(state) if !listens && state.joined => Err(Some("this_rank_is_here_already")),
+            Some(state) if listens && (state.listens || !state.joined) => Err(Some("this_rank_does_not_listen_now")),
+            Some(_) if listens => Ok(Owner::Listener(rank)),
+            Some(_) => Ok(Owner::Rank(rank)),
         }
     }
 }
@@ -568,7 +607,7 @@ mod tests {
     #[test]
     fn silent_strangers_make_room_and_that_is_told_once() {
         let (mut gate, address) = gate(2);
-        let limit = SPARE_PLACES + 2;
+        let limit = SPARE_PLACES + 4;
         let mut first = TcpStream::connect(address).unwrap();
         let silent: Vec<TcpStream> = (1..limit).map(|_| TcpStream::connect(address).unwrap()).collect();
         while gate.strangers.len() < limit {
@@ -581,7 +620,7 @@ mod tests {
         while events.len() < 4 {
             events.extend(next(&mut gate));
         }
-        let told = |event: &&GateEvent| matches!(event, GateEvent::Limit(GateLimit::Strangers { limit: 65 | 66 }));
+        let told = |event: &&GateEvent| matches!(event, GateEvent::Limit(GateLimit::Strangers { limit: 67 | 68 }));
         assert_eq!(events.iter().filter(told).count(), 1, "{events:?}");
         assert!(events.contains(&GateEvent::Joined(1)), "{events:?}");
         assert_eq!(heard(&first), "cmd=welcome rc=0\n");
@@ -590,6 +629,39 @@ mod tests {
         assert_eq!(heard(&rank), "cmd=welcome rc=0\n");
         assert!(gate.strangers.len() <= limit);
         drop((silent, more));
+    }
+
+    #[test]
+    fn ranks_may_listen_for_news_and_miss_none() {
+        let (mut gate, address) = gate(2);
+        let hello = |rank: u32, more: &str| say(address, &format!("cmd=hello rank={rank} ticket=secret{more}\n"));
+        let early = hello(0, " for=news");
+        assert!(matches!(next(&mut gate)[..], [GateEvent::Dropped(_)]));
+        assert!(heard(&early).contains("this_rank_does_not_listen_now"));
+        let ranks = [hello(0, ""), hello(1, "")];
+        let mut joined = 0;
+        while joined < 2 {
+            joined += next(&mut gate).len();
+        }
+        assert_eq!(heard(&ranks[0]), "cmd=welcome rc=0\n");
+        gate.announce("cmd=lost rank=1\n");
+        let mut listener = BufReader::new(hello(0, " for=news"));
+        while gate.missing > 1 {
+            assert_eq!(gate.pump(), []);
+        }
+        gate.announce("cmd=lost rank=2\n");
+        let mut lines = [const { String::new() }; 3];
+        for line in &mut lines {
+            listener.read_line(line).unwrap();
+        }
+        assert_eq!(lines, ["cmd=welcome rc=0\n", "cmd=lost rank=1\n", "cmd=lost rank=2\n"]);
+        let second = hello(0, " for=news");
+        assert!(matches!(next(&mut gate)[..], [GateEvent::Dropped(_)]));
+        assert!(heard(&second).contains("this_rank_does_not_listen_now"));
+        drop(listener);
+        while gate.connections.len() > 2 {
+            assert_eq!(gate.pump(), [], "the end of a listener is no news");
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ enum State {
     Joined,
     Finalized,
     Gone,
+    /// It has failed, and the others go on without it.
+    Lost,
 }
 
 /// What whoever runs the job must know.
@@ -54,8 +56,12 @@ pub struct Store {
     keys: Vec<usize>,
     values: BTreeMap<String, String>,
     in_fence: BTreeSet<u32>,
-    /// Ranks that will not come to a fence any more.
+    /// Ranks that will not come to a fence any more, and are missed there.
     away: usize,
+    /// Those that are not.
+    lost: usize,
+    /// All ranks have been in a fence: what each must know of the others, it can know.
+    met: bool,
     /// Why no fence can be complete any more.
     failure: Option<String>,
 }
@@ -70,6 +76,8 @@ impl Store {
             values: BTreeMap::new(),
             in_fence: BTreeSet::new(),
             away: 0,
+            lost: 0,
+            met: false,
             failure: None,
         }
     }
@@ -88,6 +96,19 @@ impl Store {
         self.settle()
     }
 
+    /// `rank` has failed, and the others go on: no fence waits for it any more. What it has put stays.
+    pub fn lost(&mut self, rank: u32) -> Outcome {
+        self.in_fence.remove(&rank);
+        self.set(rank, State::Lost);
+        self.settle()
+    }
+
+    /// All ranks have been in a fence together.
+    #[must_use]
+    pub fn has_met(&self) -> bool {
+        self.met
+    }
+
     /// `rank` joined, and has not said goodbye.
     #[must_use]
     pub fn is_inside(&self, rank: u32) -> bool {
@@ -103,7 +124,7 @@ impl Store {
     /// No rank will ask for anything any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let over = |state: &State| matches!(state, State::Finalized | State::Gone);
+        let over = |state: &State| matches!(state, State::Finalized | State::Gone | State::Lost);
         self.ranks.iter().all(over)
     }
 
@@ -127,7 +148,8 @@ impl Store {
             return Vec::new();
         }
         let size = self.ranks.len() as u32;
-        (0..size).filter(|rank| !self.in_fence.contains(rank)).collect()
+        let missing = |rank: &u32| !self.in_fence.contains(rank) && self.state(*rank) != Some(State::Lost);
+        (0..size).filter(missing).collect()
     }
 
     /// Works on a line of `rank`.
@@ -225,10 +247,13 @@ impl Store {
         if self.in_fence.is_empty() {
             return Outcome::default();
         }
-        let all = self.in_fence.len() == self.ranks.len();
+        let all = self.in_fence.len() + self.lost == self.ranks.len();
         let answer = match &self.failure {
             Some(reason) => fence_failed(reason),
-            None if all => Message::new("barrier_out").with("rc", 0),
+            None if all => {
+                self.met = true;
+                Message::new("barrier_out").with("rc", 0)
+            }
             None if self.away == 0 => return Outcome::default(),
             None => {
                 let away = |rank: &u32| matches!(self.state(*rank), Some(State::Gone | State::Finalized));
@@ -257,8 +282,10 @@ impl Store {
 
     fn set(&mut self, rank: u32, state: State) {
         let is_away = |state: State| usize::from(matches!(state, State::Gone | State::Finalized));
+        let is_lost = |state: State| usize::from(state == State::Lost);
         if let Some(entry) = self.ranks.get_mut(rank as usize) {
             self.away = self.away + is_away(state) - is_away(*entry);
+            self.lost = self.lost + is_lost(state) - is_lost(*entry);
             *entry = state;
         }
     }
@@ -392,6 +419,25 @@ mod tests {
             // Who comes later is told as well.
             assert_eq!(store.handle(0, b"cmd=barrier_in").replies.len(), 1);
         }
+    }
+
+    #[test]
+    fn a_fence_goes_on_without_who_is_lost() {
+        let mut store = Store::new(3);
+        (0..3).for_each(|rank| store.joined(rank));
+        assert_eq!(store.handle(0, b"cmd=barrier_in").replies, []);
+        assert_eq!(store.handle(2, b"cmd=barrier_in").replies, []);
+        let outcome = store.lost(2);
+        assert_eq!((outcome, store.awaited()), (Outcome::default(), vec![1]));
+        let outcome = store.handle(1, b"cmd=barrier_in");
+        let complete = [(0, "cmd=barrier_out rc=0"), (1, "cmd=barrier_out rc=0")];
+        assert_eq!(replies(&outcome), complete);
+        assert!(store.has_met());
+        // The last one that is waited for is lost while the others wait.
+        store.handle(0, b"cmd=barrier_in");
+        assert_eq!(replies(&store.lost(1)), [(0, "cmd=barrier_out rc=0")]);
+        store.handle(0, b"cmd=finalize");
+        assert!(store.is_over());
     }
 
     #[test]

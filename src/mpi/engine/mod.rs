@@ -269,6 +269,13 @@ impl Engine {
         }
     }
 
+    /// Whoever has started the processes of the job says that `process` has ended without a goodbye: what waits for it ends
+    /// at once with `ProcFailed`, instead of when its silence has been noticed. Numbers of no other process do nothing.
+    pub fn peer_lost(&self, process: u32) {
+        self.fabric
+            .access(&mut |core, messenger, now| core.declare_lost(messenger, now, process));
+    }
+
     /// Processes that are lost.
     #[must_use]
     pub fn lost(&self) -> Vec<u32> {

@@ -41,6 +41,10 @@ const TURN: usize = 64 << 10;
 /// As much as a pipe can hold (`/proc/sys/fs/pipe-max-size`).
 const ALL: usize = 1 << 20;
 
+/// How long processes may take to end that were killed, and how often is looked for those that they leave.
+const FAREWELL: Duration = Duration::from_secs(3);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 struct Rank {
     place: Place,
     pid: Pid,
@@ -155,6 +159,11 @@ impl Agent {
                         gate.send(frame.rank, line);
                     }
                 }
+                Kind::Lost => {
+                    if let Some(gate) = &mut self.gate {
+                        gate.announce(&format!("cmd=lost rank={}\n", frame.rank));
+                    }
+                }
                 Kind::Signal => self.signal(frame.payload.first().copied().unwrap_or(0)),
                 kind => return Err(Failure::run(format!("agent: {kind:?} from the launcher"))),
             }
@@ -202,7 +211,8 @@ impl Agent {
         env::set_current_dir(&start.directory).map_err(fail(&format!("directory {}", start.directory)))?;
         let listener = TcpListener::bind("127.0.0.1:0").map_err(fail("the wire-up server"))?;
         let address = listener.local_addr().map_err(fail("the wire-up server"))?;
-        let gate = Gate::new(listener, &start.ticket, 0..start.size).map_err(fail("the wire-up server"))?;
+        let ranks = start.places.iter().map(|place| place.rank);
+        let gate = Gate::new(listener, &start.ticket, ranks).map_err(fail("the wire-up server"))?;
         self.gate = Some(gate);
         Ok(address.to_string())
     }
@@ -231,6 +241,12 @@ impl Agent {
             .env(names::LOCAL_SIZE, start.places.len().to_string())
             .env(names::APP, place.app.to_string())
             .env(names::JOB_KEY, &start.job_key);
+        // Not from a job around this one.
+        if start.goes_on {
+            command.env(names::ON_FAILURE, "continue");
+        } else {
+            command.env_remove(names::ON_FAILURE);
+        }
         match &start.host_address {
             Some(address) => command.env(names::HOST_ADDRESS, address),
             None => command.env_remove(names::HOST_ADDRESS),
@@ -349,20 +365,38 @@ impl Agent {
     }
 
     /// Kills what is left of the ranks and of all that they have started; those become children of the agent.
+    ///
+    /// What can not be killed (it hangs in the kernel, or belongs to another user) is left after [`FAREWELL`].
     fn end_everything(&mut self) {
         for rank in self.ranks.iter().filter(|rank| rank.running) {
             let _ = killpg(rank.pid, Signal::SIGKILL);
         }
+        let until = Instant::now() + FAREWELL;
         loop {
+            // Each that ends may leave children of its own.
             for child in children() {
                 let _ = kill(child, Signal::SIGKILL);
             }
-            // Each that ends may leave children of its own.
-            match waitpid(None, None) {
-                Ok(_) => {}
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => return,
+            while let Some(status) = ended_child() {
+                if status.is_err() {
+                    return;
+                }
             }
+            let now = Instant::now();
+            if now >= until {
+                let left: Vec<String> = children().iter().map(ToString::to_string).collect();
+                eprintln!(
+                    "processes that do not end although they were killed: {}",
+                    left.join(", ")
+                );
+                return;
+            }
+            let mut interest = Interest::default();
+            interest.read(self.signals.as_fd());
+            if interest.wait(Some(until.min(now + LOOK_AGAIN))).is_err() {
+                return;
+            }
+            while self.signals.next().is_some() {}
         }
     }
 }
@@ -391,6 +425,14 @@ fn carry(pipe: &mut Option<impl Read>, lines: &mut Lines, limit: usize) -> Optio
         *pipe = None;
     }
     lines.take(!open)
+}
+
+/// A child that has ended; the error says that there are no children. `None`: none has.
+fn ended_child() -> Option<nix::Result<WaitStatus>> {
+    match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::StillAlive) => None,
+        result => Some(result),
+    }
 }
 
 fn next_ended() -> Option<(Pid, Ended)> {

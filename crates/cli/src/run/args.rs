@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 
 use super::hosts::Binding;
 
@@ -17,11 +17,23 @@ Examples:
   hikyaku run --backend dpdk --device memif -n 2 ./p   without the kernel: docs/dpdk.md
   HIKYAKU_POLLER=/tmp/p hikyaku run --backend poller -n 2 ./p   see `hikyaku poller`
   hikyaku run -n 64 --bind-to none ./prog        more ranks than cores: let them share
+  hikyaku run -n 8 --on-failure continue ./prog  a rank that dies does not end the others
 
 Ranks are processes; any program can be one. Those that use hikyaku find each other through this command: `docs/launchers.md`. \
 The job ends when a rank fails: with the exit code of the first that did (128 + N if signal N killed it), and a line that \
-says which one and why. Ctrl-C ends all ranks, a second Ctrl-C kills them. Nothing is left running in either case. \
+says which one and why. With --on-failure continue the others go on, once all have met at start-up: they are told at once \
+which rank is gone, the last line names all that have failed, and the exit code is that of the first. Ctrl-C ends all ranks, a second Ctrl-C kills them. Nothing is left running in either case. \
 HIKYAKU_* variables of this command are passed to ranks on all hosts, others only to those on this host.";
+
+/// What becomes of a job of which a rank fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFailure {
+    /// It ends.
+    #[default]
+    End,
+    /// It goes on: calls that need the rank fail (`MPI_ERR_PROC_FAILED`).
+    Continue,
+}
 
 /// Options of the job.
 #[derive(Clone, Debug, Args)]
@@ -48,6 +60,9 @@ pub(crate) struct RunArgs {
     /// Say on which core each rank runs
     #[arg(long)]
     pub(super) report_bindings: bool,
+    /// When a rank fails: end the job, or tell the others and go on with them
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    pub(super) on_failure: OnFailure,
     /// Begin each line of output with its rank
     #[arg(short = 'l', long)]
     pub(super) tag_output: bool,

@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Reply,
     /// To an agent: a signal for all ranks.
     Signal,
+    /// To an agent: this rank has failed, and the others should know.
+    Lost,
     /// From an agent: who it is ([`Hello`]).
     Hello,
     /// A rank runs ([`Started`]).
@@ -46,11 +48,12 @@ pub(super) enum Kind {
     Limit,
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind::Start,
     Kind::Stdin,
     Kind::Reply,
     Kind::Signal,
+    Kind::Lost,
     Kind::Hello,
     Kind::Started,
     Kind::NotStarted,
@@ -163,6 +166,8 @@ pub(super) struct Start {
     pub(super) ticket: String,
     pub(super) job_key: String,
     pub(super) host_address: Option<String>,
+    /// Ranks that fail do not end the others, which listen for who it is.
+    pub(super) goes_on: bool,
 }
 
 /// A rank runs.

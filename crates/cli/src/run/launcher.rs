@@ -74,6 +74,8 @@ struct Launcher<'a> {
     started: bool,
     /// Exit code of the job, once it can not be 0 any more.
     code: Option<u8>,
+    /// Ranks that have failed while the others went on.
+    failed: Vec<u32>,
     /// The job is being ended: what comes next, and when.
     next_step: Option<(Step, Instant)>,
     /// Until when hosts must have answered.
@@ -114,6 +116,7 @@ pub(super) fn run(plan: &Plan) -> Result<u8, Failure> {
         input: Input::Open,
         started: false,
         code: None,
+        failed: Vec::new(),
         next_step: None,
         hello_until: now + plan.startup_timeout,
         fence_until: None,
@@ -127,6 +130,7 @@ pub(super) fn run(plan: &Plan) -> Result<u8, Failure> {
         ));
     }
     launcher.serve().or_fail("waiting")?;
+    launcher.sum_up().or_fail("waiting")?;
     Ok(launcher.code.unwrap_or(0))
 }
 
@@ -142,12 +146,22 @@ impl Launcher<'_> {
             self.turn_until(Some(until))?;
         }
         self.links.iter_mut().for_each(Link::kill);
-        // A reader that is slow has its time; one that does not read has not.
+        self.output.sum_up_repeats();
+        self.drain()
+    }
+
+    /// Until all that was printed is out. A reader that is slow has its time; one that does not read has not.
+    fn drain(&mut self) -> io::Result<()> {
         let until = Instant::now() + GRACE;
-        while !self.output.is_empty() && (self.code.is_none() || Instant::now() < until) {
-            self.turn_until(self.code.map(|_| until))?;
+        while !self.output.is_empty() && (self.is_patient() || Instant::now() < until) {
+            self.turn_until((!self.is_patient()).then_some(until))?;
         }
         Ok(())
+    }
+
+    /// The job was not ended.
+    fn is_patient(&self) -> bool {
+        self.code.is_none() || self.plan.goes_on && self.next_step.is_none()
     }
 
     fn is_over(&self) -> bool {
@@ -163,6 +177,7 @@ impl Launcher<'_> {
             self.fence_until,
             self.job_until,
             self.next_step.map(|(_, at)| at),
+            self.output.next_release(),
         ];
         self.turn_until(times.into_iter().flatten().min())
     }
@@ -183,7 +198,7 @@ impl Launcher<'_> {
         let ready = interest.ready();
         let stdin_ready = reads_stdin && ready.has(&stdin);
         self.output.flush(&out, &err, &ready);
-        if self.output.is_broken() && self.code.is_none() {
+        if self.output.is_broken() && self.is_patient() {
             self.end(Signal::SIGTERM, 128 + Signal::SIGPIPE as u8, None);
         }
         if stdin_ready {
@@ -191,6 +206,10 @@ impl Launcher<'_> {
         }
         self.hear_signals();
         self.hear_agents(reads);
+        // Of ranks that are ended it is seen soon enough how.
+        if self.next_step.is_none() {
+            self.output.release_late(Instant::now());
+        }
         self.watch_time();
         Ok(())
     }
@@ -279,7 +298,12 @@ impl Launcher<'_> {
             )
         };
         lost.iter().for_each(|rank| self.ranks[*rank as usize].over = true);
-        self.end(Signal::SIGTERM, 1, Some(text));
+        if !self.goes_on() {
+            return self.end(Signal::SIGTERM, 1, Some(text));
+        }
+        self.code = self.code.or(Some(1));
+        self.output.say(&format!("{text}; the others go on"));
+        lost.into_iter().for_each(|rank| self.lose(rank));
     }
 
     fn handle(&mut self, index: usize, frame: &Frame) -> Result<(), String> {
@@ -312,6 +336,7 @@ impl Launcher<'_> {
             Kind::StdinTaken => {}
             Kind::Joined => {
                 state.joined = true;
+                self.output.release(rank);
                 self.store.joined(rank);
                 self.blame_who_did_not_join();
             }
@@ -364,6 +389,7 @@ impl Launcher<'_> {
                 ticket: ticket.clone(),
                 job_key: job_key.clone(),
                 host_address: address.map(|address| address.to_string()),
+                goes_on: self.plan.goes_on,
             };
             link.send(&Frame::of(Kind::Start, 0, &start));
         }
@@ -400,11 +426,18 @@ impl Launcher<'_> {
         self.fence_until = match (self.store.is_awaiting(), self.fence_until) {
             (false, _) => None,
             (true, Some(until)) => Some(until),
+            // Others may compute for long, and who fails is not waited for.
+            (true, None) if self.plan.goes_on && self.store.has_met() => None,
             (true, None) => Some(Instant::now() + self.plan.startup_timeout),
         };
     }
 
     fn rank_ended(&mut self, rank: u32, ended: Ended) {
+        if ended.code() == 0 {
+            self.output.release(rank);
+        } else {
+            self.output.drop_repeats(rank);
+        }
         let finalized = self.store.has_finalized(rank);
         self.ranks[rank as usize].over = true;
         let joined = self.ranks[rank as usize].joined;
@@ -421,11 +454,45 @@ impl Launcher<'_> {
         if finalized {
             // The others have no need of it.
             self.say_end(code, format!("{}: {text}", self.name(rank)));
+        } else if self.goes_on() {
+            self.code = self.code.or(Some(code));
+            let text = format!("{}: {text}; the others go on", self.name(rank));
+            self.output.say(&text);
+            return self.lose(rank);
         } else {
             self.end(Signal::SIGTERM, code, Some(format!("{}: {text}", self.name(rank))));
         }
         let outcome = self.store.left(rank);
         self.answer(rank, outcome);
+    }
+
+    /// The job can go on without a rank: that was asked for, it does not end already, and the rank is not one that others
+    /// wait for at start-up.
+    fn goes_on(&self) -> bool {
+        let nobody_joined = !self.ranks.iter().any(|rank| rank.joined);
+        self.plan.goes_on && self.next_step.is_none() && (self.store.has_met() || nobody_joined)
+    }
+
+    /// Tells the others that a rank has failed, and goes on with them.
+    fn lose(&mut self, rank: u32) {
+        self.failed.push(rank);
+        for link in self.links.iter_mut().filter(|link| link.ended.is_none()) {
+            link.queue(&Frame::new(Kind::Lost, rank, Vec::new()));
+        }
+        let outcome = self.store.lost(rank);
+        self.answer(rank, outcome);
+    }
+
+    /// The last line of a job that went on: who has failed.
+    fn sum_up(&mut self) -> io::Result<()> {
+        if self.failed.is_empty() {
+            return Ok(());
+        }
+        self.failed.sort_unstable();
+        let (count, size) = (self.failed.len(), self.plan.size);
+        let text = format!("{count} of {size} ranks failed: {}", ranks_text(&self.failed));
+        self.output.say(&text);
+        self.drain()
     }
 
     /// A job of programs that do not join is fine; one that some join and others can not join any more is not.

@@ -7,9 +7,9 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
 };
 
-/// Descriptors of an agent for each rank: both outputs and the connection to the wire-up server, and one more for those
-/// that have not shown the ticket yet.
-const PER_RANK: u64 = 4;
+/// Descriptors of an agent for each rank: both outputs, the connection to the wire-up server and that for news, and one
+/// more for connections that have not shown the ticket yet.
+const PER_RANK: u64 = 5;
 /// Besides: the pipes of the rank that is being started, standard streams, spare places of the wire-up server.
 const BESIDES: u64 = 96;
 
@@ -78,11 +78,11 @@ mod tests {
         let files = Files { soft: 64, hard: 512 };
         let error = files.allow(200).unwrap_err();
         assert!(
-            error.contains("200 ranks on this host need 896") && error.contains("512 (RLIMIT_NOFILE)"),
+            error.contains("200 ranks on this host need 1096") && error.contains("512 (RLIMIT_NOFILE)"),
             "{error}"
         );
         let enough = Files { soft: 512, hard: 512 };
-        assert_eq!(enough.allow(104), Ok(()));
+        assert_eq!(enough.allow(83), Ok(()));
         let error = named(&io::Error::from(Errno::EAGAIN));
         assert!(error.contains("RLIMIT_NPROC is "), "{error}");
     }

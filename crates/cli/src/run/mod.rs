@@ -12,6 +12,7 @@ mod limits;
 mod output;
 mod pipes;
 mod plan;
+mod private;
 mod remote;
 pub(crate) mod signals;
 mod spawn;

@@ -6,9 +6,10 @@ use clap::Parser;
 use hikyaku::bootstrap::environment::names;
 
 use super::{
-    args::{AppArgs, RunArgs},
+    args::{AppArgs, OnFailure, RunArgs},
     frame::{App, Place},
     hosts::{self, Binding, Host},
+    private::PrivateDir,
 };
 use crate::{
     bench::pin,
@@ -30,11 +31,15 @@ pub(super) struct Plan {
     pub(super) binding: Option<Binding>,
     pub(super) report_bindings: bool,
     pub(super) tag_output: bool,
+    /// Ranks that fail do not end the others.
+    pub(super) goes_on: bool,
     pub(super) timeout: Option<Duration>,
     pub(super) startup_timeout: Duration,
     pub(super) ssh: Vec<String>,
     /// Path of this program on other hosts.
     pub(super) remote_path: String,
+    /// Where the socket of a memif is: who can open it is in the job.
+    _memif: Option<PrivateDir>,
     /// How many ranks there are beyond the slots of the hosts that were named.
     pub(super) missing_slots: u32,
 }
@@ -51,7 +56,8 @@ impl Plan {
         };
         let hosts = hosts.map_err(|error| Failure::usage(error.to_string()))?;
         let slots = hosts.iter().fold(0_u32, |sum, host| sum.saturating_add(host.slots));
-        let (counts, apps) = apps(args, slots)?;
+        let mut memif = None;
+        let (counts, apps) = apps(args, slots, &mut memif)?;
         let size = counts.iter().sum();
         let places = hosts::place(&hosts, &counts);
         let used = hosts.into_iter().zip(places).filter(|(_, places)| !places.is_empty());
@@ -69,6 +75,7 @@ impl Plan {
             binding: args.bind_to,
             report_bindings: args.report_bindings,
             tag_output: args.tag_output,
+            goes_on: args.on_failure == OnFailure::Continue,
             timeout: args.timeout.map(Duration::from_secs_f64),
             startup_timeout: Duration::from_secs_f64(args.startup_timeout),
             ssh: args.ssh.split_whitespace().map(str::to_owned).collect(),
@@ -76,6 +83,7 @@ impl Plan {
                 Some(path) => path.clone(),
                 None => text(&own)?,
             },
+            _memif: memif,
             missing_slots: if args.host.is_some() || args.hostfile.is_some() {
                 size.saturating_sub(slots)
             } else {
@@ -86,7 +94,7 @@ impl Plan {
 }
 
 /// The programs, with how many processes each has.
-fn apps(args: &RunArgs, slots: u32) -> Result<(Vec<u32>, Vec<App>), Failure> {
+fn apps(args: &RunArgs, slots: u32, memif: &mut Option<PrivateDir>) -> Result<(Vec<u32>, Vec<App>), Failure> {
     let mut segments = args.command.split(|word| word == ":");
     let first = segments.next().unwrap_or_default();
     let rest: Vec<&[String]> = segments.collect();
@@ -98,7 +106,7 @@ fn apps(args: &RunArgs, slots: u32) -> Result<(Vec<u32>, Vec<App>), Failure> {
         None if rest.is_empty() => slots,
         None => return Err(Failure::usage("with several programs, each needs its -n")),
     };
-    let mut common = settings(args)?;
+    let mut common = settings(args, memif)?;
     common.extend(args.env.iter().cloned());
     let mut counts = vec![count];
     let mut apps = vec![app(&common, &[], first)];
@@ -123,7 +131,7 @@ fn app(common: &BTreeMap<String, String>, own: &[(String, String)], command: &[S
 }
 
 /// Settings of hikyaku in this environment, which ranks on other hosts should have too.
-fn settings(args: &RunArgs) -> Result<BTreeMap<String, String>, Failure> {
+fn settings(args: &RunArgs, memif: &mut Option<PrivateDir>) -> Result<BTreeMap<String, String>, Failure> {
     let mut settings: BTreeMap<String, String> = env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| name.starts_with("HIKYAKU_"))
@@ -145,8 +153,10 @@ fn settings(args: &RunArgs) -> Result<BTreeMap<String, String>, Failure> {
         settings.insert(DEVICE.into(), device.clone());
     }
     if let Some(device) = settings.get_mut(DEVICE).filter(|device| *device == "memif") {
-        // A name that no other job has, and no file that could be left behind.
-        *device = format!("memif:socket=hikyaku-run-{}", std::process::id());
+        // A name without a path (an abstract socket) could be connected to by anybody on this host.
+        let dir = PrivateDir::new().or_fail("a directory for the socket of the memif")?;
+        *device = format!("memif:socket={}", dir.path().join("memif").display());
+        *memif = Some(dir);
     }
     Ok(settings)
 }
@@ -196,7 +206,8 @@ mod tests {
             found.map(|(_, value)| value.clone())
         };
         let own = device("-n 2 --backend dpdk --device memif prog").unwrap();
-        assert!(own.starts_with("memif:socket=hikyaku-run-"), "{own}");
+        // In the file system: a name without a path is open to all users of the host.
+        assert!(own.starts_with("memif:socket=/") && own.ends_with("/memif"), "{own}");
         let two = "af_packet:iface=a+af_packet:iface=b";
         assert_eq!(
             device(&format!("--backend dpdk --device {two} prog")).as_deref(),

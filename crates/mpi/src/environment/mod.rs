@@ -15,7 +15,7 @@ use hikyaku::{bootstrap, mpi::engine};
 pub use start::InitError;
 
 use crate::{
-    Error,
+    Error, ErrorClass,
     topology::{Handle, SimpleCommunicator, exit, lock},
 };
 
@@ -28,7 +28,7 @@ struct Job {
     world: Handle,
     own: Handle,
     /// None where nobody has started it: in a simulation.
-    bootstrap: Option<bootstrap::World>,
+    bootstrap: Option<start::Launched>,
 }
 
 /// What has become of this process.
@@ -94,7 +94,9 @@ pub(crate) fn abort(code: i32) -> ! {
         // Goodbye would look as if all were well.
         std::mem::forget((world, own));
         match bootstrap {
-            Some(bootstrap) => bootstrap.abort(u8::try_from(code).unwrap_or(1).max(1), "MPI_Abort"),
+            Some(launched) => launched
+                .into_job()
+                .abort(u8::try_from(code).unwrap_or(1).max(1), "MPI_Abort"),
             None => panic!("MPI_Abort with code {code} in a simulation"),
         }
     }
@@ -129,7 +131,7 @@ impl Universe {
     /// Which of the programs of the job this is, from 0 (`MPI_APPNUM`).
     #[must_use]
     pub fn appnum(&self) -> Option<isize> {
-        Some(current(|job| job.bootstrap.as_ref().map_or(0, bootstrap::World::app_number)) as isize)
+        Some(current(|job| job.bootstrap.as_ref().map_or(0, |launched| launched.job.app_number())) as isize)
     }
 
     /// Octets of room for buffered sends.
@@ -219,16 +221,34 @@ impl std::error::Error for FinalizeError {
     }
 }
 
+/// Another process has failed.
+fn has_failed(error: &Error) -> bool {
+    error.class() == ErrorClass::ProcFailed
+}
+
 fn finalize() -> Result<(), FinalizeError> {
     // The handles stay in place while others may use them.
     let world = world();
     lock(&world.local.attached).resize(0);
-    let met = world.comm.barrier().map_err(FinalizeError::Barrier);
-    let Some(job) = leave() else { return Ok(()) };
+    let met = world.comm.barrier();
+    let Some(mut job) = leave() else { return Ok(()) };
+    let goes_on = job
+        .bootstrap
+        .as_mut()
+        .filter(|launched| launched.job.goes_on_after_failures());
+    let met = match (met, goes_on) {
+        // A barrier can not be complete without those that have failed; the launcher's is, and nobody says goodbye before
+        // all others have come. Some may have left the barrier before one failed, so all take this way.
+        (met, Some(launched)) if met.as_ref().err().is_none_or(has_failed) => {
+            launched.job.fence().map_err(FinalizeError::Launcher)
+        }
+        (met, _) => met.map_err(FinalizeError::Barrier),
+    };
     let closed = world.comm.engine().finalize(LINGER).map_err(FinalizeError::Network);
     met.and(closed)?;
     match job.bootstrap {
-        Some(mut bootstrap) => {
+        Some(launched) => {
+            let mut bootstrap = launched.into_job();
             // Who exits takes away memory that a neighbour may be looking into (memif): first nobody looks any more.
             let met = bootstrap.fence();
             let gone = bootstrap.finalize();

@@ -5,17 +5,20 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     str,
     sync::Arc,
+    thread::{self, JoinHandle},
 };
 
 use hikyaku::{
     backends::{BindOptions, Place, has_own_addresses},
-    bootstrap::{self, BootstrapError, Environment, World},
+    bootstrap::{self, BootstrapError, Environment, Failures, FailuresEnd, World},
     mpi::{
         engine::{self, Communicator, ConnectError, Engine, Profiler, Unconnected},
         trace::{TraceError, Tracer},
     },
     transport::{BuildError, Builder, EnvironmentError, Transport},
 };
+
+use nix::sys::signal::SigSet;
 
 use crate::topology::{Handle, Local};
 
@@ -61,6 +64,8 @@ pub enum InitError {
     },
     /// The processes could not be connected.
     Connect(ConnectError),
+    /// There is no thread or descriptor to hear from the launcher which processes fail.
+    Watcher(io::Error),
     /// The trace that the environment asks for can not be written.
     Trace(TraceError),
     /// `HIKYAKU_CHECK` is not the same there as here.
@@ -95,6 +100,7 @@ impl fmt::Display for InitError {
             }
             Self::Introduce { process, source } => write!(f, "reaching process {process}: {source}"),
             Self::Connect(error) => error.fmt(f),
+            Self::Watcher(error) => write!(f, "listening for processes that fail: {error}"),
             Self::Trace(error) => error.fmt(f),
             Self::Check { process, here } => {
                 let say = |on| if on { "on" } else { "off" };
@@ -119,13 +125,67 @@ impl std::error::Error for InitError {
             Self::Bind { source, .. } => Some(source),
             Self::Introduce { source, .. } => Some(source),
             Self::Connect(error) => Some(error),
+            Self::Watcher(error) => Some(error),
             Self::Trace(error) => Some(error),
         }
     }
 }
 
+/// The way back to the launcher.
+#[derive(Debug)]
+pub(super) struct Launched {
+    /// Hears from the launcher which processes have failed; ends first.
+    watcher: Option<Watcher>,
+    pub(super) job: World,
+}
+
+impl Launched {
+    /// Nobody listens to the launcher's news any more.
+    pub(super) fn into_job(self) -> World {
+        drop(self.watcher);
+        self.job
+    }
+}
+
+/// A thread that tells the engine which processes have failed, as the launcher says.
+#[derive(Debug)]
+struct Watcher {
+    end: FailuresEnd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    fn start(failures: Failures, engine: &Arc<Engine>) -> io::Result<Self> {
+        let (end, engine) = (failures.ender()?, Arc::downgrade(engine));
+        // Signals are for the program's own threads.
+        let before = SigSet::thread_get_mask()?;
+        SigSet::all().thread_block()?;
+        let thread = thread::Builder::new().name("hikyaku-losses".into()).spawn(move || {
+            for process in failures {
+                let Some(engine) = engine.upgrade() else { return };
+                engine.peer_lost(process);
+            }
+        });
+        before.thread_set_mask()?;
+        Ok(Self {
+            end,
+            thread: Some(thread?),
+        })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.end.end();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and if it did there would be nothing to do about it here.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// Joins the job. Gives the world, this process alone, and the way back to the launcher.
-pub(super) fn start() -> Result<(Handle, Handle, Option<World>), InitError> {
+pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     #[cfg(feature = "sim")]
     if let Some(rank) = hikyaku::sim::Rank::current() {
         let (world, own) = handles(rank.engine());
@@ -148,8 +208,12 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<World>), InitError> {
     let tracer = Tracer::of_environment(job.rank()).map_err(InitError::Trace)?;
     options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
+    let watcher = match job.failures().map_err(InitError::Bootstrap)? {
+        Some(failures) => Some(Watcher::start(failures, &engine).map_err(InitError::Watcher)?),
+        None => None,
+    };
     let (world, own) = handles(&engine);
-    Ok((world, own, Some(job)))
+    Ok((world, own, Some(Launched { watcher, job })))
 }
 
 /// Where to open the network, and with which part of the settings that all processes share.

@@ -105,6 +105,21 @@ impl Core {
         true
     }
 
+    /// Whoever has started the processes says that one has ended. All are told, so it is passed on to nobody.
+    pub(crate) fn declare_lost(&mut self, messenger: &mut Messenger, now: Instant, process: u32) {
+        if process == self.process || self.lost(process).is_some() {
+            return;
+        }
+        // Without a session the network would say so: nobody listens there any more.
+        let error = PeerError::Refused;
+        if let Some(peer) = self.peers.meet(messenger, process) {
+            self.tagged.handle_down(messenger, peer, error);
+            self.lose_quietly(messenger, now, process, error);
+            self.refuse(messenger, now, process, peer);
+            self.collect();
+        }
+    }
+
     /// To us a process is lost: if it is there after all, or again, it shall not wait for us.
     pub(super) fn refuse(&mut self, messenger: &mut Messenger, now: Instant, process: u32, peer: PeerId) {
         if messenger.endpoint().is_up(peer) {

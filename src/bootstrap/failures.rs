@@ -1,0 +1,119 @@
+//! News of ranks that have failed, in a job that goes on without them: `hikyaku run --on-failure continue`.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::{Shutdown, TcpStream},
+    time::Duration,
+};
+
+use super::{
+    Launcher,
+    channel::Channel,
+    deadline::Deadline,
+    error::{BootstrapError, Cause},
+    message::{Message, NEWS, Version},
+    pmi, rendezvous,
+};
+
+/// What [`ON_FAILURE`](super::environment::names::ON_FAILURE) says if the job goes on.
+pub(super) const CONTINUE: &str = "continue";
+
+/// Where the news are, and who wants to hear them.
+#[derive(Clone, Debug)]
+pub(super) struct News {
+    pub(super) address: String,
+    pub(super) ticket: String,
+    pub(super) rank: u32,
+    pub(super) timeout: Duration,
+}
+
+impl News {
+    /// Opens a connection of its own, so that news need not wait for somebody to ask.
+    pub(super) fn listen(&self) -> Result<Failures, BootstrapError> {
+        rendezvous::patiently(Launcher::Hikyaku, &|| {
+            self.hello()
+                .map_err(|cause| BootstrapError::new(Launcher::Hikyaku, "listening for ranks that are lost", cause))
+        })
+    }
+
+    fn hello(&self) -> Result<Failures, Cause> {
+        let stream = pmi::connect(&self.address, self.timeout)?;
+        let mut channel = Channel::new(stream.try_clone()?);
+        let hello = Message::new("hello")
+            .with("rank", self.rank)
+            .with("ticket", &self.ticket)
+            .with("for", NEWS);
+        let deadline = Deadline::after(self.timeout);
+        channel.send(Version::One, &hello, deadline)?;
+        let answer = channel.receive(Version::One, deadline)?;
+        if answer.number("rc") != Some(0) {
+            let reason = answer.get("msg").unwrap_or("no").replace('_', " ");
+            return Err(Cause::Refused(reason));
+        }
+        // The next line may wait for as long as the job takes.
+        stream.set_read_timeout(None)?;
+        Ok(Failures {
+            begun: channel.into_input(),
+            stream: BufReader::new(stream),
+        })
+    }
+}
+
+/// The ranks that fail, as an iterator that waits for the next one. It ends with the job, or when
+/// [its end](Self::ender) is asked for.
+#[derive(Debug)]
+pub struct Failures {
+    /// Received together with the welcome.
+    begun: Vec<u8>,
+    stream: BufReader<TcpStream>,
+}
+
+/// Ends the wait of [`Failures`] in another thread.
+#[derive(Debug)]
+pub struct FailuresEnd(TcpStream);
+
+impl Failures {
+    /// What ends this from another thread.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn ender(&self) -> std::io::Result<FailuresEnd> {
+        self.stream.get_ref().try_clone().map(FailuresEnd)
+    }
+}
+
+impl FailuresEnd {
+    /// The iterator ends.
+    pub fn end(&self) {
+        // It has ended if this fails.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+impl Iterator for Failures {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        loop {
+            // What has come with the welcome may end within a line.
+            let whole = self.begun.iter().position(|octet| *octet == b'\n');
+            let line: Vec<u8> = match whole {
+                Some(end) => self.begun.drain(..=end).collect(),
+                None => {
+                    let mut line = std::mem::take(&mut self.begun);
+                    self.stream.read_until(b'\n', &mut line).ok()?;
+                    line
+                }
+            };
+            if !line.ends_with(b"\n") {
+                return None;
+            }
+            let message = Message::parse_line(&line).ok()?;
+            if message.command() == "lost"
+                && let Some(rank) = message.number("rank")
+            {
+                return Some(rank);
+            }
+        }
+    }
+}
