@@ -107,23 +107,13 @@ impl Block {
 
 /// Buffers to use again. They keep their length and their octets, so that nothing is zeroed that is going to be
 /// overwritten, and their pages, so that nothing faults.
+#[derive(Default)]
 pub(super) struct Pool {
     buffers: Vec<Vec<u8>>,
     octets: usize,
-    /// There is no memory for larger buffers than this.
+    /// There is no memory for larger buffers than this, where a test sets it.
     #[cfg(test)]
-    pub(super) most: usize,
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self {
-            buffers: Vec::new(),
-            octets: 0,
-            #[cfg(test)]
-            most: usize::MAX,
-        }
-    }
+    pub(super) most: Option<usize>,
 }
 
 /// There is no memory for a message.
@@ -156,7 +146,7 @@ impl Pool {
     /// Makes room for `size` octets in a buffer. A large one is not copied by that: the allocator maps its pages elsewhere.
     pub(super) fn grow(&self, buffer: &mut Vec<u8>, size: usize) -> Result<(), NoMemory> {
         #[cfg(test)]
-        if size > self.most {
+        if self.most.is_some_and(|most| size > most) {
             return Err(NoMemory);
         }
         let more = size.saturating_sub(buffer.len());

@@ -349,13 +349,13 @@ mod tests {
             };
             let mut refused = 0;
             for n in parts {
-                pool.most = 0;
+                pool.most = Some(0);
                 let at = n * part.len() as u32;
                 let landed = assembly.land(at, &part, &pool);
                 if landed.is_err() {
                     assert_eq!(landed, Err(Refusal::NoMemory));
                     refused += 1;
-                    pool.most = usize::MAX;
+                    pool.most = None;
                     assert_eq!(assembly.land(at, &part, &pool), Ok(()));
                 }
             }

@@ -737,7 +737,7 @@ fn a_message_without_memory_is_put_off() {
         session: 1,
         pair: (5, 1),
     };
-    inbox.pool().most = 100_000;
+    inbox.pool().most = Some(100_000);
     for number in 0..1_000 {
         assert_eq!(
             piece(from, number, 0, 1 << 20, 1_000).deliver(&mut inbox),
@@ -755,7 +755,7 @@ fn a_message_without_memory_is_put_off() {
         Verdict::Taken
     );
     assert_eq!(piece(from, 0, 0, 1 << 20, 1_000).deliver(&mut inbox), Verdict::NoMemory);
-    inbox.pool().most = usize::MAX;
+    inbox.pool().most = None;
     let mut at = 0;
     while at < 1 << 20 {
         let len = 50_000.min((1 << 20) - at);
