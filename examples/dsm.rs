@@ -19,6 +19,7 @@ use std::{
 };
 
 use hikyaku::{
+    Config, Contact,
     bootstrap::{self, Environment, World},
     mpi::{
         datatype::{Datatype, Kind},
@@ -171,7 +172,12 @@ fn parallel(comm: &Communicator) -> Outcome {
 
 /// This process's part of a job that a launcher has started.
 fn launched(mut job: World) -> Result<Outcome, Box<dyn Error>> {
-    let bound = Engine::bind(Transport::builder(), "udp", job.bind_address()?, job.rank())?;
+    let config = Config {
+        contact: Contact::of_job(job.job_key().octets()),
+        ..Config::default()
+    };
+    let builder = Transport::builder().config(config);
+    let bound = Engine::bind(builder, "udp", job.bind_address()?, job.rank())?;
     job.put("dsm", bound.local_addr().to_string().as_bytes())?;
     job.fence()?;
     let addresses: Result<Vec<SocketAddr>, Box<dyn Error>> = job

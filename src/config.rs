@@ -2,6 +2,8 @@
 
 use core::{fmt, time::Duration};
 
+use crate::siphash::siphash;
+
 /// How lost packets are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
@@ -29,6 +31,35 @@ pub enum Congestion {
     Aimd,
     /// Keeps the round-trip time near a target, in the manner of Swift; single losses do not shrink the window.
     Delay,
+}
+
+/// What the processes of one job know and others do not: it stands in the packets that open a session, and an opening
+/// without it does nothing. Never printed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Contact(pub(crate) u64);
+
+impl Contact {
+    /// Nothing is known: the first opening from the address of a peer is believed.
+    pub const NONE: Self = Self(0);
+
+    /// The one of the job with this key, from which the key can not be worked out.
+    #[must_use]
+    pub fn of_job(key: &[u8; 16]) -> Self {
+        const FIRST_CONTACT: u64 = 1;
+        let key = u128::from_le_bytes(*key);
+        let key = [key as u64, (key >> 64) as u64];
+        Self(siphash(key, &[FIRST_CONTACT]))
+    }
+}
+
+impl fmt::Debug for Contact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::NONE {
+            "Contact::NONE"
+        } else {
+            "Contact(..)"
+        })
+    }
 }
 
 /// Settings of an endpoint. [`Config::default`] is for a LAN; [`Config::dse`] is the UDP protocol of DSE.
@@ -117,6 +148,9 @@ pub struct Config {
     /// Most challenges a second: to addresses of peers that open another session, and as many to strangers. 1 to
     /// 1,000,000; default 2,000 (each costs a system call: at 10,000 a flood of openings takes a fifth of a CPU).
     pub challenges_per_second: u32,
+    /// What both sides must know for a session to begin; the same on both. Default [`Contact::NONE`]; the processes of an
+    /// MPI job have it from the job's key.
+    pub contact: Contact,
 }
 
 impl Default for Config {
@@ -155,6 +189,7 @@ impl Default for Config {
             accept_strangers: false,
             resets_per_second: 1_000,
             challenges_per_second: 2_000,
+            contact: Contact::NONE,
         }
     }
 }

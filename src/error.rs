@@ -213,8 +213,8 @@ drop_reasons! {
     Unagreed,
     /// The session token is not one that we issued, or no longer.
     UnknownSession,
-    /// Opens a session from an address that is no peer, and strangers are not accepted; or as if it were of this job, and
-    /// is not.
+    /// Opens a session from an address that is no peer, and strangers are not accepted; or without what the processes of
+    /// this job know ([`Config::contact`](crate::Config::contact)).
     Stranger,
     /// There is no room for another peer.
     TooManyPeers,

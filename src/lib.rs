@@ -154,7 +154,7 @@ pub mod time;
 pub mod transport;
 pub mod wire;
 
-pub use config::{Config, ConfigError, Congestion, Recovery, WindowMode};
+pub use config::{Config, ConfigError, Congestion, Contact, Recovery, WindowMode};
 #[doc(hidden)]
 pub use error::describe_error;
 pub use error::{AddPeerError, DropReason, PeerError, SendError};

@@ -21,7 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("wire", &[]),
     ("error", &["time", "wire", "id"]),
-    ("config", &["time", "wire", "error"]),
+    ("config", &["time", "siphash", "wire", "error"]),
     ("stats", &["time", "wire", "error"]),
     // A generator with a given seed is arithmetic; what is banned is asking the machine for randomness.
     (

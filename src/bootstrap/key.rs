@@ -11,7 +11,8 @@ use super::message::{from_hex, to_hex};
 
 /// 128 random bits that all processes of a job share, and others do not.
 ///
-/// Meant to go into session epochs and tokens, so that packets of other jobs are dropped. It is not printed by `Debug`.
+/// What openings of sessions say comes from it (`Contact::of_job`), so that packets of other jobs are dropped. It is not
+/// printed by `Debug`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct JobKey([u8; 16]);
 

@@ -131,6 +131,10 @@ impl Endpoint {
     pub fn new(config: Config, limits: Limits, epoch: u64, key: u128) -> Result<Self, ConfigError> {
         config.validate()?;
         ConfigError::check_limit(limits.max_datagram)?;
+        let contact = Token {
+            index: 0,
+            secret: config.contact.0,
+        };
         let times = Times {
             ack_delay: nanos(config.ack_delay),
             reordering: nanos(config.reordering_window),
@@ -149,7 +153,7 @@ impl Endpoint {
             epoch: epoch.max(1),
             processor: 0,
             key: TokenKey::new(key),
-            contact: Token::NONE,
+            contact,
             now: 0,
             answered: Answered::NOTHING,
             dialogue: Dialogue::NONE,

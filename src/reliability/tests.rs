@@ -2,6 +2,7 @@
 
 mod alone;
 mod dialogue;
+mod guesses;
 mod liveness;
 #[cfg(feature = "sim")]
 mod near;
@@ -101,6 +102,8 @@ struct Pair {
     predicted: usize,
     turns: usize,
     alone: usize,
+    /// All that has been on the wire, if it is recorded: whom it goes to, and octets.
+    tape: Option<Vec<(usize, Vec<u8>)>>,
 }
 
 /// All that they know is the same.
@@ -123,11 +126,15 @@ fn told(endpoint: &Endpoint) -> impl PartialEq + core::fmt::Debug + use<> {
 
 impl Pair {
     fn new(config: &Config) -> (Self, PeerId, PeerId) {
+        let endpoint = |epoch, key| Endpoint::new(config.clone(), LIMITS, epoch, key).unwrap();
+        Self::of([endpoint(11, 1), endpoint(22, 2)])
+    }
+
+    /// With these ends. Peers that they have already are each other.
+    fn of([mut a, mut b]: [Endpoint; 2]) -> (Self, PeerId, PeerId) {
         let address = |n: u16| SocketAddr::from(([127, 0, 0, 1], n));
-        let mut a = Endpoint::new(config.clone(), LIMITS, 11, 1).unwrap();
-        let mut b = Endpoint::new(config.clone(), LIMITS, 22, 2).unwrap();
-        let to_b = a.add_peer(address(2), 1).unwrap();
-        let to_a = b.add_peer(address(1), 0).unwrap();
+        let to_b = a.add_peer(address(2), 1).unwrap_or(PeerId(0));
+        let to_a = b.add_peer(address(1), 0).unwrap_or(PeerId(0));
         let ends = [
             (a, address(1), Got::default(), vec![]),
             (b, address(2), Got::default(), vec![]),
@@ -144,6 +151,7 @@ impl Pair {
                 predicted: 0,
                 turns: 0,
                 alone: 0,
+                tape: None,
             },
             to_b,
             to_a,
@@ -166,6 +174,9 @@ impl Pair {
     /// Puts a datagram on the wire, unless it is lost.
     fn carry(&mut self, from: usize, datagram: &[u8]) {
         self.datagrams += 1;
+        if let Some(tape) = &mut self.tape {
+            tape.push((1 - from, datagram.to_vec()));
+        }
         if !self.datagrams.is_multiple_of(self.drop_every) {
             self.wire.push_back((1 - from, datagram.to_vec(), datagram.len()));
         }

@@ -401,6 +401,8 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("    ")?.split_once(": "))
             .map(|(field, _)| field)
+            // That comes from the job's key, which has one of its own.
+            .filter(|field| *field != "contact")
             .collect();
         assert_eq!(FIELDS.iter().map(|(_, field)| *field).collect::<Vec<_>>(), fields);
         for (name, field) in FIELDS {

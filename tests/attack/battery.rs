@@ -6,13 +6,14 @@ use std::{
 };
 
 use hikyaku::{
+    Contact,
     transport::Transport,
     wire::{Kind, Packet, Token},
 };
 
 use crate::{
     forge::{FORMS, Forger, Form, guess},
-    honest::{Pair, Report, Setup, Task},
+    honest::{Pair, Report, Setup, Task, chance},
     raw::{self, Icmp, Sender},
 };
 
@@ -165,6 +166,8 @@ pub(crate) struct Allowed {
     pub(crate) memory: u64,
     /// Sessions that strangers may have opened.
     pub(crate) strangers: u64,
+    /// Sessions of the pair that begin meanwhile, at each end.
+    pub(crate) begun: u64,
     /// Packets are dropped without being looked at, or none of them is a datagram for the endpoint.
     pub(crate) uncounted: bool,
 }
@@ -174,6 +177,7 @@ impl Default for Allowed {
         Self {
             memory: SLACK,
             strangers: 0,
+            begun: 0,
             uncounted: false,
         }
     }
@@ -244,6 +248,9 @@ impl Battery {
         for form in [Form::Open, Form::OpenAck, Form::Challenge, Form::Data] {
             self.first_contact(form);
         }
+        for form in [Form::Open, Form::OpenAck, Form::Goodbye] {
+            self.before_the_peer(form);
+        }
         self.noise(self.length.pick(1 << 15, 1 << 20));
         self.icmp();
         self.openings();
@@ -282,6 +289,40 @@ impl Battery {
                 attacker.pace(RATE);
                 attacker.forged(form, Token::NONE, number);
             }
+        });
+    }
+
+    /// The same from the peer's address before the peer has called, in a job.
+    fn before_the_peer(&mut self, form: Form) {
+        let name = format!("{form:?} before the peer, in a job");
+        if !self.wants(&name) {
+            return;
+        }
+        let mut setup = Setup {
+            late: true,
+            ..Setup::default()
+        };
+        let contact = Contact::of_job(&u128::from(chance()).to_be_bytes());
+        setup.configs.iter_mut().for_each(|config| config.contact = contact);
+        let pair = Pair::start(&setup);
+        let mut attacker = Attacker::new(pair.addresses);
+        let allowed = Allowed {
+            begun: 1,
+            ..Allowed::default()
+        };
+        self.attack_pair(&name, &pair, &mut attacker, allowed, |attacker| {
+            let [victim, peer] = attacker.ends;
+            for number in 0..4_096 {
+                attacker.pace(RATE);
+                let token = Token {
+                    index: 0,
+                    secret: guess(number).secret,
+                };
+                let packet = attacker.forger.packet(form, token, 0, 0);
+                attacker.sender.udp(peer, victim, packet);
+            }
+            attacker.rest();
+            pair.complete();
         });
     }
 
@@ -352,6 +393,7 @@ impl Battery {
             // A peer has at most an active block and an answer in flight.
             memory: SLACK + u64::from(STRANGERS) * (16 << 10),
             uncounted: true,
+            ..Allowed::default()
         };
         for (name, setup, allowed) in [
             ("openings from many addresses", Setup::default(), Allowed::default()),
@@ -456,7 +498,7 @@ fn harm(before: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
     for side in 0..2 {
         let (before, after) = (&before.sides[side], &after.sides[side]);
         let opened = after.sessions_opened - before.sessions_opened;
-        if opened > 0 && allowed.strangers == 0 {
+        if opened > allowed.begun && allowed.strangers == 0 {
             trouble.push(format!("side {side} has opened {opened} sessions"));
         }
         let lost = after.peers_lost - before.peers_lost;

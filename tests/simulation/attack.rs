@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use hikyaku::{
-    DropReason,
+    Contact, DropReason,
     wire::{ANY_PROCESSOR, Base, Builder, Credit, Features, Kind, MAX_HEADER_LEN, Open, Seq, Token, checksum::compute},
 };
 
@@ -315,6 +315,46 @@ fn a_forged_first_open_gives_way_to_the_peer() {
         traffic(&mut world, &mut rng, 10, 5_000);
         world.finish(Duration::from_secs(10));
         assert_eq!(world.downs(1).len(), 1, "{:?}", world.downs(1));
+    });
+}
+
+/// The processes of a job know what an opening must say: who does not can not come before the peer.
+#[test]
+fn a_forged_first_open_does_nothing_in_a_job() {
+    scenario("attack::a_forged_first_open_does_nothing_in_a_job", 4, |seed| {
+        let mut rng = Prng::new(seed);
+        let options = NodeOptions {
+            config: config(|config| config.contact = Contact::of_job(&[7; 16])),
+            ..NodeOptions::default()
+        };
+        let mut world = World::pair(seed, &options);
+        let address = world.nodes[0].address;
+        for number in 0..1_000 {
+            let base = Base {
+                kind: rng.pick(&[Kind::Data, Kind::Ack, Kind::Goodbye, Kind::Probe]),
+                session: Token {
+                    index: 0,
+                    secret: if number % 2 == 0 { 0 } else { rng.next() },
+                },
+                ..any_base(&mut rng)
+            };
+            let open = some_open(&mut rng);
+            let payload: &[u8] = if base.kind == Kind::Data { b"forged" } else { b"" };
+            let forged = packet(&base, payload, |builder| {
+                builder.checksum().open(&open);
+            });
+            world.inject(1, address, forged);
+            world.run_for(Duration::from_micros(rng.below(20)));
+        }
+        let stats = world.nodes[1].endpoint().stats();
+        assert_eq!(stats.dropped.of(DropReason::Stranger), 1_000, "{stats:?}");
+        assert_eq!((stats.sessions_opened, stats.packets_sent), (0, 0), "{stats:?}");
+        world.send(0, 1, Job::new(100));
+        world.send(1, 0, Job::new(100));
+        world.run_idle(Duration::from_secs(5));
+        traffic(&mut world, &mut rng, 10, 5_000);
+        world.finish(Duration::from_secs(10));
+        assert_eq!((world.downs(0), world.downs(1)), (vec![], vec![]));
     });
 }
 

@@ -14,7 +14,7 @@ use core::{
 };
 
 use crate::{
-    config::{Config, Congestion, Recovery, WindowMode},
+    config::{Config, Congestion, Contact, Recovery, WindowMode},
     error::PeerError,
 };
 
@@ -267,7 +267,7 @@ fn part<const N: usize>(octets: &[u8], at: usize) -> [u8; N] {
 }
 
 /// Numbers of which [`Kind::Start`]'s payload begins with this many: the settings.
-const SETTINGS: usize = 31;
+const SETTINGS: usize = 32;
 
 /// Settings and processors as the payload of [`Kind::Start`].
 pub(super) fn start_payload(config: &Config, processors: &[u32]) -> Vec<u8> {
@@ -310,6 +310,7 @@ pub(super) fn start_payload(config: &Config, processors: &[u32]) -> Vec<u8> {
             | u64::from(config.late_peers) << 1
             | u64::from(config.accept_strangers),
         config.challenges_per_second.into(),
+        config.contact.0,
     ];
     let mut payload = Vec::with_capacity(8 * SETTINGS + 4 * processors.len());
     settings
@@ -377,9 +378,11 @@ pub(super) fn read_start(payload: &[u8]) -> Option<(Config, Vec<u32>)> {
         accept_strangers: false,
         resets_per_second: 0,
         challenges_per_second: 0,
+        contact: Contact::NONE,
     };
     let last = next();
     config.challenges_per_second = next().try_into().ok()?;
+    config.contact = Contact(next());
     config.accept_strangers = last & 1 == 1;
     config.late_peers = last & 2 == 2;
     config.resets_per_second = (last >> 2).try_into().ok()?;
@@ -397,6 +400,7 @@ mod tests {
             let config = Config {
                 accept_strangers: true,
                 late_peers: false,
+                contact: Contact::of_job(&[3; 16]),
                 ..config
             };
             let payload = start_payload(&config, &[3, 9]);

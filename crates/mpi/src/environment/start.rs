@@ -9,6 +9,7 @@ use std::{
 };
 
 use hikyaku::{
+    Contact,
     backends::{BindOptions, Place, has_own_addresses},
     bootstrap::{self, BootstrapError, Environment, Failures, FailuresEnd, World},
     mpi::{
@@ -193,7 +194,8 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     }
     let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
     let one_host = job.local_size() == job.size();
-    let (config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
+    let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
+    config.contact = Contact::of_job(job.job_key().octets());
     options.environment().map_err(InitError::Environment)?;
     let builder = Transport::builder().config(config).environment();
     let (builder, address) = place(builder, &job)?;
