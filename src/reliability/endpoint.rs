@@ -79,6 +79,8 @@ pub struct Endpoint {
     pub(super) addresses: Addresses,
     pub(super) down: BTreeMap<u32, PeerError>,
     pub(super) placers: Placers,
+    /// Peers that have active flows.
+    pub(super) active_peers: u32,
     held: Vec<Vec<SourceId>>,
     free_held: Vec<u32>,
     /// Answers to what belongs to no session, to addresses of peers and to others: resets, then challenges.
@@ -164,6 +166,7 @@ impl Endpoint {
             flows: Vec::new(),
             actives: Vec::new(),
             placers: Placers::default(),
+            active_peers: 0,
             free_actives: Vec::new(),
             free_flows: Vec::new(),
             sources: Sources::default(),

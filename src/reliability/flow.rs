@@ -344,7 +344,7 @@ impl Receiver {
     }
 }
 
-/// How many flows octets for landings have come on of late. Who has asked for octets has chosen how many send them at a
+/// How many peers have sent octets for landings of late. Who has asked for octets has chosen how many send them at a
 /// time, so these share the receive buffer among themselves, and not with all that have said something in the last second.
 #[cfg_attr(test, derive(Clone, PartialEq))]
 #[derive(Debug, Default)]
@@ -364,17 +364,20 @@ impl Placers {
         }
     }
 
-    /// Octets for a landing have come on a flow that they came on `last`. Gives whether these are the first of this period.
+    /// No octets have come in this period where they came `last`.
     #[inline]
-    pub(crate) fn note(&mut self, last: &mut u64, now: u64) -> bool {
+    pub(crate) fn is_first(&mut self, last: u64, now: u64) -> bool {
         self.advance(now);
-        let first = *last != self.period;
-        self.now += u32::from(first);
-        *last = self.period;
-        first
+        last != self.period
     }
 
-    /// How many there are, if this flow, on which they came `last`, is one of them.
+    /// Octets for a landing have come of a peer of which they came `last`.
+    pub(crate) fn note(&mut self, last: &mut u64, now: u64) {
+        self.now += u32::from(self.is_first(*last, now));
+        *last = self.period;
+    }
+
+    /// How many there are, if this peer, of which they came `last`, is one of them.
     #[inline]
     pub(crate) fn count(&mut self, last: u64, now: u64) -> Option<u32> {
         self.advance(now);

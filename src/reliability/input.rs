@@ -302,8 +302,9 @@ impl Endpoint {
                 }
             }
             if marks.contains(Flags::PLACEMENT) {
-                let placed = &mut self.actives[index as usize].receive.placed;
-                if self.placers.note(placed, self.now) {
+                let placed = self.actives[index as usize].receive.placed;
+                if self.placers.is_first(placed, self.now) {
+                    self.note_placing(peer, index);
                     self.share_window(peer, index);
                 }
             }

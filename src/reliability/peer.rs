@@ -73,6 +73,8 @@ pub(crate) struct Peer {
     pub(crate) window_told: u32,
     /// Longest that the peer delays acknowledgements, ns.
     pub(crate) ack_delay: u32,
+    /// Flows of it that are active.
+    pub(crate) actives: u16,
     /// Largest datagram known to pass.
     pub(crate) mtu: u16,
     /// Largest datagram that the peer takes.
@@ -134,6 +136,7 @@ impl Peer {
             limit_told: INITIAL_CREDIT,
             window_told: INITIAL_CREDIT,
             ack_delay: 0,
+            actives: 0,
             mtu,
             max_datagram: u16::MAX,
             phase: Phase::New,

@@ -68,11 +68,6 @@ impl Endpoint {
         index
     }
 
-    /// Active parts that are not in use.
-    pub(super) fn free_count(&self) -> u32 {
-        self.free_actives.len() as u32
-    }
-
     pub(super) fn free_flow(&mut self, flow: u32) {
         self.free_flows.push(flow);
     }
@@ -122,14 +117,22 @@ impl Endpoint {
             });
             self.actives.len() as u32 - 1
         };
-        self.flows[flow as usize].active = index;
+        let state = &mut self.flows[flow as usize];
+        state.active = index;
+        let peer = &mut self.peers[state.peer as usize];
+        self.active_peers += u32::from(peer.actives == 0);
+        peer.actives += 1;
         self.reschedule(index);
         index
     }
 
     /// Gives the active part of a flow back. Everything in it must have been released.
     pub(super) fn deactivate(&mut self, flow: u32) {
-        let index = core::mem::replace(&mut self.flows[flow as usize].active, NONE);
+        let state = &mut self.flows[flow as usize];
+        let index = core::mem::replace(&mut state.active, NONE);
+        let peer = &mut self.peers[state.peer as usize];
+        peer.actives -= 1;
+        self.active_peers -= u32::from(peer.actives == 0);
         let active = &mut self.actives[index as usize];
         if active.send.tail != NONE {
             self.sources.release(active.send.tail);

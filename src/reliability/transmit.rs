@@ -309,16 +309,33 @@ impl Endpoint {
         active.deadlines.stop(Timer::Ack);
     }
 
-    /// What a peer may have in flight, on each of its flows.
+    /// What a peer may have in flight, on each of its flows: its flows divide its share.
     pub(super) fn window_for(&mut self, peer: u32) -> u32 {
-        let placed = |flow: u32| {
-            let active = self.actives.get(self.flows[flow as usize].active as usize)?;
-            Some(active.receive.placed)
+        let placed = self.flows_of(peer).map(|flow| self.placed_on(flow));
+        let (last, flows) = placed.fold((0, 0), |(last, flows), placed| match placed {
+            0 => (last, flows),
+            _ if placed > last => (placed, 1),
+            _ => (last, flows + u32::from(placed == last)),
+        });
+        let (peers, flows) = match self.placers.count(last, self.now) {
+            Some(peers) => (peers, flows),
+            None => (self.active_peers, self.peers[peer as usize].actives.into()),
         };
-        let placed = self.flows_of(peer).filter_map(placed).max().unwrap_or(0);
-        let all = self.actives.len() as u32 - self.free_count();
-        let inbound = self.placers.count(placed, self.now).unwrap_or(all);
-        window_of(&self.limits, &self.config, inbound)
+        window_of(&self.limits, &self.config, peers.saturating_mul(flows))
+    }
+
+    /// The last period in which octets for a landing have come on a flow; 0: none.
+    fn placed_on(&self, flow: u32) -> u64 {
+        let active = self.actives.get(self.flows[flow as usize].active as usize);
+        active.map_or(0, |active| active.receive.placed)
+    }
+
+    /// The first octets of this period for a landing have come on a flow.
+    #[cold]
+    pub(super) fn note_placing(&mut self, peer: u32, index: u32) {
+        let mut last = self.flows_of(peer).map(|flow| self.placed_on(flow)).max().unwrap_or(0);
+        self.placers.note(&mut last, self.now);
+        self.actives[index as usize].receive.placed = last;
     }
 
     /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
@@ -636,7 +653,7 @@ pub(super) fn timestamp(now: u64, config: &Config, stamp: u32, stamp_at: u64) ->
     })
 }
 
-/// What we allow each of `inbound` senders to have in flight: a share of half the receive buffer (the kernel counts
+/// What we allow each of `inbound` flows to have in flight: a share of half the receive buffer (the kernel counts
 /// its own overhead too).
 pub(super) fn window_of(limits: &super::Limits, config: &Config, inbound: u32) -> u32 {
     let share = limits.receive_buffer / 2 / inbound.max(1) as usize;
