@@ -886,11 +886,11 @@ impl World {
     pub(super) fn close(&mut self, index: u32) -> usize {
         let node = &mut self.nodes[index as usize];
         let now = node.now();
-        let peers = (0..node.messenger.endpoint().peers() as u32).map(PeerId);
-        let open: Vec<_> = peers
-            .filter(|peer| node.messenger.endpoint().down(*peer).is_none())
-            .collect();
+        let endpoint = node.messenger.endpoint();
+        let peers = (0..endpoint.peers() as u32).map(PeerId);
+        let open: Vec<_> = peers.filter(|peer| endpoint.down(*peer).is_none()).collect();
         let done = node.ended_sessions + open.len();
+        node.core.refuse_returned(&mut node.messenger, now);
         for peer in open {
             node.messenger.close(now, peer);
         }

@@ -114,3 +114,12 @@ fn restarts() {
         run(seed, After::Restart, false);
     });
 }
+
+/// A process that has lost another one and then ends says so to who has come back in its place, instead of a goodbye, by
+/// which it would only have finished, and others be waited for.
+#[test]
+fn the_restarted_hear_that_they_were_lost() {
+    for seed in [97, 766_993_416_537_342_100] {
+        run(seed, After::Restart, false);
+    }
+}

@@ -270,7 +270,10 @@ impl Fabric for Native {
             return Ok(());
         }
         inner.closed = true;
-        let closed = inner.driver.close_all(linger);
+        let Inner { driver, core, .. } = &mut *inner;
+        let (messenger, now) = driver.parts();
+        core.refuse_returned(messenger, now);
+        let closed = driver.close_all(linger);
         inner.result(closed).map(|_| ())
     }
 }

@@ -130,6 +130,16 @@ impl Core {
         self.touch(peer);
     }
 
+    /// Before the goodbye to all: it would say to those who have come back that this process has only finished.
+    pub(crate) fn refuse_returned(&mut self, messenger: &mut Messenger, now: Instant) {
+        let lost: Vec<_> = self.all_lost().collect();
+        for process in lost {
+            if let Some(peer) = self.peers.get(process).filter(|peer| messenger.endpoint().is_up(*peer)) {
+                self.refuse(messenger, now, process, peer);
+            }
+        }
+    }
+
     /// Another engine has lost a process: perhaps this one.
     pub(super) fn handle_lost(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8]) {
         let Ok(process) = <[u8; 4]>::try_from(data).map(u32::from_be_bytes) else {
