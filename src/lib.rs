@@ -133,6 +133,8 @@ pub mod backends;
 pub mod bootstrap;
 mod config;
 mod error;
+#[cfg(feature = "std")]
+mod helper;
 mod id;
 pub mod messaging;
 #[cfg(feature = "mpi")]

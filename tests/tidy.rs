@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("prng", &[]),
     ("siphash", &[]),
+    ("helper", &[]),
     ("id", &[]),
     // Between threads, so below all that has some.
     ("sync", &[]),
@@ -34,7 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("backends", &["time", "prng", "id", "sync"]),
     // Who is where; what they say to each other then is not its business.
-    ("bootstrap", &[]),
+    ("bootstrap", &["helper"]),
     (
         "progress",
         &[
@@ -53,6 +54,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "transport",
         &[
+            "helper",
             "progress",
             "messaging",
             "reliability",
@@ -70,6 +72,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "mpi",
         &[
+            "helper",
             "transport",
             "progress",
             "messaging",

@@ -8,7 +8,6 @@ use std::{
     ffi::{CString, c_char, c_int},
     ptr,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
-    thread,
     time::Duration,
 };
 
@@ -20,6 +19,7 @@ use super::{
     error::{BootstrapError, Cause},
     identity::Identity,
 };
+use crate::helper;
 
 const LIBRARIES: [&str; 2] = ["libpmix.so.2", "libpmix.so"];
 
@@ -243,7 +243,7 @@ impl Worker {
                 call(&api);
             }
         };
-        let thread = thread::Builder::new().name("hikyaku PMIx".to_owned()).spawn(work);
+        let thread = helper::spawn("hikyaku PMIx", work);
         thread.map_err(|error| fail(error.into()))?;
         match wait_for(&result, timeout) {
             Ok(Ok(())) => Ok(Self { calls, timeout }),

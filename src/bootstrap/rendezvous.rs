@@ -19,6 +19,7 @@ use super::{
     pmi::{self, Pmi},
     server::{Gate, GateEvent, GateLimit, Outcome, Store},
 };
+use crate::helper;
 
 type Joined = (Box<dyn Exchange>, Identity);
 
@@ -237,9 +238,7 @@ impl Host {
             SocketAddr::from(([127, 0, 0, 1], port))
         };
         let mut gate = Gate::new(listener, &meeting.ticket, 0..size).map_err(|error| fail(error.into()))?;
-        let server = thread::Builder::new()
-            .name("hikyaku rendezvous".to_owned())
-            .spawn(move || serve(&mut gate, size, timeout))
+        let server = helper::spawn("hikyaku rendezvous", move || serve(&mut gate, size, timeout))
             .map_err(|error| fail(error.into()))?;
         let stream = TcpStream::connect(here).map_err(|error| fail(error.into()))?;
         stream.set_nodelay(true).map_err(|error| fail(error.into()))?;

@@ -53,7 +53,7 @@ classes! {
     Dims "MPI_ERR_DIMS" "invalid dimensions",
     Arg "MPI_ERR_ARG" "invalid argument",
     Unknown "MPI_ERR_UNKNOWN" "unknown error",
-    Truncate "MPI_ERR_TRUNCATE" "message longer than the receive buffer",
+    Truncate "MPI_ERR_TRUNCATE" "message longer than its receive, or not as long as a collective needs it",
     Other "MPI_ERR_OTHER" "an error of no other class",
     Intern "MPI_ERR_INTERN" "internal error",
     InStatus "MPI_ERR_IN_STATUS" "the error is in the status",
@@ -148,11 +148,11 @@ pub enum Detail {
         /// The greatest allowed.
         max: i64,
     },
-    /// A message that is longer than the receive.
+    /// A message that is longer than the receive, or a part of a collective that is shorter than what is expected there.
     Truncated {
         /// Octets of the message.
         sent: u64,
-        /// Octets of room.
+        /// Octets of room, or those that are expected.
         room: u64,
     },
     /// A message of other types than the receive.
@@ -306,6 +306,12 @@ impl core::fmt::Display for Error {
                 min,
                 max,
             } => write!(f, ": {argument} is {value}, not in {min} to {max}"),
+            Detail::Truncated { sent, room } if sent < room => {
+                write!(
+                    f,
+                    ": {sent} octets were sent, {room} are expected: ranks have called the collective differently"
+                )
+            }
             Detail::Truncated { sent, room } => {
                 write!(f, ": {sent} octets were sent, there is room for {room}")
             }
@@ -358,7 +364,8 @@ mod tests {
         let error = Error::truncated("MPI_Recv", 100, 8).with_peer(2);
         assert_eq!(
             error.to_string(),
-            "MPI_Recv with rank 2: message longer than the receive buffer [MPI_ERR_TRUNCATE]: \
+            "MPI_Recv with rank 2: message longer than its receive, or not as long as a collective needs it \
+             [MPI_ERR_TRUNCATE]: \
              100 octets were sent, there is room for 8"
         );
     }

@@ -227,6 +227,8 @@ fn only_looks(call: &str) -> bool {
         call,
         "MPI_Test"
             | "MPI_Testsome"
+            | "MPI_Testany"
+            | "MPI_Testall"
             | "MPI_Request_get_status"
             | "MPI_Iprobe"
             | "MPI_Improbe"

@@ -52,6 +52,9 @@ const BUDGET: usize = 4;
 const BURSTS: u32 = 16;
 /// While spinning, the clock is read once in so many empty passes.
 const EMPTY_PASSES: u32 = 8;
+/// Who does something else looks again after so long, ns: a look costs a thirtieth of that.
+#[cfg(feature = "mpi")]
+const NEXT_LOOK: u64 = 10_000;
 /// A due deadline may wait for so many passes that had something to receive.
 const BUSY_PASSES: u32 = 8;
 /// It does not pay to sleep for less than this, ns.
@@ -84,6 +87,8 @@ pub struct Driver {
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
     passes: u64,
+    /// When the backend was last looked at for what has come.
+    looked: Instant,
     events: Events,
     /// Sessions that have ended.
     ended: u64,
@@ -138,6 +143,7 @@ impl Driver {
             last: 0,
             overdue: 0,
             passes: 0,
+            looked: clock.now(),
             events: Events::default(),
             ended: 0,
             losses: None,
@@ -214,6 +220,13 @@ impl Driver {
     pub(crate) fn nap(&mut self, most: Duration) -> io::Result<Wake> {
         let now = self.read_clock();
         self.sleep(now, Some(now + most))
+    }
+
+    /// Nobody has looked for what has come for a while.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.clock.now().nanos_since(self.looked) >= NEXT_LOOK
     }
 
     /// Passes since the start.
@@ -483,6 +496,7 @@ impl Driver {
     pub fn progress(&mut self, acks: Acks) -> io::Result<usize> {
         self.check()?;
         let now = self.read_clock();
+        self.looked = now;
         self.begin(now)?;
         self.backlog = true;
         for _ in 0..BURSTS {
@@ -641,6 +655,7 @@ impl Driver {
             return Ok(0);
         }
         let now = if fresh { now } else { self.read_clock() };
+        self.looked = now;
         self.last = count - 1;
         for index in 0..self.last {
             let received = self.backend.received(index);

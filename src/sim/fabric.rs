@@ -129,7 +129,12 @@ pub(super) struct Simulated {
     pub(super) index: u32,
     /// Nobody handles its deadlines while its program computes.
     pub(super) polls: bool,
+    /// Calls that have stayed within the process.
+    pub(super) stays: AtomicU64,
 }
+
+/// After so many calls that stayed within a process, which take no time, it looks at the network, which takes some.
+const STAYS: u64 = 32;
 
 impl Simulated {
     fn node<'a>(&self, world: &'a mut World) -> &'a mut Node {
@@ -307,6 +312,13 @@ impl Fabric for Simulated {
             done(&mut node.core, &mut node.messenger, now)
         })
         .map(|_| ())
+    }
+
+    fn stayed(&self) {
+        if (self.stays.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(STAYS) {
+            // A failure is told by the next call that waits.
+            let _ = self.progress();
+        }
     }
 
     fn attend(&self) -> bool {

@@ -6,7 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::PathBuf,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -484,6 +484,7 @@ impl<'a> Job<'a> {
             shared: self.shared.clone(),
             index: process,
             polls: self.simulation.polling == Polling::Process,
+            stays: AtomicU64::new(0),
         };
         Ok(Arc::new(Engine::on_fabric(
             Arc::new(fabric),

@@ -28,6 +28,11 @@ impl Sleepers {
         Ticket { calls: self.calls }
     }
 
+    /// Some thread sleeps.
+    pub(crate) fn any(&self) -> bool {
+        self.asleep > 0
+    }
+
     /// Something has happened that any of them may wait for. Gives whether the descriptor is to be written to, when the lock
     /// has been let go of.
     #[inline]

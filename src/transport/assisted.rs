@@ -8,11 +8,12 @@ use std::{
     fmt, io,
     ops::{Deref, DerefMut},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
     time::Duration,
 };
 
 use super::{CloseError, Transport};
+use crate::helper;
 
 struct Shared {
     /// `None` once closed.
@@ -93,7 +94,7 @@ impl Assisted {
             end: Mutex::new(false),
             bell: Condvar::new(),
         });
-        let helper = thread::Builder::new().name("hikyaku".to_owned()).spawn({
+        let helper = helper::spawn("hikyaku", {
             let shared = Arc::clone(&shared);
             move || help(&shared, interval)
         });

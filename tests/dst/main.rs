@@ -4,7 +4,7 @@
 //! Each run has two phases. *Safety*: packets get lost, come twice, late or spoilt, hosts are cut off or stop; every
 //! message must come once, in MPI's order and with its octets, and memory stays bounded. *Liveness*: all that heals, and
 //! everything must end. In other runs processes crash, and perhaps start again: everybody else ends, or has an error that
-//! says so, in bounded time. In others again packets need light paths, of which there are few, and not always as many, with
+//! says so, in bounded time. Or a rank ends MPI and the others go on. In others again packets need light paths, of which there are few, and not always as many, with
 //! all that or without.
 //!
 //! A seed that fails prints what it drew and the command that repeats it, with all packets and a timeline of calls:
@@ -18,6 +18,7 @@ static HEAP: hikyaku::sim::Heap = hikyaku::sim::Heap;
 
 mod crash;
 mod job;
+mod leave;
 mod memory;
 mod optics;
 mod safe;

@@ -186,6 +186,18 @@ impl Together {
         })
     }
 
+    /// What comes out at `rank` depends on what `other` gives.
+    pub(crate) fn needs(&self, rank: usize, other: usize) -> bool {
+        match self.kind {
+            Kind::Barrier => true,
+            _ if self.count == 0 => false,
+            Kind::Bcast | Kind::Scatter => other == self.root,
+            Kind::Reduce | Kind::Gather => rank == self.root,
+            Kind::Scan => rank > other,
+            Kind::Allreduce | Kind::Allgather | Kind::Alltoall | Kind::ReduceScatter => true,
+        }
+    }
+
     /// Fills the buffers for a round.
     fn fill(&self, rank: usize, input: &mut [i64], output: &mut [i64], round: i64) {
         input

@@ -4,6 +4,7 @@
 
 mod arrays;
 mod checks;
+mod claims;
 mod collectives;
 mod datatypes;
 mod failures;
@@ -11,10 +12,12 @@ mod groups;
 mod huge;
 mod impaired;
 mod inter;
+mod leaving;
 mod messages;
 mod mistakes;
 mod partitioned;
 mod persistent;
 mod profile;
+mod progress;
 mod support;
 mod windows;

@@ -21,9 +21,13 @@ mod collectives;
 mod groups;
 #[path = "../mpi/inter.rs"]
 mod inter;
+#[path = "../mpi/leaving.rs"]
+mod leaving;
 #[path = "../mpi/messages.rs"]
 mod messages;
 #[path = "../mpi/persistent.rs"]
 mod persistent;
+#[path = "../mpi/progress.rs"]
+mod progress;
 #[path = "../mpi/windows.rs"]
 mod windows;

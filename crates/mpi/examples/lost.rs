@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hikyaku run -n 4 --on-failure continue target/release/examples/lost \
-//!     barrier|receive|probe|collective|leave|several|compute [MILLISECONDS]
+//!     barrier|receive|probe|collective|leave|finalize|several|compute [MILLISECONDS]
 //! ```
 //!
 //! The last rank is in trouble, the others tell what becomes of their calls:
@@ -10,6 +10,7 @@
 //! - `barrier`, `receive`, `probe`, `collective`: it does nothing, until somebody kills it (its process id is printed), while the
 //!   others wait in a barrier, to receive from it (with a length that is known, or not), or in a large reduction;
 //! - `leave`: it exits in the middle, as if all were well;
+//! - `finalize`: it ends MPI while the others add numbers, of which none gets a sum;
 //! - `several`: every second rank does nothing, until somebody kills them, while the others wait to receive from each;
 //! - `compute`: it computes for so long (default 1000), without calling MPI, while the others send to it and then wait in
 //!   a barrier. That is no trouble: it is only late.
@@ -39,6 +40,10 @@ fn wait_for(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Err
         "collective" => {
             let (own, mut sum) = (vec![1.0; 100_000], vec![0.0; 100_000]);
             world.all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())
+        }
+        "finalize" => {
+            let mut sum = 0;
+            world.all_reduce_into(&1, &mut sum, SystemOperation::sum())
         }
         _ => world.barrier(),
     }
@@ -153,13 +158,14 @@ fn late(world: &SimpleCommunicator, last: Rank, time: Duration) -> Result<(), Er
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let how = arguments.next().unwrap_or_default();
-    let usage = "usage: lost barrier|receive|probe|collective|leave|several|compute [MILLISECONDS]";
+    let usage = "usage: lost barrier|receive|probe|collective|leave|finalize|several|compute [MILLISECONDS]";
     let known = [
         "barrier",
         "receive",
         "probe",
         "collective",
         "leave",
+        "finalize",
         "several",
         "compute",
     ];
@@ -181,6 +187,9 @@ fn main() -> Result<(), Error> {
     begin(&world, last)?;
     if rank < last {
         return go_on_without(&world, last, &how);
+    }
+    if how == "finalize" {
+        return Ok(());
     }
     println!("rank {rank} pid {}", std::process::id());
     if how == "leave" {

@@ -42,8 +42,8 @@
 //! # Errors
 //!
 //! An [`Error`] says its MPI class, the MPI function in which it happened, and the rank of the other side if there is
-//! one. When a process is lost, what waits for it ends with [`ErrorClass::ProcFailed`]; nothing hangs, and nobody else is
-//! aborted. What was begun by an `immediate_…` method tells its errors when it is waited for, also those of its
+//! one. When a process is lost, or has ended MPI, what waits for it ends with [`ErrorClass::ProcFailed`]; nothing hangs, and
+//! nobody else is aborted. What was begun by an `immediate_…` method tells its errors when it is waited for, also those of its
 //! arguments. Mistakes in the program that need no network to be found (a rank that there is not, as an argument of
 //! `process_at_rank`) are panics, as in rsmpi.
 //!
@@ -59,8 +59,9 @@
 //!
 //! # Threads
 //!
-//! Everything may be called from any thread ([`Threading::Multiple`]). A helper thread makes progress when the program
-//! computes for long.
+//! Everything may be called from any thread ([`Threading::Multiple`]). A helper thread, on which no signal is delivered,
+//! makes progress while the program computes or sleeps, so that others need not wait for its next call: the example
+//! `progress` measures how soon they are served.
 
 pub mod attribute;
 pub mod collective;

@@ -99,6 +99,7 @@ examples! {
     matched_probe
     othello ["4", "4"]
     ping_pong
+    progress ["20"]
     reduce
     scaling ["64", "3"]
     scan

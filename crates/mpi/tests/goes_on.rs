@@ -1,4 +1,4 @@
-//! Jobs that go on without ranks that have failed: `hikyaku run --on-failure continue`.
+//! Jobs that go on without ranks that have failed (`hikyaku run --on-failure continue`), or have ended MPI before the others.
 
 #[path = "support/built.rs"]
 mod built;
@@ -130,6 +130,33 @@ fn without_one_that_leaves() {
         "{said}{errors}"
     );
     assert_eq!(errors.lines().last(), Some("hikyaku run: 1 of 3 ranks failed: rank 2"));
+}
+
+/// No rank has a sum to which the one that has left would have had to add; nobody has failed, so the job ends well.
+#[test]
+fn without_one_that_ends_mpi() {
+    for size in [3, 4, 7] {
+        for how in [&["run"][..], &["run", "--on-failure", "continue"]] {
+            let output = Command::new(launcher())
+                .args(how)
+                .args(["-n", &size.to_string(), "--bind-to", "none"])
+                .arg(example("lost"))
+                .arg("finalize")
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let well = output.status.success() && !errors.contains("fail") && !errors.contains("ending MPI");
+            assert!(well, "{said}{errors}");
+            for rank in 0..size - 1 {
+                let missed = format!("rank {rank}: ProcFailed: MPI_Allreduce with rank {}", size - 1);
+                assert!(said.contains(&missed), "{missed}\n{said}");
+                let left = format!("rank {rank}: {} are left", size - 1);
+                assert!(said.contains(&left), "{left}\n{said}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -17,11 +17,14 @@ use std::{
 };
 
 use hikyaku::{
-    mpi::engine::{Communicator as RawCommunicator, Engine},
+    mpi::{
+        datatype::{Datatype, Kind},
+        engine::{Communicator as RawCommunicator, Engine, Mode},
+    },
     sim::{self, Fault, Simulation, SimulationError},
     transport::Transport,
 };
-use mpi::{Error, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
+use mpi::{Error, ErrorClass, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 
 #[path = "../examples/all_gather.rs"]
 mod all_gather;
@@ -250,8 +253,8 @@ fn all_examples_are_simulated() {
     let by_hand = [
         "ft", "halo", "lost", "osu", "othello", "scaling", "simple", "sizes", "sor",
     ];
-    // A simulated rank is one thread, and this example is about several.
-    let not = ["matched_probe"];
+    // A simulated rank is one thread and has no helper, which is what these are about.
+    let not = ["matched_probe", "progress"];
 
     let directory = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap();
     let there: BTreeSet<String> = directory
@@ -620,4 +623,170 @@ fn a_panic_between_programs_takes_memory_back() {
     let memory = unsafe { &*memory.as_ptr() };
     assert!(memory.iter().all(|octet| *octet == 0), "it was given back");
     std::mem::forget(world);
+}
+
+/// What a rank says that it sends is not believed before there is memory for it.
+#[test]
+fn lengths_that_a_rank_claims_are_errors() {
+    const ABSURD: u64 = 1 << 60;
+    let outcome = Simulation::new(2, 1).run(|engine| {
+        let universe = mpi::initialize().unwrap();
+        let world = universe.world();
+        if world.rank() == 0 {
+            let error = world.process_at_rank(1).receive_vec::<u8>().unwrap_err();
+            assert_eq!((error.class(), error.peer()), (ErrorClass::NoMem, Some(1)), "{error}");
+            // A host name.
+            let error = world.split_shared(0).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Other, "{error}");
+        } else {
+            let raw = RawCommunicator::world(engine);
+            let octet = 7_u8;
+            let nowhere = Datatype::resized(0, 0, &Datatype::predefined(Kind::Byte)).unwrap();
+            // SAFETY: all octets of it lie at one place, which outlives the request.
+            let claimed = unsafe { raw.isend(Mode::Standard, &raw const octet, ABSURD, &nowhere, 0, 0) };
+            let mut lens = [0_u64; 2];
+            world.all_gather_into(&u64::MAX, &mut lens[..]).unwrap();
+            let error = claimed.unwrap().wait().unwrap_err();
+            assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
+        }
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Every call of the façade that is one in MPI is one line of the trace, by MPI's name.
+#[test]
+fn what_is_one_call_is_one_in_a_trace() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("one-call");
+    let _ = fs::remove_dir_all(&directory);
+    let simulation = Simulation {
+        trace: Some(directory.clone()),
+        ..Simulation::new(2, 1)
+    };
+    let expected = Rc::new(RefCell::new(Vec::new()));
+    let kept = Rc::clone(&expected);
+    let outcome = simulation.run(move |_| {
+        let mut universe = mpi::initialize().unwrap();
+        universe.set_buffer_size(1 << 16);
+        let world = universe.world();
+        let names = call_everything(&world).unwrap();
+        if world.rank() == 0 {
+            *kept.borrow_mut() = names;
+        }
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let file = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = file.collect();
+    files.sort();
+    let text = fs::read_to_string(&files[0]).unwrap();
+    let told = text.lines().filter_map(|line| line.strip_prefix("{\"call\":\""));
+    let told: Vec<&str> = told.map(|rest| rest.split('"').next().unwrap()).collect();
+    let mut expected = expected.take();
+    expected.push("MPI_Finalize");
+    assert_eq!(told, expected);
+}
+
+/// Calls what there is, and gives the names of what it has called.
+fn call_everything(world: &SimpleCommunicator) -> Result<Vec<&'static str>, Error> {
+    let (rank, size) = (world.rank(), world.size() as usize);
+    let other = world.process_at_rank(1 - rank);
+    let myself = world.this_process();
+    let mut called = Vec::new();
+
+    // Messages.
+    let _: (i32, _) = mpi::point_to_point::send_receive(&rank, &other, &other)?;
+    let mut pair = [0; 2];
+    mpi::point_to_point::send_receive_into(&[rank; 2][..], &other, &mut pair[..], &other)?;
+    mpi::point_to_point::send_receive_replace_into(&mut pair[..], &other, &other)?;
+    called.extend(["MPI_Sendrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace"]);
+    // More than is sent at once, so that the buffered one waits.
+    let letter = vec![rank; 10_000];
+    other.buffered_send(&letter[..])?;
+    assert_eq!(other.receive_vec::<i32>()?.0.len(), letter.len());
+    called.extend(["MPI_Bsend", "MPI_Mprobe", "MPI_Mrecv"]);
+    myself.send(&1)?;
+    let (message, _) = myself.matched_probe()?;
+    assert_eq!(message.matched_receive::<i32>()?.0, 1);
+    called.extend(["MPI_Send", "MPI_Mprobe", "MPI_Mrecv"]);
+    myself.send(&1)?;
+    myself.probe()?;
+    myself.receive::<i32>()?;
+    called.extend(["MPI_Send", "MPI_Probe", "MPI_Recv"]);
+
+    // Several requests at once.
+    type Ends = fn(&mut mpi::request::RequestCollection<'_, i32>) -> Result<(), Error>;
+    let ways: [(&[&str], Ends); 6] = [
+        (&["MPI_Waitall"], |requests| requests.wait_all(&mut Vec::new())),
+        (&["MPI_Waitsome"], |requests| requests.wait_some(&mut Vec::new())),
+        (&["MPI_Waitany", "MPI_Waitany"], |requests| {
+            requests.wait_any()?;
+            requests.wait_any().map(drop)
+        }),
+        (&["MPI_Testall"], |requests| {
+            requests.test_all(&mut Vec::new()).map(drop)
+        }),
+        (&["MPI_Testsome"], |requests| requests.test_some(&mut Vec::new())),
+        (&["MPI_Testany", "MPI_Testany"], |requests| {
+            requests.test_any()?;
+            requests.test_any().map(drop)
+        }),
+    ];
+    for (names, ends) in ways {
+        let (sent, mut received) = (rank, -1);
+        mpi::request::multiple_scope(2, |scope, requests| {
+            requests.add(myself.immediate_send(scope, &sent));
+            requests.add(myself.immediate_receive_into(scope, &mut received));
+            ends(requests)?;
+            assert_eq!(requests.incomplete(), 0, "{names:?}");
+            Ok::<_, Error>(())
+        })?;
+        called.extend(["MPI_Isend", "MPI_Irecv"].iter().chain(names));
+    }
+
+    // Collectives.
+    let mut all = vec![0; size];
+    let first = world.process_at_rank(0);
+    world.barrier()?;
+    first.broadcast_into(&mut pair[..])?;
+    if rank == 0 {
+        first.gather_into_root(&rank, &mut all[..])?;
+        first.scatter_into_root(&all[..], &mut pair[0])?;
+        first.reduce_into_root(&rank, &mut pair[0], SystemOperation::sum())?;
+    } else {
+        first.gather_into(&rank)?;
+        first.scatter_into(&mut pair[0])?;
+        first.reduce_into(&rank, SystemOperation::sum())?;
+    }
+    world.all_gather_into(&rank, &mut all[..])?;
+    let given = all.clone();
+    world.all_to_all_into(&given[..], &mut all[..])?;
+    world.all_reduce_into(&rank, &mut pair[0], SystemOperation::sum())?;
+    world.reduce_scatter_block_into(&given[..], &mut pair[0], SystemOperation::sum())?;
+    world.scan_into(&rank, &mut pair[0], SystemOperation::sum())?;
+    world.exclusive_scan_into(&rank, &mut pair[0], SystemOperation::sum())?;
+    called.extend(["MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Reduce"]);
+    called.extend([
+        "MPI_Allgather",
+        "MPI_Alltoall",
+        "MPI_Allreduce",
+        "MPI_Reduce_scatter_block",
+    ]);
+    called.extend(["MPI_Scan", "MPI_Exscan"]);
+
+    // Communicators and windows.
+    let copy = world.duplicate()?;
+    copy.split_by_color(mpi::topology::Color::with_value(rank))?;
+    world.split_by_subgroup_collective(&world.group())?;
+    world.create_cartesian_communicator(&[2], &[false], false)?;
+    called.extend(["MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_create", "MPI_Cart_create"]);
+    let window = mpi::window::Window::<u64>::allocate(world, 1)?;
+    window.fence(|epoch| epoch.put(&[1], 1 - rank, 0))?;
+    window.free()?;
+    called.extend([
+        "MPI_Win_allocate",
+        "MPI_Win_fence",
+        "MPI_Put",
+        "MPI_Win_fence",
+        "MPI_Win_free",
+    ]);
+    Ok(called)
 }

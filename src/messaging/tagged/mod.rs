@@ -66,6 +66,17 @@ pub const SERVED: usize = 64;
 /// Credit that is left for grants and answers.
 const RESERVE: u64 = 16 << 10;
 
+/// Messages whose match bits have this one carry a [`MARK`].
+pub const MARKED: u64 = 1 << 34;
+/// These bits of such a message say something about it, and do not count for matching. Receives have zeros there.
+pub const MARK: u64 = 0xfff << 20;
+
+/// The match bits that count.
+#[inline(always)]
+fn matched(bits: u64) -> u64 {
+    if bits & MARKED == 0 { bits } else { bits & !MARK }
+}
+
 /// How something ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -396,7 +407,7 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Sends a copy of `data` to ourselves; complete at once.
     pub fn send_self(&mut self, bits: u64, data: &[u8]) {
-        match self.posted.take(self.processor, bits) {
+        match self.posted.take(self.processor, matched(bits)) {
             Some(receive) => self.place(receive, self.processor, bits, data),
             None => {
                 let own = Stored::Own(Bytes::copy_from_slice(data));
@@ -407,7 +418,7 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Sends `content` to ourselves: a [`Completion`] with `request` follows when it is received.
     pub fn send_self_later(&mut self, bits: u64, content: Box<dyn Content>, request: u64) {
-        match self.posted.take(self.processor, bits) {
+        match self.posted.take(self.processor, matched(bits)) {
             Some(receive) => self.receive_own(receive, bits, content, request),
             None => self.keep(self.processor, bits, Stored::OwnContent { content, request }),
         }
@@ -677,7 +688,7 @@ impl<B: Landing + 'static> Tagged<B> {
                 Ok(Control::Active { handler: id, data }) => handler.handle(peer, source, id, data),
                 Ok(Control::RequestToSend { id, bits, len }) => {
                     let envelope = Envelope { source, bits, len };
-                    match (self.posted.take(source, bits), message) {
+                    match (self.posted.take(source, matched(bits)), message) {
                         (Some(receive), _) => self.accept(messenger, now, peer, id, envelope, receive),
                         (None, message) => self.keep_request(message, id, envelope),
                     }
@@ -719,7 +730,7 @@ impl<B: Landing + 'static> Tagged<B> {
     #[inline]
     fn handle_eager(&mut self, message: Message<'_>, bits: u64) {
         let source = message.source();
-        match self.posted.take(source, bits) {
+        match self.posted.take(source, matched(bits)) {
             Some(receive) => self.place(receive, source, bits, &message),
             None => match message.keep() {
                 Some(kept) => self.keep(source, bits, Stored::Eager(kept)),
@@ -766,9 +777,27 @@ impl<B: Landing + 'static> Tagged<B> {
         self.drop_stored(messenger, gone, Outcome::Failed(error));
     }
 
+    /// The peer, whose processor this is, begins nothing more: ends the receives that name it and the sends to it that it
+    /// has not matched, if their match bits are among `which`. What is matched goes on, and what it has sent stays.
+    pub fn end_unmatched(&mut self, peer: PeerId, processor: u32, which: impl Fn(u64) -> bool, error: PeerError) {
+        let outcome = Outcome::Failed(error);
+        self.end_posted(
+            |selector| selector.source == Some(processor) && which(selector.bits),
+            outcome,
+        );
+        self.rendezvous
+            .end_ungranted(peer, which, outcome, &mut self.completions);
+    }
+
+    /// Requests to this peer wait for credit: active messages would overtake them.
+    #[must_use]
+    pub fn holds_requests(&self, peer: PeerId) -> bool {
+        self.outbox.holds_requests(peer)
+    }
+
     /// Ends every receive, and drops every unexpected message, that has these match bits (but for those in `ignore`).
     pub fn revoke(&mut self, messenger: &mut Messenger, bits: u64, ignore: u64) {
-        let same = |other: u64| (other ^ bits) & !ignore == 0;
+        let same = |other: u64| (matched(other) ^ bits) & !ignore == 0;
         self.end_posted(
             |selector| same(selector.bits & !selector.ignore | bits & selector.ignore),
             Outcome::Revoked,

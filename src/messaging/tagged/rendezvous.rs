@@ -370,6 +370,24 @@ impl Rendezvous {
         self.end_incoming(messenger, |incoming| incoming.peer == peer, outcome, completions);
     }
 
+    /// Ends the sends to this peer that it has not granted anything, if their bits are among `which`. (Nothing of them is
+    /// under way.)
+    pub(super) fn end_ungranted(
+        &mut self,
+        peer: PeerId,
+        which: impl Fn(u64) -> bool,
+        outcome: Outcome,
+        completions: &mut VecDeque<Completion>,
+    ) {
+        self.sends.retain(|_, send| {
+            let ends = send.peer == peer && !send.granted && which(send.bits);
+            if ends {
+                completions.push_back(send.completion(outcome));
+            }
+            !ends
+        });
+    }
+
     /// Ends the sends and receives whose bits are the `same`; sends as soon as the network has given their memory back.
     /// (The other side is not told: it ends when its program revokes, too.)
     pub(super) fn revoke(

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use super::{
     hash::{Hash, Key},
+    matched,
     posted::Selector,
 };
 
@@ -38,6 +39,8 @@ const EMPTY: Row = Row {
 
 struct Entry<T> {
     key: Key,
+    /// The mark, too.
+    bits: u64,
     in_all: Links,
     in_key: Links,
     /// `None`: free.
@@ -69,9 +72,13 @@ impl<T> Unexpected<T> {
     }
 
     pub(super) fn push(&mut self, source: u32, bits: u64, value: T) {
-        let key = Key { source, bits };
+        let key = Key {
+            source,
+            bits: matched(bits),
+        };
         let entry = Entry {
             key,
+            bits,
             in_all: UNLINKED,
             in_key: UNLINKED,
             value: Some(value),
@@ -115,14 +122,14 @@ impl<T> Unexpected<T> {
     /// Looks at the oldest that `selector` takes: source, bits, value.
     pub(super) fn peek(&self, selector: &Selector) -> Option<(u32, u64, &T)> {
         let entry = &self.entries[self.find(selector)? as usize];
-        Some((entry.key.source, entry.key.bits, entry.value.as_ref()?))
+        Some((entry.key.source, entry.bits, entry.value.as_ref()?))
     }
 
     /// Takes the oldest that `selector` takes: source, bits, value.
     pub(super) fn take(&mut self, selector: &Selector) -> Option<(u32, u64, T)> {
         let at = self.find(selector)?;
-        let key = self.entries[at as usize].key;
-        Some((key.source, key.bits, self.remove(at)?))
+        let Entry { key, bits, .. } = self.entries[at as usize];
+        Some((key.source, bits, self.remove(at)?))
     }
 
     /// Takes out all of which `which` says so.

@@ -248,6 +248,24 @@ impl Call<'_> {
         }
     }
 
+    /// A number for what is called, below 64, and the root, 0 where there is none: what all ranks call alike.
+    pub(in crate::mpi) fn kind(&self) -> (u8, usize) {
+        match *self {
+            Self::Barrier => (1, 0),
+            Self::Bcast { root, .. } => (2, root),
+            Self::Gather { root, .. } => (3, root),
+            Self::Scatter { root, .. } => (4, root),
+            Self::Allgather { .. } => (5, 0),
+            Self::Alltoall { .. } => (6, 0),
+            Self::Reduce { root, .. } => (7, root),
+            Self::Allreduce { .. } => (8, 0),
+            Self::ReduceScatter { .. } => (9, 0),
+            Self::Scan { exclusive, .. } => (10 + u8::from(exclusive), 0),
+            Self::NeighborAllgather { .. } => (12, 0),
+            Self::NeighborAlltoall { .. } => (13, 0),
+        }
+    }
+
     /// What `rank` of `size` ranks has to do. All ranks must take the same algorithm.
     ///
     /// # Errors

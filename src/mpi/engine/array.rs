@@ -10,6 +10,7 @@ use alloc::{
 };
 use core::{fmt, ops::Deref, ptr, slice};
 use std::{
+    alloc::{Layout, alloc_zeroed},
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
@@ -21,7 +22,7 @@ use super::{
 use crate::mpi::{
     Rank,
     datatype::{Datatype, Kind},
-    error::{Error, ErrorClass},
+    error::{Detail, Error, ErrorClass},
 };
 
 /// Smallest memory of an array, octets.
@@ -78,15 +79,25 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn new(pool: &Arc<Pool>, len: usize) -> Self {
+    /// `None`: there is not so much memory.
+    fn new(pool: &Arc<Pool>, len: usize) -> Option<Self> {
         let size = len.max(SMALLEST).checked_next_power_of_two().unwrap_or(len);
-        let memory = pool.take(size).unwrap_or_else(|| vec![0; size].into_boxed_slice());
-        Self {
+        let memory = pool.take(size).or_else(|| zeros(size))?;
+        Some(Self {
             base: Box::into_raw(memory).cast(),
             size,
             pool: Arc::downgrade(pool),
-        }
+        })
     }
+}
+
+/// So many zeros, of which nothing is touched before it is used; `None`: there is not so much memory.
+fn zeros(size: usize) -> Option<Box<[u8]>> {
+    let layout = Layout::array::<u8>(size).ok().filter(|layout| layout.size() > 0)?;
+    // SAFETY: the layout has a size.
+    let memory = unsafe { alloc_zeroed(layout) };
+    // SAFETY: if it is not null it was allocated like a box of so many octets, which are zeros.
+    (!memory.is_null()).then(|| unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, size)) })
 }
 
 impl Drop for Memory {
@@ -183,10 +194,20 @@ impl Arriving {
 /// Arrays. They are messages of octets: who receives one otherwise, or sends what is received as one, does well, too.
 impl Communicator {
     /// An array of `len` octets (`pmGetSendBufferArray`).
+    ///
+    /// # Panics
+    /// There is not so much memory.
     #[must_use]
     pub fn array(&self, len: usize) -> Array {
-        let memory = Arc::new(Memory::new(&self.engine().arrays, len));
-        Array { memory, len }
+        let array = self.try_array(len);
+        array.unwrap_or_else(|| panic!("there is no memory for an array of {len} octets"))
+    }
+
+    /// The same; `None`: there is not so much memory.
+    #[must_use]
+    pub fn try_array(&self, len: usize) -> Option<Array> {
+        let memory = Arc::new(Memory::new(&self.engine().arrays, len)?);
+        Some(Array { memory, len })
     }
 
     /// Begins to send an array with an id (`pmSendBufferArray`). Above the eager limit it is sent from where it is, and
@@ -229,14 +250,22 @@ impl Communicator {
             ..Entry::of(CALL, octets, &Datatype::predefined(Kind::Byte))
         });
         let len = usize::try_from(octets).ok();
-        let array = len.map(|len| self.array(len));
+        let array = len.and_then(|len| self.try_array(len));
         let buffer = array.as_ref().and_then(Array::buffer);
         match (array, buffer) {
             (Some(array), Some(buffer)) => Ok(Arriving {
                 request: span.begin(Self::receive_matched(CALL, message, buffer))?,
                 array,
             }),
-            _ => Err(self.locate(Error::new(ErrorClass::NoMem, CALL))),
+            _ => {
+                let detail = Detail::Value {
+                    argument: "octets of the message",
+                    value: octets as i64,
+                    min: 0,
+                    max: isize::MAX as i64,
+                };
+                span.end(Err(self.locate(Error::new(ErrorClass::NoMem, CALL).with_detail(detail))))
+            }
         }
     }
 }

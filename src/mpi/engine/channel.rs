@@ -153,8 +153,9 @@ impl Channel {
     /// Where it is said how messages are cut.
     fn said(&mut self) -> Option<Buffer> {
         let datatype = Datatype::predefined(Kind::Byte);
-        // SAFETY: the memory is on the heap and stays until `setup` has ended, also when this is closed; until then nobody
-        // else uses it.
+        // SAFETY: the memory is on the heap, and nothing else uses it before `setup` has ended. Until then this stays, also
+        // when it is closed (`is_over`); if the network fails, all that refers to it goes together with this
+        // (`Core::abandon`), and panics leave the state of the engine as it is.
         unsafe { Buffer::new(self.said.as_mut_ptr(), self.said.len() as u64, &datatype) }
     }
 

@@ -13,7 +13,7 @@ use crate::{
     error::PeerError,
     messaging::{
         Messenger,
-        tagged::{Outcome, Selector},
+        tagged::{MARK, MARKED, Outcome, Selector},
     },
     mpi::{
         collectives::{Region, Schedule, Span, Step},
@@ -118,6 +118,8 @@ pub(crate) struct Collective {
     pub(crate) group: Group,
     /// Match bits of all of its messages.
     pub(crate) bits: u64,
+    /// Their [`MARK`]: what was called, in short.
+    pub(crate) mark: u64,
 }
 
 /// A collective with its scratch memory: ready to be run, once or again and again.
@@ -161,6 +163,39 @@ impl Planned {
     }
 }
 
+/// A message that a collective waits for.
+#[derive(Clone, Copy)]
+struct Awaited {
+    id: RequestId,
+    /// In the plan.
+    phase: usize,
+    /// Octets that it has; of a send [`Awaited::SENT`].
+    len: u64,
+}
+
+impl Awaited {
+    const SENT: u64 = u64::MAX;
+
+    /// How it has really ended: a message of another call, or of another length, is another message.
+    fn check(self, call: &Collective, ended: Ended) -> Ended {
+        if self.len == Self::SENT || !matches!(ended.outcome, Outcome::Complete | Outcome::Truncated) {
+            return ended;
+        }
+        if ended.envelope.len != self.len {
+            return Ended {
+                outcome: Outcome::Truncated,
+                wanted: Some(self.len),
+                ..ended
+            };
+        }
+        if ended.envelope.bits & MARK != call.mark && call.bits & MARKED != 0 {
+            let refused = Some(ErrorClass::NotSame);
+            return Ended { refused, ..ended };
+        }
+        ended
+    }
+}
+
 /// A collective that runs.
 pub(super) struct Running {
     planned: Arc<Planned>,
@@ -168,8 +203,8 @@ pub(super) struct Running {
     next: Option<Arc<Planned>>,
     /// The next round.
     round: usize,
-    /// Messages of this round, and their phases in the plan.
-    pending: Vec<(RequestId, usize)>,
+    /// Messages of this round.
+    pending: Vec<Awaited>,
     request: RequestId,
     failure: Option<Ended>,
     /// Whom it has connected, where that is necessary.
@@ -238,25 +273,34 @@ impl Core {
         };
         loop {
             let Running {
-                pending, plan, failure, ..
+                planned,
+                pending,
+                plan,
+                failure,
+                ..
             } = &mut *running;
-            pending.retain(|(id, phase)| match self.take(*id) {
+            let failed_before = failure.is_some();
+            pending.retain(|awaited| match self.take(awaited.id) {
                 None => true,
                 Some(ended) => {
                     if let Some(plan) = plan {
-                        plan.complete(*phase);
+                        plan.complete(awaited.phase);
                     }
-                    if ended.outcome != Outcome::Complete {
+                    let ended = awaited.check(&planned.call, ended);
+                    if ended.outcome != Outcome::Complete || ended.refused.is_some() {
                         failure.get_or_insert(ended);
                     }
                     false
                 }
             });
+            if let (Some(failure), false) = (&running.failure, failed_before) {
+                self.tell_missed(messenger, now, &running.planned.call, failure);
+            }
             let drains = self.goes_on_with_plan(messenger, &mut running);
             if !running.pending.is_empty() {
                 if let Some(failure) = &running.failure {
                     self.give_up_round(messenger, &running, failure.outcome);
-                    running.pending.retain(|(id, _)| self.take(*id).is_none());
+                    running.pending.retain(|awaited| self.take(awaited.id).is_none());
                 }
                 if !running.pending.is_empty() {
                     let drains = drains || running.failure.is_some();
@@ -325,12 +369,13 @@ impl Core {
     /// A process of the collective that is lost: others have given up for its sake, and will not answer.
     fn failed_member(&self, call: &Collective) -> Option<Ended> {
         if !self.any_failed {
-            return None;
+            return self.missed(call);
         }
-        self.all_lost().find_map(|process| {
+        let failed = self.all_lost().find_map(|process| {
             let error = self.lost(process).filter(|error| *error != PeerError::Closed)?;
             call.group.rank_of(process).map(|_| Ended::failed(process, error))
-        })
+        });
+        failed.or_else(|| self.missed(call))
     }
 
     /// Ends what nobody will answer any more. If a process is lost, all give up: sends, too, which others would have to
@@ -339,8 +384,8 @@ impl Core {
         if let Outcome::Failed(_) = outcome {
             return self.revoke(messenger, running.planned.call.bits, 0);
         }
-        for (id, _) in running.pending.clone() {
-            self.cancel(id);
+        for awaited in running.pending.clone() {
+            self.cancel(awaited.id);
         }
     }
 
@@ -351,6 +396,19 @@ impl Core {
                 && running.planned.call.group.rank_of(process).is_some()
             {
                 running.failure.get_or_insert_with(|| Ended::failed(process, error));
+                self.advancing.push_back(index as u32);
+            }
+        }
+    }
+
+    /// A process has ended MPI without collectives that are going on here.
+    pub(super) fn fail_missed(&mut self) {
+        for index in 0..self.collectives.len() {
+            let failure = self.collectives[index]
+                .as_ref()
+                .and_then(|running| self.missed(&running.planned.call));
+            if let (Some(failure), Some(running)) = (failure, &mut self.collectives[index]) {
+                running.failure.get_or_insert(failure);
                 self.advancing.push_back(index as u32);
             }
         }
@@ -379,8 +437,12 @@ impl Core {
                         break 'message None;
                     };
                     let bits = call.bits;
+                    let mut len = Awaited::SENT;
                     let begun = if let Step::Send { .. } = step {
-                        let route = Route { process, bits };
+                        let route = Route {
+                            process,
+                            bits: bits | call.mark,
+                        };
                         self.send_of_collective(messenger, now, route, buffer, index)
                     } else {
                         let selector = Selector {
@@ -388,11 +450,12 @@ impl Core {
                             bits,
                             ignore: 0,
                         };
+                        len = buffer.len();
                         Some(self.receive_of_collective(messenger, now, selector, buffer, index))
                     };
                     let phase = plan.as_ref().map_or(0, |plan| plan.phase_of(round, peer));
                     match (begun, plan.as_mut()) {
-                        (Some(id), _) => pending.push((id, phase)),
+                        (Some(id), _) => pending.push(Awaited { id, phase, len }),
                         (None, Some(plan)) => plan.complete(phase),
                         (None, None) => {}
                     }

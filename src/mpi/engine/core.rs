@@ -9,6 +9,7 @@ use alloc::{
 };
 use core::task::Waker;
 
+use self::losses::Leaving;
 use super::{
     buffer::{Buffer, Lender, Loans},
     channel::Channel,
@@ -40,6 +41,8 @@ pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     /// The other side would not do it.
     pub(crate) refused: Option<ErrorClass>,
+    /// Of a message of a collective that had another length: which it should have had, octets.
+    pub(crate) wanted: Option<u64>,
 }
 
 impl Ended {
@@ -51,6 +54,7 @@ impl Ended {
         },
         outcome: Outcome::Complete,
         refused: None,
+        wanted: None,
     };
 
     pub(super) fn with(outcome: Outcome) -> Self {
@@ -150,6 +154,8 @@ pub(crate) struct Core {
     /// of the communicator.
     failures: Vec<u32>,
     told: BTreeSet<(u32, u32)>,
+    /// Processes that end MPI.
+    leaving: Leaving,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
     pub(crate) links: Links,
@@ -179,6 +185,10 @@ impl Inbox {
 
 /// Handler: this process (4 octets, network byte order) is lost.
 const LOST: u32 = 0;
+/// Handler: the sender ends MPI, and begins nothing more.
+const LEAVING: u32 = 2;
+/// Handler: a collective has needed this process (4 octets), which has ended MPI.
+const MISSED: u32 = 3;
 
 impl ActiveMessages for Inbox {
     fn handle(&mut self, peer: PeerId, _: u32, handler: u32, data: &[u8]) {
@@ -203,6 +213,7 @@ impl Core {
             probed_any: Vec::new(),
             failures: Vec::new(),
             told: BTreeSet::new(),
+            leaving: Leaving::default(),
             free: Vec::new(),
             collectives: Vec::new(),
             scratch: Vec::new(),
@@ -375,15 +386,18 @@ impl Core {
                     return None;
                 }
                 Err(SendError::WouldBlock(_)) => {}
-                Err(error) => return Some(self.failed(owner, process, error)),
+                Err(error) => return Some(self.failed_at_once(owner, process, error)),
             }
+        }
+        if let Some(error) = self.absent(process, bits) {
+            return Some(self.failed_to(owner, process, error));
         }
         let (lender, loans) = Lender::new(buffer);
         let (id, slot) = self.request(owner, Some(peer));
         slot.loans = Some(loans);
         if let Err(error) = self.tagged.send(messenger, now, peer, bits, Box::new(lender), id.0) {
             self.forget(id);
-            return Some(self.failed(owner, process, error));
+            return Some(self.failed_at_once(owner, process, error));
         }
         self.touch(peer);
         Some(id)
@@ -405,11 +419,15 @@ impl Core {
     }
 
     /// A request that has failed at once.
-    fn failed(&mut self, owner: Owner, process: u32, error: SendError) -> RequestId {
+    fn failed_at_once(&mut self, owner: Owner, process: u32, error: SendError) -> RequestId {
         let error = match error {
             SendError::Peer(_, error) => error,
             _ => self.lost(process).unwrap_or(PeerError::Closed),
         };
+        self.failed_to(owner, process, error)
+    }
+
+    fn failed_to(&mut self, owner: Owner, process: u32, error: PeerError) -> RequestId {
         let (id, slot) = self.request(owner, None);
         slot.state = State::Ended(Ended::failed(process, error));
         self.ended += 1;
@@ -455,10 +473,10 @@ impl Core {
     ) -> RequestId {
         let peer = selector.source.and_then(|process| self.peers.meet(messenger, process));
         if let Some(process) = selector.source
-            && let Some(error) = self.lost(process)
+            && let Some(error) = self.absent(process, selector.bits)
             && self.tagged.probe(&selector).is_none()
         {
-            return self.failed(owner, process, SendError::Peer(PeerId(0), error));
+            return self.failed_to(owner, process, error);
         }
         let (id, _) = self.request(owner, peer);
         let posting = self.tagged.receive(messenger, now, selector, buffer, id.0);
@@ -504,7 +522,7 @@ impl Core {
         if cancelled {
             self.end(id, Ended::with(Outcome::Cancelled));
         }
-        cancelled
+        cancelled || self.cancel_unanswered(id)
     }
 
     // ---- for collectives
@@ -599,7 +617,7 @@ impl Core {
             Ended {
                 envelope: done.envelope,
                 outcome: done.outcome,
-                refused: None,
+                ..Ended::WELL
             },
         );
     }
@@ -643,6 +661,9 @@ impl Core {
         if !self.draining.is_empty() {
             self.advancing.extend(self.draining.drain(..));
         }
+        if self.leaving.has_untold() {
+            self.tell_leaving(messenger, now);
+        }
         while let Some(index) = self.advancing.pop_front() {
             self.advance(messenger, now, index);
             self.collect();
@@ -668,8 +689,9 @@ impl Core {
             // Who was lost and comes back is somebody else, and will not be answered: it shall know.
             Event::Up { peer, .. } => {
                 let process = messenger.endpoint().processor(peer);
-                if let Some(process) = process.filter(|process| self.lost(*process).is_some()) {
-                    self.refuse(messenger, now, process, peer);
+                match process.filter(|process| self.lost(*process).is_some()) {
+                    Some(process) => self.refuse(messenger, now, process, peer),
+                    None => self.tell_also(messenger, now, peer),
                 }
             }
             Event::Writable { .. } => {}
@@ -686,6 +708,16 @@ impl Core {
                     handler: LOST,
                     data,
                 } => self.handle_lost(messenger, now, peer, &data),
+                Arrived::Active {
+                    peer: Some(peer),
+                    handler: LEAVING,
+                    ..
+                } => self.handle_leaving(messenger, peer),
+                Arrived::Active {
+                    peer: Some(_),
+                    handler: MISSED,
+                    data,
+                } => self.handle_missed(&data),
                 Arrived::Active {
                     peer,
                     handler: remote::HANDLER,

@@ -47,6 +47,10 @@ pub(crate) trait Fabric: Send + Sync {
     /// Makes progress until `done`, which may begin what it waits for. No lock is held while nothing happens.
     fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
 
+    /// A call has stayed within this process. Where time goes on by itself [`access`](Self::access) has looked at the network
+    /// if that was due; in a simulation the others must run now and then.
+    fn stayed(&self) {}
+
     /// A task waits for a request: lets progress be made until it is woken. False: nobody will, it must ask again.
     fn attend(&self) -> bool;
 

@@ -6,6 +6,7 @@ use alloc::{vec, vec::Vec};
 use super::{
     Entry, Mode,
     communicator::{Class, Communicator, TAG_UB},
+    uninterrupted,
 };
 use crate::mpi::{
     Rank,
@@ -14,6 +15,8 @@ use crate::mpi::{
     group::Group,
     operation::Predefined,
 };
+
+const TOO_MANY: &str = "the leader of the other group says more than there are processes";
 
 impl Communicator {
     pub(super) fn check_members(&self, call: &'static str, group: &Group) -> Result<(), Error> {
@@ -43,6 +46,11 @@ impl Communicator {
         let Some(among) = among else { return Ok(None) };
         let context = among.new_context(call)?;
         Ok(Self::new(self.engine(), context, group.clone()))
+    }
+
+    /// A context and a group may consist of so many numbers.
+    fn may_be_told(&self, numbers: usize) -> bool {
+        numbers <= 1 + self.engine().size() as usize
     }
 
     fn wrong_tag(&self, call: &'static str, tag: i32) -> Error {
@@ -84,17 +92,23 @@ impl Communicator {
         }
         let mut told = Ok(Vec::new());
         if self.rank() == local_leader {
-            told = self.introduce(call, bridge, remote_leader, tag);
+            told = uninterrupted(|| self.introduce(call, bridge, remote_leader, tag));
         }
         // All take part, whatever the leader has got wrong. The context first, then the processes.
         let known = told.as_ref().map_or(&[][..], |all| all);
+        let failed = |text| self.locate(Error::new(ErrorClass::Group, call).with_detail(Detail::Text(text)));
         let mut number = [known.len() as i64];
         self.agree(call, &mut number, Predefined::Sum)?;
-        let mut all = vec![0_i64; number[0] as usize];
+        let number = usize::try_from(number[0])
+            .ok()
+            .filter(|number| self.may_be_told(*number));
+        let Some(number) = number.filter(|number| *number >= known.len()) else {
+            return Err(failed(TOO_MANY));
+        };
+        let mut all = vec![0_i64; number];
         all[..known.len()].copy_from_slice(known);
         self.agree(call, &mut all, Predefined::Sum)?;
         told?;
-        let failed = |text| self.locate(Error::new(ErrorClass::Group, call).with_detail(Detail::Text(text)));
         let [context, processes @ ..] = &all[..] else {
             return Err(failed("the leader could not reach the other one"));
         };
@@ -114,21 +128,28 @@ impl Communicator {
         inter.ok_or_else(|| self.broken(call))
     }
 
-    /// Tells the other leader of this group. Gives the context to use and the processes of the other group.
+    /// Tells the other leader of this group. Gives the context to use and the processes of the other group. Not to be left
+    /// by a panic.
     fn introduce(&self, call: &'static str, bridge: &Self, remote_leader: Rank, tag: i32) -> Result<Vec<i64>, Error> {
         let mine: Vec<i64> = core::iter::once(self.own_context())
             .chain(self.group().processes().map(i64::from))
             .collect();
         let datatype = Datatype::predefined(Kind::I64);
         let (base, len) = (mine.as_ptr().cast::<u8>(), mine.len() as u64);
-        // SAFETY: `mine` lives until the request has ended, and is not changed.
+        // SAFETY: `mine` is not changed, and this is left only when the request has ended: it is waited for below, which, if
+        // the network fails, ends all that waits.
         let sent = unsafe { bridge.buffer(call, base.cast_mut(), len, &datatype) }?;
         let mut sending = bridge.isend_buffer(call, Mode::Standard, sent, remote_leader, tag)?;
         let mut theirs = Vec::new();
         let received = bridge.mprobe_quietly(call, remote_leader, tag).and_then(|message| {
-            theirs = vec![0_i64; (message.status().len / 8) as usize];
+            let number = usize::try_from(message.status().len / 8).ok();
+            let Some(number) = number.filter(|number| self.may_be_told(*number)) else {
+                let error = Error::new(ErrorClass::Group, call).with_detail(Detail::Text(TOO_MANY));
+                return Err(bridge.locate(error).with_peer(remote_leader));
+            };
+            theirs = vec![0_i64; number];
             let (base, len) = (theirs.as_mut_ptr().cast::<u8>(), theirs.len() as u64);
-            // SAFETY: `theirs` lives until the request has ended, and is not used before.
+            // SAFETY: `theirs` is not used before the request has ended, which is waited for at once, as above.
             unsafe { Self::imreceive_quietly(call, message, base, len, &datatype) }?.finish()
         });
         let sent = sending.finish();

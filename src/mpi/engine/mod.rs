@@ -58,7 +58,7 @@ pub use self::{
     fabric::FabricError,
     profile::{Entry, Exit, Profiler},
     remote::WindowStats,
-    request::{Request, Status},
+    request::{Request, Status, uninterrupted},
     settings::for_job,
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
@@ -86,7 +86,9 @@ pub struct Options {
     pub eager_limit: u32,
     /// How to wait.
     pub wait: WaitPolicy,
-    /// A helper thread makes progress when nobody has for so long; `None`: there is none. Default 10 ms.
+    /// A helper thread makes progress when nobody else does, so that others get their answers while the program computes or
+    /// sleeps: it looks whether somebody does at least this often, and if not, it listens to the network. `None`: there is
+    /// none. Default 10 ms.
     pub helper: Option<Duration>,
     /// How algorithms of collectives are chosen; the limit of eager messages in its model is the one here.
     pub policy: Policy,
@@ -290,16 +292,16 @@ impl Engine {
         self.finalized.load(Ordering::Relaxed)
     }
 
-    /// Says goodbye to all other processes; not longer than `linger`. (Meeting them first, so that nobody is cut off, is
-    /// the caller's: a barrier.)
+    /// Says goodbye to all other processes; not longer than `linger`. (Meets nobody first, and whoever still needs this
+    /// process is cut off: [`Communicator::finalize`] does that.)
     ///
     /// # Errors
     /// The network has failed.
     pub fn finalize(&self, linger: Duration) -> Result<(), FabricError> {
-        if self.finalized.swap(true, Ordering::Relaxed) {
+        let (begun, entry) = (self.fabric.now(), Entry::named("MPI_Finalize"));
+        if self.is_finalized() {
             return Ok(());
         }
-        let (begun, entry) = (self.fabric.now(), Entry::named("MPI_Finalize"));
         if let Some(profiler) = self.profile.profiler() {
             profiler.enter(begun, &entry);
         }
@@ -309,14 +311,28 @@ impl Engine {
             peer: None,
             tag: None,
         }));
-        let closed = self.fabric.close(linger);
+        let closed = self.close(linger);
         self.fabric.note(None);
         if let Some(profiler) = self.profile.profiler() {
-            let now = self.fabric.now();
-            profiler.leave(begun, now, &entry, &Exit::default());
-            profiler.close(now);
+            profiler.leave(begun, self.fabric.now(), &entry, &Exit::default());
         }
+        self.close_profile();
         closed
+    }
+
+    /// Says goodbye, and lets nothing begin any more.
+    fn close(&self, linger: Duration) -> Result<(), FabricError> {
+        match self.finalized.swap(true, Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.fabric.close(linger),
+        }
+    }
+
+    /// No call follows.
+    fn close_profile(&self) {
+        if let Some(profiler) = self.profile.profiler() {
+            profiler.close(self.fabric.now());
+        }
     }
 
     /// Whether a helper thread makes progress.

@@ -1,13 +1,15 @@
 //! The fabric of a real process: a driver, its backend, and the system's ways to sleep.
 
+mod helper;
+
 use std::{
     io,
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicUsize, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
@@ -16,6 +18,8 @@ use rustix::{
     io::{read, write},
 };
 
+use self::helper::Call;
+pub(crate) use self::helper::Helper;
 use super::{
     core::Core,
     fabric::{Fabric, FabricError},
@@ -153,20 +157,6 @@ impl Native {
             let _ = read(bell, &mut [0_u8; 8]);
         }
     }
-
-    /// Lets a helper thread make progress when nobody has for `interval`.
-    pub(crate) fn assist(self: &Arc<Self>, interval: Duration) -> io::Result<Helper> {
-        let call = Arc::<Call>::default();
-        let thread = thread::Builder::new().name("hikyaku-mpi".into()).spawn({
-            let (fabric, call) = (Arc::downgrade(self), Arc::clone(&call));
-            move || help(&fabric, &call, interval)
-        })?;
-        let _ = self.helper.set(Arc::clone(&call));
-        Ok(Helper {
-            call,
-            thread: Some(thread),
-        })
-    }
 }
 
 impl Inner {
@@ -182,6 +172,24 @@ impl Inner {
             }
             let (messenger, now) = driver.parts();
             core.pump(messenger, now);
+        }
+    }
+
+    /// Sends and receives what can be sent and received now.
+    fn pass(&mut self, acks: Acks) -> Result<(), FabricError> {
+        let done = self.driver.progress(acks);
+        Self::pump(&mut self.driver, &mut self.core);
+        self.transmit();
+        self.result(done).map(drop)
+    }
+
+    /// The same if nobody has for a while: calls that stay within this process (to its own window, to itself, of what has
+    /// ended) let others go on, too. That is by time, not by calls.
+    #[inline]
+    fn look_if_due(&mut self) {
+        if self.driver.is_due() {
+            // A failure is told by the next call that waits.
+            let _ = self.pass(Acks::Later);
         }
     }
 
@@ -222,6 +230,7 @@ impl Fabric for Native {
             core.abandon(driver.messenger());
         } else {
             inner.transmit();
+            inner.look_if_due();
         }
         self.unlock(inner, before);
     }
@@ -236,19 +245,16 @@ impl Fabric for Native {
             return Err(failure.clone());
         }
         let before = inner.core.ended;
-        let done = inner.driver.progress(Acks::Later);
-        let Inner { driver, core, .. } = &mut *inner;
-        Inner::pump(driver, core);
+        let result = inner.pass(Acks::Later);
         // Who looks again and again waits, too.
-        let now = driver.parts().1;
-        if Duration::from_nanos(now.nanos_since(inner.watched)) > PATIENCE {
+        let now = inner.driver.parts().1;
+        if result.is_ok() && Duration::from_nanos(now.nanos_since(inner.watched)) > PATIENCE {
             inner.watched = now;
             inner.watch();
+            inner.transmit();
         }
-        inner.transmit();
-        let result = inner.result(done);
         self.unlock(inner, before);
-        result.map(|_| ())
+        result
     }
 
     fn wait(&self, done: &mut Done<'_>) -> Result<(), FabricError> {
@@ -257,7 +263,7 @@ impl Fabric for Native {
 
     fn attend(&self) -> bool {
         let Some(call) = self.helper.get() else { return false };
-        call.set(|wanted| wanted.task = true);
+        call.for_task();
         true
     }
 
@@ -325,6 +331,7 @@ impl Native {
                 }
             }
             if is_done {
+                inner.look_if_due();
                 self.unlock(inner, before);
                 return Ok(());
             }
@@ -339,118 +346,6 @@ impl Native {
                 thread::yield_now();
             } else {
                 self.sleep(inner, before);
-            }
-        }
-    }
-}
-
-/// What a helper thread is called for.
-#[derive(Default)]
-struct Call {
-    wanted: Mutex<Wanted>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Wanted {
-    end: bool,
-    /// A task waits for a request.
-    task: bool,
-}
-
-impl Call {
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, change: impl FnOnce(&mut Wanted)) {
-        change(&mut self.lock());
-        self.changed.notify_one();
-    }
-}
-
-/// A helper thread; it ends with this.
-pub(crate) struct Helper {
-    call: Arc<Call>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        self.call.set(|wanted| wanted.end = true);
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != thread::current().id()
-        {
-            // It does not panic, and if it did there would be nothing to do about it here.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn help(fabric: &Weak<Native>, call: &Call, interval: Duration) {
-    let mut seen = None;
-    loop {
-        let idle = |wanted: &mut Wanted| !wanted.end && !wanted.task;
-        let waited = call.changed.wait_timeout_while(call.lock(), interval, idle);
-        let (mut wanted, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if wanted.end {
-            return;
-        }
-        let task = std::mem::take(&mut wanted.task);
-        drop(wanted);
-        let Some(fabric) = fabric.upgrade() else { return };
-        let alive = if task {
-            fabric.serve(call)
-        } else {
-            fabric.relieve(&mut seen)
-        };
-        if !alive {
-            return;
-        }
-    }
-}
-
-impl Native {
-    /// Makes a pass if nobody has made one since `seen`. False: the network has failed.
-    fn relieve(&self, seen: &mut Option<u64>) -> bool {
-        // Whoever has the lock makes progress.
-        let Ok(mut inner) = self.inner.try_lock() else {
-            return true;
-        };
-        if inner.failure.is_some() {
-            return false;
-        }
-        let before = inner.core.ended;
-        if *seen == Some(inner.driver.passes()) {
-            let done = inner.driver.progress(Acks::Now);
-            let Inner { driver, core, .. } = &mut *inner;
-            Inner::pump(driver, core);
-            inner.transmit();
-            if inner.result(done).is_err() {
-                self.unlock(inner, before);
-                return false;
-            }
-        }
-        *seen = Some(inner.driver.passes());
-        self.unlock(inner, before);
-        true
-    }
-
-    /// Makes progress as long as tasks wait. False: the network has failed.
-    fn serve(&self, call: &Call) -> bool {
-        loop {
-            let (mut tasks, mut end) = (false, false);
-            let waited = self.wait_by(WaitPolicy::Block, &mut |core, _, _| {
-                let woken = core.find_woken();
-                tasks = core.has_sleepers();
-                end = call.lock().end;
-                woken || end || !tasks
-            });
-            if waited.is_err() {
-                return false;
-            }
-            if end || !tasks {
-                return true;
             }
         }
     }

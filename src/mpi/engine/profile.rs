@@ -6,8 +6,12 @@ use core::{
     fmt::Debug,
     sync::atomic::{AtomicU64, Ordering},
 };
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
+};
 
-use super::{Communicator, Engine, Region, Request, Status, fabric::Called};
+use super::{Communicator, Engine, Region, Request, Status, fabric::Called, uninterrupted};
 use crate::{
     mpi::{
         Rank,
@@ -24,7 +28,8 @@ use crate::{
 /// engine do within each other is not told, only what the program has called.
 ///
 /// It is called by all threads that call MPI, without any lock being held, and must not call MPI. Times are those of the
-/// engine's network ([`Instant`]: a real process's clock, or a simulation's).
+/// engine's network ([`Instant`]: a real process's clock, or a simulation's). A panic in it ends the process: the calls that
+/// it is told of have begun to use buffers.
 pub trait Profiler: Debug + Send + Sync {
     /// The process has become one of a job: number `process` of `size`.
     fn open(&self, now: Instant, process: u32, size: u32) {
@@ -78,7 +83,7 @@ pub struct Entry {
     /// Octets that a collective takes from each of its blocks: to each rank, or to each neighbour. One number if they are
     /// all alike.
     pub sent: Vec<u64>,
-    /// The same for blocks that it receives.
+    /// The same for blocks that it receives; of what sends and receives at once (`MPI_Sendrecv`) the room for the message.
     pub received: Vec<u64>,
     /// Ranks that messages of a neighbourhood come from (or `MPI_PROC_NULL`).
     pub sources: Vec<Rank>,
@@ -279,6 +284,9 @@ fn octets(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
     }
 }
 
+/// A call that consists of others: its thread, and what has ended in it so far.
+type Nested = (ThreadId, Vec<(u64, Status)>);
+
 /// The profiler of an engine, and the numbers that its requests have.
 #[derive(Debug)]
 pub(super) struct Profile {
@@ -286,6 +294,8 @@ pub(super) struct Profile {
     /// The fabric wants to know, too, and no more than the name.
     noted: bool,
     numbers: AtomicU64,
+    /// Calls that consist of others.
+    nested: Mutex<Vec<Nested>>,
 }
 
 impl Profile {
@@ -294,6 +304,25 @@ impl Profile {
             profiler,
             noted,
             numbers: AtomicU64::new(1),
+            nested: Mutex::default(),
+        }
+    }
+
+    fn nested(&self) -> MutexGuard<'_, Vec<Nested>> {
+        self.nested.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this thread calls is a part of another call.
+    fn is_nested(&self) -> bool {
+        let own = thread::current().id();
+        self.nested().iter().any(|(thread, _)| *thread == own)
+    }
+
+    /// This has ended within the call that this thread is in.
+    fn add_ended(&self, ended: &[(u64, Status)]) {
+        let own = thread::current().id();
+        if let Some((_, all)) = self.nested().iter_mut().find(|(thread, _)| *thread == own) {
+            all.extend(ended.iter().filter(|(number, _)| *number != 0));
         }
     }
 
@@ -312,6 +341,127 @@ enum Told {
     Fabric,
     /// The profiler; the fabric, too, if it wants to.
     Profiler(Box<Open>),
+    /// The call that this one is a part of.
+    Nested(Arc<Engine>),
+}
+
+/// This thread is in a call that consists of others, as long as this lives.
+struct Within<'a>(&'a Profile);
+
+impl<'a> Within<'a> {
+    fn new(profile: &'a Profile) -> Self {
+        profile.nested().push((thread::current().id(), Vec::new()));
+        Self(profile)
+    }
+
+    /// What has ended in it.
+    fn ended(&self) -> Vec<(u64, Status)> {
+        let own = thread::current().id();
+        let mut nested = self.0.nested();
+        let found = nested.iter_mut().find(|(thread, _)| *thread == own);
+        found.map_or_else(Vec::new, |(_, ended)| core::mem::take(ended))
+    }
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        let own = thread::current().id();
+        self.0.nested().retain(|(thread, _)| *thread != own);
+    }
+}
+
+/// Calls of the standard that are made of several of the engine's: one call for who is told of them.
+impl Communicator {
+    /// Somebody is told of calls ([`Options::profiler`](super::Options::profiler)).
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.engine().profile.profiler().is_some()
+    }
+
+    /// Does what is one call about a message of `count` elements; with what was received, if that is a part of it: `room`
+    /// octets are for that.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn message_as_one<R>(
+        &self,
+        call: &'static str,
+        (count, datatype): (u64, &Datatype),
+        (peer, tag): (Rank, i32),
+        room: Option<u64>,
+        f: impl FnOnce() -> Result<R, Error>,
+        received: impl FnOnce(&R) -> Option<Status>,
+    ) -> Result<R, Error> {
+        let entry = || Entry {
+            received: room.into_iter().collect(),
+            ..Entry::of(call, count, datatype).with_peer(peer).with_tag(tag)
+        };
+        self.as_one(entry, f, |result, _| {
+            received(result).map(|status| (0, status)).into_iter().collect()
+        })
+    }
+
+    /// Does what is one call that makes a communicator, or none.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn make_as_one(
+        &self,
+        call: &'static str,
+        f: impl FnOnce() -> Result<Option<Self>, Error>,
+    ) -> Result<Option<Self>, Error> {
+        let profile = &self.engine().profile;
+        if profile.profiler().is_none() || profile.is_nested() {
+            return f();
+        }
+        let span = self.enter(|| Entry::named(call));
+        let within = Within::new(profile);
+        let made = f();
+        drop(within);
+        span.may_make(made)
+    }
+
+    fn as_one<R>(
+        &self,
+        entry: impl FnOnce() -> Entry,
+        f: impl FnOnce() -> Result<R, Error>,
+        ended: impl FnOnce(&R, Vec<(u64, Status)>) -> Vec<(u64, Status)>,
+    ) -> Result<R, Error> {
+        let profile = &self.engine().profile;
+        if profile.profiler().is_none() || profile.is_nested() {
+            return f();
+        }
+        let span = self.enter(entry);
+        let within = Within::new(profile);
+        let result = f();
+        let parts = within.ended();
+        drop(within);
+        span.leave(result, |result, leave| {
+            leave(&Exit {
+                ended: &ended(result, parts),
+                ..Exit::default()
+            });
+        })
+    }
+}
+
+impl Request {
+    /// Does what is one call about these requests, such as `MPI_Waitall`.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn together<R>(
+        call: &'static str,
+        communicator: &Communicator,
+        numbers: Vec<u64>,
+        f: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let entry = || Entry {
+            requests: numbers,
+            ..Entry::named(call)
+        };
+        communicator.as_one(entry, f, |_, ended| ended)
+    }
 }
 
 struct Open {
@@ -377,12 +527,15 @@ impl Span {
     #[cold]
     fn open(communicator: &Communicator, profiler: &dyn Profiler, entry: Entry) -> Self {
         let engine = communicator.engine();
+        if engine.profile.is_nested() {
+            return Self(Some(Told::Nested(Arc::clone(engine))));
+        }
         let begun = engine.fabric.now();
         let entry = Entry {
             context: communicator.context(),
             ..entry
         };
-        profiler.enter(begun, &entry);
+        uninterrupted(|| profiler.enter(begun, &entry));
         if engine.profile.noted {
             communicator.note(entry.call, entry.peer, entry.tag);
         }
@@ -404,7 +557,7 @@ impl Span {
         result: Result<T, Error>,
         tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>)),
     ) -> Result<T, Error> {
-        if let Self(Some(Told::Profiler(_))) = &self {
+        if let Self(Some(Told::Profiler(_) | Told::Nested(_))) = &self {
             self.close(result.as_ref(), tell);
         }
         result
@@ -412,8 +565,15 @@ impl Span {
 
     #[cold]
     fn close<T>(mut self, result: Result<&T, &Error>, tell: impl FnOnce(&T, &mut dyn FnMut(&Exit<'_>))) {
-        let Some(Told::Profiler(open)) = self.0.take() else {
-            return;
+        let open = match self.0.take() {
+            Some(Told::Profiler(open)) => open,
+            Some(Told::Nested(engine)) => {
+                if let Ok(value) = result {
+                    tell(value, &mut |exit| engine.profile.add_ended(exit.ended));
+                }
+                return;
+            }
+            _ => return,
         };
         match result {
             Ok(value) => tell(value, &mut |exit| open.leave(exit)),
@@ -502,7 +662,8 @@ impl Open {
     fn leave(&self, exit: &Exit<'_>) {
         let profile = &self.engine.profile;
         if let Some(profiler) = profile.profiler() {
-            profiler.leave(self.begun, self.engine.fabric.now(), &self.entry, exit);
+            let now = self.engine.fabric.now();
+            uninterrupted(|| profiler.leave(self.begun, now, &self.entry, exit));
         }
         if profile.noted {
             self.engine.fabric.note(None);

@@ -147,7 +147,26 @@ impl Request {
     /// The call that began it, or else `call`, which begins.
     fn end_of(&mut self, call: &'static str) -> Span {
         let span = mem::take(&mut self.span);
-        if span.is_open() { span } else { self.enter(call) }
+        if span.is_open() {
+            return span;
+        }
+        // What has begun within another call is no request of the program's.
+        if self.number == 0 && self.communicator.engine().profile.profiler().is_some() {
+            return Span::default();
+        }
+        self.enter(call)
+    }
+
+    /// The communicator that it was begun on.
+    #[must_use]
+    pub fn communicator(&self) -> &Communicator {
+        &self.communicator
+    }
+
+    /// What who is told of calls knows it by; 0 if nobody is.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// What it is: the MPI function that began it.
@@ -156,7 +175,8 @@ impl Request {
         self.about.call
     }
 
-    /// It has ended: [`wait`](Self::wait) would not wait. Makes no progress.
+    /// It has ended: [`wait`](Self::wait) would not wait. Makes no progress, but for a look at the network if nobody has
+    /// looked for a while.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let State::Pending(id) = self.state else { return true };
@@ -165,6 +185,9 @@ impl Request {
             .engine()
             .fabric
             .access(&mut |core, _, _| done = core.is_done(id));
+        if !done {
+            self.communicator.engine().fabric.stayed();
+        }
         done
     }
 
@@ -409,6 +432,22 @@ impl Request {
     }
 }
 
+/// Runs what must not be left before its end: buffers are in use. A panic in it ends the process, as the network can not
+/// be told any more to let go of what it refers to.
+pub fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
+    struct Fuse;
+    impl Drop for Fuse {
+        fn drop(&mut self) {
+            std::eprintln!("hikyaku: a panic while the network uses buffers");
+            std::process::abort();
+        }
+    }
+    let fuse = Fuse;
+    let result = run();
+    mem::forget(fuse);
+    result
+}
+
 impl Drop for Request {
     fn drop(&mut self) {
         if let State::Pending(id) = self.state {
@@ -428,7 +467,13 @@ impl Communicator {
         let status = self.status_of(&ended.envelope);
         let source = status.source;
         if let Some(class) = ended.refused {
-            return Err(self.locate(self.refused(class, call, check.as_ref())));
+            let error = self.refused(class, call, check.as_ref());
+            return Err(self.locate(match class {
+                ErrorClass::NotSame if check.is_none() => error.with_peer(source).with_detail(Detail::Text(
+                    "that rank has called another collective, or with other arguments",
+                )),
+                _ => error,
+            }));
         }
         match ended.outcome {
             Outcome::Complete => match check {
@@ -445,7 +490,10 @@ impl Communicator {
                 cancelled: true,
                 ..Status::EMPTY
             }),
-            Outcome::Truncated => Err(self.locate(Error::truncated(call, status.len, room).with_peer(source))),
+            Outcome::Truncated => {
+                let room = ended.wanted.unwrap_or(room);
+                Err(self.locate(Error::truncated(call, status.len, room).with_peer(source)))
+            }
             Outcome::Revoked => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
             Outcome::Failed(error) => Err(self.lost(call, error, ended.envelope.source)),
         }
@@ -480,7 +528,7 @@ impl Communicator {
 
 pub(super) fn failure_text(error: PeerError) -> &'static str {
     match error {
-        PeerError::Closed => "it has said goodbye",
+        PeerError::Closed => "it has said goodbye (MPI_Finalize)",
         PeerError::Restarted => "it has been started anew",
         PeerError::Reset => "it has given us up, or was started anew",
         PeerError::Misbehaved => "it sent what makes no sense",

@@ -85,11 +85,18 @@ fn received(trace: &Trace) -> Vec<Received> {
         };
         let (name, ended) = (call.call.as_str(), call.ended.as_slice());
         match (name, call.request, ended) {
-            ("MPI_Recv", _, [status]) => received.extend(message(own, *status, at)),
+            ("MPI_Recv" | "MPI_Sendrecv" | "MPI_Sendrecv_replace", _, [status]) => {
+                received.extend(message(own, *status, at))
+            }
             ("MPI_Irecv", Some(request), _) => drop(posted.insert(request, own)),
             ("MPI_Mprobe" | "MPI_Improbe", Some(request), [status]) => {
                 let found = Some(*status);
                 posted.insert(request, Posted { found, ..own });
+            }
+            ("MPI_Mrecv", ..) => {
+                let message = call.requests.first().and_then(|message| posted.remove(message));
+                let found = message.and_then(|begun| Some((begun, begun.found?)));
+                received.extend(found.and_then(|(begun, status)| self::message(begun, status, at)));
             }
             ("MPI_Imrecv", Some(request), _) => {
                 let message = call.requests.first().and_then(|message| posted.remove(message));
@@ -120,7 +127,16 @@ fn message(posted: Posted, status: Status, at: usize) -> Option<Received> {
 fn is_send(call: &str) -> bool {
     matches!(
         call,
-        "MPI_Send" | "MPI_Ssend" | "MPI_Rsend" | "MPI_Bsend" | "MPI_Isend" | "MPI_Issend" | "MPI_Irsend" | "MPI_Ibsend"
+        "MPI_Send"
+            | "MPI_Ssend"
+            | "MPI_Rsend"
+            | "MPI_Bsend"
+            | "MPI_Isend"
+            | "MPI_Issend"
+            | "MPI_Irsend"
+            | "MPI_Ibsend"
+            | "MPI_Sendrecv"
+            | "MPI_Sendrecv_replace"
     )
 }
 

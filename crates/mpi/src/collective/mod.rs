@@ -39,7 +39,7 @@ mod operation;
 mod persistent;
 mod root;
 
-use hikyaku::mpi::error::{Error, ErrorClass};
+use hikyaku::mpi::error::{Detail, Error, ErrorClass};
 
 use self::methods::{either, methods};
 
@@ -65,6 +65,9 @@ pub mod traits {
     pub use super::{CommunicatorCollectives, FacingRoot, NeighborhoodCollectives, Operation, Root};
 }
 
+/// Nobody has more to [`share`], octets.
+const LONGEST: u64 = 1 << 16;
+
 /// What each rank says, in the order of ranks; lengths may differ.
 pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     if handle.comm.is_inter() {
@@ -75,7 +78,16 @@ pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<V
     let mut lens = vec![0_u64; size];
     // SAFETY: both are borrowed until the operation has ended.
     unsafe { begin::all_gather(handle, call, &Place::of(&len), &Place::of_mut(&mut lens)) }.wait()?;
-    let widest = lens.iter().copied().max().unwrap_or(0) as usize;
+    let widest = lens.iter().copied().max().unwrap_or(0);
+    if widest > LONGEST {
+        return Err(Error::new(ErrorClass::Other, call).with_detail(Detail::Value {
+            argument: "octets of a rank",
+            value: i64::try_from(widest).unwrap_or(i64::MAX),
+            min: 0,
+            max: LONGEST as i64,
+        }));
+    }
+    let widest = widest as usize;
     let mut padded = own.to_vec();
     padded.resize(widest, 0);
     let mut all = vec![0_u8; widest * size];

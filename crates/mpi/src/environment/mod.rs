@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku::{bootstrap, mpi::engine};
+use hikyaku::bootstrap;
 
 pub use start::InitError;
 
@@ -190,10 +190,8 @@ impl Drop for Universe {
 /// Why the end was not as it should be.
 #[non_exhaustive]
 pub enum FinalizeError {
-    /// Not all other processes came to it.
+    /// Not all other processes came to it, or the network has failed.
     Barrier(Error),
-    /// The network has failed.
-    Network(engine::FabricError),
     /// The launcher did not take the goodbye.
     Launcher(bootstrap::BootstrapError),
 }
@@ -203,7 +201,6 @@ impl fmt::Display for FinalizeError {
         f.write_str("ending MPI: ")?;
         match self {
             Self::Barrier(error) => error.fmt(f),
-            Self::Network(error) => error.fmt(f),
             Self::Launcher(error) => error.fmt(f),
         }
     }
@@ -215,7 +212,6 @@ impl std::error::Error for FinalizeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(match self {
             Self::Barrier(error) => error,
-            Self::Network(error) => error,
             Self::Launcher(error) => error,
         })
     }
@@ -230,22 +226,24 @@ fn finalize() -> Result<(), FinalizeError> {
     // The handles stay in place while others may use them.
     let world = world();
     lock(&world.local.attached).resize(0);
-    let met = world.comm.barrier();
-    let Some(mut job) = leave() else { return Ok(()) };
-    let goes_on = job
-        .bootstrap
-        .as_mut()
-        .filter(|launched| launched.job.goes_on_after_failures());
-    let met = match (met, goes_on) {
-        // A barrier can not be complete without those that have failed; the launcher's is, and nobody says goodbye before
-        // all others have come. Some may have left the barrier before one failed, so all take this way.
-        (met, Some(launched)) if met.as_ref().err().is_none_or(has_failed) => {
-            launched.job.fence().map_err(FinalizeError::Launcher)
+    let (mut job, mut fenced) = (None, Ok(()));
+    let ended = world.comm.finalize_with(LINGER, |met| {
+        // Until now handles could still be asked for.
+        job = leave();
+        let launched = job.as_mut().and_then(|job| job.bootstrap.as_mut());
+        match launched.filter(|launched| launched.job.goes_on_after_failures()) {
+            // A barrier can not be complete without those that have failed; the launcher's is, and nobody says goodbye
+            // before all others have come. Some may have left the barrier before one failed, so all take this way.
+            Some(launched) if met.as_ref().err().is_none_or(has_failed) => {
+                fenced = launched.job.fence();
+                Ok(())
+            }
+            _ => met,
         }
-        (met, _) => met.map_err(FinalizeError::Barrier),
-    };
-    let closed = world.comm.engine().finalize(LINGER).map_err(FinalizeError::Network);
-    met.and(closed)?;
+    });
+    let Some(job) = job else { return Ok(()) };
+    fenced.map_err(FinalizeError::Launcher)?;
+    ended.map_err(FinalizeError::Barrier)?;
     match job.bootstrap {
         Some(launched) => {
             let mut bootstrap = launched.into_job();

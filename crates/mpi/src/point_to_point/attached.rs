@@ -73,14 +73,19 @@ pub(super) fn send(handle: &Handle, outgoing: Outgoing, place: &Place) -> Result
         datatype: octets(),
         validator: None,
     };
-    // SAFETY: the copy is on the heap, is not changed, and is kept until the operation has ended.
-    let mut running = unsafe { outgoing.begin(&handle.comm, &copy) };
-    match running.now() {
-        Some(ended) => ended.map(|_| ()),
-        None => {
-            attached.used += message.len();
-            attached.messages.push((running, message));
-            Ok(())
-        }
+    let mut begun = None;
+    let (data, to) = ((place.count, &place.datatype), (outgoing.destination, outgoing.tag));
+    let run = || {
+        // SAFETY: the copy is on the heap, is not changed, and is kept until the operation has ended.
+        let mut running = unsafe { outgoing.begin(&handle.comm, &copy) };
+        let ended = running.now();
+        begun = Some(running);
+        ended.transpose()
+    };
+    let ended = handle.comm.message_as_one("MPI_Bsend", data, to, None, run, |_| None)?;
+    if let (None, Some(running)) = (ended, begun) {
+        attached.used += message.len();
+        attached.messages.push((running, message));
     }
+    Ok(())
 }

@@ -2,8 +2,9 @@
 //! Messages that were taken out of the queue, and values made of messages.
 
 use std::{
+    alloc::{Layout, alloc_zeroed},
     mem::MaybeUninit,
-    ptr::{self, NonNull},
+    ptr::NonNull,
 };
 
 use hikyaku::mpi::{
@@ -15,7 +16,7 @@ use super::Status;
 use crate::{
     datatype::{BufferMut, Equivalence, Place, Validator},
     raw::AsRaw,
-    request::{Request, Running, Scope},
+    request::{Request, Running, Scope, uninterrupted},
 };
 
 /// A message that a matched probe has taken out of the queue. Receive it: what is dropped is lost.
@@ -79,8 +80,11 @@ impl Message {
 
     /// Receives it into a place that is borrowed mutably meanwhile.
     fn receive(self, place: &Place) -> Result<Status, Error> {
-        // SAFETY: borrowed by our caller, and waited for at once.
-        unsafe { self.begin(place) }.wait().map(Status::new)
+        // SAFETY: borrowed by our caller, and this is not left before the end.
+        let received =
+            uninterrupted(|| unsafe { RawCommunicator::mreceive(self.0, place.base, place.count, &place.datatype) });
+        place.validate();
+        received.map(Status::new)
     }
 }
 
@@ -100,9 +104,9 @@ impl MatchedReceiveVec for (Message, Status) {
         let octets = status.len();
         let count = octets.checked_div(datatype.size()).unwrap_or(0);
         let whole = count * datatype.size() == octets;
-        let mut values = Vec::<Msg>::with_capacity(count as usize);
-        // SAFETY: there is room for so many, and zeros are octets.
-        unsafe { ptr::write_bytes(values.as_mut_ptr(), 0, count as usize) };
+        let Some(mut values) = zeroed::<Msg>(count) else {
+            return Err(no_memory("MPI_Mrecv", octets).with_peer(status.source_rank()));
+        };
         let place = Place {
             base: values.as_mut_ptr().cast(),
             count,
@@ -119,6 +123,30 @@ impl MatchedReceiveVec for (Message, Status) {
         unsafe { values.set_len(count as usize) };
         Ok((values, status))
     }
+}
+
+/// Room for so many values, which is zero and touched nowhere yet: how many there are only the sender says. `None`: there
+/// is not so much memory.
+fn zeroed<T>(count: u64) -> Option<Vec<T>> {
+    let count = usize::try_from(count).ok()?;
+    let layout = Layout::array::<T>(count).ok()?;
+    if layout.size() == 0 {
+        return Some(Vec::new());
+    }
+    // SAFETY: the layout has a size.
+    let memory = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    // SAFETY: if it is not null it was allocated as a vector of this capacity allocates.
+    (!memory.is_null()).then(|| unsafe { Vec::from_raw_parts(memory, 0, count) })
+}
+
+/// There is no memory for a message of so many octets.
+fn no_memory(call: &'static str, octets: u64) -> Error {
+    Error::new(ErrorClass::NoMem, call).with_detail(Detail::Value {
+        argument: "octets of the message",
+        value: i64::try_from(octets).unwrap_or(i64::MAX),
+        min: 0,
+        max: isize::MAX as i64,
+    })
 }
 
 fn not_whole<Msg: Equivalence>(call: &'static str, octets: u64, count: u64) -> Error {

@@ -13,8 +13,11 @@ use crate::{
     topology::octets,
 };
 
+const CALL: &str = "MPI_Sendrecv";
+
 /// Sends from one place and receives into another; both are borrowed meanwhile.
 fn exchange<D: Destination, S: Source>(
+    call: &'static str,
     (from, destination, sendtag): (&Place, &D, Tag),
     (into, source, receivetag): (&Place, &S, Tag),
 ) -> Result<Status, Error> {
@@ -27,15 +30,21 @@ fn exchange<D: Destination, S: Source>(
         destination: destination.destination_rank(),
         tag: sendtag,
     };
-    // SAFETY: borrowed by our caller, and waited for below.
-    let mut receiving = unsafe { incoming.begin(&handle(source).comm, into) };
-    let sent = outgoing.send(&handle(destination).comm, from);
-    if sent.is_err() {
-        // The answer may never come.
-        receiving.cancel();
-    }
-    let received = receiving.wait().map(Status::new);
-    sent.and(received)
+    let run = || {
+        // SAFETY: borrowed by our caller, and waited for below.
+        let mut receiving = unsafe { incoming.begin(&handle(source).comm, into) };
+        let sent = outgoing.send(&handle(destination).comm, from);
+        if sent.is_err() {
+            // The answer may never come.
+            receiving.cancel();
+        }
+        let received = receiving.wait();
+        sent.and(received)
+    };
+    let (data, to) = ((from.count, &from.datatype), (outgoing.destination, sendtag));
+    let comm = &handle(destination).comm;
+    let exchanged = comm.message_as_one(call, data, to, Some(into.octets()), run, |status| Some(*status));
+    exchanged.map(Status::new)
 }
 
 /// Sends a value and receives one, with tags (`MPI_Sendrecv`).
@@ -57,10 +66,11 @@ where
 {
     let value = Value::<R>::new();
     let status = exchange(
+        CALL,
         (&Place::of(msg), destination, sendtag),
         (&value.place(), source, receivetag),
     )?;
-    value.received("MPI_Sendrecv", status)
+    value.received(CALL, status)
 }
 
 /// Sends a value and receives one.
@@ -107,6 +117,7 @@ where
     S: Source,
 {
     exchange(
+        CALL,
         (&Place::of(msg), destination, sendtag),
         (&Place::of_mut(buf), source, receivetag),
     )
@@ -150,7 +161,11 @@ where
         datatype: octets(),
         validator: None,
     };
-    exchange((&from, destination, sendtag), (&into, source, receivetag))
+    exchange(
+        "MPI_Sendrecv_replace",
+        (&from, destination, sendtag),
+        (&into, source, receivetag),
+    )
 }
 
 /// Sends a buffer and receives into the same.

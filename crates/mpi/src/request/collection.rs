@@ -61,6 +61,11 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// # Errors
     /// That one has failed.
     pub fn wait_any(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
+        let calls = self.calls();
+        together("MPI_Waitany", calls, || self.wait_any_now())
+    }
+
+    fn wait_any_now(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
         match self.wait_for_one() {
             Some(index) => self.end(index, Running::wait).map(Some),
             None => Ok(None),
@@ -72,6 +77,11 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// # Errors
     /// One of them has failed. The others that have ended are in `result`.
     pub fn wait_some(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
+        let calls = self.calls();
+        together("MPI_Waitsome", calls, || self.wait_some_now(result))
+    }
+
+    fn wait_some_now(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
         result.clear();
         let Some(index) = self.wait_for_one() else {
             return Ok(());
@@ -87,6 +97,11 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// # Errors
     /// The first one that has failed. The others are in `result`.
     pub fn wait_all(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
+        let calls = self.calls();
+        together("MPI_Waitall", calls, || self.wait_all_now(result))
+    }
+
+    fn wait_all_now(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
         result.clear();
         let mut failure = Ok(());
         for index in 0..self.entries.len() {
@@ -105,6 +120,11 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// # Errors
     /// That one has failed.
     pub fn test_any(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
+        let calls = self.calls();
+        together("MPI_Testany", calls, || self.test_any_now())
+    }
+
+    fn test_any_now(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
         for index in 0..self.entries.len() {
             if let Some(ended) = self.test(index) {
                 return ended.map(Some);
@@ -118,6 +138,11 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// # Errors
     /// One of them has failed. The others are in `result`.
     pub fn test_some(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
+        let calls = self.calls();
+        together("MPI_Testsome", calls, || self.test_some_now(result))
+    }
+
+    fn test_some_now(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
         result.clear();
         self.take_ended(result)
     }
@@ -127,6 +152,11 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// # Errors
     /// The first one that has failed. The others are in `result`.
     pub fn test_all(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<bool, Error> {
+        let calls = self.calls();
+        together("MPI_Testall", calls, || self.test_all_now(result))
+    }
+
+    fn test_all_now(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<bool, Error> {
         let begun = || self.entries.iter().flatten().filter_map(|entry| entry.running.begun());
         // One pass of progress, which only who is waited for makes. (A failure is told by who has failed.)
         if let Some(first) = begun().find(|request| !request.is_done()) {
@@ -136,7 +166,17 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
             result.clear();
             return Ok(false);
         }
-        self.wait_all(result).map(|()| true)
+        self.wait_all_now(result).map(|()| true)
+    }
+
+    /// The requests that have not been given out, for who is told of calls.
+    fn calls(&self) -> Option<(engine::Communicator, Vec<u64>)> {
+        let begun = || self.entries.iter().flatten().filter_map(|entry| entry.running.begun());
+        let first = begun().next().filter(|first| first.communicator().is_told())?;
+        Some((
+            first.communicator().clone(),
+            begun().map(engine::Request::number).collect(),
+        ))
     }
 
     fn wait_for_one(&self) -> Option<usize> {
@@ -183,5 +223,17 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
 impl<D: ?Sized> Drop for RequestCollection<'_, D> {
     fn drop(&mut self) {
         end_all(self.entries.iter_mut().flatten().map(|entry| &mut entry.running));
+    }
+}
+
+/// Does what is one call about several requests.
+fn together<R>(
+    call: &'static str,
+    calls: Option<(engine::Communicator, Vec<u64>)>,
+    f: impl FnOnce() -> Result<R, Error>,
+) -> Result<R, Error> {
+    match calls {
+        Some((communicator, numbers)) => engine::Request::together(call, &communicator, numbers, f),
+        None => f(),
     }
 }

@@ -55,13 +55,14 @@ use std::{
 };
 
 use hikyaku::mpi::engine;
+pub(crate) use hikyaku::mpi::engine::uninterrupted;
 
 pub use self::{
     collection::RequestCollection,
     guard::{CancelGuard, WaitGuard},
     scope::{LocalScope, Scope, StaticScope, multiple_scope, scope},
 };
-pub(crate) use running::{Found, Panicked, Running, uninterrupted};
+pub(crate) use running::{Found, Panicked, Running};
 use scope::Held;
 
 use crate::{Error, point_to_point::Status};

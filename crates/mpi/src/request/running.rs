@@ -3,13 +3,13 @@
 
 use std::{
     any::Any,
-    mem, panic, process,
+    panic,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
 use hikyaku::mpi::{
-    engine::{self, PersistentCollective, Status},
+    engine::{self, PersistentCollective, Status, uninterrupted},
     error::{Error, ErrorClass},
 };
 
@@ -193,20 +193,4 @@ impl Running {
             }
         }
     }
-}
-
-/// Runs what must not be left before its end: buffers are in use. A panic in it (none is known) ends the process, as it
-/// can not be told any more what the network still refers to.
-pub(crate) fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
-    struct Fuse;
-    impl Drop for Fuse {
-        fn drop(&mut self) {
-            eprintln!("hikyaku-mpi: a panic while the network uses buffers");
-            process::abort();
-        }
-    }
-    let fuse = Fuse;
-    let result = run();
-    mem::forget(fuse);
-    result
 }

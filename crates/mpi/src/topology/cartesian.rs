@@ -80,9 +80,10 @@ impl CartesianCommunicator {
     }
 
     pub(super) fn create(handle: &Handle, dims: &[Count], periods: &[bool]) -> Result<Option<Self>, Error> {
-        let grid = Self::grid("MPI_Cart_create", handle.comm.size(), dims, periods)?;
+        const CALL: &str = "MPI_Cart_create";
+        let grid = Self::grid(CALL, handle.comm.size(), dims, periods)?;
         let is_member = handle.comm.rank() < grid.size();
-        let comm = handle.comm.split(is_member.then_some(0), 0)?;
+        let comm = handle.comm.split_for(CALL, is_member.then_some(0), 0)?;
         Ok(comm.map(|comm| Self {
             handle: handle.sibling(comm),
             grid,
@@ -179,7 +180,7 @@ impl CartesianCommunicator {
             .grid
             .sub(comm.rank(), retain)
             .map_err(|error| Error::topology(CALL, error))?;
-        let part = comm.split(Some(sub.color), sub.rank)?;
+        let part = comm.split_for(CALL, Some(sub.color), sub.rank)?;
         let part = part.ok_or_else(|| Error::new(ErrorClass::Intern, CALL))?;
         Ok(Self {
             handle: self.handle.sibling(part),

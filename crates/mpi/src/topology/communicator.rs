@@ -130,9 +130,11 @@ pub trait Communicator: AsHandle {
         const CALL: &str = "MPI_Comm_split_type";
         let handle = self.as_handle();
         let name = environment::host_name();
-        let hosts = environment::share_names(handle, CALL, &name)?;
-        let color = hosts.iter().position(|host| *host == name).unwrap_or(0);
-        let part = handle.comm.split(Some(color as i32), key)?;
+        let part = handle.comm.make_as_one(CALL, || {
+            let hosts = environment::share_names(handle, CALL, &name)?;
+            let color = hosts.iter().position(|host| *host == name).unwrap_or(0);
+            handle.comm.split_for(CALL, Some(color as i32), key)
+        })?;
         let part = part.ok_or_else(|| Error::new(ErrorClass::Intern, CALL))?;
         Ok(SimpleCommunicator::new(handle.sibling(part)))
     }

@@ -40,7 +40,7 @@ impl GraphCommunicator {
         let wrong = |error| Error::topology(CALL, error);
         let graph = Graph::new(handle.comm.size(), index, edges).map_err(wrong)?;
         let rank = handle.comm.rank();
-        let comm = handle.comm.split((rank < graph.size()).then_some(0), 0)?;
+        let comm = handle.comm.split_for(CALL, (rank < graph.size()).then_some(0), 0)?;
         let Some(comm) = comm else { return Ok(None) };
         let neighbors = graph.neighbors(rank).map_err(wrong)?.to_vec();
         Ok(Some(Self {
@@ -68,10 +68,11 @@ impl GraphCommunicator {
 
 impl DistributedGraphCommunicator {
     pub(super) fn create(handle: &Handle, sources: &[Rank], destinations: &[Rank]) -> Result<Self, Error> {
+        const CALL: &str = "MPI_Dist_graph_create_adjacent";
         let neighbors = Adjacency::new(handle.comm.size(), (sources, &[]), (destinations, &[]));
         // All take part in what follows, whatever one of them has got wrong.
-        let comm = handle.comm.duplicate()?;
-        let neighbors = neighbors.map_err(|error| Error::topology("MPI_Dist_graph_create_adjacent", error))?;
+        let comm = handle.comm.duplicate_for(CALL)?;
+        let neighbors = neighbors.map_err(|error| Error::topology(CALL, error))?;
         Ok(Self {
             handle: handle.sibling(comm),
             neighbors,

@@ -3,7 +3,7 @@
 
 use alloc::{sync::Arc, vec, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::PoisonError;
+use std::{sync::PoisonError, time::Duration};
 
 use super::{Class, Communicator};
 use crate::mpi::{
@@ -15,6 +15,7 @@ use crate::mpi::{
         check::Agreement,
         collective::{Address, Collective, Memory, Planned},
         profile::is_immediate,
+        uninterrupted,
     },
     error::{Detail, Error, ErrorClass},
     operation::{Operation, Predefined},
@@ -163,6 +164,11 @@ impl Communicator {
             operation: operation.cloned(),
             group,
             bits: self.bits(class, number),
+            mark: if self.is_inter() {
+                0
+            } else {
+                class.mark(call, octets(call, buffers, size))
+            },
         };
         if !self.0.engine.check || self.is_inter() || size == 1 {
             return Ok(Planned::new(collective));
@@ -219,6 +225,7 @@ impl Communicator {
             operation: None,
             group: collective.group.clone(),
             bits: collective.bits,
+            mark: 0,
         });
         Ok(Planned::after(Some((first, agreement)), collective))
     }
@@ -245,13 +252,52 @@ impl Communicator {
 
     /// A barrier in the name of another call.
     pub(in crate::mpi::engine) fn meet(&self, name: &'static str) -> Result<(), Error> {
+        self.meet_in(name, (self.0.class, &self.0.sequence))
+    }
+
+    /// A barrier of a class of its own.
+    fn meet_in(&self, name: &'static str, numbered: (Class, &AtomicU32)) -> Result<(), Error> {
         let buffers = Buffers {
             input: Region::None,
             output: Region::None,
         };
         // SAFETY: a barrier has no buffers.
-        let request = unsafe { self.collective_quietly(name, &Call::Barrier, &buffers, None, None) };
-        request?.finish().map(|_| ())
+        let planned = unsafe { self.plan(name, &Call::Barrier, &buffers, None, None, numbered) }?;
+        self.start_collective(name, &planned)?.finish().map(|_| ())
+    }
+
+    /// Ends MPI at this process (`MPI_Finalize`), on the communicator of all: says to the others that this process begins
+    /// nothing more, waits until all have said so, and says goodbye, waiting not longer than `linger` for it to be heard.
+    /// Whoever still waits for a message of this process gets `MPI_ERR_PROC_FAILED`.
+    ///
+    /// # Errors
+    /// Another process is lost, the communicator revoked, the network has failed; the goodbye is said all the same.
+    pub fn finalize(&self, linger: Duration) -> Result<(), Error> {
+        self.finalize_with(linger, |met| met)
+    }
+
+    /// The same. Before the goodbye `after` gets to know whether all have met, and may meet them in another way; what it
+    /// gives stands for it.
+    ///
+    /// # Errors
+    /// As [`finalize`](Self::finalize), and what `after` gives.
+    pub fn finalize_with(
+        &self,
+        linger: Duration,
+        after: impl FnOnce(Result<(), Error>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        const CALL: &str = "MPI_Finalize";
+        let engine = &self.0.engine;
+        if engine.is_finalized() {
+            return Ok(());
+        }
+        let span = self.enter(|| Entry::named(CALL));
+        self.access((), |core, messenger, now| core.leave(messenger, now));
+        let met = after(self.meet_in(CALL, (Class::Finalize, &AtomicU32::new(0))));
+        let closed = engine.close(linger).map_err(|_| self.broken(CALL));
+        let ended = span.end(met.and(closed));
+        engine.close_profile();
+        ended
     }
 
     /// What is not for two groups.
@@ -280,9 +326,10 @@ impl Communicator {
             in_place: true,
         };
         let operation = Operation::predefined(operation);
-        // SAFETY: `values` is borrowed until the request has ended.
-        let request = unsafe { self.collective_quietly(name, &call, &buffers, Some(&operation), None) };
-        request?.finish().map(|_| ())
+        // SAFETY: `values` is borrowed, and this is left only when the request has ended: neither by a panic nor, if the
+        // network fails, before all that waits has been ended.
+        let begin = || unsafe { self.collective_quietly(name, &call, &buffers, Some(&operation), None) };
+        uninterrupted(|| begin()?.finish().map(|_| ()))
     }
 
     /// What each rank has, in the order of ranks.
@@ -299,8 +346,9 @@ impl Communicator {
             output: Blocks::Even { count: own.len() },
             in_place: false,
         };
-        // SAFETY: both are borrowed until the request has ended.
-        unsafe { self.collective_quietly(name, &call, &buffers, None, None) }?.finish()?;
+        // SAFETY: both are ours or borrowed, and this is left only when the request has ended, as above.
+        let begin = || unsafe { self.collective_quietly(name, &call, &buffers, None, None) };
+        uninterrupted(|| begin()?.finish())?;
         Ok(all)
     }
 }

@@ -49,12 +49,18 @@ impl Communicator {
     /// # Errors
     /// A process is lost, the communicator revoked.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        const CALL: &str = "MPI_Comm_dup";
-        self.enter(|| Entry::named(CALL)).make(self.duplicate_for(CALL))
+        self.duplicate_for("MPI_Comm_dup")
     }
 
     /// The same for another call.
-    pub(in crate::mpi::engine) fn duplicate_for(&self, call: &'static str) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// As [`duplicate`](Self::duplicate).
+    pub fn duplicate_for(&self, call: &'static str) -> Result<Self, Error> {
+        self.enter(|| Entry::named(call)).make(self.duplicate_quietly(call))
+    }
+
+    pub(in crate::mpi::engine) fn duplicate_quietly(&self, call: &'static str) -> Result<Self, Error> {
         let context = match self.both(call)? {
             Some(both) => both.new_context(call)?,
             None => self.new_context(call)?,
@@ -70,12 +76,19 @@ impl Communicator {
     /// # Errors
     /// A process is lost, the communicator revoked; a negative color.
     pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
-        const CALL: &str = "MPI_Comm_split";
-        self.enter(|| Entry::named(CALL))
-            .may_make(self.split_for(CALL, color, key))
+        self.split_for("MPI_Comm_split", color, key)
     }
 
-    fn split_for(&self, call: &'static str, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
+    /// The same for another call.
+    ///
+    /// # Errors
+    /// As [`split`](Self::split).
+    pub fn split_for(&self, call: &'static str, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
+        self.enter(|| Entry::named(call))
+            .may_make(self.split_quietly(call, color, key))
+    }
+
+    fn split_quietly(&self, call: &'static str, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
         // All take part in what follows, whatever one of them has got wrong.
         let wrong = color.is_some_and(|color| color < 0);
         let own = [color.map_or(-1, i64::from), key.into()];

@@ -135,6 +135,9 @@ impl Communicator {
                 core.send(messenger, now, route, buffer.take()?, mode == Mode::Synchronous)
             });
             if !patient {
+                if process == self.0.engine.process {
+                    self.0.engine.fabric.stayed();
+                }
                 return Ok(begun);
             }
             self.will_wait(call, destination, tag);

@@ -28,10 +28,11 @@ use super::{
 use crate::{
     messaging::{
         Messenger,
-        tagged::{Envelope, Selector},
+        tagged::{Envelope, MARK, MARKED, Selector},
     },
     mpi::{
         Rank,
+        collectives::Call,
         error::{Detail, Error, ErrorClass},
         group::Group,
     },
@@ -55,17 +56,42 @@ const CONTEXT_SHIFT: u32 = 35;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The program's: numbers are tags.
-    Message,
-    /// Collectives, counted.
-    Collective,
+    Message = 0,
     /// Collectives among a part of the processes, or of both groups of two: numbers are given.
-    Part,
-    /// Collectives that are started again and again, counted.
-    Persistent,
+    Part = 1,
     /// What is said about partitioned messages when they are set up: numbers are tags.
-    Setup,
+    Setup = 2,
     /// Parts of partitioned messages, counted by their sender.
-    Partition,
+    Partition = 3,
+    // From here on classes have the bit `MARKED`.
+    /// Collectives, counted.
+    Collective = 4,
+    /// Collectives that are started again and again, counted.
+    Persistent = 5,
+    /// The barrier that ends MPI: nothing else may be taken for it, nor it for an operand.
+    Finalize = 6,
+}
+
+impl Class {
+    /// Numbers of collectives leave room for a mark; there are enough that one is not used again while it is in use.
+    const COLLECTIVES: u32 = (1 << 20) - 1;
+
+    /// What a collective that is called like this puts beside its number, so that another one is not taken for it.
+    fn mark(self, call: &Call<'_>, octets: usize) -> u64 {
+        if (self as u64) << CLASS_SHIFT & MARKED == 0 {
+            return 0;
+        }
+        let (kind, root) = call.kind();
+        let said = (kind as u64) << 58 ^ (root as u64) << 40 ^ octets as u64;
+        said.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & MARK
+    }
+}
+
+const _: () = assert!(MARKED == 1 << (CLASS_SHIFT + 2) && MARK & Class::COLLECTIVES as u64 == 0);
+
+/// Match bits of the barrier that ends MPI.
+pub(super) fn is_of_finalize(bits: u64) -> bool {
+    bits >> CLASS_SHIFT & 7 == Class::Finalize as u64
 }
 
 #[repr(C)]
@@ -226,7 +252,8 @@ impl Communicator {
 /// What all that is called has in common.
 impl Communicator {
     pub(super) fn bits(&self, class: Class, number: u32) -> u64 {
-        u64::from(self.0.context) << CONTEXT_SHIFT | (class as u64) << CLASS_SHIFT | u64::from(number)
+        let bits = u64::from(self.0.context) << CONTEXT_SHIFT | (class as u64) << CLASS_SHIFT | u64::from(number);
+        if bits & MARKED == 0 { bits } else { bits & !MARK }
     }
 
     pub(super) fn check(&self, call: &'static str) -> Result<(), Error> {

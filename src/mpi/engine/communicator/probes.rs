@@ -64,7 +64,7 @@ impl Communicator {
         Ok(found.map(|envelope| self.status_of(&envelope)))
     }
 
-    /// Makes progress once and looks. Who looks again and again waits: for whom nobody will hear of any more is an error.
+    /// Makes progress once and looks. Who looks again and again waits: a process that is lost is an error.
     fn look_for<T>(
         &self,
         call: &'static str,
@@ -76,7 +76,7 @@ impl Communicator {
         let (mut found, mut lost) = (None, None);
         self.access((), |core, messenger, _| {
             found = look(core);
-            lost = core.look_for_lost(selector, any_of.as_ref(), found.is_none());
+            lost = core.look_for_lost(selector, any_of.as_ref(), found.is_none(), false);
             core.set_probed(messenger, selector, any_of.as_ref(), found.is_none() && lost.is_none());
         });
         match lost {
@@ -118,7 +118,7 @@ impl Communicator {
         let any_of = self.any_of(selector);
         let waited = self.0.engine.fabric.wait(&mut |core, messenger, _| {
             found = look(core);
-            lost = core.look_for_lost(selector, any_of.as_ref(), found.is_none());
+            lost = core.look_for_lost(selector, any_of.as_ref(), found.is_none(), true);
             let done = found.is_some() || lost.is_some() || self.0.revoked.load(Ordering::Relaxed);
             core.set_probed(messenger, selector, any_of.as_ref(), !done);
             done
@@ -214,6 +214,29 @@ impl Communicator {
             claimed: None,
             number: 0,
         })
+    }
+
+    /// Receives a message that was matched (`MPI_Mrecv`).
+    ///
+    /// # Errors
+    /// A wrong count, a lost sender, a message that is too long.
+    ///
+    /// # Safety
+    /// See [`receive`](Self::receive).
+    pub unsafe fn mreceive(
+        message: MatchedMessage,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+    ) -> Result<Status, Error> {
+        const CALL: &str = "MPI_Mrecv";
+        let span = message.communicator.enter(|| Entry {
+            requests: vec![message.number],
+            ..Entry::of(CALL, count, datatype)
+        });
+        // SAFETY: the caller's contract.
+        let begun = unsafe { Self::imreceive_quietly(CALL, message, base, count, datatype) };
+        span.end_with(begun.and_then(|mut request| request.finish()))
     }
 
     /// Begins to receive a message that was matched (`MPI_Imrecv`).

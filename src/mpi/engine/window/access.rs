@@ -396,6 +396,9 @@ impl Window {
             remote.begin(net, self.0.name, place, what, buffers, request)
         });
         let pending = request.map(|id| Request::pending(communicator, id, call, 0));
+        if process == communicator.engine().process() {
+            communicator.engine().fabric.stayed();
+        }
         match begun? {
             Ok(()) => Ok(pending.unwrap_or_else(nothing)),
             Err(failure) => Err(self.failed(call, Some(process), failure)),

@@ -164,6 +164,10 @@ impl Window {
         };
         self.told_as(entry, || {
             let peer = self.peer(CALL, rank)?;
+            let engine = self.0.communicator.engine();
+            if peer.process == engine.process() {
+                engine.fabric.stayed();
+            }
             self.ask_locks(CALL, &[(peer.process, peer.name)], kind, false)
         })
     }

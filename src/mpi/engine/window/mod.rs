@@ -177,7 +177,7 @@ impl Window {
         memory: Vec<u64>,
     ) -> Result<Self, Error> {
         communicator.is_one_group(call)?;
-        let communicator = communicator.duplicate_for(call)?;
+        let communicator = communicator.duplicate_quietly(call)?;
         let group = communicator.group();
         let fits = unit > 0 && i64::try_from(len).is_ok() && (base as u64).checked_add(len).is_some();
         let mut exposed = Some(exposed);

@@ -209,10 +209,9 @@ pub(super) fn run_time(trace: &Trace) -> u64 {
     ends.max().unwrap_or(0).saturating_sub(trace.header.time)
 }
 
-/// What ends MPI, the barrier before it included, is the library's and no part of the program.
+/// What ends MPI is the library's and no part of the program.
 pub(super) fn without_end(calls: &[Call]) -> &[Call] {
     match calls {
-        [program @ .., barrier, last] if last.call == "MPI_Finalize" && barrier.call == "MPI_Barrier" => program,
         [program @ .., last] if last.call == "MPI_Finalize" => program,
         _ => calls,
     }
@@ -273,6 +272,7 @@ impl Reader {
                     request,
                 });
             }
+            "MPI_Sendrecv" | "MPI_Sendrecv_replace" => self.read_exchange(call, steps)?,
             "MPI_Mrecv" | "MPI_Imrecv" => {
                 let number = call
                     .requests
@@ -296,7 +296,8 @@ impl Reader {
             }
             // What was found is received later.
             "MPI_Probe" | "MPI_Iprobe" | "MPI_Request_get_status" | "MPI_Reduce_local" => {}
-            "MPI_Wait" | "MPI_Waitany" | "MPI_Waitsome" | "MPI_Test" | "MPI_Testsome" => self.end(call, steps)?,
+            "MPI_Wait" | "MPI_Waitany" | "MPI_Waitsome" | "MPI_Waitall" | "MPI_Test" | "MPI_Testany"
+            | "MPI_Testsome" | "MPI_Testall" => self.end(call, steps)?,
             "MPI_Psend_init" | "MPI_Precv_init" => {
                 let (side, planned) = (partitioned::read(call)?, number(call)?);
                 self.planned.insert(planned);
@@ -332,6 +333,38 @@ impl Reader {
     }
 
     /// Requests that the call lists have ended.
+    /// Sends and receives at once: the receive goes on under a number that no trace has until the message is sent.
+    fn read_exchange(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<(), String> {
+        let (name, context) = (call.call.as_str(), call.context);
+        let to = call.peer.ok_or_else(|| lacks(name, "peer", "a rank"))?;
+        let tag = call.tag.ok_or_else(|| lacks(name, "tag", "a number"))?;
+        let status = call
+            .ended
+            .first()
+            .ok_or_else(|| lacks(name, "ended", "what it has received"))?;
+        let request = Some(u64::MAX);
+        let room = call.received.first().copied().unwrap_or(0).max(status.octets);
+        let (from, tag_received) = (status.source, status.tag);
+        steps.push(Step::Receive {
+            context,
+            from,
+            tag: tag_received,
+            room,
+            request,
+        });
+        let octets = call.octets;
+        steps.push(Step::Send {
+            context,
+            to,
+            tag,
+            octets,
+            synchronous: false,
+            request: None,
+        });
+        steps.push(Step::Wait(vec![u64::MAX]));
+        Ok(())
+    }
+
     fn end(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<(), String> {
         let mut ended = Vec::new();
         for status in &call.ended {

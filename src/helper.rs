@@ -1,0 +1,171 @@
+//! Threads of our own beside those of the application, which must not notice them: no signal is ever delivered on them.
+#![expect(
+    unsafe_code,
+    reason = "masks of signals and attributes of the scheduler have no safe wrapper that the standard library knows"
+)]
+
+use std::{
+    io,
+    thread::{self, JoinHandle},
+};
+
+/// Starts a thread on which no signal is delivered that is sent to the process.
+///
+/// # Errors
+/// The system has no room for one more.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    // A new thread has the mask of the one that starts it, from its first instruction on.
+    let blocked = signals::Blocked::new();
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    drop(blocked);
+    thread
+}
+
+/// Asks the scheduler to let this thread run soon after it is woken, for the price that it does not run long then. Where
+/// the system has no such thing (Linux before 6.12, others) nothing happens.
+pub(crate) fn ask_for_short_slice() {
+    #[cfg(target_os = "linux")]
+    slice::shorten();
+}
+
+#[cfg(unix)]
+mod signals {
+    use std::{mem, ptr};
+
+    /// What a fault of the thread itself raises is not blocked: blocked, it would end the process without a word.
+    const FAULTS: [libc::c_int; 7] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGABRT,
+    ];
+
+    /// All signals are blocked in this thread as long as this lives.
+    pub(super) struct Blocked {
+        before: libc::sigset_t,
+    }
+
+    impl Blocked {
+        pub(super) fn new() -> Self {
+            // SAFETY: a `sigset_t` is an array of integers; both live until the calls return, which fill them in.
+            unsafe {
+                let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+                libc::sigfillset(&raw mut all);
+                for fault in FAULTS {
+                    libc::sigdelset(&raw mut all, fault);
+                }
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+                Self { before }
+            }
+        }
+    }
+
+    impl Drop for Blocked {
+        fn drop(&mut self) {
+            // SAFETY: the mask that was in force before.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod signals {
+    /// There are none.
+    pub(super) struct Blocked;
+
+    impl Blocked {
+        pub(super) fn new() -> Self {
+            Self
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod slice {
+    /// The shortest that there is, ns.
+    const SHORTEST: u64 = 100_000;
+
+    /// `struct sched_attr` of the kernel, in its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+
+    pub(super) fn shorten() {
+        let size = size_of::<Attributes>() as u32;
+        let mut attributes = Attributes::default();
+        // SAFETY: the calls read and write no more than `size` bytes of it, and concern this thread alone.
+        unsafe {
+            if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) != 0
+                || attributes.policy != libc::SCHED_OTHER as u32
+            {
+                return;
+            }
+            attributes.size = size;
+            attributes.flags = 0;
+            attributes.runtime = SHORTEST;
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{fs, sync::mpsc};
+
+    use super::*;
+
+    /// Signals that a thread blocks, by its name.
+    fn blocked(name: &str) -> u64 {
+        let threads = fs::read_dir("/proc/self/task").unwrap();
+        let said = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let thread = threads
+            .map(|entry| entry.unwrap().path())
+            .find(|path| said(path.join("comm")).trim() == name);
+        let status = said(thread.unwrap().join("status"));
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        u64::from_str_radix(mask.unwrap().trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn no_signal_is_delivered_on_a_helper_and_its_parent_still_has_them() {
+        let (end, ended) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel();
+        let helper = spawn("a helper", move || {
+            began.send(()).unwrap();
+            let _ = ended.recv();
+        });
+        begun.recv().unwrap();
+        let mask = blocked("a helper");
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGALRM, libc::SIGCHLD] {
+            assert!(
+                mask >> (signal - 1) & 1 == 1,
+                "signal {signal} is not blocked: {mask:x}"
+            );
+        }
+        assert_eq!(mask >> (libc::SIGSEGV - 1) & 1, 0, "faults are not: {mask:x}");
+        let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(own.contains("SigBlk:\t0000000000000000"), "{own}");
+        drop(end);
+        helper.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn a_slice_can_be_asked_for_anywhere() {
+        thread::spawn(ask_for_short_slice).join().unwrap();
+    }
+}

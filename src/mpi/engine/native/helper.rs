@@ -1,0 +1,230 @@
+//! The helper thread of a process: others get their answers while its program computes or sleeps.
+//!
+//! While the program makes progress by itself the thread only looks now and then whether it still does: to wake it for what
+//! comes would cost the program more than it gains. When nobody has made progress between two looks, it listens to the
+//! network, until it finds that the program makes progress again. The system's scheduler is asked to let it run at once
+//! when it is woken, since it never runs long.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::{read, write},
+};
+
+use super::{Inner, Native};
+use crate::{
+    helper::{ask_for_short_slice, spawn},
+    progress::{Acks, WaitPolicy},
+};
+
+/// The first look after the program has made progress comes so soon, the next ones later and later.
+const SOON: Duration = Duration::from_millis(1);
+/// The program makes progress by itself if it has made more passes than this since the thread has last looked.
+const FEW: u64 = 8;
+
+/// What a helper thread is called for.
+pub(super) struct Call {
+    wanted: Mutex<Wanted>,
+    /// Rings when something is.
+    bell: OwnedFd,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    end: bool,
+    /// A task waits for a request.
+    task: bool,
+}
+
+impl Call {
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Wanted)) {
+        change(&mut self.lock());
+        // It can only fail when it has rung already.
+        let _ = write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// A task waits for a request.
+    pub(super) fn for_task(&self) {
+        self.set(|wanted| wanted.task = true);
+    }
+
+    /// What is wanted; a task is not twice.
+    fn take(&self) -> Wanted {
+        let mut wanted = self.lock();
+        let taken = *wanted;
+        wanted.task = false;
+        taken
+    }
+
+    /// Sleeps until something is wanted or comes, not longer than `most`.
+    fn sleep(&self, readable: Option<&OwnedFd>, most: Duration) {
+        let timeout = Timespec::try_from(most).ok();
+        let mut fds = [
+            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::new(readable.unwrap_or(&self.bell), PollFlags::IN),
+        ];
+        let _ = poll(&mut fds, timeout.as_ref());
+        if fds[0].revents().contains(PollFlags::IN) {
+            let _ = read(&self.bell, &mut [0_u8; 8]);
+        }
+    }
+}
+
+/// A helper thread; it ends with this.
+pub(crate) struct Helper {
+    call: Arc<Call>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.call.set(|wanted| wanted.end = true);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // It does not panic, and if it did there would be nothing to do about it here.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread has seen.
+struct Watch {
+    /// Passes that have been made, its own included.
+    passes: u64,
+    /// It listens; else it only looks.
+    listens: bool,
+    /// How long to sleep.
+    nap: Duration,
+    longest: Duration,
+}
+
+impl Watch {
+    /// The program makes progress.
+    fn stay_away(&mut self) {
+        let nap = if self.listens { SOON } else { 2 * self.nap.max(SOON) };
+        self.nap = nap.min(self.longest);
+        self.listens = false;
+    }
+}
+
+fn help(fabric: &Weak<Native>, call: &Call, readable: Option<&OwnedFd>, longest: Duration) {
+    ask_for_short_slice();
+    let mut watch = Watch {
+        passes: 0,
+        listens: false,
+        nap: SOON.min(longest),
+        longest,
+    };
+    loop {
+        call.sleep(readable.filter(|_| watch.listens), watch.nap);
+        let wanted = call.take();
+        if wanted.end {
+            return;
+        }
+        let Some(fabric) = fabric.upgrade() else { return };
+        let alive = if wanted.task {
+            fabric.serve(call)
+        } else {
+            fabric.relieve(&mut watch)
+        };
+        if !alive {
+            return;
+        }
+    }
+}
+
+impl Native {
+    /// Lets a helper thread make progress when nobody else does; it looks whether somebody does at least every `longest`.
+    pub(crate) fn assist(self: &Arc<Self>, longest: Duration) -> io::Result<Helper> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let readable = self.readable.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let call = Arc::new(Call {
+            wanted: Mutex::default(),
+            bell,
+        });
+        let thread = spawn("hikyaku-mpi", {
+            let (fabric, call) = (Arc::downgrade(self), Arc::clone(&call));
+            move || help(&fabric, &call, readable.as_ref(), longest)
+        })?;
+        let _ = self.helper.set(Arc::clone(&call));
+        Ok(Helper {
+            call,
+            thread: Some(thread),
+        })
+    }
+
+    /// Makes a pass if nobody else does. False: the network has failed.
+    fn relieve(&self, watch: &mut Watch) -> bool {
+        // Whoever has the lock for long makes progress, and lets go of it for who listens.
+        let inner = if watch.listens {
+            Some(self.lock())
+        } else {
+            self.inner.try_lock().ok()
+        };
+        let Some(inner) = inner else {
+            watch.stay_away();
+            return true;
+        };
+        if inner.failure.is_some() {
+            return false;
+        }
+        // Who sleeps in a call is woken by the network itself.
+        if inner.sleepers.any() {
+            watch.stay_away();
+            return true;
+        }
+        let passes = inner.driver.passes();
+        let made = passes.wrapping_sub(watch.passes);
+        watch.passes = passes;
+        if made > if watch.listens { FEW } else { 0 } {
+            watch.stay_away();
+            return true;
+        }
+        self.pass_for(inner, watch)
+    }
+
+    /// Makes a pass, and listens from then on. False: the network has failed.
+    fn pass_for(&self, mut inner: MutexGuard<'_, Inner>, watch: &mut Watch) -> bool {
+        let before = inner.core.ended;
+        let alive = inner.pass(Acks::Now).is_ok();
+        watch.passes = inner.driver.passes();
+        watch.listens = true;
+        let left = inner.driver.time_left().unwrap_or(watch.longest);
+        // Where nothing tells that something has come, it must look.
+        let most = if self.readable.is_some() { watch.longest } else { SOON };
+        watch.nap = left.min(most);
+        self.unlock(inner, before);
+        alive
+    }
+
+    /// Makes progress as long as tasks wait. False: the network has failed.
+    fn serve(&self, call: &Call) -> bool {
+        loop {
+            let (mut tasks, mut end) = (false, false);
+            let waited = self.wait_by(WaitPolicy::Block, &mut |core, _, _| {
+                let woken = core.find_woken();
+                tasks = core.has_sleepers();
+                end = call.lock().end;
+                woken || end || !tasks
+            });
+            if waited.is_err() {
+                return false;
+            }
+            if end || !tasks {
+                return true;
+            }
+        }
+    }
+}

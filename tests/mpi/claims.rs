@@ -1,0 +1,57 @@
+//! Lengths that another rank claims and has not: an error that says so, and no memory is taken for them.
+
+use std::time::Duration;
+
+use hikyaku::mpi::{
+    datatype::Datatype,
+    engine::{ANY_SOURCE, Communicator, Mode, Request},
+    error::ErrorClass,
+};
+
+use super::support::{byte, options, processes};
+
+const LINGER: Duration = Duration::from_secs(5);
+/// More than any machine can address.
+const ABSURD: u64 = 1 << 60;
+const TAG: i32 = 3;
+
+/// Says that a message of [`ABSURD`] octets comes: they all lie at one place.
+fn claim(world: &Communicator) -> Request {
+    let nowhere = Datatype::resized(0, 0, &byte()).unwrap();
+    static OCTET: u8 = 7;
+    // SAFETY: a place that nothing changes and that stays.
+    unsafe { world.isend(Mode::Standard, &raw const OCTET, ABSURD, &nowhere, 0, TAG) }.unwrap()
+}
+
+/// Rank 1 claims, rank 0 does `believe`, which must fail of it; then rank 1 is told that nobody takes the message.
+fn check(believe: impl Fn(&Communicator) + Sync) {
+    processes("loopback", 2, &options(), |world| {
+        if world.rank() == 0 {
+            believe(&world);
+            world.finalize(LINGER).unwrap();
+        } else {
+            let claimed = claim(&world);
+            let error = claimed.wait().unwrap_err();
+            assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
+            world.finalize(LINGER).unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_array_of_absurd_length_is_an_error() {
+    check(|world| {
+        let error = world.receive_array(ANY_SOURCE, TAG).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::NoMem, "{error}");
+        assert!(error.to_string().contains(&ABSURD.to_string()), "{error}");
+    });
+}
+
+#[test]
+fn a_group_of_absurd_size_is_an_error() {
+    check(|world| {
+        let own = Communicator::own(world.engine());
+        let error = own.create_intercommunicator(0, world, 1, TAG).unwrap_err();
+        assert_eq!((error.class(), error.peer()), (ErrorClass::Group, Some(1)), "{error}");
+    });
+}

@@ -1,0 +1,366 @@
+//! A rank ends MPI while the others still need it, or gives a collective less than the others: nobody who depends on it
+//! comes out as if all were well.
+
+use std::time::Duration;
+
+use hikyaku::mpi::{
+    collectives::{Algorithm, Blocks, Call, Collective, Counts},
+    datatype::{Datatype, Kind},
+    engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Mode, Region},
+    error::{Error, ErrorClass},
+    operation::{Operation, Predefined},
+};
+
+use super::support::{THREADS, byte, options, processes};
+
+const LINGER: Duration = Duration::from_secs(5);
+/// The root, where there is one.
+const ROOT: usize = 0;
+
+const COLLECTIVES: [Collective; 10] = [
+    Collective::Barrier,
+    Collective::Bcast,
+    Collective::Reduce,
+    Collective::Allreduce,
+    Collective::Gather,
+    Collective::Scatter,
+    Collective::Allgather,
+    Collective::Alltoall,
+    Collective::ReduceScatterBlock,
+    Collective::Scan,
+];
+
+fn call(collective: Collective, count: usize) -> Call<'static> {
+    let (root, commutative, in_place) = (ROOT, true, false);
+    let even = Blocks::Even { count };
+    match collective {
+        Collective::Barrier => Call::Barrier,
+        Collective::Bcast => Call::Bcast { root, count: 8 * count },
+        Collective::Reduce => Call::Reduce {
+            root,
+            count,
+            commutative,
+            in_place,
+        },
+        Collective::Allreduce => Call::Allreduce {
+            count,
+            commutative,
+            in_place,
+        },
+        Collective::Gather => Call::Gather {
+            root,
+            input: count,
+            output: even,
+            in_place,
+        },
+        Collective::Scatter => Call::Scatter {
+            root,
+            input: even,
+            output: count,
+            in_place,
+        },
+        Collective::Allgather => Call::Allgather {
+            input: count,
+            output: even,
+            in_place,
+        },
+        Collective::Alltoall => Call::Alltoall {
+            input: even,
+            output: even,
+            in_place,
+        },
+        Collective::ReduceScatterBlock => Call::ReduceScatter {
+            counts: Counts::Even(count),
+            commutative,
+            in_place,
+        },
+        Collective::Scan => Call::Scan {
+            count,
+            exclusive: false,
+            in_place,
+        },
+        other => unreachable!("{other} is not among these"),
+    }
+}
+
+/// Element `i` of what `rank` gives.
+fn given(rank: usize, i: usize) -> i64 {
+    (rank as i64 + 1) * 1_000_003 + i as i64 * 31
+}
+
+/// Element `i` of what `rank` of `size` must have if all is well; `None`: nothing is said about it.
+fn expected(collective: Collective, count: usize, (rank, size): (usize, usize), i: usize) -> Option<i64> {
+    let (block, place) = (i / count, i % count);
+    let sum = |ranks: usize, i| (0..ranks).map(|rank| given(rank, i)).sum();
+    Some(match collective {
+        Collective::Barrier => return None,
+        Collective::Reduce | Collective::Gather if rank != ROOT => return None,
+        Collective::Bcast => given(ROOT, i),
+        Collective::Reduce | Collective::Allreduce => sum(size, i),
+        Collective::Scan => sum(rank + 1, i),
+        Collective::Gather | Collective::Allgather => given(block, place),
+        Collective::Scatter => given(ROOT, rank * count + i),
+        Collective::Alltoall => given(block, rank * count + place),
+        _ => sum(size, rank * count + i),
+    })
+}
+
+/// What comes out at `rank` depends on what `other` has given.
+fn depends(collective: Collective, rank: usize, other: usize) -> bool {
+    match collective {
+        Collective::Bcast | Collective::Scatter => other == ROOT,
+        Collective::Reduce | Collective::Gather => rank == ROOT,
+        Collective::Scan => rank > other,
+        _ => true,
+    }
+}
+
+/// Does a part in the collective; what comes out is right, or an error.
+fn come_together(comm: &Communicator, collective: Collective, algorithm: Algorithm, count: usize) -> Result<(), Error> {
+    let (rank, size) = (comm.rank() as usize, comm.size() as usize);
+    let (one, all) = (count, count * size);
+    let (inputs, outputs) = match collective {
+        Collective::Barrier => (0, 0),
+        Collective::Gather | Collective::Allgather => (one, all),
+        Collective::Scatter | Collective::ReduceScatterBlock => (all, one),
+        Collective::Alltoall => (all, all),
+        _ => (one, one),
+    };
+    // Others may still write to it when this has failed.
+    let input = Box::leak((0..inputs).map(|i| given(rank, i)).collect::<Box<[i64]>>());
+    let output = Box::leak(vec![-1_i64; outputs].into_boxed_slice());
+    if collective == Collective::Bcast && rank == ROOT {
+        output.copy_from_slice(input);
+    }
+    let (input, output) = (&raw mut *input, &raw mut *output);
+    let datatype = Datatype::predefined(Kind::I64);
+    let buffers = Buffers {
+        input: Region::Plain(input.cast(), &datatype),
+        output: Region::Plain(output.cast(), &datatype),
+    };
+    let sum = Operation::predefined(Predefined::Sum);
+    let call = call(collective, count);
+    // SAFETY: the buffers are leaked unless it has ended well, and nobody else uses them.
+    let begun = unsafe { comm.collective("MPI_Collective", &call, &buffers, Some(&sum), Some(algorithm)) };
+    begun?.wait()?;
+    // SAFETY: it has ended, so they are ours alone again.
+    let (_, output) = unsafe { (Box::from_raw(input), Box::from_raw(output)) };
+    for (i, value) in output.iter().enumerate() {
+        let expected = expected(collective, count, (rank, size), i);
+        assert!(
+            expected.is_none_or(|expected| expected == *value),
+            "rank {rank} of {size}: element {i} of {collective} by {algorithm} is {value}, not {expected:?}"
+        );
+    }
+    Ok(())
+}
+
+/// What one rank does instead of what the others do.
+#[derive(Clone, Copy, Debug)]
+enum Instead {
+    /// It ends MPI.
+    Leaves,
+    /// It takes part with one element less.
+    Less,
+}
+
+fn check(collective: Collective, algorithm: Algorithm, size: u32, count: usize, odd: usize, instead: Instead) {
+    let what = format!("{collective} by {algorithm}, {count} elements, {size} ranks; rank {odd} {instead:?}");
+    processes("loopback", size, &options(), move |world| {
+        let rank = world.rank() as usize;
+        // So that all know each other.
+        let well = come_together(&world, collective, algorithm, 2);
+        assert_eq!(well, Ok(()), "rank {rank} before {what}");
+        let done = match instead {
+            Instead::Leaves if rank == odd => Ok(()),
+            Instead::Less if rank == odd => come_together_with_less(&world, collective, algorithm, count - 1),
+            _ => come_together(&world, collective, algorithm, count),
+        };
+        if rank != odd && depends(collective, rank, odd) {
+            let error = done.expect_err(&format!("rank {rank} at {what}"));
+            match instead {
+                Instead::Leaves => {
+                    assert_eq!(error.class(), ErrorClass::ProcFailed, "rank {rank} at {what}: {error}");
+                    // (Itself, or another one that has left for its sake.)
+                    assert!(error.peer().is_some(), "rank {rank} at {what}: {error}");
+                }
+                Instead::Less => {
+                    let known = [ErrorClass::Truncate, ErrorClass::NotSame, ErrorClass::ProcFailed];
+                    assert!(known.contains(&error.class()), "rank {rank} at {what}: {error}");
+                }
+            }
+        }
+        let ended = world.finalize(LINGER);
+        assert_eq!(ended, Ok(()), "the end of rank {rank} at {what}");
+    });
+}
+
+/// What it gets is not what it asks for, so nothing is said about it.
+fn come_together_with_less(
+    comm: &Communicator,
+    collective: Collective,
+    algorithm: Algorithm,
+    count: usize,
+) -> Result<(), Error> {
+    let (rank, size) = (comm.rank() as usize, comm.size() as usize);
+    let input = Box::leak((0..count * size).map(|i| given(rank, i)).collect::<Box<[i64]>>());
+    let output = Box::leak(vec![-1_i64; count * size].into_boxed_slice());
+    let datatype = Datatype::predefined(Kind::I64);
+    let buffers = Buffers {
+        input: Region::Plain(input.as_mut_ptr().cast(), &datatype),
+        output: Region::Plain(output.as_mut_ptr().cast(), &datatype),
+    };
+    let sum = Operation::predefined(Predefined::Sum);
+    // SAFETY: both are leaked.
+    let begun = unsafe {
+        comm.collective(
+            "MPI_Collective",
+            &call(collective, count),
+            &buffers,
+            Some(&sum),
+            Some(algorithm),
+        )
+    };
+    begun?.wait().map(drop)
+}
+
+/// Small operands are sent at once, large ones are asked for.
+fn all_collectives(sizes: &[u32], counts: &[usize], instead: Instead) {
+    for collective in COLLECTIVES {
+        for &algorithm in collective.algorithms() {
+            for &size in sizes {
+                if !algorithm.suits(collective, size as usize, true) {
+                    continue;
+                }
+                for (index, &count) in counts.iter().enumerate() {
+                    // Large ones take their time.
+                    if count > 1_000 && size > 4 {
+                        continue;
+                    }
+                    // Each of them leaves in some of the runs.
+                    let odd = (size as usize - 1) * (index + 1) % size as usize;
+                    if matches!(instead, Instead::Less) && collective == Collective::Barrier {
+                        continue;
+                    }
+                    check(collective, algorithm, size, count, odd, instead);
+                    if index == 0 {
+                        check(collective, algorithm, size, count, ROOT, instead);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// As threads there are fewer sizes: the simulation of the same has all.
+fn sizes() -> &'static [u32] {
+    if THREADS {
+        &[2, 3, 4]
+    } else {
+        &[2, 3, 4, 5, 6, 7, 8, 13]
+    }
+}
+
+fn counts() -> &'static [usize] {
+    if THREADS { &[3] } else { &[3, 20_000] }
+}
+
+#[test]
+fn who_needs_a_rank_that_has_left_is_told_so() {
+    all_collectives(sizes(), counts(), Instead::Leaves);
+}
+
+#[test]
+fn an_operand_that_is_too_short_is_an_error() {
+    all_collectives(sizes(), counts(), Instead::Less);
+}
+
+/// Lengths that do not fit are named.
+#[test]
+fn a_short_operand_is_named_with_both_lengths() {
+    processes("loopback", 2, &options(), |world| {
+        let rank = world.rank() as usize;
+        let (collective, algorithm) = (Collective::Gather, Algorithm::Linear);
+        if rank == ROOT {
+            let error = come_together(&world, collective, algorithm, 5).unwrap_err();
+            let said = error.to_string();
+            assert_eq!((error.class(), error.peer()), (ErrorClass::Truncate, Some(1)), "{said}");
+            assert!(said.contains("24 octets were sent, 40 are expected"), "{said}");
+        } else {
+            come_together(&world, collective, algorithm, 3).unwrap();
+        }
+        world.finalize(LINGER).unwrap();
+    });
+}
+
+/// A message of rank `source` that nobody sends, in several ways of waiting for it.
+#[test]
+fn messages_of_a_rank_that_has_left_are_not_waited_for() {
+    processes("loopback", 3, &options(), |world| {
+        let mut letter = [0_u8; 8];
+        let place = letter.as_mut_ptr();
+        let failed = |error: Error| {
+            assert_eq!(
+                (error.class(), error.peer()),
+                (ErrorClass::ProcFailed, Some(2)),
+                "{error}"
+            )
+        };
+        match world.rank() {
+            0 => {
+                // What it has sent before it left is there.
+                // SAFETY: the buffer outlives the calls.
+                let (first, second) = unsafe {
+                    let first = world.receive(place, 8, &byte(), 2, 7).unwrap();
+                    (first, world.receive(place, 8, &byte(), 2, 7))
+                };
+                assert_eq!(first.len, 3);
+                failed(second.unwrap_err());
+                failed(world.probe(2, 7).unwrap_err());
+            }
+            1 => {
+                // It has never met that rank before (a simulation would call that a deadlock); and messages that that rank would
+                // have to take.
+                if !THREADS {
+                    // SAFETY: as above.
+                    unsafe { world.receive(place, 8, &byte(), 2, 7) }.unwrap();
+                }
+                let large = vec![1_u8; 300_000];
+                // SAFETY: as above.
+                unsafe {
+                    failed(world.receive(place, 8, &byte(), 2, ANY_TAG).unwrap_err());
+                    failed(world.send(Mode::Synchronous, place, 8, &byte(), 2, 0).unwrap_err());
+                    failed(
+                        world
+                            .send(Mode::Standard, large.as_ptr(), 300_000, &byte(), 2, 0)
+                            .unwrap_err(),
+                    );
+                }
+            }
+            _ => {
+                // SAFETY: as above.
+                let send = |rank| unsafe { world.send(Mode::Standard, [1_u8; 3].as_ptr(), 3, &byte(), rank, 7) };
+                send(0).unwrap();
+                if !THREADS {
+                    send(1).unwrap();
+                }
+            }
+        }
+        world.finalize(LINGER).unwrap();
+    });
+}
+
+/// Nobody is left who could send.
+#[test]
+fn when_all_others_have_left_nobody_waits_for_any_of_them() {
+    processes("loopback", 3, &options(), |world| {
+        world.barrier().unwrap();
+        if world.rank() == 1 {
+            let mut letter = [0_u8; 8];
+            // SAFETY: the buffer outlives the call.
+            let received = unsafe { world.receive(letter.as_mut_ptr(), 8, &byte(), ANY_SOURCE, ANY_TAG) };
+            assert_eq!(received.unwrap_err().class(), ErrorClass::ProcFailed);
+        }
+        world.finalize(LINGER).unwrap();
+    });
+}

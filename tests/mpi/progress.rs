@@ -1,0 +1,196 @@
+//! Remote operations are served whatever their target calls, and if it calls nothing.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use hikyaku::mpi::{
+    datatype::Kind,
+    engine::{Communicator, Mode, Options, Window},
+    operation::{Operation, Predefined},
+};
+
+use super::support::{THREADS, byte, job_on, options};
+
+const OPERATIONS: i64 = 200;
+
+/// Adds 1 at `place` of the window of `rank`, or looks what is there.
+fn fetch(window: &Window, rank: i32, place: i64, operation: Predefined) -> i64 {
+    let (add, mut was) = ([1_i64], [0_i64]);
+    let (origin, result) = (add.as_ptr().cast(), was.as_mut_ptr().cast());
+    let operation = Operation::predefined(operation);
+    // SAFETY: both live until it has been flushed.
+    unsafe { window.fetch_and_op(origin, result, Kind::I64, (rank, place), &operation) }.unwrap();
+    window.flush(rank).unwrap();
+    was[0]
+}
+
+fn window(comm: &Communicator) -> Window {
+    let window = Window::allocate(comm, 16, 8).unwrap();
+    window.lock_all().unwrap();
+    comm.barrier().unwrap();
+    window
+}
+
+fn close(comm: &Communicator, window: &Window) {
+    window.unlock_all().unwrap();
+    comm.barrier().unwrap();
+    window.free().unwrap();
+}
+
+fn count(window: &Window) {
+    for n in 0..OPERATIONS {
+        assert_eq!(fetch(window, 1, 0, Predefined::Sum), n);
+    }
+}
+
+/// Without a helper thread somebody must call something; which call that is makes no difference.
+fn alone() -> Options {
+    Options {
+        helper: None,
+        ..options()
+    }
+}
+
+#[test]
+fn a_target_that_only_looks_at_its_own_window_serves_others() {
+    for backend in ["loopback", "udp"] {
+        job_on(backend, 2, &alone(), |comm| {
+            let window = window(&comm);
+            match comm.rank() {
+                0 => count(&window),
+                _ => while fetch(&window, 1, 0, Predefined::NoOp) < OPERATIONS {},
+            }
+            close(&comm, &window);
+        });
+    }
+}
+
+/// It locks it, as it must to look at it directly.
+#[test]
+fn a_target_that_only_locks_its_own_window_serves_others() {
+    job_on("udp", 2, &alone(), |comm| {
+        let window = Window::allocate(&comm, 16, 8).unwrap();
+        comm.barrier().unwrap();
+        let locked = |rank, look: &mut dyn FnMut() -> i64| {
+            window.lock(hikyaku::mpi::engine::LockKind::Exclusive, rank).unwrap();
+            let seen = look();
+            window.unlock(rank).unwrap();
+            seen
+        };
+        match comm.rank() {
+            0 => {
+                for n in 0..OPERATIONS {
+                    assert_eq!(locked(1, &mut || fetch(&window, 1, 0, Predefined::Sum)), n);
+                }
+            }
+            _ => {
+                // SAFETY: it is locked by this process alone.
+                let look = || unsafe { window.base().cast::<i64>().read_volatile() };
+                while locked(1, &mut || look()) < OPERATIONS {}
+            }
+        }
+        comm.barrier().unwrap();
+        window.free().unwrap();
+    });
+}
+
+/// The token goes to and fro, and both only look at their own windows.
+#[test]
+fn a_token_is_handed_over_by_looking_at_the_own_window() {
+    job_on("udp", 2, &alone(), |comm| {
+        let (window, rank) = (window(&comm), comm.rank());
+        for round in 1..=100 {
+            if rank == 0 {
+                fetch(&window, 1, 0, Predefined::Sum);
+            }
+            while fetch(&window, rank, 0, Predefined::NoOp) < round {}
+            if rank == 1 {
+                fetch(&window, 0, 0, Predefined::Sum);
+            }
+        }
+        close(&comm, &window);
+    });
+}
+
+#[test]
+fn a_target_that_only_sends_to_itself_serves_others() {
+    for backend in ["loopback", "udp"] {
+        job_on(backend, 2, &alone(), |comm| {
+            let window = window(&comm);
+            if comm.rank() == 0 {
+                count(&window);
+            } else {
+                // SAFETY: others only combine it element by element, and it is read as one.
+                while unsafe { window.base().cast::<i64>().read_volatile() } < OPERATIONS {
+                    let mut letter = [0_u8; 4];
+                    // SAFETY: the memory outlives the calls.
+                    unsafe {
+                        comm.send(Mode::Standard, [7_u8; 4].as_ptr(), 4, &byte(), 1, 5).unwrap();
+                        comm.receive(letter.as_mut_ptr(), 4, &byte(), 1, 5).unwrap();
+                    }
+                    assert_eq!(letter, [7; 4]);
+                }
+            }
+            close(&comm, &window);
+        });
+    }
+}
+
+/// It asks again and again whether its request has ended.
+#[test]
+fn a_target_that_only_tests_serves_others() {
+    job_on("udp", 2, &alone(), |comm| {
+        let window = window(&comm);
+        let mut letter = [0_u8; 4];
+        if comm.rank() == 0 {
+            count(&window);
+            // SAFETY: it outlives the call.
+            unsafe { comm.send(Mode::Standard, [1_u8; 4].as_ptr(), 4, &byte(), 1, 5) }.unwrap();
+        } else {
+            // SAFETY: it outlives the request.
+            let request = unsafe { comm.ireceive(letter.as_mut_ptr(), 4, &byte(), 0, 5) }.unwrap();
+            while !request.is_done() {}
+            request.wait().unwrap();
+        }
+        close(&comm, &window);
+    });
+}
+
+/// It calls nothing at all until the others have done what they want to do: computing, and sleeping. The helper thread would
+/// look for itself only once an hour.
+#[test]
+fn a_target_that_calls_nothing_serves_others() {
+    if !THREADS {
+        return;
+    }
+    let helped = Options {
+        helper: Some(Duration::from_secs(3_600)),
+        ..options()
+    };
+    for computes in [true, false] {
+        let shared = Arc::new((AtomicBool::new(false), Mutex::new(()), Condvar::new()));
+        job_on("udp", 2, &helped, move |comm| {
+            let (done, sleeper, awake) = &*shared;
+            let window = window(&comm);
+            if comm.rank() == 0 {
+                count(&window);
+                let _asleep = sleeper.lock().unwrap();
+                done.store(true, Ordering::Release);
+                awake.notify_all();
+            } else if computes {
+                while !done.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            } else {
+                let sleeps = sleeper.lock().unwrap();
+                drop(awake.wait_while(sleeps, |()| !done.load(Ordering::Acquire)).unwrap());
+            }
+            close(&comm, &window);
+        });
+    }
+}
