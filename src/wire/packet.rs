@@ -240,6 +240,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         } else {
             self.check_data(flags, payload_len)?;
         }
+        if flags.intersects(Flags::KEY_PHASE.union(Flags::CHECKSUM)) {
+            return self.check_rare(flags);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn check_rare(&self, flags: Flags) -> Result<(), Error> {
         if flags.contains(Flags::KEY_PHASE) && !flags.contains(Flags::SEAL) {
             return Err(Error::Unexpected);
         }
