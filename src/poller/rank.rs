@@ -32,7 +32,7 @@ use crate::{
     },
     progress::{random, random_key},
     reliability::{
-        Burst, Limits,
+        Burst, Carried, Limits,
         delegated::{Broken, DELIVERY, Host, REPORT},
     },
     time::Instant,
@@ -231,6 +231,54 @@ impl Drop for Extent {
     }
 }
 
+/// The octets of a command's message, where its process may still write: what is decided by is not among them.
+struct InMemory<'a> {
+    memory: &'a Memory,
+    at: usize,
+    len: usize,
+    /// The same octets, if they may stay there until they are acknowledged.
+    stays: Option<&'a Bytes>,
+}
+
+impl<'a> InMemory<'a> {
+    /// A command of `len` octets, which lie in `memory`: a copy of its record, and what is behind it.
+    #[inline(always)]
+    fn command(memory: &'a Memory, at: usize, len: usize) -> Result<([u8; REPORT], Self), Corrupt> {
+        let mut record = [0; REPORT];
+        if len < REPORT || !memory.copy(at, &mut record) {
+            return Err(Corrupt);
+        }
+        let carried = Self {
+            memory,
+            at: at + REPORT,
+            len: len - REPORT,
+            stays: None,
+        };
+        Ok((record, carried))
+    }
+}
+
+impl Carried for InMemory<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    fn copy_to(&self, into: &mut [u8]) {
+        let copied = self.memory.copy(self.at, into);
+        debug_assert!(copied, "it was looked at whether they lie in the memory");
+    }
+
+    fn share(&self) -> Bytes {
+        self.stays.cloned().unwrap_or_else(|| {
+            let mut octets = vec![0; self.len];
+            self.copy_to(&mut octets);
+            octets.into()
+        })
+    }
+}
+
 pub(super) struct Rank {
     socket: UnixStream,
     process: u32,
@@ -243,8 +291,6 @@ pub(super) struct Rank {
     /// `None` until it has said how to begin.
     host: Option<Host>,
     most_peers: u32,
-    /// A command, as it was when we looked: the process could change it.
-    command: Box<[u8; INLINE]>,
     /// What is lent to it, with the place in its ring after which it has read it.
     loans: VecDeque<(u64, Lent)>,
     freed: Freed,
@@ -281,7 +327,6 @@ impl Rank {
             bell,
             host: None,
             most_peers,
-            command: Box::new([0; INLINE]),
             loans: VecDeque::new(),
             freed: Freed::default(),
             burst: Burst::default(),
@@ -460,14 +505,11 @@ impl Rank {
         let Found { kind, at, len } = found;
         match kind {
             kind::WHOLE if len <= INLINE => {
-                let (Some(host), octets) = (&mut self.host, &mut self.command[..len]) else {
+                let Some(host) = &mut self.host else {
                     return self.begin(net, at, len);
                 };
-                if !self.memory.copy(at, octets) {
-                    return Err(Corrupt.into());
-                }
-                let octets = &*octets;
-                Ok(host.handle_command(now, octets, |from| Bytes::copy_from_slice(&octets[from..]))?)
+                let (record, carried) = InMemory::command(&self.memory, at, len)?;
+                Ok(host.handle_command(now, &record, &carried)?)
             }
             kind::AWAY => {
                 let [start, len] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
@@ -487,22 +529,16 @@ impl Rank {
             self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(start);
             return Ok(());
         };
-        // What is decided by is copied; what is only sent stays there.
-        let mut octets = [0; REPORT];
-        if len < REPORT || !self.memory.copy(start, &mut octets) {
-            return Err(Corrupt.into());
-        }
+        let (record, mut carried) = InMemory::command(&self.memory, start, len)?;
         // Freed when the last reference is gone, which may be at once.
-        let mut whole = Some(Extent {
+        let stays = Bytes::from_owner(Extent {
             memory: Arc::clone(&self.memory),
             at: start,
-            octets: start..start + len,
+            octets: start + REPORT..start + len,
             freed: Arc::clone(&self.freed),
         });
-        host.handle_command(now, &octets, |from| match whole.take() {
-            Some(whole) => Bytes::from_owner(whole).slice(from..),
-            None => Bytes::new(),
-        })?;
+        carried.stays = Some(&stays);
+        host.handle_command(now, &record, &carried)?;
         Ok(())
     }
 

@@ -75,6 +75,40 @@ impl Payload<'_> {
     }
 }
 
+/// Octets of a message that may lie where no slice can, such as in memory where another process may be writing: each of
+/// them is read once, by being copied.
+pub trait Carried {
+    /// Octets.
+    fn len(&self) -> usize;
+
+    /// No octets.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies all of them into `into`, which is as long.
+    fn copy_to(&self, into: &mut [u8]);
+
+    /// The octets, to be referred to for as long as they are needed: a copy where they can not stay.
+    fn share(&self) -> Bytes;
+}
+
+impl Carried for [u8] {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn copy_to(&self, into: &mut [u8]) {
+        into.copy_from_slice(self);
+    }
+
+    fn share(&self) -> Bytes {
+        Bytes::copy_from_slice(self)
+    }
+}
+
 /// A message's header, as the layer above wants it sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Outgoing, Payload, PeerId, SendToken, Target,
+    Carried, Outgoing, Payload, PeerId, SendToken, Target,
     endpoint::Endpoint,
     flow::{Form, Queued, Sender},
     peer::{MESSAGE_COST, Peer, Phase},
@@ -15,6 +15,12 @@ use crate::{
     time::Instant,
     wire::{BASE_LEN, CHECKSUM_LEN, OPEN_LEN, Placement, Record, Seq},
 };
+
+/// A [`Payload`] whose octets to copy may lie where no slice can.
+pub(super) enum Source<'a, C: ?Sized> {
+    Copy(&'a C),
+    Shared(Bytes),
+}
 
 impl Endpoint {
     /// Queues a message for `peer`; [`poll_transmit`](Self::poll_transmit) sends it. Gives a token for a payload by
@@ -30,9 +36,29 @@ impl Endpoint {
         message: &Outgoing,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
+        let payload = match payload {
+            Payload::Copy(data) => Source::Copy(data),
+            Payload::Shared(data) => Source::Shared(data),
+        };
+        self.send_from(now, peer, channel, message, payload)
+    }
+
+    /// [`send`](Self::send) of octets that may lie where no slice can.
+    #[inline(always)]
+    pub(super) fn send_from<C: Carried + ?Sized>(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        message: &Outgoing,
+        payload: Source<'_, C>,
+    ) -> Result<Option<SendToken>, SendError> {
         self.advance(now);
         self.dialogue.queues = true;
-        let len = payload.len();
+        let len = match &payload {
+            Source::Copy(data) => data.len(),
+            Source::Shared(data) => data.len(),
+        };
         if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));
         }
@@ -45,10 +71,10 @@ impl Endpoint {
         let send = &mut active.send;
         let p = &mut self.peers[peer.index()];
         let full = match &payload {
-            Payload::Copy(_) => {
+            Source::Copy(_) => {
                 send.copied_bytes > 0 && send.copied_bytes as usize + len > self.config.send_queue_bytes as usize
             }
-            Payload::Shared(_) => send.shared_messages >= self.config.send_queue_messages,
+            Source::Shared(_) => send.shared_messages >= self.config.send_queue_messages,
         };
         if full {
             p.blocked = true;
@@ -61,7 +87,7 @@ impl Endpoint {
             self.busy += 1;
         }
         let token = match payload {
-            Payload::Copy(data) => {
+            Source::Copy(data) => {
                 if message.immediate.is_none() && fits_record(&self.config, p, message, len) {
                     append_record(send, &mut self.sources, message, data, cost);
                 } else {
@@ -69,7 +95,7 @@ impl Endpoint {
                 }
                 None
             }
-            Payload::Shared(data) => {
+            Source::Shared(data) => {
                 self.next_token += 1;
                 let token = SendToken(self.next_token);
                 let whole = whole_of(message, len, false);
@@ -196,7 +222,7 @@ pub(super) fn store_record(
     send: &mut Sender,
     sources: &mut Sources,
     match_bits: Option<u64>,
-    data: &[u8],
+    data: &(impl Carried + ?Sized),
 ) -> (u32, u32) {
     let need = Record::header_len(match_bits) + data.len();
     if send.tail != NONE && sources.is_sole(send.tail) {
@@ -220,7 +246,7 @@ pub(super) fn store_record(
     let at = send.tail_fill;
     let room = &mut sources.block_mut(send.tail)[at as usize..at as usize + need];
     let header = Record::emit_header(room, match_bits, data.len() as u16);
-    room[header..].copy_from_slice(data);
+    data.copy_to(&mut room[header..]);
     send.tail_fill += need as u32;
     send.copied_bytes += need as u32;
     (at, need as u32)
@@ -228,7 +254,13 @@ pub(super) fn store_record(
 
 /// Copies a small message behind those that wait already.
 #[inline]
-fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, data: &[u8], cost: u64) {
+fn append_record(
+    send: &mut Sender,
+    sources: &mut Sources,
+    message: &Outgoing,
+    data: &(impl Carried + ?Sized),
+    cost: u64,
+) {
     let (at, len) = store_record(send, sources, message.match_bits, data);
     send.queued_bytes = send.queued_bytes.saturating_add(len);
     let cost_end = cost + data.len() as u64 + u64::from(MESSAGE_COST);
@@ -262,14 +294,23 @@ fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, d
 }
 
 /// Copies a message that takes several packets.
-fn queue_copy(send: &mut Sender, sources: &mut Sources, flow: u32, message: &Outgoing, data: &[u8], cost: u64) {
+fn queue_copy(
+    send: &mut Sender,
+    sources: &mut Sources,
+    flow: u32,
+    message: &Outgoing,
+    data: &(impl Carried + ?Sized),
+    cost: u64,
+) {
     send.copied_bytes += charge(data.len() as u32);
     let whole = whole_of(message, data.len(), true);
     let source = if data.len() > Sources::MAX_BLOCK {
-        sources.shared(Bytes::copy_from_slice(data), whole, None, flow)
+        let mut octets = vec![0; data.len()];
+        data.copy_to(&mut octets);
+        sources.shared(octets.into(), whole, None, flow)
     } else {
         let source = sources.block(data.len(), whole);
-        sources.block_mut(source)[..data.len()].copy_from_slice(data);
+        data.copy_to(&mut sources.block_mut(source)[..data.len()]);
         source
     };
     push_whole(send, message, source, data.len(), cost);

@@ -14,7 +14,7 @@ use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
-    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, Sink, Target, Verdict},
+    reliability::{Burst, Carried, Endpoint, Event, Limits, Origin, Outgoing, Sink, Target, Verdict, send::Source},
     time::Instant,
     wire::{ANY_PROCESSOR, Packet, Seq},
 };
@@ -108,11 +108,12 @@ impl Host {
     /// # Errors
     /// It is no such command, or its settings are out of their ranges.
     pub fn new(command: &[u8], limits: Limits, epoch: u64, key: u128, most_peers: u32) -> Result<Self, Broken> {
-        let start = Record::command(command).ok_or(Broken::Malformed)?;
+        let (record, settings) = command.split_first_chunk().ok_or(Broken::Malformed)?;
+        let start = Record::command(record).ok_or(Broken::Malformed)?;
         if start.kind != Kind::Start {
             return Err(Broken::Order);
         }
-        let (config, mut processors) = record::read_start(&command[REPORT..]).ok_or(Broken::Malformed)?;
+        let (config, mut processors) = record::read_start(settings).ok_or(Broken::Malformed)?;
         let mut endpoint = Self::open(config, limits, epoch, key, most_peers).map_err(|_error| Broken::Malformed)?;
         endpoint.set_processor(processors[0]);
         processors.sort_unstable();
@@ -145,22 +146,20 @@ impl Host {
         Ok(endpoint)
     }
 
-    /// Executes a command, in the order in which they were given. `command` has [`REPORT`] octets at least; those behind may
-    /// be missing if they lie elsewhere, to be sent from there: `share` gives the octets of the command from an offset on, to
-    /// keep until all of them are acknowledged.
+    /// Executes a command, in the order in which they were given, with the octets of its message.
     ///
     /// # Errors
     /// The process is broken and should not be heard any more.
     pub fn handle_command(
         &mut self,
         now: Instant,
-        command: &[u8],
-        share: impl FnOnce(usize) -> Bytes,
+        command: &[u8; REPORT],
+        carried: &(impl Carried + ?Sized),
     ) -> Result<(), Broken> {
         let record = Record::command(command).ok_or(Broken::Malformed)?;
         self.commands += 1;
         let carries = matches!(record.kind, Kind::Send | Kind::Place);
-        if !carries && command.len() != REPORT {
+        if !carries && !carried.is_empty() {
             return Err(Broken::Malformed);
         }
         match record.kind {
@@ -179,8 +178,8 @@ impl Host {
             Kind::Reconnect => self.endpoint.reconnect(peer),
             // What follows is about a session, which may be over.
             _ if self.endpoint.session(peer) != record.session => {}
-            Kind::Send => return self.send(now, peer, &record, command, share),
-            Kind::Place => return self.place(now, peer, &record, share(REPORT)),
+            Kind::Send => return self.send(now, peer, &record, carried),
+            Kind::Place => return self.place(now, peer, &record, carried.share()),
             Kind::AskRoom => self.endpoint.tell_when_writable(peer),
             Kind::Release => self.endpoint.release(peer, record.session, record.value),
             Kind::Close => self.endpoint.close(now, peer),
@@ -215,8 +214,7 @@ impl Host {
         now: Instant,
         peer: PeerId,
         record: &Record,
-        command: &[u8],
-        share: impl FnOnce(usize) -> Bytes,
+        carried: &(impl Carried + ?Sized),
     ) -> Result<(), Broken> {
         let message = Outgoing {
             source: record.source,
@@ -226,13 +224,14 @@ impl Host {
             immediate: (record.flags & IMMEDIATE != 0).then_some(record.b),
         };
         let told = record.flags & TOLD != 0;
-        let data = &command[REPORT..];
+        if !told && carried.len() > COPIED {
+            return Err(Broken::Malformed);
+        }
         let payload = match told {
-            false if data.len() > COPIED => return Err(Broken::Malformed),
-            false => Payload::Copy(data),
-            true => Payload::Shared(share(REPORT)),
+            false => Source::Copy(carried),
+            true => Source::Shared(carried.share()),
         };
-        let sent = self.endpoint.send(now, peer, record.channel, &message, payload);
+        let sent = self.endpoint.send_from(now, peer, record.channel, &message, payload);
         self.note_sent(peer, record, sent)
     }
 

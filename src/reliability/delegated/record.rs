@@ -161,10 +161,9 @@ impl Record {
         octets
     }
 
-    /// A command in `octets`, which may be followed by payload.
+    /// A command in `octets`; its payload is elsewhere.
     #[inline]
-    pub(super) fn command(octets: &[u8]) -> Option<Self> {
-        let octets = octets.first_chunk::<REPORT>()?;
+    pub(super) fn command(octets: &[u8; REPORT]) -> Option<Self> {
         let kind = *COMMANDS.get(usize::from(octets[0]).checked_sub(Kind::Start as usize)?)?;
         Some(Self::read(kind, octets))
     }
@@ -446,7 +445,6 @@ mod tests {
             {
                 assert_eq!(record.kind as u8, first);
             }
-            assert_eq!(Record::command(&octets[..REPORT - 1]), None);
         }
         assert_eq!(Record::report(&[]), None);
     }

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use hikyaku::{
     AddPeerError, Config, SendError,
     messaging::Messenger,
@@ -107,8 +106,8 @@ impl Delegated {
     }
 
     fn obey(&mut self, command: &[u8]) {
-        let share = |from: usize| Bytes::copy_from_slice(&command[from..]);
-        let done = self.host.handle_command(self.now, command, share);
+        let (record, carried) = command.split_first_chunk().expect("a command has a record");
+        let done = self.host.handle_command(self.now, record, carried);
         done.expect("a correct process says nothing wrong");
     }
 
