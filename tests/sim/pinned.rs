@@ -20,7 +20,7 @@ use hikyaku::{
 /// of that was touched, and on another machine, in another build or with another compiler, they must stay, and a difference
 /// is a mistake: something depends on addresses, on the order of a hash table, on a clock, on a library's rounding.
 const PINNED: [(&str, u64, u64); 3] = [
-    ("leaves and spines", 33_784_218, 0x1e00_fff7_971f_1ea1),
+    ("leaves and spines", 32_140_733, 0x1814_7863_48a8_531a),
     ("shared medium", 365_656_897, 0x33f8_5638_3b1e_a068),
     ("light paths", 65_194_082, 0x9f96_c4a0_2374_8531),
 ];
