@@ -138,7 +138,9 @@ pub struct Config {
     /// Messages by reference that may be queued or unacknowledged per flow before `WouldBlock`.
     /// 1 to 1,048,576; default 4,096.
     pub send_queue_messages: u32,
-    /// Most peers. 1 to 1,048,575; default 1,048,575.
+    /// Most peers. 1 to 1,048,575; default 1,048,575. Where strangers are accepted, one that is gone or has not shown that
+    /// it hears us gives way to a newcomer ([`PeerError::NoRoom`](crate::PeerError::NoRoom)); what has named it names no
+    /// other for 64 s.
     pub max_peers: u32,
     /// Addresses that were not added as peers may open sessions, after they have shown in a round trip that they receive
     /// there. Default off.
@@ -194,7 +196,7 @@ impl Default for Config {
     }
 }
 
-/// Tokens carry the peer's index in 20 bits.
+/// Some hundred octets each: more would be no table of peers any more.
 pub(crate) const MAX_PEERS: u32 = (1 << 20) - 1;
 /// The receive bitmap's size bounds the window.
 pub(crate) const MAX_WINDOW_PACKETS: u16 = 1_024;

@@ -159,6 +159,9 @@ pub enum PeerError {
         /// Which: bits of [`Features`](crate::wire::Features).
         features: u32,
     },
+    /// It has no room for another peer ([`Config::max_peers`](crate::Config::max_peers)); or it was a stranger here that
+    /// has given way to another.
+    NoRoom,
 }
 
 impl fmt::Display for PeerError {
@@ -172,6 +175,7 @@ impl fmt::Display for PeerError {
             Self::Restarted => f.write_str("it has restarted"),
             Self::Closed => f.write_str("it has closed the session"),
             Self::Misbehaved => f.write_str("it broke the protocol"),
+            Self::NoRoom => f.write_str("there is no room for another peer (setting `max_peers`)"),
             Self::Incompatible { features } => write!(
                 f,
                 "one side requires protocol features {features:#010x} that the other does not know: different releases"

@@ -13,7 +13,8 @@ pub const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 
 pub struct PeerId(pub(crate) u32);
 
 impl PeerId {
-    /// Number of the peer: peers count from 0 in the order in which they were added.
+    /// Number of the peer: peers count from 0 in the order in which they were added. That of a stranger that has left may
+    /// name another one after 64 s.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -12,15 +12,23 @@ use crate::wire::{self, Base, Builder, Features, Kind, Open, Seq, Token, checksu
 /// Packets of control that wait to be sent; more are forgotten (their cause will come again).
 pub(super) const MAX_CONTROL: usize = 256;
 
+/// Why an opening is refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Refusal {
+    /// These are in the way; none: that session is over.
+    Features(Features),
+    NoRoom,
+}
+
 /// A packet that belongs to no flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Control {
-    /// "I do not know this session", or "I refuse it because of these features".
+    /// "I do not know this session", or "I refuse it".
     Reset {
         to: SocketAddr,
         session: Token,
-        /// Of an opening: which features are in the way.
-        refused: Option<Features>,
+        /// Of an opening: why.
+        refused: Option<Refusal>,
     },
     /// "Say your opening again with this token, then I believe that you live there."
     Challenge {
@@ -62,10 +70,14 @@ impl Endpoint {
             Control::Reset { to, session, refused } => {
                 burst.begin(to);
                 self.stats.resets_sent += 1;
-                let of_opening = u32::from(refused.is_some());
+                let (message, features) = match refused {
+                    None => (0, 0),
+                    Some(Refusal::Features(features)) => (1, features.bits()),
+                    Some(Refusal::NoRoom) => (2, 0),
+                };
                 let base = Base {
-                    sequence: Seq(refused.unwrap_or_default().bits()),
-                    ..self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, of_opening)
+                    sequence: Seq(features),
+                    ..self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, message)
                 };
                 self.write_plain(&base, true, None, 0, burst);
             }

@@ -16,9 +16,10 @@ use super::{
     dialogue::Dialogue,
     flow::{Active, Flow, Placers, Sender},
     liveness::Doubt,
-    peer::{Peer, Phase, Tokens},
+    peer::{Peer, Phase, Place, Tokens},
     predicted::Answered,
     source::{Freed, NONE, SourceId, Sources},
+    strangers::Places,
     timers::{Heap, Timer},
     tokens::{Budget, TokenKey},
     transmit::ack_bytes_of,
@@ -86,6 +87,7 @@ pub struct Endpoint {
     /// Answers to what belongs to no session, to addresses of peers and to others: resets, then challenges.
     pub(super) resets: [Budget; 2],
     pub(super) challenges: [Budget; 2],
+    pub(super) places: Places,
     /// Peers whose address has refused packets.
     pub(super) doubts: BTreeMap<u32, Doubt>,
     pub(super) hints: Budget,
@@ -182,6 +184,7 @@ impl Endpoint {
             busy: 0,
             resets: [Budget::default(); 2],
             challenges: [Budget::default(); 2],
+            places: Places::default(),
             doubts: BTreeMap::new(),
             hints: Budget::default(),
             credit_news: None,
@@ -367,6 +370,7 @@ impl Endpoint {
     /// There are too many, or this address is a peer already.
     pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         if let Some(peer) = self.peer_by_address(address) {
+            self.peers[peer.index()].place = Place::Added;
             return Err(AddPeerError::Exists(peer));
         }
         self.new_peer(address, processor)
@@ -375,15 +379,22 @@ impl Endpoint {
     }
 
     pub(super) fn new_peer(&mut self, address: SocketAddr, processor: u32) -> Option<u32> {
-        let index = self.peers.len() as u32;
-        if index >= self.config.max_peers {
+        if !self.has_room_for_peer() {
             return None;
         }
+        self.places.changed();
+        let mtu = self.initial_mtu(address.is_ipv6());
+        if let Some(index) = self.places.take(self.now) {
+            let tokens = self.tokens(index, 0);
+            self.replace(index, Peer::new(address, processor, tokens, mtu));
+            self.addresses.insert(&self.peers, index);
+            return Some(index);
+        }
+        let index = self.peers.len() as u32;
         if self.peers.len() == self.peers.capacity() {
             // An eighth at a time: doubling would waste up to half of what idle peers take.
             self.peers.reserve_exact(self.peers.len() / 8 + 8);
         }
-        let mtu = self.initial_mtu(address.is_ipv6());
         let tokens = self.tokens(index, 1);
         self.peers.push(Peer::new(address, processor, tokens, mtu));
         self.addresses.insert(&self.peers, index);
@@ -487,6 +498,7 @@ impl Endpoint {
     pub fn reconnect(&mut self, peer: PeerId) {
         if let Some(p) = self.peers.get_mut(peer.index())
             && p.phase == Phase::Down
+            && p.place != Place::Left
         {
             p.phase = Phase::New;
             self.down.remove(&peer.0);

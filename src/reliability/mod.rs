@@ -29,6 +29,7 @@ mod send;
 mod session;
 mod slots;
 mod source;
+mod strangers;
 mod timeout;
 mod timers;
 mod tokens;

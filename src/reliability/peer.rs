@@ -30,6 +30,17 @@ pub(crate) enum Phase {
     Down,
 }
 
+/// How a peer has come into the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It was added, and stays.
+    Added,
+    /// It has come by itself.
+    Stranger,
+    /// That, and it has given way to another.
+    Left,
+}
+
 /// Tokens of a session that has not begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
@@ -80,6 +91,7 @@ pub(crate) struct Peer {
     /// Largest datagram that the peer takes.
     pub(crate) max_datagram: u16,
     pub(crate) phase: Phase,
+    pub(crate) place: Place,
     /// The peer has used our token.
     pub(crate) confirmed: bool,
     /// The search for the path MTU is over.
@@ -140,6 +152,7 @@ impl Peer {
             mtu,
             max_datagram: u16::MAX,
             phase: Phase::New,
+            place: Place::Added,
             confirmed: false,
             mtu_found: false,
             watched: false,

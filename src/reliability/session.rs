@@ -11,10 +11,10 @@ use core::net::SocketAddr;
 
 use super::{
     Event, PeerId,
-    control::{Control, MAX_CONTROL},
+    control::{Control, MAX_CONTROL, Refusal},
     endpoint::Endpoint,
     flow::first_sequence,
-    peer::{Phase, index_of, is_of_session},
+    peer::{Phase, Place, index_of, is_of_session},
     recovery::mark_all_lost,
     source::NONE,
 };
@@ -73,7 +73,7 @@ impl Endpoint {
                 return Ok(known);
             }
             if p.has_buried(&open) {
-                self.refuse_opening(address, open.token, Features::empty());
+                self.refuse_opening(address, open.token, Refusal::Features(Features::empty()));
                 return Err(DropReason::DeadIncarnation);
             }
             if token.is_first() && p.begun() == 0 && p.phase != Phase::Down {
@@ -94,8 +94,13 @@ impl Endpoint {
         match known {
             Some(peer) => self.admit(peer, &open),
             None => {
-                let peer = self.new_peer(address, packet.base().source);
-                let peer = peer.ok_or(DropReason::TooManyPeers)?;
+                let Some(peer) = self.new_peer(address, packet.base().source) else {
+                    if self.is_full() {
+                        self.refuse_opening(address, open.token, Refusal::NoRoom);
+                    }
+                    return Err(DropReason::TooManyPeers);
+                };
+                self.peers[peer as usize].place = Place::Stranger;
                 self.begin_session(peer, &open);
                 return Ok(Some(peer));
             }
@@ -195,7 +200,7 @@ impl Endpoint {
             // We have been taken at our word by two, and this is not the one that was here first; or it has been here.
             // If it is the one that lives, it begins anew.
             Some(open) if is_bound && !p.is_current(&open) || !is_bound && p.has_buried(&open) => {
-                self.refuse_opening(address, open.token, Features::empty());
+                self.refuse_opening(address, open.token, Refusal::Features(Features::empty()));
                 return Err(DropReason::DeadIncarnation);
             }
             Some(_) if is_bound => {}
@@ -223,7 +228,7 @@ impl Endpoint {
     #[cold]
     pub(super) fn handle_reset(&mut self, source: SocketAddr, base: &Base) -> Result<(), DropReason> {
         let token = base.session;
-        let of_opening = base.message.0 == 1;
+        let of_opening = matches!(base.message.0, 1 | 2);
         let peer = if of_opening {
             index_of(token).filter(|&index| {
                 let peer = self.peers.get(index as usize);
@@ -241,6 +246,7 @@ impl Endpoint {
             return Ok(());
         }
         let error = match base.sequence.0 {
+            _ if base.message.0 == 2 => PeerError::NoRoom,
             0 if p.phase == Phase::Goodbye => PeerError::Closed,
             0 => PeerError::Reset,
             features => PeerError::Incompatible { features },
@@ -291,6 +297,7 @@ impl Endpoint {
         if error != PeerError::Closed {
             self.stats.peers_lost += 1;
         }
+        self.places.changed();
         self.doubts.remove(&peer);
         self.down.insert(peer, error);
         self.events.push_back(Event::Down {
@@ -341,7 +348,7 @@ impl Endpoint {
         if refused.is_empty() {
             return Ok(());
         }
-        self.refuse_opening(address, open.token, refused);
+        self.refuse_opening(address, open.token, Refusal::Features(refused));
         Err(DropReason::Incompatible)
     }
 
@@ -365,12 +372,12 @@ impl Endpoint {
         self.push_reset(to, session, None);
     }
 
-    /// Tells an opener that there will be no such session, and which features are in the way.
-    fn refuse_opening(&mut self, to: SocketAddr, session: Token, refused: Features) {
+    /// Tells an opener that there will be no such session, and why.
+    fn refuse_opening(&mut self, to: SocketAddr, session: Token, refused: Refusal) {
         self.push_reset(to, session, Some(refused));
     }
 
-    fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Features>) {
+    fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Refusal>) {
         let budget = &mut self.resets[self.addresses.get(&self.peers, to).is_none() as usize];
         if budget.take(self.now, self.config.resets_per_second) {
             self.push_control(Control::Reset { to, session, refused });

@@ -7,6 +7,7 @@ mod liveness;
 #[cfg(feature = "sim")]
 mod near;
 mod predicted;
+mod strangers;
 mod windows;
 
 use alloc::{collections::VecDeque, vec, vec::Vec};

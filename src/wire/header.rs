@@ -35,7 +35,7 @@ pub enum Kind {
     Ack = 1,
     /// `message` 0: "I do not know this session", which is the token of the packet that caused it, given back. `message`
     /// 1: "I refuse this opening", whose own token is the session; `sequence` says which [`Features`] are in the way, 0 if
-    /// that session is over.
+    /// that session is over. `message` 2: the same, for want of room.
     Reset = 2,
     /// The last packet of a session: its sender will send nothing more.
     Goodbye = 3,

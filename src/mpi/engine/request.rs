@@ -531,6 +531,7 @@ pub(super) fn failure_text(error: PeerError) -> &'static str {
         PeerError::Closed => "it has said goodbye (MPI_Finalize)",
         PeerError::Restarted => "it has been started anew",
         PeerError::Reset => "it has given us up, or was started anew",
+        PeerError::NoRoom => "it has no room for another",
         PeerError::Misbehaved => "it sent what makes no sense",
         PeerError::Refused => "nobody listens at its address",
         PeerError::TimedOut { .. } => "it does not answer",

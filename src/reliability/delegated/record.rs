@@ -237,6 +237,7 @@ impl Record {
                 self.destination = features;
                 6
             }
+            PeerError::NoRoom => 7,
         };
     }
 
@@ -251,6 +252,7 @@ impl Record {
             3 => PeerError::Restarted,
             4 => PeerError::Closed,
             5 => PeerError::Misbehaved,
+            7 => PeerError::NoRoom,
             _ => PeerError::Incompatible {
                 features: self.destination,
             },
@@ -426,6 +428,7 @@ mod tests {
             PeerError::Restarted,
             PeerError::Closed,
             PeerError::Misbehaved,
+            PeerError::NoRoom,
             PeerError::Incompatible { features: 1 << 20 },
         ] {
             let mut record = Record::new(Kind::Down, 7);

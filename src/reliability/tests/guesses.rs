@@ -12,12 +12,12 @@ const ATTACKER: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(core::net::Ip
 
 /// A kind of packet, and what it carries.
 #[derive(Clone, Copy, Debug)]
-struct Form {
-    kind: Kind,
+pub(super) struct Form {
+    pub(super) kind: Kind,
     /// An opening comes with it.
-    opens: bool,
+    pub(super) opens: bool,
     /// Credit, acknowledgements of single packets, and a wish for an answer.
-    more: bool,
+    pub(super) more: bool,
 }
 
 fn forms() -> impl Iterator<Item = Form> {
@@ -28,7 +28,7 @@ fn forms() -> impl Iterator<Item = Form> {
 }
 
 /// A packet of that form. `base` has the numbers that were guessed, or known.
-fn forge(form: Form, base: Base, rng: &mut Prng) -> Vec<u8> {
+pub(super) fn forge(form: Form, base: Base, rng: &mut Prng) -> Vec<u8> {
     let mut header = Header::new(Base {
         kind: form.kind,
         ..base
@@ -74,7 +74,7 @@ fn forge(form: Form, base: Base, rng: &mut Prng) -> Vec<u8> {
 }
 
 /// The same packet with another token.
-fn with_token(octets: &[u8], token: Token) -> Vec<u8> {
+pub(super) fn with_token(octets: &[u8], token: Token) -> Vec<u8> {
     let mut octets = octets.to_vec();
     octets[12..16].copy_from_slice(&token.index.to_be_bytes());
     octets[16..24].copy_from_slice(&token.secret.to_be_bytes());
@@ -98,7 +98,7 @@ fn live(config: &Config, rng: &mut Prng) -> Pair {
 const PEER: PeerId = PeerId(0);
 
 /// Messages go both ways, the first with this number. Nothing else arrives, and nothing happens to the session.
-fn talk(pair: &mut Pair, first: u32) {
+pub(super) fn talk(pair: &mut Pair, first: u32) {
     let sizes = [8, 2_000, 0, 30_000, 64];
     for (number, len) in (first..).zip(sizes) {
         for from in 0..2 {

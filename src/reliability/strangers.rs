@@ -1,0 +1,107 @@
+//! Places of strangers. When there is no room for another one, one that is gone, or has not shown that it hears us, gives
+//! way; what has named it names no other for a while. Peers that were added stay.
+
+use alloc::collections::VecDeque;
+
+use super::{
+    PeerId,
+    endpoint::Endpoint,
+    peer::{Peer, Phase, Place},
+    tokens::COOKIE_TIME,
+};
+use crate::{error::PeerError, time::Instant};
+
+/// The number of a peer that has left names no other one for so long, ns: no cookie is older, and who talks to peers has
+/// heard of its end.
+const REST: u64 = 2 * COOKIE_TIME;
+/// Peers that are looked at for one newcomer.
+const LOOKS: u32 = 256;
+
+/// Where newcomers find room.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
+pub(super) struct Places {
+    /// Peers that have left, and when, the oldest first. Every one of them has answered a challenge, so there are at most as
+    /// many as challenges are sent in [`REST`].
+    left: VecDeque<(u64, u32)>,
+    /// Who is looked at next: since places are given in this order, it comes to the oldest first.
+    hand: u32,
+    /// So many have been looked at in vain since there may have been one that can leave, and since when, ns.
+    in_vain: u32,
+    since: u64,
+}
+
+impl Places {
+    /// The place of a peer that left long ago.
+    pub(super) fn take(&mut self, now: u64) -> Option<u32> {
+        let &(left_at, index) = self.left.front()?;
+        (now - left_at >= REST).then(|| self.left.pop_front())?;
+        Some(index)
+    }
+
+    /// There may be one that can leave.
+    pub(super) fn changed(&mut self) {
+        self.in_vain = 0;
+    }
+}
+
+impl Endpoint {
+    /// There is room for another peer; a stranger has left for it, if need be.
+    pub(super) fn has_room_for_peer(&mut self) -> bool {
+        self.peers.len() - self.places.left.len() < self.config.max_peers as usize || self.make_room()
+    }
+
+    /// No peer can leave.
+    pub(super) fn is_full(&self) -> bool {
+        self.places.in_vain as usize >= self.peers.len()
+    }
+
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        // (A process whose endpoint is elsewhere counts peers as they come, and never forgets one.)
+        if self.credit_news.is_some() {
+            return false;
+        }
+        // Some may have fallen silent.
+        if self.now - self.places.since >= self.times.death {
+            (self.places.since, self.places.in_vain) = (self.now, 0);
+        }
+        for _ in 0..LOOKS {
+            if self.is_full() {
+                return false;
+            }
+            let index = self.places.hand;
+            self.places.hand = (index + 1) % self.peers.len() as u32;
+            self.places.in_vain += 1;
+            let p = &self.peers[index as usize];
+            if p.place != Place::Stranger {
+                continue;
+            }
+            if p.phase == Phase::Down || !p.confirmed {
+                self.leave(index);
+                return true;
+            }
+            // It may be gone without a word.
+            if !p.watched && self.active_now().saturating_sub(p.last_heard) >= self.times.death {
+                self.watch(Instant::from_nanos(self.now), PeerId(index), true);
+            }
+        }
+        false
+    }
+
+    fn leave(&mut self, index: u32) {
+        self.end_session(index, PeerError::NoRoom);
+        self.addresses.remove(&self.peers, index);
+        self.peers[index as usize].place = Place::Left;
+        self.places.left.push_back((self.now, index));
+    }
+
+    /// A peer takes the place of one that has left. Its sessions are counted on, so that none has the number, or the
+    /// secret, of another.
+    pub(super) fn replace(&mut self, index: u32, mut peer: Peer) {
+        let left = &mut self.peers[index as usize];
+        (peer.session, peer.local_secret) = (left.session, left.local_secret);
+        *left = peer;
+        self.down.remove(&index);
+    }
+}
