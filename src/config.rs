@@ -126,6 +126,12 @@ pub struct Config {
     /// that we have never heard. Off: it is lost when the network has said so for 100 ms. Default on; `mpi::engine` switches it off, since in a job all listen before anybody knows
     /// where.
     pub late_peers: bool,
+    /// A peer that is lost because it is silent, refused by the network or does not know the session any more is called
+    /// until it answers, with a back-off of 50 ms to 1 s. Until then what is sent to it is refused
+    /// ([`SendError::Peer`](crate::SendError::Peer)). Default off:
+    /// [`Endpoint::reconnect`](crate::reliability::Endpoint::reconnect) does it once. Ignored for the ranks of an MPI job,
+    /// and where packets go by way of a poller.
+    pub reconnect: bool,
     /// How often a watched idle peer is asked for a sign of life. 1 ms to 1 hour; default 1 s.
     pub keepalive: Duration,
     /// Octets that one peer may have sent and the application not yet taken. 64 KiB to 1 GiB; default 8 MiB.
@@ -182,6 +188,7 @@ impl Default for Config {
             death_timeout: Duration::from_secs(4),
             open_timeout: Duration::from_secs(10),
             late_peers: true,
+            reconnect: false,
             keepalive: Duration::from_secs(1),
             unexpected_bytes: 8 << 20,
             max_message: 1 << 30,

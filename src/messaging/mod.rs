@@ -34,7 +34,7 @@ pub mod tagged;
 #[cfg(test)]
 mod tests;
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, net::SocketAddr};
 
 use bytes::Bytes;
@@ -46,7 +46,9 @@ pub use self::{
 };
 use crate::{
     error::{AddPeerError, SendError},
-    reliability::{Burst, Event, Limits, Outgoing, Payload, PeerId, SendToken, Target, delegated::Carrier},
+    reliability::{
+        Burst, Event, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Target, delegated::Carrier,
+    },
     time::Instant,
     wire::Seq,
 };
@@ -315,6 +317,11 @@ impl Messenger {
     /// Tries a peer that is down again, with a new session.
     pub fn reconnect(&mut self, peer: PeerId) {
         self.endpoint.reconnect(peer);
+    }
+
+    /// See [`Endpoint::take_lost`](crate::reliability::Endpoint::take_lost).
+    pub fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
+        self.endpoint.take_lost(peer)
     }
 
     /// The backend can do something else now.

@@ -42,7 +42,7 @@ use crate::{
     backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
     messaging::{Message, Messenger, SendOptions},
-    reliability::{Burst, Event, Limits, Payload, PeerId, SendToken},
+    reliability::{Burst, Event, Limits, LostMessages, Payload, PeerId, SendToken},
     time::{Instant, nanos},
 };
 
@@ -425,6 +425,11 @@ impl Driver {
     /// See [`Messenger::reconnect`].
     pub fn reconnect(&mut self, peer: PeerId) {
         self.messenger.reconnect(peer);
+    }
+
+    /// See [`Messenger::take_lost`].
+    pub fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
+        self.messenger.take_lost(peer)
     }
 
     /// Begins (or ends) to note which peers are lost.

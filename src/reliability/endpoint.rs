@@ -18,6 +18,7 @@ use super::{
     liveness::Doubt,
     peer::{Peer, Phase, Place, Tokens},
     predicted::Answered,
+    reconnect::{Call, LostMessages},
     source::{Freed, NONE, SourceId, Sources},
     strangers::Places,
     timers::{Heap, Timer},
@@ -90,6 +91,9 @@ pub struct Endpoint {
     pub(super) places: Places,
     /// Peers whose address has refused packets.
     pub(super) doubts: BTreeMap<u32, Doubt>,
+    /// Peers that are called until they answer, and what was lost with peers.
+    pub(super) calls: BTreeMap<u32, Call>,
+    pub(super) lost: BTreeMap<u32, Vec<LostMessages>>,
     pub(super) hints: Budget,
     /// Peers whose credit has changed, if somebody wants to know.
     pub(super) credit_news: Option<Vec<u32>>,
@@ -186,6 +190,8 @@ impl Endpoint {
             challenges: [Budget::default(); 2],
             places: Places::default(),
             doubts: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            lost: BTreeMap::new(),
             hints: Budget::default(),
             credit_news: None,
             stats: Stats::default(),
@@ -490,18 +496,10 @@ impl Endpoint {
                 p.phase = Phase::Closing;
                 self.goodbye_if_drained(peer.0);
             }
-            Phase::Closing | Phase::Goodbye | Phase::Down => {}
-        }
-    }
-
-    /// Tries a peer that is down again, with a new session. Only a new incarnation of it will answer.
-    pub fn reconnect(&mut self, peer: PeerId) {
-        if let Some(p) = self.peers.get_mut(peer.index())
-            && p.phase == Phase::Down
-            && p.place != Place::Left
-        {
-            p.phase = Phase::New;
-            self.down.remove(&peer.0);
+            Phase::Down => {
+                self.calls.remove(&peer.0);
+            }
+            Phase::Closing | Phase::Goodbye => {}
         }
     }
 

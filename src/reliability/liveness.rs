@@ -177,7 +177,7 @@ impl Endpoint {
     }
 
     /// Asks the peer for a sign of life.
-    fn ask(&mut self, peer: u32) -> u32 {
+    pub(super) fn ask(&mut self, peer: u32) -> u32 {
         let flow = self.flow_for(peer, 0);
         let index = self.activate(flow);
         self.actives[index as usize].send.ask_alone = true;

@@ -22,6 +22,7 @@ mod near;
 mod peer;
 mod plan;
 mod predicted;
+mod reconnect;
 mod recovery;
 mod returns;
 mod rtt;
@@ -47,6 +48,7 @@ pub use endpoint::Endpoint;
 #[cfg(feature = "sim")]
 pub(crate) use near::{Part, named_peer};
 pub(crate) use peer::MESSAGE_COST;
+pub use reconnect::LostMessages;
 
 pub use crate::id::{PeerId, SendToken};
 
@@ -197,7 +199,7 @@ pub enum Event {
         session: u32,
     },
     /// The session with this peer has ended. Everything queued for it is given up: each message by reference gets
-    /// no [`Event::Sent`] but is covered by this event.
+    /// no [`Event::Sent`] but is covered by this event. [`Endpoint::take_lost`] names what may be lost.
     Down {
         /// The peer.
         peer: PeerId,

@@ -121,6 +121,7 @@ impl Endpoint {
             self.end_session(peer, error);
         }
         self.begin_session(peer, open);
+        self.call(peer);
     }
 
     /// Our opening has been challenged: it is said again, and everything that came with it, which nobody has kept.
@@ -131,7 +132,8 @@ impl Endpoint {
         let peer = self.peer_of(packet.session(), source)?.ok_or(DropReason::Unsolicited)?;
         let active_now = self.active_now();
         let p = &mut self.peers[peer as usize];
-        if p.is_bound() || p.phase == Phase::Down || p.remote_token() == open.token {
+        let wanted = p.phase != Phase::Down || self.calls.contains_key(&peer);
+        if p.is_bound() || !wanted || p.remote_token() == open.token {
             return Ok(());
         }
         p.set_remote_token(open.token);
@@ -212,6 +214,7 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         if with_token && !p.confirmed {
             p.confirmed = true;
+            self.calls.remove(&peer);
             self.events.push_back(Event::Up {
                 peer: PeerId(peer),
                 session: p.session,
@@ -280,6 +283,9 @@ impl Endpoint {
         }
         // Once the goodbye is under way, everything else has been acknowledged.
         let lost = self.peers[peer as usize].phase != Phase::Goodbye && !self.is_idle(PeerId(peer));
+        if lost {
+            self.name_lost(peer);
+        }
         // First of all, so that flows that become idle by being given up do not start a goodbye.
         self.peers[peer as usize].phase = Phase::Down;
         let mut flow = core::mem::replace(&mut self.peers[peer as usize].first_flow, NONE);
@@ -309,6 +315,7 @@ impl Endpoint {
         if blocked {
             self.events.push_back(Event::Writable { peer: PeerId(peer) });
         }
+        self.call_after(peer, error);
     }
 
     /// Releases everything that a flow has queued or in flight, and the flow.

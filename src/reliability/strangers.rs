@@ -91,6 +91,8 @@ impl Endpoint {
 
     fn leave(&mut self, index: u32) {
         self.end_session(index, PeerError::NoRoom);
+        self.calls.remove(&index);
+        self.lost.remove(&index);
         self.addresses.remove(&self.peers, index);
         self.peers[index as usize].place = Place::Left;
         self.places.left.push_back((self.now, index));

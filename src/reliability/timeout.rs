@@ -155,8 +155,13 @@ impl Endpoint {
 
     /// Blocked on credit, or watching: ask for a sign of life. `false`: the peer is dead.
     fn persist_timeout(&mut self, index: u32) -> bool {
-        if self.ask_again(index) {
-            return true;
+        if self.flows[self.actives[index as usize].flow as usize].channel == 0 {
+            if self.ask_again(index) {
+                return true;
+            }
+            if let Some(lives) = self.call_again(index) {
+                return lives;
+            }
         }
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];

@@ -429,6 +429,7 @@ impl<'a> Job<'a> {
         config.max_datagram = config.max_datagram.min(datagram as u16);
         config.safe_datagram = config.max_datagram;
         config.late_peers = false;
+        config.reconnect = false;
         let wires = Wires::new(simulation.network, simulation.processes, rng.next_u64());
         let (faults, capture) = (&simulation.faults, simulation.capture.as_deref());
         let trouble = Trouble::new(faults, capture, mix(simulation.seed)).map_err(|source| SimulationError::File {

@@ -60,10 +60,11 @@ impl Builder {
         self
     }
 
-    /// All peers listen before they are added.
+    /// All peers listen before they are added, and one that is lost stays lost.
     #[cfg(feature = "mpi")]
-    pub(crate) fn no_late_peers(mut self) -> Self {
+    pub(crate) fn for_a_job(mut self) -> Self {
         self.config.late_peers = false;
+        self.config.reconnect = false;
         self
     }
 
@@ -159,7 +160,12 @@ pub(super) fn messenger(
     let mut messenger = if backend.is_link() {
         Messenger::new(Remote::new(config, limits, processors)?, processors)
     } else {
-        let endpoint = Endpoint::new(config.clone(), limits, random(), random_key())?;
+        // Beside another way to the same peers, sessions begin as they do there.
+        let own = Config {
+            reconnect: config.reconnect && backend.link_beside().is_none(),
+            ..config.clone()
+        };
+        let endpoint = Endpoint::new(own, limits, random(), random_key())?;
         match backend.link_beside() {
             Some(link) => {
                 let remote = Remote::new(config, limits_of(&link), processors)?;

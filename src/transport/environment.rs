@@ -267,6 +267,7 @@ settings! {
     "HIKYAKU_DEATH_TIMEOUT" death_timeout: Duration,
     "HIKYAKU_OPEN_TIMEOUT" open_timeout: Duration,
     "HIKYAKU_LATE_PEERS" late_peers: bool,
+    "HIKYAKU_RECONNECT" reconnect: bool,
     "HIKYAKU_KEEPALIVE" keepalive: Duration,
     "HIKYAKU_UNEXPECTED_BYTES" unexpected_bytes: u32,
     "HIKYAKU_MAX_MESSAGE" max_message: u32,

@@ -72,6 +72,7 @@ use crate::{
 pub use crate::{
     messaging::{Message, SendOptions},
     progress::WaitPolicy,
+    reliability::LostMessages,
 };
 
 /// Up to so many octets, copying is cheaper than waiting.
@@ -81,12 +82,12 @@ const COPY: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A peer has answered: a session has begun.
+    /// A peer has answered: a session has begun, perhaps after others have ended.
     PeerUp {
         /// The peer.
         peer: PeerId,
     },
-    /// A peer is lost, with everything on its way to it.
+    /// A peer is lost, with everything on its way to it, which [`Transport::take_lost`] names.
     PeerDown {
         /// The peer.
         peer: PeerId,
@@ -373,9 +374,20 @@ impl Transport {
         self.driver.watch(peer, on);
     }
 
-    /// Tries again to reach a peer that was lost or closed.
+    /// Tries again to reach a peer that was lost or closed; it need not have restarted, and need not do the same.
+    /// [`Event::PeerUp`] tells when it has answered, [`Event::PeerDown`] that it has not within
+    /// [`Config::open_timeout`](crate::Config::open_timeout). What is sent meanwhile goes to the new session. See also
+    /// [`Config::reconnect`](crate::Config::reconnect).
     pub fn reconnect(&mut self, peer: PeerId) {
         self.driver.reconnect(peer);
+        self.driver.transmit_now();
+    }
+
+    /// Names what was on its way to this peer when sessions with it ended ([`Event::PeerDown`]), since this was asked
+    /// last: it was not acknowledged, and may or may not have arrived. What was sent by reference is unacknowledged as
+    /// long as there was no [`Event::Sent`]. (By way of a poller nothing is named.)
+    pub fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
+        self.driver.take_lost(peer)
     }
 
     /// Says goodbye to one peer, after everything that was sent to it. [`Event::PeerClosed`] tells when it is done.

@@ -16,6 +16,7 @@ mod harness;
 mod misbehaviour;
 mod mtu;
 mod ops;
+mod reconnect;
 mod refused;
 mod session;
 mod swarm;

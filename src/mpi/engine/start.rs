@@ -87,7 +87,7 @@ impl Engine {
         let driver = builder
             .processor(process)
             .wait(WaitPolicy::Spin)
-            .no_late_peers()
+            .for_a_job()
             .bind_driver(name, address)?;
         Ok(Unconnected { driver, process })
     }
@@ -100,7 +100,7 @@ impl Engine {
         let driver = builder
             .processor(process)
             .wait(WaitPolicy::Spin)
-            .no_late_peers()
+            .for_a_job()
             .driver_on(backend)?;
         Ok(Unconnected { driver, process })
     }

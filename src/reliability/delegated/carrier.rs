@@ -1,6 +1,6 @@
 //! What carries the packets of a messenger.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 use core::net::SocketAddr;
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
-    reliability::{Burst, Endpoint, Event, Limits, Outgoing, Payload, Sink, Target},
+    reliability::{Burst, Endpoint, Event, Limits, LostMessages, Outgoing, Payload, Sink, Target},
     stats::{PeerStats, Stats},
     time::Instant,
 };
@@ -268,6 +268,15 @@ impl Carrier {
     #[inline]
     pub(crate) fn close(&mut self, now: Instant, peer: PeerId) {
         each!(self, it => it.close(now, peer))
+    }
+
+    #[inline]
+    pub(crate) fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
+        match self {
+            Self::Here(endpoint) => endpoint.take_lost(peer),
+            // Who has the endpoint does not tell.
+            Self::There(_) | Self::Both(_) => Vec::new(),
+        }
     }
 
     #[inline]

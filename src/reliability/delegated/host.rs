@@ -175,7 +175,9 @@ impl Host {
         let peer = *self.peers.get(record.peer as usize).ok_or(Broken::Peer)?;
         match record.kind {
             Kind::Watch => self.endpoint.watch(now, peer, record.value != 0),
-            Kind::Reconnect => self.endpoint.reconnect(peer),
+            Kind::Reconnect => {
+                self.endpoint.revive(peer);
+            }
             // What follows is about a session, which may be over.
             _ if self.endpoint.session(peer) != record.session => {}
             Kind::Send => return self.send(now, peer, &record, carried),

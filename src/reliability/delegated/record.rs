@@ -370,6 +370,7 @@ pub(super) fn read_start(payload: &[u8]) -> Option<(Config, Vec<u32>)> {
         death_timeout: Duration::from_nanos(next()),
         open_timeout: Duration::from_nanos(next()),
         late_peers: false,
+        reconnect: false,
         keepalive: Duration::from_nanos(next()),
         unexpected_bytes: next().try_into().ok()?,
         max_message: next().try_into().ok()?,

@@ -260,7 +260,7 @@ impl Split {
     pub(super) fn reconnect(&mut self, peer: PeerId) {
         if self.eager.down(peer).is_some() {
             self.end_bulk(peer);
-            self.bulk.reconnect(peer);
+            self.bulk.revive(peer);
             self.eager.reconnect(peer);
         }
     }
@@ -413,7 +413,7 @@ impl Split {
             }
             Event::Up { peer, .. } => {
                 self.end_bulk(peer);
-                self.bulk.reconnect(peer);
+                self.bulk.revive(peer);
                 self.events.push_back(event);
             }
             _ => self.events.push_back(event),

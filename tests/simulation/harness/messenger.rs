@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use hikyaku::{
     AddPeerError, SendError,
     messaging::{Messenger, SendOptions},
-    reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
+    reliability::{Burst, Endpoint, Event, Limits, LostMessages, Payload, PeerId, SendToken},
     time::Instant,
 };
 
@@ -60,6 +60,9 @@ impl Stack for Messenger {
     }
     fn reconnect(&mut self, peer: PeerId) {
         self.reconnect(peer);
+    }
+    fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
+        self.take_lost(peer)
     }
     fn set_limits(&mut self, limits: Limits) {
         self.set_limits(limits);

@@ -7,7 +7,9 @@ use std::{
 
 use hikyaku::{
     AddPeerError, SendError,
-    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, SendToken, Sink, Verdict},
+    reliability::{
+        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, Payload, PeerId, SendToken, Sink, Verdict,
+    },
     time::Instant,
     wire::{ANY_PROCESSOR, Packet, Seq},
 };
@@ -34,6 +36,9 @@ pub(crate) trait Stack {
     fn watch(&mut self, now: Instant, peer: PeerId, on: bool);
     fn close(&mut self, now: Instant, peer: PeerId);
     fn reconnect(&mut self, peer: PeerId);
+    fn take_lost(&mut self, _: PeerId) -> Vec<LostMessages> {
+        Vec::new()
+    }
     fn set_limits(&mut self, limits: Limits);
     fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize);
     fn handle_timeout(&mut self, now: Instant);
@@ -284,6 +289,9 @@ impl Stack for Bare {
     }
     fn reconnect(&mut self, peer: PeerId) {
         self.endpoint.reconnect(peer);
+    }
+    fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
+        self.endpoint.take_lost(peer)
     }
     fn set_limits(&mut self, limits: Limits) {
         self.endpoint.set_limits(limits);

@@ -81,6 +81,8 @@ pub(crate) struct World {
     /// Hosts say that nobody listens at an address (ICMP port unreachable), and quote so many bytes of the packet; none: they
     /// are silent.
     pub(crate) quote: Option<usize>,
+    /// Whoever is told that its session is not known tries again.
+    pub(crate) retries: bool,
     /// What refusals have used up, for each address: see [`Self::may_refuse`].
     refused: BTreeMap<SocketAddr, u64>,
     /// Messages of 8 octets and more are told from each other where some may get lost.
@@ -111,6 +113,7 @@ impl World {
             tap: None,
             filter: None,
             quote: None,
+            retries: true,
             refused: BTreeMap::new(),
             min_len: 0,
             stalls: (0, 0),
@@ -511,7 +514,7 @@ impl World {
             } => (peer, session, error),
             _ => return,
         };
-        if error == PeerError::Reset {
+        if error == PeerError::Reset && self.retries {
             // It has restarted, or will: try again.
             self.nodes[number].stack_mut().reconnect(peer);
             self.touch(number);

@@ -1,0 +1,182 @@
+//! A peer that was lost is called until it answers, and what was lost with it is named.
+//!
+//! A call is an opening without a message, sent again and again with a back-off of up to [`SELDOM`]. The peer answers a
+//! later session than the first with a challenge, so nobody else can answer for it. A side that has let another one in
+//! by a challenge calls back, so that both hear that the session has begun, even if only one of them wants it.
+//!
+//! After a call that was asked for once ([`Endpoint::reconnect`]) messages can be sent at once, and the end of a call in
+//! vain is told after [`open_timeout`](crate::Config::open_timeout). With the setting
+//! [`reconnect`](crate::Config::reconnect), sends are refused until the session has begun, and the call has no end.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use super::{
+    Endpoint, PeerId,
+    flow::Form,
+    peer::{Phase, Place},
+    timers::Timer,
+};
+use crate::{error::PeerError, prng::mix, wire::Seq};
+
+/// The first two calls are so long apart, ns; then twice as long each time, …
+const SOON: u64 = 50_000_000;
+/// … up to this.
+const SELDOM: u64 = 1_000_000_000;
+/// Most pairs of processors that are named for a peer; the oldest go first.
+const MAX_NAMED: usize = 4_096;
+
+/// A peer that is called.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Call {
+    /// Since when, ns of active time.
+    since: u64,
+    calls: u32,
+}
+
+/// What was on its way from one processor to another when a session ended. Messages are delivered in order, so it is
+/// all from the first one on that was not acknowledged: each may have arrived, and need not. Those before it have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostMessages {
+    /// Number of the session, from 1.
+    pub session: u32,
+    /// Processor that has sent them.
+    pub source: u32,
+    /// Processor that was meant.
+    pub destination: u32,
+    /// How many messages were sent before the first of them, between these two in this session.
+    pub first: u32,
+}
+
+impl Endpoint {
+    /// Tries to reach a peer that is down, with a new session. It need not have restarted. [`super::Event::Up`] tells
+    /// when it has answered, [`super::Event::Down`] that it has not within
+    /// [`Config::open_timeout`](crate::Config::open_timeout).
+    pub fn reconnect(&mut self, peer: PeerId) {
+        if self.revive(peer) {
+            self.call(peer.0);
+        }
+    }
+
+    /// Takes a peer that is down for one that has never been heard. `false`: it is not down, or has left.
+    pub(super) fn revive(&mut self, peer: PeerId) -> bool {
+        self.interrupt();
+        let Some(p) = self.peers.get_mut(peer.index()) else {
+            return false;
+        };
+        let is_down = p.phase == Phase::Down && p.place != Place::Left;
+        if is_down {
+            p.phase = Phase::New;
+            self.down.remove(&peer.0);
+        }
+        is_down
+    }
+
+    /// Gives what is known to have been lost with this peer, and forgets it.
+    pub fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
+        self.lost.remove(&peer.0).unwrap_or_default()
+    }
+
+    /// A session has ended: a new one begins, if that is wanted always.
+    pub(super) fn call_after(&mut self, peer: u32, error: PeerError) {
+        self.calls.remove(&peer);
+        let may_live = matches!(
+            error,
+            PeerError::TimedOut { .. } | PeerError::Refused | PeerError::Reset
+        );
+        if self.config.reconnect && may_live {
+            self.call(peer);
+        }
+    }
+
+    /// Calls a peer until it has answered.
+    pub(super) fn call(&mut self, peer: u32) {
+        let since = self.active_now();
+        self.calls.insert(peer, Call { since, calls: 0 });
+        self.call_on(peer);
+    }
+
+    /// The time for another call has come, if the peer is called: whether the session lives.
+    pub(super) fn call_again(&mut self, index: u32) -> Option<bool> {
+        let peer = self.flows[self.actives[index as usize].flow as usize].peer;
+        let Call { since, calls } = *self.calls.get(&peer)?;
+        let silence = self.active_now().saturating_sub(since);
+        let p = &self.peers[peer as usize];
+        let (has_end, is_bound) = (p.phase != Phase::Down, p.is_bound());
+        if has_end && silence >= self.times.open {
+            if is_bound {
+                // It has answered a challenge and then has gone: noticed when there is something to say to it.
+                self.calls.remove(&peer);
+                return None;
+            }
+            let error = PeerError::TimedOut {
+                resends: calls,
+                silence: core::time::Duration::from_nanos(silence),
+            };
+            self.end_session(peer, error);
+            return Some(false);
+        }
+        self.call_on(peer);
+        Some(true)
+    }
+
+    fn call_on(&mut self, peer: u32) {
+        let Some(call) = self.calls.get_mut(&peer) else { return };
+        let chance = mix(self.epoch ^ u64::from(peer) << 32 ^ u64::from(call.calls)) >> 32;
+        let wait = (SOON << call.calls.min(8)).min(SELDOM);
+        call.calls = call.calls.saturating_add(1);
+        // Up to a quarter sooner: those who were parted together must not all call at once.
+        let wait = wait - ((wait / 4 * chance) >> 32);
+        let index = self.ask(peer);
+        self.actives[index as usize]
+            .deadlines
+            .set(Timer::Persist, self.now + wait);
+        self.reschedule(index);
+    }
+
+    /// Notes which messages were on their way to a peer whose session ends.
+    pub(super) fn name_lost(&mut self, peer: u32) {
+        let mut first = BTreeMap::new();
+        for flow in self.flows_of(peer) {
+            self.each_pending(flow, |pair, number| {
+                let least: &mut Seq = first.entry(pair).or_insert(number);
+                if number.before(*least) {
+                    *least = number;
+                }
+            });
+        }
+        let session = self.peers[peer as usize].session;
+        let named = first.into_iter().map(|((source, destination), first)| LostMessages {
+            session,
+            source,
+            destination,
+            first: first.0,
+        });
+        let lost = self.lost.entry(peer).or_default();
+        lost.extend(named);
+        lost.drain(..lost.len().saturating_sub(MAX_NAMED));
+        if lost.is_empty() {
+            self.lost.remove(&peer);
+        }
+    }
+
+    /// Tells the processors and the number of the (first) message of each packet that is unacknowledged or queued.
+    fn each_pending(&self, flow: u32, mut tell: impl FnMut((u32, u32), Seq)) {
+        let is_message = |form| matches!(form, Form::Single | Form::Bundle | Form::Whole);
+        let flow = &self.flows[flow as usize];
+        let Some(active) = self.actives.get(flow.active as usize) else {
+            return;
+        };
+        let send = &active.send;
+        let mut seq = send.una;
+        while seq.before(flow.send_next) {
+            let record = send.record(seq);
+            if is_message(record.form) && !send.sacked.get(seq) {
+                tell((record.from, record.to), record.message);
+            }
+            seq = seq.plus(1);
+        }
+        for queued in send.queue.iter().filter(|queued| is_message(queued.form)) {
+            tell((queued.from, queued.to), queued.message);
+        }
+    }
+}
