@@ -78,6 +78,8 @@ pub struct Messenger {
     inbox: Inbox,
     numbers: Numbers,
     seed: u64,
+    /// When somebody above wants its turn.
+    alarm: Option<Instant>,
 }
 
 impl fmt::Debug for Messenger {
@@ -103,6 +105,7 @@ impl Messenger {
             inbox,
             numbers: Numbers::default(),
             seed: 0,
+            alarm: None,
         }
     }
 
@@ -203,6 +206,18 @@ impl Messenger {
             return None;
         }
         self.inbox.take(&[])
+    }
+
+    /// The same, with the processor that its peer was added with.
+    #[inline]
+    fn receive_from(&mut self) -> Option<(Message<'_>, Option<u32>)> {
+        self.finish();
+        if self.is_in_place() {
+            return None;
+        }
+        let message = self.inbox.take(&[])?;
+        let processor = self.endpoint.processor(message.peer());
+        Some((message, processor))
     }
 
     /// The same, also if a message [is in place](Self::is_in_place), at the end of `datagram`.
@@ -363,9 +378,15 @@ impl Messenger {
         self.inbox.settle(datagram);
     }
 
+    /// Who takes messages wants its turn then, whether some come or not.
+    fn wake_at(&mut self, at: Instant) {
+        self.alarm = Some(self.alarm.map_or(at, |alarm| alarm.min(at)));
+    }
+
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.finish();
+        self.alarm = self.alarm.filter(|alarm| *alarm > now);
         self.endpoint.handle_timeout(now);
     }
 
@@ -399,7 +420,11 @@ impl Messenger {
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout()
+        match (self.endpoint.poll_timeout(), self.alarm) {
+            (deadline, None) => deadline,
+            (None, alarm) => alarm,
+            (Some(deadline), Some(alarm)) => Some(deadline.min(alarm)),
+        }
     }
 
     /// [`poll_event`](Self::poll_event) may give something.

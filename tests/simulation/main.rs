@@ -13,6 +13,7 @@ mod discipline;
 mod dse;
 mod exactly_once;
 mod harness;
+mod liar;
 mod misbehaviour;
 mod mtu;
 mod ops;

@@ -9,7 +9,7 @@
 //!
 //! and then, in network byte order: of a request to send (op 1) the match bits (8 octets) and the length (8); of a
 //! grant (op 2) landing and key (4 each), how far may be sent (8) and how much is wanted in all (8); of an active message
-//! (op 3), whose id says for whom, its octets.
+//! (op 3), whose id says for whom, its octets; of a withdrawal (op 4) nothing.
 
 use alloc::vec::Vec;
 
@@ -29,11 +29,14 @@ pub(super) enum Control<'a> {
     },
     /// For a handler of the layer above.
     Active { handler: u32, data: &'a [u8] },
+    /// What was requested to be sent under this `id` will not come: its sender has revoked it.
+    Withdraw { id: u32 },
 }
 
 const REQUEST_TO_SEND: u8 = 1;
 const GRANT: u8 = 2;
 const ACTIVE: u8 = 3;
+const WITHDRAW: u8 = 4;
 
 /// Octets that are no message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,7 @@ impl<'a> Control<'a> {
             Self::RequestToSend { id, .. } => (REQUEST_TO_SEND, id),
             Self::Grant { id, .. } => (GRANT, id),
             Self::Active { handler, .. } => (ACTIVE, handler),
+            Self::Withdraw { id } => (WITHDRAW, id),
         };
         into.extend_from_slice(&[op, 0, 0, 0]);
         into.extend_from_slice(&id.to_be_bytes());
@@ -63,6 +67,7 @@ impl<'a> Control<'a> {
                 into.extend_from_slice(&limit.to_be_bytes());
             }
             Self::Active { data, .. } => into.extend_from_slice(data),
+            Self::Withdraw { .. } => {}
         }
     }
 
@@ -94,6 +99,7 @@ impl<'a> Control<'a> {
                 handler: id,
                 data: rest,
             }),
+            WITHDRAW if rest.is_empty() => Ok(Self::Withdraw { id }),
             _ => Err(Malformed),
         }
     }
@@ -112,7 +118,7 @@ mod tests {
 
     fn any_control() -> impl Strategy<Value = (u8, u32, u64, u64, u64, Vec<u8>)> {
         (
-            1..=3_u8,
+            1..=4_u8,
             any::<u32>(),
             any::<u64>(),
             any::<u64>(),
@@ -132,12 +138,13 @@ mod tests {
                     until: b,
                     limit: c,
                 },
-                _ => Control::Active { handler: id, data: &data },
+                3 => Control::Active { handler: id, data: &data },
+                _ => Control::Withdraw { id },
             };
             let mut octets = Vec::new();
             control.emit(&mut octets);
             prop_assert_eq!(Control::parse(&octets), Ok(control));
-            if op < 3 {
+            if op != 3 {
                 for len in 0..octets.len() {
                     prop_assert_eq!(Control::parse(&octets[..len]), Err(Malformed));
                 }

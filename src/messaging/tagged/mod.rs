@@ -19,7 +19,10 @@
 //!
 //! The receiver paces its senders: what is granted and has not landed is at most [`GRANT_BYTES`] for one of them, which its
 //! own wire paces, and [`SHARED_GRANT_BYTES`] in all for several: what these send at once meets in the queue before the
-//! receiver, which must hold it. The oldest messages come first.
+//! receiver, which must hold it. The oldest messages come first. What does not move for a tenth of a second is not counted
+//! until it does: its sender has been stopped, or lies.
+//!
+//! A sender that revokes what it has asked for *withdraws* it, so that its receiver does not wait for ever.
 
 mod control;
 mod hash;
@@ -32,7 +35,7 @@ mod unexpected;
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
 use core::fmt;
@@ -55,6 +58,7 @@ use crate::{
     error::{PeerError, SendError},
     reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
     time::Instant,
+    wire::ANY_PROCESSOR,
 };
 
 /// Octets that are granted and have not landed, if one peer sends them.
@@ -234,8 +238,8 @@ pub struct Tagged<B> {
     eager_limit: u32,
     scratch: Vec<u8>,
     stats: TaggedStats,
-    /// Processors whose messages are not taken any more.
-    lost: BTreeSet<u32>,
+    /// Processors to and from which no messages go any more: who comes in the place of one is another incarnation.
+    lost: BTreeMap<u32, PeerError>,
     completions: VecDeque<Completion>,
     outbox: Outbox,
     rendezvous: Rendezvous,
@@ -269,7 +273,7 @@ impl<B: Landing + 'static> Tagged<B> {
             outbox: Outbox::default(),
             completions: VecDeque::new(),
             scratch: Vec::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             stats: TaggedStats::default(),
             own_claimed: BTreeMap::new(),
         }
@@ -372,6 +376,9 @@ impl<B: Landing + 'static> Tagged<B> {
         bits: u64,
         data: &[u8],
     ) -> Result<(), SendError> {
+        if !self.lost.is_empty() {
+            self.check_not_lost(messenger, peer)?;
+        }
         let options = SendOptions {
             tag: Some(bits),
             ..SendOptions::default()
@@ -395,6 +402,7 @@ impl<B: Landing + 'static> Tagged<B> {
         content: Box<dyn Content>,
         request: u64,
     ) -> Result<(), SendError> {
+        self.check_not_lost(messenger, peer)?;
         if let Some(error) = messenger.endpoint().down(peer) {
             return Err(SendError::Peer(peer, error));
         }
@@ -403,6 +411,15 @@ impl<B: Landing + 'static> Tagged<B> {
         self.stats.rendezvous += 1;
         self.request(messenger, now, peer, &Control::RequestToSend { id, bits, len });
         Ok(())
+    }
+
+    /// What was agreed with a peer that was lost is not meant for its new incarnation, which may have opened a session.
+    fn check_not_lost(&self, messenger: &Messenger, peer: PeerId) -> Result<(), SendError> {
+        let processor = messenger.endpoint().processor(peer);
+        match processor.and_then(|processor| self.lost.get(&processor)) {
+            Some(&error) => Err(SendError::Peer(peer, error)),
+            None => Ok(()),
+        }
     }
 
     /// Sends a copy of `data` to ourselves; complete at once.
@@ -657,7 +674,7 @@ impl<B: Landing + 'static> Tagged<B> {
             scratch,
             ..
         } = self;
-        rendezvous.grant(messenger, |messenger, peer, control| {
+        rendezvous.grant(messenger, now, |messenger, peer, control| {
             outbox.send(messenger, now, peer, control, scratch);
         });
     }
@@ -673,17 +690,22 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Takes in what the messenger has ready. What is for the layer above goes to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
-        while let Some(message) = messenger.receive() {
+        while let Some((message, processor)) = messenger.receive_from() {
             // Who is in another session than the first was lost before, though that may not have been told yet: nothing of
             // the old incarnation's receives is for the new one.
-            if message.session > 1 || !self.lost.is_empty() && self.lost.contains(&message.source()) {
+            if message.session > 1 || !self.lost.is_empty() && self.lost.contains_key(&message.source()) {
+                continue;
+            }
+            let (peer, source) = (message.peer(), message.source());
+            if processor != Some(source) && processor != Some(ANY_PROCESSOR) {
+                // Nobody speaks for others.
+                self.stats.malformed += 1;
                 continue;
             }
             if let Some(bits) = message.tag_if_any() {
                 self.handle_eager(message, bits);
                 continue;
             }
-            let (peer, source) = (message.peer(), message.source());
             match Control::parse(&message) {
                 Ok(Control::Active { handler: id, data }) => handler.handle(peer, source, id, data),
                 Ok(Control::RequestToSend { id, bits, len }) => {
@@ -699,9 +721,17 @@ impl<B: Landing + 'static> Tagged<B> {
                     until,
                     limit,
                 }) => {
+                    if self.rendezvous.take_withdrawn(peer, id) {
+                        self.withdraw(messenger, now, peer, id);
+                        continue;
+                    }
                     let done = self
                         .rendezvous
                         .granted(messenger, now, peer, id, landing, (until, limit));
+                    self.completions.extend(done);
+                }
+                Ok(Control::Withdraw { id }) => {
+                    let done = self.rendezvous.handle_withdrawn(messenger, peer, id);
                     self.completions.extend(done);
                 }
                 Err(_) => self.stats.malformed += 1,
@@ -716,6 +746,13 @@ impl<B: Landing + 'static> Tagged<B> {
         if !self.outbox.is_empty() || !self.rendezvous.is_settled() {
             self.retry(messenger, now);
         }
+    }
+
+    /// A receiver waits for what is not sent any more.
+    #[cold]
+    fn withdraw(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, id: u32) {
+        let Self { outbox, scratch, .. } = self;
+        outbox.send(messenger, now, peer, &Control::Withdraw { id }, scratch);
     }
 
     /// What waits for room or octets may go on.
@@ -768,7 +805,7 @@ impl<B: Landing + 'static> Tagged<B> {
         let Some(processor) = processor else { return };
         let bits = |selector: &Selector| selector.source == Some(processor);
         self.end_posted(bits, Outcome::Failed(error));
-        self.lost.insert(processor);
+        self.lost.entry(processor).or_insert(error);
         if error == PeerError::Closed {
             // It had sent all that it had to send.
             return;
@@ -795,8 +832,25 @@ impl<B: Landing + 'static> Tagged<B> {
         self.outbox.holds_requests(peer)
     }
 
-    /// Ends every receive, and drops every unexpected message, that has these match bits (but for those in `ignore`).
-    pub fn revoke(&mut self, messenger: &mut Messenger, bits: u64, ignore: u64) {
+    /// Ends every send and receive, and drops every unexpected message, that has these match bits (but for those in
+    /// `ignore`). Receives elsewhere that such a send was requested for end, too.
+    pub fn revoke(&mut self, messenger: &mut Messenger, now: Instant, bits: u64, ignore: u64) {
+        for (peer, id, granted) in self.end_bits(messenger, bits, ignore) {
+            if granted {
+                self.withdraw(messenger, now, peer, id);
+            } else {
+                self.rendezvous.withdraw_later(peer, id);
+            }
+        }
+    }
+
+    /// The same here alone: the others have their own reasons to end theirs.
+    pub fn give_up(&mut self, messenger: &mut Messenger, bits: u64) {
+        self.end_bits(messenger, bits, 0);
+    }
+
+    /// Gives the sends that were not all sent, and whether something was granted to them.
+    fn end_bits(&mut self, messenger: &mut Messenger, bits: u64, ignore: u64) -> Vec<(PeerId, u32, bool)> {
         let same = |other: u64| (matched(other) ^ bits) & !ignore == 0;
         self.end_posted(
             |selector| same(selector.bits & !selector.ignore | bits & selector.ignore),
@@ -804,7 +858,7 @@ impl<B: Landing + 'static> Tagged<B> {
         );
         let gone = self.unexpected.drain(|_, other| same(other));
         self.drop_stored(messenger, gone, Outcome::Revoked);
-        self.rendezvous.revoke(messenger, same, &mut self.completions);
+        self.rendezvous.revoke(messenger, same, &mut self.completions)
     }
 
     fn end_posted(&mut self, which: impl FnMut(&Selector) -> bool, outcome: Outcome) {

@@ -5,6 +5,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
+use core::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -23,6 +24,8 @@ pub const BULK: u8 = 1;
 const CHUNK: u64 = 1 << 20;
 /// Least that is granted at once.
 const MIN_GRANT: u64 = 64 << 10;
+/// What was granted and has not moved for this long keeps nothing from others: its sender has stopped, or lies.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a rendezvous sends: memory that stays as it is until the send has ended.
 pub trait Content: Send {
@@ -91,11 +94,14 @@ pub(super) struct Incoming {
     /// … once something of it is granted; until then this is its memory.
     memory: Option<Box<dyn Landing>>,
     granted: u64,
+    /// This much had landed, and was not more since, or something was granted then.
+    landed: u64,
+    moved: Instant,
     limit: u64,
     envelope: Envelope,
     request: u64,
-    /// Where its peer's share is, while grants are made.
-    share: usize,
+    /// Where its peer's share is, while grants are made; `None`: it is passed over.
+    share: Option<usize>,
 }
 
 impl Incoming {
@@ -113,11 +119,26 @@ impl Incoming {
             landing: LandingId { landing: 0, key: 0 },
             memory: Some(memory),
             granted: 0,
+            landed: 0,
+            moved: Instant::ZERO,
             limit,
             envelope,
             request,
-            share: 0,
+            share: None,
         }
+    }
+
+    fn under_way(&self) -> u64 {
+        self.granted - self.landed
+    }
+
+    /// Its sender places what was granted to it, or has not had the time.
+    fn is_moving(&mut self, messenger: &mut Messenger, now: Instant) -> bool {
+        let landed = messenger.landed(self.landing);
+        if landed > self.landed {
+            (self.landed, self.moved) = (landed, now);
+        }
+        self.under_way() == 0 || now < self.moved + PATIENCE
     }
 
     fn completion(&self, outcome: Outcome) -> Completion {
@@ -135,6 +156,8 @@ pub(super) struct Rendezvous {
     shares: Vec<(PeerId, u64)>,
     /// By their ids, in the order in which they began.
     sends: BTreeMap<u32, Outgoing>,
+    /// Those that were revoked before something was granted to them.
+    withdrawn: BTreeMap<u32, PeerId>,
     /// The next id, if it is free.
     next: u32,
     /// Which send a placement belongs to.
@@ -149,7 +172,7 @@ impl Rendezvous {
     /// Gives the id for the request to send.
     pub(super) fn begin_send(&mut self, peer: PeerId, bits: u64, content: Box<dyn Content>, request: u64) -> u32 {
         // (There is a free one: each of those that are not takes memory of its own.)
-        while self.sends.contains_key(&self.next) {
+        while self.sends.contains_key(&self.next) || self.withdrawn.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let id = self.next;
@@ -263,38 +286,52 @@ impl Rendezvous {
     /// Grants more, as what was granted lands: to each peer its share, of which its oldest messages get as much as they
     /// want. (A peer sends them one after the other; in pieces they would only get in each other's way.) Peers have equal
     /// shares; where these would be too small, those with the oldest messages have them, and the others their turn later.
+    /// A message that does not move is passed over until it does.
     pub(super) fn grant(
         &mut self,
         messenger: &mut Messenger,
+        now: Instant,
         mut send: impl FnMut(&mut Messenger, PeerId, &Control<'_>),
     ) {
         if self.incoming.is_empty() {
             return;
         }
         self.shares.clear();
-        let mut under_way = 0;
-        for incoming in self.incoming.iter_mut().take(SERVED) {
+        let (mut served, mut looked_at, mut under_way, mut oldest) = (0, 0, 0, None);
+        for incoming in &mut self.incoming {
+            if served == SERVED {
+                break;
+            }
+            looked_at += 1;
+            incoming.share = None;
+            if !incoming.is_moving(messenger, now) {
+                continue;
+            }
+            served += 1;
             let known = self.shares.iter().position(|(peer, _)| *peer == incoming.peer);
-            incoming.share = known.unwrap_or(self.shares.len());
+            incoming.share = known.or(Some(self.shares.len()));
             if known.is_none() {
                 self.shares.push((incoming.peer, 0));
             }
-            under_way += incoming.granted - messenger.landed(incoming.landing);
+            if incoming.under_way() > 0 {
+                under_way += incoming.under_way();
+                oldest = Some(oldest.map_or(incoming.moved, |oldest: Instant| oldest.min(incoming.moved)));
+            }
         }
         let (share, most) = match self.shares.len() as u64 {
             1 => (GRANT_BYTES, GRANT_BYTES),
-            peers => ((SHARED_GRANT_BYTES / peers).max(MIN_GRANT), SHARED_GRANT_BYTES),
+            peers => ((SHARED_GRANT_BYTES / peers.max(1)).max(MIN_GRANT), SHARED_GRANT_BYTES),
         };
         // Less than nothing is left if one peer was alone before.
         let mut room = most.saturating_sub(under_way);
         let served = (SHARED_GRANT_BYTES / MIN_GRANT) as usize;
         self.shares.iter_mut().take(served).for_each(|(_, left)| *left = share);
-        for incoming in self.incoming.iter_mut().take(SERVED) {
-            let Some((_, left)) = self.shares.get_mut(incoming.share) else {
+        let mut waits = self.incoming.len() > looked_at;
+        for incoming in self.incoming.iter_mut().take(looked_at) {
+            let Some((_, left)) = incoming.share.and_then(|share| self.shares.get_mut(share)) else {
                 continue;
             };
-            let under_way = incoming.granted - messenger.landed(incoming.landing);
-            *left = left.saturating_sub(under_way);
+            *left = left.saturating_sub(incoming.under_way());
             let wanted = incoming.limit - incoming.granted;
             if wanted == 0 {
                 continue;
@@ -303,6 +340,7 @@ impl Rendezvous {
             let may = (*left).min(room);
             if may < wanted && may < share / 2 {
                 *left = 0;
+                waits = true;
                 continue;
             }
             if incoming.memory.is_some() && !messenger.has_landings() {
@@ -323,6 +361,7 @@ impl Rendezvous {
             *left -= more;
             room -= more;
             incoming.granted += more;
+            incoming.moved = now;
             messenger.allow(incoming.landing, incoming.granted);
             let grant = Control::Grant {
                 id: incoming.id,
@@ -331,6 +370,10 @@ impl Rendezvous {
                 limit: incoming.limit,
             };
             send(messenger, incoming.peer, &grant);
+        }
+        // If it does not move until then, another may have its turn.
+        if let Some(oldest) = oldest.filter(|_| waits) {
+            messenger.wake_at(oldest + PATIENCE);
         }
     }
 
@@ -367,6 +410,7 @@ impl Rendezvous {
             self.tokens.retain(|_, id| sends.contains_key(id));
             self.stalled.retain(|id| sends.contains_key(id));
         }
+        self.withdrawn.retain(|_, other| *other != peer);
         self.end_incoming(messenger, |incoming| incoming.peer == peer, outcome, completions);
     }
 
@@ -388,17 +432,40 @@ impl Rendezvous {
         });
     }
 
+    /// The send with this id was revoked before something was granted to it: when that comes, its receiver is to be told.
+    pub(super) fn withdraw_later(&mut self, peer: PeerId, id: u32) {
+        self.withdrawn.insert(id, peer);
+    }
+
+    /// Something was granted to such a send.
+    pub(super) fn take_withdrawn(&mut self, peer: PeerId, id: u32) -> bool {
+        let withdrawn = self.withdrawn.get(&id) == Some(&peer);
+        withdrawn && self.withdrawn.remove(&id).is_some()
+    }
+
+    /// The sender has revoked what it was granted a landing for.
+    pub(super) fn handle_withdrawn(&mut self, messenger: &mut Messenger, peer: PeerId, id: u32) -> Option<Completion> {
+        let same = |incoming: &Incoming| incoming.peer == peer && incoming.id == id;
+        let at = self.incoming.iter().position(same)?;
+        let incoming = self.incoming.remove(at)?;
+        messenger.revoke(incoming.landing);
+        Some(incoming.completion(Outcome::Revoked))
+    }
+
     /// Ends the sends and receives whose bits are the `same`; sends as soon as the network has given their memory back.
-    /// (The other side is not told: it ends when its program revokes, too.)
+    /// Gives the sends whose receivers wait, or will, for what does not come, and whether something was granted to them.
     pub(super) fn revoke(
         &mut self,
         messenger: &mut Messenger,
         same: impl Fn(u64) -> bool,
         completions: &mut VecDeque<Completion>,
-    ) {
-        let mut done = Vec::new();
+    ) -> Vec<(PeerId, u32, bool)> {
+        let (mut done, mut missed) = (Vec::new(), Vec::new());
         for (&id, send) in &mut self.sends {
-            if same(send.bits) {
+            if same(send.bits) && send.outcome == Outcome::Complete {
+                if !send.granted || send.sent < send.limit {
+                    missed.push((send.peer, id, send.granted));
+                }
                 send.outcome = Outcome::Revoked;
                 send.granted = true;
                 (send.until, send.limit) = (send.sent, send.sent);
@@ -412,6 +479,7 @@ impl Rendezvous {
             Outcome::Revoked,
             completions,
         );
+        missed
     }
 
     fn end_incoming(

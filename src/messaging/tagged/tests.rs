@@ -1,6 +1,6 @@
 //! The queues against plain models, and two sides that talk.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, vec, vec::Vec};
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
@@ -128,6 +128,15 @@ struct Pair {
 }
 
 const PEER: PeerId = PeerId(0);
+const LIMITS: Limits = Limits {
+    max_datagram: 1_472,
+    max_segments: 16,
+    max_batch: 65_000,
+    receive_buffer: 1 << 20,
+    holds_references: false,
+    ack_bytes: usize::MAX,
+    receive_port: 0,
+};
 
 fn address(side: usize) -> core::net::SocketAddr {
     core::net::SocketAddr::from(([127, 0, 0, 1], 1_000 + side as u16))
@@ -140,16 +149,7 @@ impl Pair {
                 unexpected_bytes,
                 ..Config::default()
             };
-            let limits = Limits {
-                max_datagram: 1_472,
-                max_segments: 16,
-                max_batch: 65_000,
-                receive_buffer: 1 << 20,
-                holds_references: false,
-                ack_bytes: usize::MAX,
-                receive_port: 0,
-            };
-            let endpoint = Endpoint::new(config, limits, 7 + side as u64, 9).unwrap();
+            let endpoint = Endpoint::new(config, LIMITS, 7 + side as u64, 9).unwrap();
             let mut messenger = Messenger::new(endpoint, &[side as u32]);
             messenger.add_peer(address(1 - side), 1 - side as u32).unwrap();
             Side {
@@ -164,39 +164,45 @@ impl Pair {
 
     /// Until nothing happens any more.
     fn run(&mut self) {
-        let mut burst = Burst::default();
         let mut quiet = 0;
         while quiet < 4 {
-            quiet += 1;
-            self.now += Duration::from_micros(300);
-            for side in 0..2 {
-                while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
-                    let mut octets = Vec::new();
-                    self.sides[side]
-                        .messenger
-                        .gather(&burst, |piece| octets.extend_from_slice(piece));
-                    let other = &mut self.sides[1 - side].messenger;
-                    other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
-                    quiet = 0;
-                }
-                let Side {
-                    messenger,
-                    tagged,
-                    active,
-                } = &mut self.sides[side];
-                if messenger.poll_timeout().is_some_and(|at| at <= self.now) {
-                    messenger.handle_timeout(self.now);
-                }
-                while let Some(event) = messenger.poll_event() {
-                    match event {
-                        Event::Sent { token, .. } => assert!(tagged.handle_sent(token)),
-                        Event::Down { peer, error, .. } => tagged.handle_down(messenger, peer, error),
-                        _ => {}
-                    }
-                }
-                tagged.handle_ready(messenger, self.now, active);
-            }
+            quiet = if self.step() { 0 } else { quiet + 1 };
         }
+    }
+
+    /// Each side has its turn once. Gives whether something was transmitted.
+    fn step(&mut self) -> bool {
+        let mut burst = Burst::default();
+        let mut any = false;
+        self.now += Duration::from_micros(300);
+        for side in 0..2 {
+            while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
+                let mut octets = Vec::new();
+                self.sides[side]
+                    .messenger
+                    .gather(&burst, |piece| octets.extend_from_slice(piece));
+                let other = &mut self.sides[1 - side].messenger;
+                other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
+                any = true;
+            }
+            let Side {
+                messenger,
+                tagged,
+                active,
+            } = &mut self.sides[side];
+            if messenger.poll_timeout().is_some_and(|at| at <= self.now) {
+                messenger.handle_timeout(self.now);
+            }
+            while let Some(event) = messenger.poll_event() {
+                match event {
+                    Event::Sent { token, .. } => assert!(tagged.handle_sent(token)),
+                    Event::Down { peer, error, .. } => tagged.handle_down(messenger, peer, error),
+                    _ => {}
+                }
+            }
+            tagged.handle_ready(messenger, self.now, active);
+        }
+        any
     }
 
     /// Sends as an engine does: eagerly if that is possible. Gives whether it is complete.
@@ -551,6 +557,35 @@ fn a_lost_peer_ends_what_is_pending_with_it() {
     assert!(tagged.cancel(open).is_some());
 }
 
+/// A peer restarts and opens a session: nothing of what was agreed with its old incarnation is sent to the new one.
+#[test]
+fn a_new_incarnation_gets_nothing_that_was_meant_for_the_old_one() {
+    let mut pair = Pair::new(1 << 20);
+    pair.send(0, 1, &pattern(10, 0), 0);
+    pair.send(1, 1, &pattern(10, 0), 0);
+    pair.run();
+    let endpoint = Endpoint::new(Config::default(), LIMITS, 77, 78).unwrap();
+    let mut messenger = Messenger::new(endpoint, &[1]);
+    messenger.add_peer(address(0), 0).unwrap();
+    pair.sides[1] = Side {
+        tagged: Tagged::new(&messenger, 4_096),
+        messenger,
+        active: Vec::new(),
+    };
+    pair.receive(1, any(2), 100_000, 1);
+    pair.send(1, 2, &pattern(10, 0), 0);
+    pair.run();
+    let now = pair.now;
+    let Side { messenger, tagged, .. } = &mut pair.sides[0];
+    assert_eq!(messenger.endpoint().down(PEER), None, "there is a session again");
+    let gone = Err(SendError::Peer(PEER, PeerError::Restarted));
+    assert_eq!(tagged.send_eager(messenger, now, PEER, 2, &[1; 10]), gone);
+    let content = Box::new(Bytes::from(vec![1; 100_000]));
+    assert_eq!(tagged.send(messenger, now, PEER, 2, content, 3), gone);
+    pair.run();
+    assert_eq!(pair.sides[1].tagged.posted(), 1);
+}
+
 #[test]
 fn revoked_bits_end_sends_and_receives() {
     const CONTEXT: u64 = 7 << 32;
@@ -560,8 +595,9 @@ fn revoked_bits_end_sends_and_receives() {
     pair.send(0, CONTEXT | 5, &pattern(100, 0), 0);
     pair.run();
     pair.send(1, CONTEXT | 3, &pattern(100_000, 0), 3);
+    let now = pair.now;
     let Side { messenger, tagged, .. } = &mut pair.sides[1];
-    tagged.revoke(messenger, CONTEXT, 0xffff_ffff);
+    tagged.revoke(messenger, now, CONTEXT, 0xffff_ffff);
     let mut done = pair.completions(1);
     done.sort_by_key(|done| done.request);
     assert_eq!(
@@ -572,6 +608,51 @@ fn revoked_bits_end_sends_and_receives() {
         (pair.sides[1].tagged.posted(), pair.sides[1].tagged.unexpected()),
         (1, 0)
     );
+}
+
+/// One side alone revokes: the other's receive ends, be it granted already, posted later or claimed, and keeps nothing
+/// from messages with other bits.
+#[test]
+fn what_is_revoked_by_its_sender_alone_is_withdrawn() {
+    const CONTEXT: u64 = 7 << 32;
+    let huge = Bytes::from(vec![1; 20 << 20]);
+    let mut pair = Pair::new(1 << 20);
+    pair.receive(1, any(CONTEXT), huge.len(), 1);
+    for request in 0..3 {
+        let now = pair.now;
+        let Side { messenger, tagged, .. } = &mut pair.sides[0];
+        tagged
+            .send(messenger, now, PEER, CONTEXT + request, Box::new(huge.clone()), request)
+            .unwrap();
+    }
+    // The first is granted something, the third claimed.
+    for _ in 0..2 {
+        pair.step();
+    }
+    let claimed = pair.sides[1].tagged.claim(&any(CONTEXT + 2)).unwrap();
+    let now = pair.now;
+    let Side { messenger, tagged, .. } = &mut pair.sides[0];
+    tagged.revoke(messenger, now, CONTEXT, 0xffff_ffff);
+    pair.run();
+    pair.receive(1, any(CONTEXT + 1), huge.len(), 3);
+    let Side { messenger, tagged, .. } = &mut pair.sides[1];
+    tagged.receive_claimed(messenger, now, claimed, Shared::new(10), 5);
+    pair.run();
+    for side in 0..2 {
+        let mut done = pair.completions(side);
+        done.sort_by_key(|done| done.request);
+        let expected = [[0, 1, 2], [1, 3, 5]][side].map(|request| (request, Outcome::Revoked));
+        assert_eq!(
+            done.iter().map(|done| (done.request, done.outcome)).collect::<Vec<_>>(),
+            expected
+        );
+    }
+    let other = pattern(100_000, 4);
+    pair.send(0, 9, &other, 9);
+    let (buffer, _) = pair.receive(1, any(9), other.len(), 9);
+    pair.run();
+    assert_eq!(pair.completions(1).len(), 1);
+    assert!(buffer.get() == other);
 }
 
 #[test]

@@ -382,7 +382,7 @@ impl Core {
     /// take.
     fn give_up_round(&mut self, messenger: &mut Messenger, running: &Running, outcome: Outcome) {
         if let Outcome::Failed(_) = outcome {
-            return self.revoke(messenger, running.planned.call.bits, 0);
+            return self.give_up(messenger, running.planned.call.bits);
         }
         for awaited in running.pending.clone() {
             self.cancel(awaited.id);

@@ -839,8 +839,14 @@ impl Core {
     }
 
     /// Ends everything that is pending with these bits (but for those in `ignore`).
-    pub(crate) fn revoke(&mut self, messenger: &mut Messenger, bits: u64, ignore: u64) {
-        self.tagged.revoke(messenger, bits, ignore);
+    pub(crate) fn revoke(&mut self, messenger: &mut Messenger, now: Instant, bits: u64, ignore: u64) {
+        self.tagged.revoke(messenger, now, bits, ignore);
+        self.collect();
+    }
+
+    /// The same with just these bits, where the others will find out by themselves.
+    pub(super) fn give_up(&mut self, messenger: &mut Messenger, bits: u64) {
+        self.tagged.give_up(messenger, bits);
         self.collect();
     }
 

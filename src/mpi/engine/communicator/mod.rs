@@ -332,8 +332,8 @@ impl Communicator {
     pub fn revoke(&self) {
         self.0.revoked.store(true, Ordering::Relaxed);
         let context = u64::from(self.0.context) << CONTEXT_SHIFT;
-        self.access((), |core, messenger, _| {
-            core.revoke(messenger, context, (1 << CONTEXT_SHIFT) - 1);
+        self.access((), |core, messenger, now| {
+            core.revoke(messenger, now, context, (1 << CONTEXT_SHIFT) - 1);
         });
     }
 }
