@@ -123,8 +123,8 @@ pub struct Config {
     /// The same while a session is opening: a peer may start later than we do. 1 ms to 1 hour; default 10 s.
     pub open_timeout: Duration,
     /// Peers may start later than we do: that nobody listens at an address (ICMP port unreachable) is not held against one
-    /// that we have never heard. Off: it is lost when the network has said so for 100 ms. Default on; `mpi::engine` switches it off, since in a job all listen before anybody knows
-    /// where.
+    /// that we have never heard. Off: it is lost when the network has said so for 100 ms. Default on; `mpi::engine`
+    /// switches it off, since in a job all listen before anybody knows where.
     pub late_peers: bool,
     /// A peer that is lost because it is silent, refused by the network or does not know the session any more is called
     /// until it answers, with a back-off of 50 ms to 1 s. Until then what is sent to it is refused
