@@ -48,11 +48,11 @@ fn reconnect(world: &mut World, node: usize) {
 /// Both hear of a new session, and what is sent in it arrives.
 fn expect_new_session(world: &mut World, rng: &mut Prng, before: [usize; 2]) {
     world.run_for(SOON);
-    for node in 0..2 {
+    for (node, before) in before.into_iter().enumerate() {
         let now = sessions(world, node);
         assert_eq!(
             now,
-            before[node] + 1,
+            before + 1,
             "sessions of node {node}: {:?}",
             world.nodes[node].events
         );
@@ -83,8 +83,8 @@ fn partitions_heal() {
         ));
         world.network.cut(0, 1);
         // Who wants to hear of it must have something to say, and the other one may.
-        for node in 0..2 {
-            if who[node] || rng.chance(500) {
+        for (node, wants) in who.into_iter().enumerate() {
+            if wants || rng.chance(500) {
                 world.send(node, 1 - node, Job::new(rng.between(8, 50_000) as usize).shared());
             }
         }
@@ -117,8 +117,8 @@ fn stalls_end() {
         world.network.usual.loss = rng.pick(&[0, 0, 200]);
         let who = rng.pick(&[[true, false], [false, true], [true, true]]);
         note(format!("{who:?} ask"));
-        for node in 0..2 {
-            if who[node] {
+        for (node, asks) in who.into_iter().enumerate() {
+            if asks {
                 reconnect(&mut world, node);
                 world.run_for(Duration::from_nanos(rng.skewed(2_000_000)));
             }

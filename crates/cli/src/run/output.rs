@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     io,
+    ops::Bound,
     os::fd::AsFd,
     time::{Duration, Instant},
 };
@@ -61,8 +62,12 @@ impl Repeats {
     fn has(&mut self, rank: u32, lines: &[u8]) -> bool {
         let mut all = true;
         for line in lines.split_inclusive(|octet| *octet == b'\n') {
-            if line.len() > LONGEST || !line.ends_with(b"\n") {
+            if line.len() > LONGEST {
                 return false;
+            }
+            if !line.ends_with(b"\n") {
+                // The rank was ended while it wrote.
+                return all && self.begins(rank, line);
             }
             let line = without_thread(line);
             match self.seen.get(line.as_ref()) {
@@ -76,6 +81,14 @@ impl Repeats {
             }
         }
         all
+    }
+
+    /// Another rank has written a line that begins so.
+    fn begins(&self, rank: u32, begin: &[u8]) -> bool {
+        let mut after = self.seen.range::<[u8], _>((Bound::Included(begin), Bound::Unbounded));
+        after
+            .next()
+            .is_some_and(|(line, first)| line.starts_with(begin) && *first != rank)
     }
 }
 
@@ -227,6 +240,17 @@ mod tests {
         output.sum_up_repeats();
         let said = "bad option\nusage\nbad option\nusage\nbad option\nusage\nmore\nusage\n\
                     hikyaku run: another rank that failed has written the same\n";
+        assert_eq!(String::from_utf8_lossy(&output.err.octets), said);
+    }
+
+    #[test]
+    fn the_same_mistake_cut_short_is_the_same() {
+        let mut output = Output::new(false);
+        output.carry(0, true, b"bad option\nusage: one, two\n");
+        output.carry(1, true, b"bad option\nusage: o");
+        output.drop_repeats(1);
+        output.carry(2, true, b"bad option\nusage: t");
+        let said = "bad option\nusage: one, two\nbad option\nusage: t";
         assert_eq!(String::from_utf8_lossy(&output.err.octets), said);
     }
 
