@@ -305,9 +305,7 @@ fn queue_copy(
     send.copied_bytes += charge(data.len() as u32);
     let whole = whole_of(message, data.len(), true);
     let source = if data.len() > Sources::MAX_BLOCK {
-        let mut octets = vec![0; data.len()];
-        data.copy_to(&mut octets);
-        sources.shared(octets.into(), whole, None, flow)
+        sources.shared(data.share(), whole, None, flow)
     } else {
         let source = sources.block(data.len(), whole);
         data.copy_to(&mut sources.block_mut(source)[..data.len()]);
