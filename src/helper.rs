@@ -26,6 +26,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 
 /// Asks the scheduler to let this thread run soon after it is woken, for the price that it does not run long then. Where
 /// the system has no such thing (Linux before 6.12, others) nothing happens.
+#[cfg(feature = "mpi")]
 pub(crate) fn ask_for_short_slice() {
     #[cfg(target_os = "linux")]
     slice::shorten();
@@ -86,7 +87,7 @@ mod signals {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "mpi", target_os = "linux"))]
 mod slice {
     /// The shortest that there is, ns.
     const SHORTEST: u64 = 100_000;
@@ -164,6 +165,7 @@ mod tests {
         helper.unwrap().join().unwrap();
     }
 
+    #[cfg(feature = "mpi")]
     #[test]
     fn a_slice_can_be_asked_for_anywhere() {
         thread::spawn(ask_for_short_slice).join().unwrap();
