@@ -378,7 +378,7 @@ impl Messenger {
         self.inbox.settle(datagram);
     }
 
-    /// Who takes messages wants its turn then, whether some come or not.
+    /// The layer that takes messages wants its turn then, whether some come or not.
     fn wake_at(&mut self, at: Instant) {
         self.alarm = Some(self.alarm.map_or(at, |alarm| alarm.min(at)));
     }

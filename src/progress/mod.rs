@@ -52,7 +52,7 @@ const BUDGET: usize = 4;
 const BURSTS: u32 = 16;
 /// While spinning, the clock is read once in so many empty passes.
 const EMPTY_PASSES: u32 = 8;
-/// Who does something else looks again after so long, ns: a look costs a thirtieth of that.
+/// A program that does something else looks again after so long, ns: a look costs a thirtieth of that.
 #[cfg(feature = "mpi")]
 const NEXT_LOOK: u64 = 10_000;
 /// A due deadline may wait for so many passes that had something to receive.
@@ -222,7 +222,7 @@ impl Driver {
         self.sleep(now, Some(now + most))
     }
 
-    /// Nobody has looked for what has come for a while.
+    /// No call has looked for what has come for a while.
     #[cfg(feature = "mpi")]
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {

@@ -344,8 +344,8 @@ impl Receiver {
     }
 }
 
-/// How many peers have sent octets for landings of late. Who has asked for octets has chosen how many send them at a
-/// time, so these share the receive buffer among themselves, and not with all that have said something in the last second.
+/// How many peers have sent octets for landings of late. The receiver has chosen how many it asks at a time,
+/// so these share the receive buffer among themselves, and not with all that have said something in the last second.
 #[cfg_attr(test, derive(Clone, PartialEq))]
 #[derive(Debug, Default)]
 pub(crate) struct Placers {

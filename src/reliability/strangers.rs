@@ -24,7 +24,7 @@ pub(super) struct Places {
     /// Peers that have left, and when, the oldest first. Every one of them has answered a challenge, so there are at most as
     /// many as challenges are sent in [`REST`].
     left: VecDeque<(u64, u32)>,
-    /// Who is looked at next: since places are given in this order, it comes to the oldest first.
+    /// The peer that is looked at next: since places are given in this order, it comes to the oldest first.
     hand: u32,
     /// So many have been looked at in vain since there may have been one that can leave, and since when, ns.
     in_vain: u32,

@@ -37,7 +37,7 @@ pub(crate) fn stranger(number: u64) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(host), 1_024 + (number % 60_000) as u16)
 }
 
-/// Somebody honest whom `server` does not know asks it for an echo. The error says why there was none.
+/// An honest stranger asks `server` for an echo. The error says why there was none.
 fn newcomer(server: SocketAddrV4) -> Result<(), String> {
     let transport = Transport::builder().processor(7).bind("udp", "127.2.0.1:0");
     let mut transport = transport.map_err(|error| error.to_string())?;

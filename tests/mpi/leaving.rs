@@ -350,7 +350,7 @@ fn messages_of_a_rank_that_has_left_are_not_waited_for() {
     });
 }
 
-/// Nobody is left who could send.
+/// No rank is left that could send.
 #[test]
 fn when_all_others_have_left_nobody_waits_for_any_of_them() {
     processes("loopback", 3, &options(), |world| {

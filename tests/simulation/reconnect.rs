@@ -82,7 +82,7 @@ fn partitions_heal() {
             "{who:?} want each other, apart for {time:?}, then {loss} of 1000 are lost"
         ));
         world.network.cut(0, 1);
-        // Who wants to hear of it must have something to say, and the other one may.
+        // A side that wants to hear of it must have something to say, and the other one may.
         for (node, wants) in who.into_iter().enumerate() {
             if wants || rng.chance(500) {
                 world.send(node, 1 - node, Job::new(rng.between(8, 50_000) as usize).shared());

@@ -266,7 +266,7 @@ fn programs_go_on_without_one_that_fails_if_that_is_wanted() {
     let script = format!("test $HIKYAKU_RANK = 1 && exit 3; exec {PROGRAM} hello");
     let output = expect("-n 3 --on-failure continue sh -c", &[&script], 3, "rank 1 (pid ");
     assert!(out(&output).is_empty());
-    // Who ends the job means all of it.
+    // A rank that aborts means the whole job.
     expect(
         "-n 3 --on-failure continue hello --abort 2 --code 7",
         &[],

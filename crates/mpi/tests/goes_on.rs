@@ -14,7 +14,7 @@ use std::{
 
 use built::{example, launcher};
 
-/// Nobody notices a rank's silence in this time: who knows that it is lost has been told by the launcher.
+/// No rank notices another's silence in this time: one that knows of a loss has been told by the launcher.
 const SILENCE: Duration = Duration::from_secs(60);
 
 struct Job {

@@ -426,7 +426,7 @@ impl Gate {
         }
     }
 
-    /// Whom a first line is from, or what to say to somebody who has the ticket and still does not belong here.
+    /// The owner of a first line, or what to say to a caller that has the ticket and still does not belong here.
     fn check(&self, line: &[u8]) -> Result<Owner, Option<&'static str>> {
         let hello = Message::parse_line(line).map_err(|_| None)?;
         let ticket = hello.get("ticket").unwrap_or_default();

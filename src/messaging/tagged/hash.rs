@@ -23,7 +23,7 @@ pub(super) struct Hash {
 }
 
 impl Hash {
-    /// Who does not know `key` can not tell what meets in a table.
+    /// A peer that does not know `key` can not tell what meets in a table.
     pub(super) fn new(key: u64) -> Self {
         Self { key }
     }

@@ -698,7 +698,7 @@ impl<B: Landing + 'static> Tagged<B> {
             }
             let (peer, source) = (message.peer(), message.source());
             if processor != Some(source) && processor != Some(ANY_PROCESSOR) {
-                // Nobody speaks for others.
+                // A peer speaks for its own processors only.
                 self.stats.malformed += 1;
                 continue;
             }

@@ -372,7 +372,7 @@ impl Drop for Within<'_> {
 
 /// Calls of the standard that are made of several of the engine's: one call for who is told of them.
 impl Communicator {
-    /// Somebody is told of calls ([`Options::profiler`](super::Options::profiler)).
+    /// A profiler is told of calls ([`Options::profiler`](super::Options::profiler)).
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.engine().profile.profiler().is_some()

@@ -274,7 +274,7 @@ impl Carrier {
     pub(crate) fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
         match self {
             Self::Here(endpoint) => endpoint.take_lost(peer),
-            // Who has the endpoint does not tell.
+            // The process that has the endpoint does not tell.
             Self::There(_) | Self::Both(_) => Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! The library's own sources with loom's atomics, three times: as they are, with orderings that are too weak, and without
 //! fences. Models of the first must pass; each must fail with one of the others, or it could not find anything.
-#![allow(dead_code, reason = "parts of the library that no model uses")]
+#![expect(dead_code, reason = "parts of the library that no model uses")]
 
 pub mod memory;
 pub mod models;

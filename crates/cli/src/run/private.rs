@@ -7,7 +7,7 @@ use std::{
 
 use nix::unistd::mkdtemp;
 
-/// Nobody else may look into it (mode 0700). It goes away with this.
+/// Only its owner may look into it (mode 0700). It goes away with this.
 #[derive(Debug)]
 pub(super) struct PrivateDir(PathBuf);
 
@@ -27,7 +27,7 @@ impl PrivateDir {
 
 impl Drop for PrivateDir {
     fn drop(&mut self) {
-        // Somebody may have taken it away.
+        // It may have been taken away.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

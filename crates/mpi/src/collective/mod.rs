@@ -65,7 +65,7 @@ pub mod traits {
     pub use super::{CommunicatorCollectives, FacingRoot, NeighborhoodCollectives, Operation, Root};
 }
 
-/// Nobody has more to [`share`], octets.
+/// No rank has more to [`share`], octets.
 const LONGEST: u64 = 1 << 16;
 
 /// What each rank says, in the order of ranks; lengths may differ.

@@ -141,7 +141,7 @@ pub(super) struct Launched {
 }
 
 impl Launched {
-    /// Nobody listens to the launcher's news any more.
+    /// This process does not listen to the launcher's news any more.
     pub(super) fn into_job(self) -> World {
         drop(self.watcher);
         self.job

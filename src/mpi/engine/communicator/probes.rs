@@ -64,7 +64,7 @@ impl Communicator {
         Ok(found.map(|envelope| self.status_of(&envelope)))
     }
 
-    /// Makes progress once and looks. Who looks again and again waits: a process that is lost is an error.
+    /// Makes progress once and looks. A program that looks again and again waits: a process that is lost is an error.
     fn look_for<T>(
         &self,
         call: &'static str,

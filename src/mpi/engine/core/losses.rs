@@ -83,8 +83,8 @@ impl Core {
         ))
     }
 
-    /// The process for whose sake who looks for messages gives up, if `nothing` was found. Who only looks, and does not wait,
-    /// may look for messages of a process that ends MPI in order: there are none.
+    /// The lost process because of which a look for messages fails, if `nothing` was found. A call that only looks,
+    /// and does not wait, may look for messages of a process that ends MPI in order: there are none.
     pub(crate) fn look_for_lost(
         &self,
         selector: &Selector,
@@ -225,7 +225,7 @@ impl Core {
         self.leaving.untold = Some(untold);
     }
 
-    /// Somebody has come who may not know yet that this process ends.
+    /// A process has come that may not know yet that this one ends.
     pub(super) fn tell_also(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId) {
         if let Some(untold) = &mut self.leaving.untold {
             untold.push(peer);

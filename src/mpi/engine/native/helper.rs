@@ -180,7 +180,7 @@ impl Native {
         if inner.failure.is_some() {
             return false;
         }
-        // Who sleeps in a call is woken by the network itself.
+        // A thread that sleeps in a call is woken by the network itself.
         if inner.sleepers.any() {
             watch.stay_away();
             return true;

@@ -6,7 +6,7 @@ pub(crate) mod primitives {
     pub(crate) mod atomic {
         pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, fence};
 
-        #[allow(
+        #[expect(
             non_snake_case,
             non_upper_case_globals,
             reason = "they stand for the variants of an enum"
