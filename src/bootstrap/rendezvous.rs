@@ -238,10 +238,11 @@ impl Host {
             SocketAddr::from(([127, 0, 0, 1], port))
         };
         let mut gate = Gate::new(listener, &meeting.ticket, 0..size).map_err(|error| fail(error.into()))?;
-        let server = helper::spawn("hikyaku rendezvous", move || serve(&mut gate, size, timeout))
-            .map_err(|error| fail(error.into()))?;
+        // Before others are let in, which may take all files that this process can open.
         let stream = TcpStream::connect(here).map_err(|error| fail(error.into()))?;
         stream.set_nodelay(true).map_err(|error| fail(error.into()))?;
+        let server = helper::spawn("hikyaku rendezvous", move || serve(&mut gate, size, timeout))
+            .map_err(|error| fail(error.into()))?;
         let client = Pmi::join_hikyaku(launcher, stream, &meeting.ticket, 0, timeout)?;
         Ok(Self {
             client,

@@ -267,11 +267,11 @@ mod tests {
             (output.err.octets.as_slice(), output.next_release()),
             (b"[0] one\n[1] one\n".as_slice(), None)
         );
-        // What is no line, or a long one, is not compared.
+        // What is no line, or a long one, is compared with whole lines only.
         output.err.octets.clear();
-        output.carry(1, true, b"on");
-        output.carry(2, true, b"on");
-        assert_eq!(output.err.octets, b"[1] on\n[2] on\n");
+        output.carry(1, true, b"two");
+        output.carry(2, true, b"two");
+        assert_eq!(output.err.octets, b"[1] two\n[2] two\n");
     }
 
     #[test]
