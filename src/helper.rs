@@ -1,7 +1,7 @@
 //! Threads of our own beside those of the application, which must not notice them: no signal is ever delivered on them.
 #![expect(
     unsafe_code,
-    reason = "masks of signals and attributes of the scheduler have no safe wrapper that the standard library knows"
+    reason = "masks of signals, attributes of the scheduler and slack of timers have no safe wrapper that the standard library knows"
 )]
 
 use std::{
@@ -30,6 +30,20 @@ pub(crate) fn spawn<T: Send + 'static>(
 pub(crate) fn ask_for_short_slice() {
     #[cfg(target_os = "linux")]
     slice::shorten();
+}
+
+/// Lets the timers of this thread fire later by so much, where the system can (Linux). The thread that waits with a time
+/// limit then sets no timer of the hardware as long as its processor ticks at least as often, which in a virtual machine
+/// costs some 20 us a wait.
+#[cfg(feature = "mpi")]
+pub(crate) fn allow_late_timers(by: std::time::Duration) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: changes one number of this thread.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, by.as_nanos() as libc::c_ulong);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = by;
 }
 
 #[cfg(unix)]

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! Rank 0 takes numbers from a counter in the window of rank 1 (`fetch_and_op`), each row for so many milliseconds
-//! (default 500), while rank 1 looks for messages, computes, sleeps, or makes only calls that stay within itself. In the same
-//! run rank 0 exchanges datagrams with a thread of rank 1 that waits for them, while rank 1 computes: half of that time is
-//! what it takes to wake a thread, and an operation that wakes its target and then its origin takes twice as long. At last
-//! a token is handed to and fro by two ranks that only look at their own windows.
+//! (default 500), while rank 1 looks for messages, computes, sleeps, or makes only calls that stay within itself. Then, in turns
+//! with a target that computes, rank 0 exchanges datagrams with a thread of rank 1 that waits for them, while rank 1
+//! computes: half of that time is what it takes to wake a thread, and an operation that wakes its target and then its origin
+//! takes twice as long. Finally two ranks that only look at their own windows hand a token to and fro.
 //!
 //! With `hogs` rank 0 has a thread beside that computes, so that with two processors none is ever idle (to be run with
 //! `HIKYAKU_WAIT=block`: rank 0 would be the third that computes); the token is left out then.
@@ -30,6 +30,9 @@ use mpi::{Error, collective::SystemOperation, topology::SimpleCommunicator, trai
 
 /// Times that the token goes to and fro.
 const ROUNDS: u64 = 1_000;
+
+/// Turns in which operations and wake-ups are compared.
+const TURNS: usize = 21;
 
 /// What a target does.
 type Target = fn(&SimpleCommunicator, &Window<u64>);
@@ -130,6 +133,28 @@ fn wake_up(world: &SimpleCommunicator, time: Duration) -> Result<f64, Error> {
     Ok(mean)
 }
 
+/// Serving a rank whose target computes and waking a thread that computes beside, in turns. Gives the rate, the mean time of a
+/// wake-up, µs, and the operations in the time of two wake-ups: medians over the turns.
+fn in_turns(world: &SimpleCommunicator, window: &Window<u64>, time: Duration) -> Result<[f64; 3], Error> {
+    let mut columns = [const { Vec::new() }; 3];
+    for _ in 0..TURNS {
+        let (rate, _) = row(world, window, time / 10, |_, _| compute())?;
+        world.barrier()?;
+        let mean = if world.rank() < 2 {
+            wake_up(world, time / 10)?
+        } else {
+            0.0
+        };
+        for (column, figure) in columns.iter_mut().zip([rate, mean, rate * 2e-6 * mean]) {
+            column.push(figure);
+        }
+    }
+    Ok(columns.map(|mut column| {
+        column.sort_unstable_by(f64::total_cmp);
+        column[TURNS / 2]
+    }))
+}
+
 /// Hands the token to and fro. Gives the time for one way, µs.
 fn token(world: &SimpleCommunicator, window: &mut Window<u64>) -> Result<f64, Error> {
     let rank = world.rank();
@@ -190,15 +215,12 @@ pub(crate) fn main() -> Result<(), Error> {
             println!("{name:<26} {rate:>12.0} {median:>10.1}");
         }
     }
-    world.barrier()?;
-    if world.rank() < 2 {
-        let mean = wake_up(&world, time)?;
-        if first {
-            println!(
-                "to wake a thread takes {mean:.1} us: twice that is {:.0} /s",
-                5e5 / mean
-            );
-        }
+    let [rate, mean, share] = in_turns(&world, &window, time)?;
+    if first {
+        println!(
+            "to wake a thread takes {mean:.1} us; in turns with that, a target that computes serves {rate:.0} /s:"
+        );
+        println!("{share:.2} operations in the time of two wake-ups");
     }
     ends.store(true, Ordering::Relaxed);
     if let Some(hog) = hog {

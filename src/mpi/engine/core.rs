@@ -606,6 +606,11 @@ impl Core {
         wants
     }
 
+    /// Something has been queued for a peer since the last look at what is worth transmitting.
+    pub(crate) fn has_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
     /// All that is queued is about to be transmitted.
     pub(crate) fn forget_touched(&mut self) {
         self.touched.clear();

@@ -20,14 +20,16 @@ use rustix::{
 
 use super::{Inner, Native};
 use crate::{
-    helper::{ask_for_short_slice, spawn},
+    helper::{allow_late_timers, ask_for_short_slice, spawn},
     progress::{Acks, WaitPolicy},
 };
 
 /// The first look after the program has made progress comes so soon, the next ones later and later.
-const SOON: Duration = Duration::from_millis(1);
-/// The program makes progress by itself if it has made more passes than this since the thread has last looked.
-const FEW: u64 = 8;
+const SOON: Duration = Duration::from_micros(250);
+/// While the program computes, the protocol's timers may be late by one tick of the kernel (250 Hz).
+const LATE: Duration = Duration::from_millis(4);
+/// What the system lets timers be late by, if nothing else is said.
+const PUNCTUAL: Duration = Duration::from_micros(50);
 
 /// What a helper thread is called for.
 pub(super) struct Call {
@@ -121,6 +123,7 @@ impl Watch {
 
 fn help(fabric: &Weak<Native>, call: &Call, readable: Option<&OwnedFd>, longest: Duration) {
     ask_for_short_slice();
+    allow_late_timers(LATE);
     let mut watch = Watch {
         passes: 0,
         listens: false,
@@ -135,7 +138,10 @@ fn help(fabric: &Weak<Native>, call: &Call, readable: Option<&OwnedFd>, longest:
         }
         let Some(fabric) = fabric.upgrade() else { return };
         let alive = if wanted.task {
-            fabric.serve(call)
+            allow_late_timers(PUNCTUAL);
+            let alive = fabric.serve(call);
+            allow_late_timers(LATE);
+            alive
         } else {
             fabric.relieve(&mut watch)
         };
@@ -167,13 +173,8 @@ impl Native {
 
     /// Makes a pass if nobody else does. False: the network has failed.
     fn relieve(&self, watch: &mut Watch) -> bool {
-        // Whoever has the lock for long makes progress, and lets go of it for who listens.
-        let inner = if watch.listens {
-            Some(self.lock())
-        } else {
-            self.inner.try_lock().ok()
-        };
-        let Some(inner) = inner else {
+        // A thread of the program that has the lock is in a call, and makes progress there.
+        let Ok(inner) = self.inner.try_lock() else {
             watch.stay_away();
             return true;
         };
@@ -186,9 +187,8 @@ impl Native {
             return true;
         }
         let passes = inner.driver.passes();
-        let made = passes.wrapping_sub(watch.passes);
-        watch.passes = passes;
-        if made > if watch.listens { FEW } else { 0 } {
+        if passes != watch.passes {
+            watch.passes = passes;
             watch.stay_away();
             return true;
         }
