@@ -1,5 +1,5 @@
-//! Buffer arrays (S2.3–S2.5): what was received is sent on as it is, around a ring and down a tree, against copying it
-//! to a buffer of its own for each send.
+//! Buffer arrays (the PACS-CS paper, section 5; `docs/papers.md`): ranks send a received array on as it is, around a
+//! ring and down a tree, compared with copying it to a new buffer for each send.
 //!
 //! ```sh
 //! cargo run --release --example arrays

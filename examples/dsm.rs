@@ -1,6 +1,6 @@
-//! A distributed shared memory in the manner of DSE (S4.7): processes read and write one array, wherever its parts are,
-//! meet in barriers and share work by a counter. A heat equation is solved with it, and compared with one process's
-//! result.
+//! A distributed shared memory in the manner of DSE (the DSE paper, section 3.1; `docs/papers.md`): processes read and
+//! write one array, wherever its parts are, meet in barriers and share work by a counter. The example solves a heat
+//! equation with it and compares the result with that of one process.
 //!
 //! ```sh
 //! cargo run --release --example dsm                      # four ranks, threads of one process

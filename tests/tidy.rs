@@ -309,6 +309,41 @@ fn documents_are_wrapped() {
     assert_none(&complaints);
 }
 
+/// Papers are cited by the short names of `docs/papers.md` and their own sections. Numbers of a list that is not in
+/// this repository (the letter S, a paper, a point, a part) tell readers nothing.
+#[test]
+fn papers_are_cited_by_name() {
+    const TEXTS: [&str; 7] = ["rs", "md", "toml", "c", "h", "lua", "sh"];
+    let mut folders = vec![root().to_owned()];
+    let mut complaints = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() {
+                if !name.starts_with('.') && name != "target" && name != "corpus" {
+                    folders.push(path);
+                }
+            } else if TEXTS.iter().any(|end| path.extension().is_some_and(|own| own == *end)) {
+                let text = fs::read_to_string(&path).unwrap();
+                for (number, _) in (1..).zip(text.lines()).filter(|(_, line)| names_a_part(line)) {
+                    complaints.push(format!("{}:{number}: cite docs/papers.md", path.display()));
+                }
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+/// The letter S, a number from 1 to 4, a point and a digit stand in it, not within a word.
+fn names_a_part(line: &str) -> bool {
+    line.match_indices('S').any(|(at, _)| {
+        let within = line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let mut after = line[at + 1..].chars();
+        let paper = after.next().is_some_and(|c| ('1'..='4').contains(&c));
+        !within && paper && after.next() == Some('.') && after.next().is_some_and(|c| c.is_ascii_digit())
+    })
+}
+
 #[test]
 fn every_room_is_on_the_map() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -599,6 +634,16 @@ mod reading {
         assert!(!climbs_out("use super::x;", 1));
         assert!(!climbs_out("mod inner { use super::super::x; }", 1));
         assert!(climbs_out("mod inner { use super::super::x; }", 0));
+    }
+
+    #[test]
+    fn numbers_of_parts_are_found() {
+        for line in [concat!("(S1", ".2, S1", ".5)"), concat!("table in S4", ".10")] {
+            assert!(names_a_part(line), "{line}");
+        }
+        for line in ["AWS1.2", "S5.1", "S1.x", "S2: Scope", "S1 and S3."] {
+            assert!(!names_a_part(line), "{line}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The node-wide poller (S1.2): a process that owns a DPDK port and runs the protocol for the processes of its machine.
+//! The node-wide poller: a process that owns a DPDK port and runs the protocol for the processes of its machine (the
+//! DPDK paper, section 4.1; `docs/papers.md`).
 //!
 //! It looks at the network all the time, so nothing is lost while a process computes: packets are acknowledged and kept
 //! for it. A process comes by a Unix socket ([`backends::poller`](crate::backends::poller)) and gets a UDP port of the

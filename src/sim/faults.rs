@@ -1,5 +1,5 @@
-//! What goes wrong: packets that are lost, doubled, spoilt or late, hosts that stop for a while, processes that crash and
-//! come back.
+//! Faults of a simulation: packets that are lost, duplicated, corrupted or late, hosts that pause, processes that crash
+//! and restart.
 
 use std::{
     collections::BTreeSet,
@@ -21,79 +21,81 @@ use crate::{
     time::{Instant, nanos},
 };
 
-/// What becomes of packets by chance, whatever way they take. Parts of all packets are from 0 to 1; default: nothing.
+/// Random faults of packets, whichever way they take. Each share is from 0 to 1 of all packets; default: 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Impairment {
-    /// The part that is lost.
+    /// Share of packets that are lost.
     pub loss: f64,
-    /// The part that comes twice.
+    /// Share of packets that arrive twice.
     pub duplicate: f64,
-    /// The part of which one to three bits change. Only with [`Config::checksum`](crate::config::Config::checksum) is that
-    /// sure to be found; without, programs may get wrong octets, or wait for ever.
+    /// Share of packets in which one to three bits change. Only with
+    /// [`Config::checksum`](crate::config::Config::checksum) is that sure to be found; without it, programs may get
+    /// wrong bytes, or wait for ever.
     pub corrupt: f64,
-    /// The part that is cut off somewhere.
+    /// Share of packets that are truncated.
     pub truncate: f64,
-    /// The part that leaves later than it should, so that others overtake it.
+    /// Share of packets that leave late, so that others overtake them.
     pub late: f64,
-    /// By how much at most. Up to 10 s.
+    /// Longest delay of a late packet. Up to 10 s.
     pub hold: Duration,
 }
 
-/// Something that happens to the network or a process.
+/// A fault of the network or of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// From now on this becomes of packets.
+    /// Packets sent after this fault are lost, duplicated, corrupted, truncated or delayed as the impairment says.
     Impair(Impairment),
-    /// Nothing passes between these processes and all others.
+    /// No packet passes between these processes and all others.
     Isolate(Vec<u32>),
-    /// Nothing passes from the first to the second.
+    /// No packet passes from the first process to the second.
     Cut(u32, u32),
-    /// All ways are open again.
+    /// Ends all isolation and cuts.
     Join,
-    /// The host of a process does nothing for so long, at most a day: neither program nor protocol.
+    /// The host of a process stops for this time, at most a day: neither program nor protocol runs.
     Pause(u32, Duration),
-    /// A process ends in the middle of whatever it does. What has gone out is under way.
+    /// A process ends, whatever it is doing. Packets that it has sent are still under way.
     Crash {
-        /// Which.
+        /// The process that crashes.
         process: u32,
-        /// Its host says that nobody listens (ICMP port unreachable) to who sends to it; else it is silent.
+        /// Whether its host answers later packets with an ICMP port unreachable; otherwise the host is silent.
         refuse: bool,
     },
-    /// A process that has crashed starts again from the beginning, and knows nothing of what was before. Others have lost
-    /// it all the same: to them it is a stranger. With [`Faults::watch`] it hears that from them, and its calls fail;
-    /// without, it waits for them. One that has not crashed goes on as it is.
+    /// A crashed process starts again from the beginning, without any memory of its earlier run. The others have lost
+    /// it all the same: to them it is a stranger. With [`Faults::watch`] they tell it so, and its calls fail; without
+    /// it, the process waits for them. A process that has not crashed goes on unchanged.
     Restart(u32),
 }
 
-/// All that goes wrong in a simulation.
+/// All faults of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// What becomes of packets from the beginning.
+    /// Random faults from the beginning.
     pub impairment: Impairment,
-    /// What happens when, in any order.
+    /// Faults and their times, in any order.
     pub plan: Vec<(Duration, Fault)>,
-    /// The silence of processes that others wait for is noticed ([`Config::keepalive`](crate::Config::keepalive)). As long
-    /// as somebody waits something happens then, so a deadlock ends at the time limit, which must be there. Default off.
+    /// Processes that others wait for are watched, and their silence is noticed
+    /// ([`Config::keepalive`](crate::Config::keepalive)). The keepalives go on while any process waits, so a deadlock
+    /// ends only at the time limit, which must then be set. Default off.
     pub watch: bool,
 }
 
-/// What [`Faults`] have done.
+/// Counts the effects of [`Faults`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultStats {
-    /// Packets lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Packets between those who were cut off from each other.
+    /// Packets between processes that were cut off from each other.
     pub cut: u64,
-    /// Packets that came twice.
+    /// Packets that arrived twice.
     pub duplicated: u64,
-    /// Packets that were changed or cut off.
+    /// Packets that were corrupted or truncated.
     pub spoilt: u64,
     /// Packets that left late.
     pub late: u64,
-    /// Packets to who had crashed.
+    /// Packets that arrived for a crashed process.
     pub refused: u64,
-    /// Processes that have crashed.
+    /// Processes that crashed.
     pub crashes: u64,
 }
 
@@ -115,10 +117,10 @@ impl Impairment {
 impl Faults {
     const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// Checks every range, for so many processes.
+    /// Checks every range, for a job of `processes` processes.
     ///
     /// # Errors
-    /// The first that is out of its range.
+    /// Names the first value that is out of its range.
     pub fn validate(&self, processes: u32) -> Result<(), RangeError> {
         self.impairment.validate()?;
         self.plan.iter().try_for_each(|(_, fault)| {
@@ -139,13 +141,13 @@ impl Faults {
     }
 }
 
-/// Faults as they go on, and who writes down what leaves.
+/// The faults of a running simulation, and the capture of its packets.
 pub(super) struct Trouble {
     impairment: Impairment,
     isolated: BTreeSet<u32>,
     cut: BTreeSet<(u32, u32)>,
     rng: Prng,
-    /// Nothing of all this is wanted: the usual case costs a branch.
+    /// There are no faults and no capture: the usual case costs one branch.
     quiet: bool,
     pub(super) watch: bool,
     pub(super) stats: FaultStats,
@@ -155,7 +157,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Writes all packets to `capture`, if wished.
+    /// Writes all packets to `capture`, if there is one.
     pub(super) fn new(faults: &Faults, capture: Option<&Path>, seed: u64) -> io::Result<Self> {
         let capture = capture.map(|path| pcapng::Writer::new(BufWriter::new(File::create(path)?)));
         let capture = capture.transpose()?;
@@ -172,7 +174,7 @@ impl Trouble {
         })
     }
 
-    /// What changes for the network.
+    /// Applies a fault of the network.
     pub(super) fn change(&mut self, fault: &Fault) {
         match fault {
             Fault::Impair(impairment) => self.impairment = *impairment,
@@ -240,7 +242,7 @@ impl Trouble {
         wires.send(queue, now, packet, source, destination);
     }
 
-    /// Why a packet is lost, if it is.
+    /// Why a packet is lost, or `None`.
     fn loss(&mut self, from: u32, to: u32) -> Option<&'static str> {
         if self.isolated.contains(&from) != self.isolated.contains(&to) || self.cut.contains(&(from, to)) {
             self.stats.cut += 1;
@@ -251,7 +253,7 @@ impl Trouble {
         lost.then_some("lost by chance")
     }
 
-    /// How much later than it should a packet leaves, ns.
+    /// By how much a packet is late, ns.
     fn hold(&mut self) -> u64 {
         if !self.rng.chance(self.impairment.late) {
             return 0;
@@ -260,7 +262,7 @@ impl Trouble {
         self.rng.below(nanos(self.impairment.hold) + 1)
     }
 
-    /// Spoils a packet, perhaps. Gives whether it did.
+    /// Perhaps corrupts or truncates a packet, and returns whether it did.
     fn spoil(&mut self, data: &mut Vec<u8>) -> bool {
         let mut spoilt = false;
         if self.rng.chance(self.impairment.truncate) {
@@ -283,7 +285,7 @@ impl Trouble {
         spoilt
     }
 
-    /// Writes down a packet that leaves. After an error nothing is written any more.
+    /// Writes a packet that leaves to the capture. After an error nothing is written any more.
     fn record(&mut self, now: u64, wires: &mut Wires, packet: u32, note: &str) {
         let Some(capture) = &mut self.capture else { return };
         let p = wires.get(packet);
@@ -293,7 +295,7 @@ impl Trouble {
         self.check(written);
     }
 
-    /// Hands what was written on to the file.
+    /// Flushes the capture.
     pub(super) fn flush(&mut self) {
         if let Some(capture) = &mut self.capture {
             let flushed = capture.flush();
@@ -301,7 +303,7 @@ impl Trouble {
         }
     }
 
-    /// An error ends the capture, and is told at the end.
+    /// An error ends the capture, and is reported at the end.
     fn check(&mut self, written: io::Result<()>) {
         if let Err(error) = written {
             self.capture = None;

@@ -1,4 +1,4 @@
-//! What a network is: its parameters, and what it counts.
+//! The parameters of a network, and its counters.
 
 use std::{fmt, time::Duration};
 
@@ -12,46 +12,48 @@ const MAX_WIRES: u64 = 1 << 28;
 pub enum Topology {
     /// All on one switch, which has a queue for each of its outputs.
     Switch,
-    /// A wire from each host, at the end of which is whoever a packet is for: nothing lies in between (light paths).
+    /// A wire from each host straight to the destination of a packet: nothing lies in between (light paths).
     Direct,
-    /// One medium for all, one packet at a time: 10BASE-T with a hub (S4.8). Hosts begin when they hear nobody, collide
-    /// when several begin within `delay` (or have waited for the same end), and try again after random times (CSMA/CD
-    /// with exponential back-off, IEEE 802.3 clause 4). Each host has a queue of its own.
+    /// One medium for all, one packet at a time: 10BASE-T with a hub, as in the experiments of the DSE paper (section
+    /// 4). A host begins to send when it hears no other. Hosts that begin within `delay` of each other (or have waited
+    /// for the same end) collide and try again after random times (CSMA/CD with exponential back-off, IEEE 802.3 clause
+    /// 4). Each host has a queue of its own.
     Shared,
-    /// Leaf switches with `hosts` hosts each, every one connected to each of `spines` others. Which spine packets take
-    /// follows from their source and destination (ECMP), so packets of a pair do not overtake each other.
+    /// Leaf switches with `hosts` hosts each, every one connected to each of `spines` others. Source and destination of
+    /// a packet decide its spine (ECMP), so packets of a pair do not overtake each other.
     LeafSpine {
         /// Hosts on a leaf switch; at least 1.
         hosts: u32,
         /// Spine switches; at least 1. As many as `hosts` for full bisection bandwidth.
         spines: u32,
     },
-    /// Nodes at the points of a grid; those of each line along each dimension are on one switch (S2.6: 16×16×10). Packets go
-    /// along one dimension after the other, and nodes between pass them on. `rails` are those of each dimension. Hosts
-    /// are numbered with the last coordinate changing fastest; there may be fewer than nodes.
+    /// Nodes at the points of a grid, such as the 16×16×10 nodes of the PACS-CS paper (section 2). The nodes of a line
+    /// along a dimension are on one switch. Packets go along one dimension after the other, and nodes in between pass
+    /// them on. `rails` counts the wires of each dimension. Hosts are numbered with the last coordinate changing
+    /// fastest; there may be fewer hosts than nodes.
     HyperCrossbar {
-        /// Nodes along each dimension, 1 where there is none; at least as many nodes as hosts.
+        /// Nodes along each dimension: 1 for a dimension that is not used. At least as many nodes as hosts.
         sides: [u32; 3],
     },
 }
 
-/// Over which other processes packets go, where not all may talk to all: the meshes of S4.8. Each of them receives the packet
-/// and sends it again, at its processor's cost.
+/// Processes that pass packets on where not all may talk to all: the meshes of the DSE paper (section 4.2). Each of
+/// them receives the packet and sends it again, at its processor's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relays {
-    /// Each with the next and the one before.
+    /// Each process is connected to the next and to the one before.
     Chain,
-    /// A binary tree, numbered from left to right: process 0 is a leaf, and the tree is then between ring and chain by its
-    /// mean distance to process 0, as in the paper.
+    /// A binary tree, numbered from left to right. Process 0 is a leaf, so the mean distance to process 0 lies between
+    /// those of ring and chain, as in the paper.
     Tree,
-    /// A chain whose ends are neighbours, too; the shorter way.
+    /// A chain whose ends are neighbours as well; packets take the shorter way.
     Ring,
-    /// A grid that is as square as can be, each of whose lines is a ring; along the rows first.
+    /// A grid that is as square as possible, each line of which is a ring; packets go along the rows first.
     Torus,
 }
 
 impl Relays {
-    /// The next process on the way from `at` to `to`, of `size`.
+    /// The next process on the way from `at` to `to`, in a job of `size` processes.
     #[must_use]
     pub fn next(self, at: u32, to: u32, size: u32) -> u32 {
         let around = |at: u32, to: u32, size: u32| {
@@ -108,35 +110,37 @@ pub struct Network {
     pub topology: Topology,
     /// Bits per second of each wire. 1 kb/s to 1 Tb/s; default 10 Gb/s.
     pub bandwidth: f64,
-    /// From one end of a wire to the other. Up to 1 s; default 500 ns, which includes the switch behind it.
+    /// Time from one end of a wire to the other. Up to 1 s; default 500 ns, which includes the switch behind it.
     pub delay: Duration,
-    /// What each message takes of the first wire beside its octets, unless all share one medium: g of LogGP, α of S3.1. Up to
-    /// 1 s; default 0.
+    /// Time for which each message occupies the first wire beside the time of its bytes: g of LogGP, α of the optics
+    /// paper (section 2). Not used where all share one medium. Up to 1 s; default 0.
     pub gap: Duration,
-    /// Largest IP packet, octets. 576 to 65,535; default 1,500.
+    /// Largest IP packet, bytes. 576 to 65,535; default 1,500.
     pub mtu: u32,
-    /// Octets that a packet takes on the wire beside the IP packet. Up to 1,000; default 38: Ethernet's header, checksum,
-    /// preamble and gap.
+    /// Bytes that a packet takes on the wire beside the IP packet. Up to 1,000; default 38: Ethernet's header,
+    /// checksum, preamble and gap.
     pub framing: u32,
-    /// Octets that wait before a wire; what comes to a full queue is lost. At least one packet; default 512 KiB.
+    /// Bytes that wait before a wire; packets that meet a full queue are lost. At least one packet; default 512 KiB.
     pub queue: u32,
-    /// A host sends no more while so many octets wait before each of its own wires, as sockets and drivers do: what the
-    /// protocol says next does not wait behind them. At most 1 GiB; default 64 KiB.
+    /// A host stops sending while this many bytes wait before each of its own wires, as sockets and drivers do, so that
+    /// acknowledgements and grants need not wait behind them. At most 1 GiB; default 64 KiB.
     pub ahead: u32,
-    /// A packet that finds more octets than this waiting is counted as marked (ECN). Default 64 KiB.
+    /// A packet that finds more bytes than this waiting is counted as marked (ECN). Default 64 KiB.
     pub mark: u32,
-    /// Wires between a host and its switch, or each of its switches; a packet takes the one that is free first (S2.6). 1 to 64; default 1.
+    /// Wires between a host and its switch, or each of its switches. A packet takes the wire that is free first. 1 to
+    /// 64; default 1.
     pub rails: u32,
-    /// Processes on each host, one after the other; each has a processor of its own. At least 1; default 1.
+    /// Processes on each host, in the order of their ranks; each has a processor of its own. At least 1; default 1.
     pub per_host: u32,
-    /// From a process to another one on its host. Up to 1 s; default 500 ns.
+    /// Time from one process to another on the same host. Up to 1 s; default 500 ns.
     pub local_delay: Duration,
-    /// What a node needs to pass a packet on from one switch of a hyper-crossbar to the next. Up to 1 s; default 2 µs.
+    /// Time that a node needs to pass a packet on from one switch of a hyper-crossbar to the next. Up to 1 s; default 2
+    /// µs.
     pub forward: Duration,
-    /// Over which processes packets go. Default: straight to their destination.
+    /// Processes that pass packets on. Default: packets go straight to their destination.
     pub relays: Option<Relays>,
-    /// The part of packets that is lost beside those on each wire (of which there are two to a host on the same switch), as
-    /// drawn by the seed. 0 to 1; default 0.
+    /// Share of packets that each wire loses at random, drawn from the seed, in addition to full queues. A packet
+    /// between two hosts on one switch takes two wires. 0 to 1; default 0.
     pub loss: f64,
 }
 
@@ -162,13 +166,13 @@ impl Default for Network {
     }
 }
 
-/// A parameter of a simulation that makes no sense.
+/// A parameter of a simulation is out of its range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RangeError {
-    /// Its name: a field of [`Network`], [`Cpu`](super::Cpu), [`Faults`](super::Faults) or
+    /// Name of the parameter: a field of [`Network`], [`Cpu`](super::Cpu), [`Faults`](super::Faults) or
     /// [`Simulation`](super::Simulation).
     pub name: &'static str,
-    /// What it must be.
+    /// The values that are allowed.
     pub range: &'static str,
 }
 
@@ -183,7 +187,7 @@ crate::debug_as_display!(RangeError);
 impl std::error::Error for RangeError {}
 
 impl RangeError {
-    /// The first of what was checked that is not valid.
+    /// Names the first check that failed.
     pub(super) fn first(checks: &[(bool, &'static str, &'static str)]) -> Result<(), Self> {
         match checks.iter().find(|(valid, ..)| !valid) {
             Some(&(_, name, range)) => Err(Self { name, range }),
@@ -193,7 +197,7 @@ impl RangeError {
 }
 
 impl Network {
-    /// 10BASE-T, one medium for all (S4.8): 1 µs between any two hosts, which are 200 m.
+    /// 10BASE-T, one medium for all, as in the DSE paper (section 4.1): 1 µs between any two hosts, which are 200 m.
     #[must_use]
     pub fn ethernet_10() -> Self {
         Self {
@@ -209,7 +213,7 @@ impl Network {
     /// Checks every range.
     ///
     /// # Errors
-    /// The first that is out of its range.
+    /// Names the first value that is out of its range.
     pub fn validate(&self) -> Result<(), RangeError> {
         let checks = [
             (
@@ -254,7 +258,7 @@ impl Network {
         RangeError::first(&checks)
     }
 
-    /// The same for a job of so many processes.
+    /// Checks every range, for a job of `processes` processes.
     ///
     /// # Errors
     /// The grid has no place for all, or there are too many wires.
@@ -283,12 +287,12 @@ impl Network {
         }
     }
 
-    /// How long a packet may be under way on a medium that is shared.
+    /// Longest time that a packet may travel on a shared medium.
     fn longest(&self) -> Duration {
         Duration::try_from_secs_f64(256.0 / self.bandwidth).unwrap_or_default()
     }
 
-    /// Octets of the largest datagram.
+    /// Bytes of the largest datagram.
     pub(super) fn datagram(&self) -> usize {
         (self.mtu - UDP_IPV4) as usize
     }
@@ -299,32 +303,32 @@ impl Network {
     }
 }
 
-/// What has become of packets. Each packet is counted once per wire, but for `sent` and `delivered`.
+/// Counts packets by their fate. Each packet is counted once per wire, but for `sent` and `delivered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NetworkStats {
     /// Packets that hosts have sent.
     pub sent: u64,
-    /// Octets of these as datagrams.
+    /// Bytes of these packets, as datagrams.
     pub octets: u64,
-    /// Packets that have come to their hosts. (What is on its way when the last program is over is neither here nor among
-    /// those that were lost.)
+    /// Packets that reached their hosts. (Packets that are under way when the last program ends count neither here nor
+    /// as lost.)
     pub delivered: u64,
-    /// Lost since a queue of the network was full.
+    /// Packets lost because a queue of the network was full.
     pub overflowed: u64,
-    /// Lost since the host had not taken enough of what came before.
+    /// Packets lost because the host had not yet taken earlier ones.
     pub unread: u64,
-    /// Lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Lost since their light path was torn down or cut while they were on it.
+    /// Packets lost because their light path was torn down or cut while they were on it.
     pub dark: u64,
-    /// Have found a long queue.
+    /// Packets that found a long queue.
     pub marked: u64,
-    /// Times at which several hosts have begun to send on a shared medium.
+    /// Times at which several hosts began to send on a shared medium.
     pub collisions: u64,
-    /// Lost since they have collided 16 times.
+    /// Packets lost because they collided 16 times.
     pub given_up: u64,
-    /// Passed on by a process that they were not for.
+    /// Packets that a process passed on to another one.
     pub relayed: u64,
 }
 
@@ -332,7 +336,7 @@ pub struct NetworkStats {
 mod tests {
     use super::*;
 
-    /// Processes on the way.
+    /// Number of relays between two processes.
     fn hops(relays: Relays, from: u32, to: u32, size: u32) -> u32 {
         let (mut at, mut hops) = (from, 0);
         while at != to {

@@ -1,4 +1,5 @@
-//! Circuit-switched optics: a light path must be set up before packets can take it, and there are not many (S3.1, S3.6).
+//! Circuit-switched optics: a light path must be set up before packets can take it, and there are only a few (the
+//! optics paper, sections 2 and 6; `docs/papers.md`).
 
 use std::time::Duration;
 
@@ -8,74 +9,79 @@ use crate::mpi::collectives::Planning;
 /// Optical circuit switches between all hosts. Best with [`Topology::Direct`](super::Topology::Direct): nothing lies
 /// between the ends of a light path.
 ///
-/// Collectives say in advance whom they will talk to ([`handling`](Self::handling)); a path of theirs is set up when both
-/// ends want it, and torn down after its last use. For all other messages it is set up when one is there to be sent, and
-/// stays until its port or wavelength is needed. So that nobody starves, a message that has waited for twice the set-up
-/// time (100 times, if a collective has planned its path) may take the port of a path that nothing was sent on for twice
-/// that time, whoever wants to keep it, and also if its ends wait for room or for an acknowledgement.
+/// A collective announces its peers in advance ([`handling`](Self::handling)). Its paths are set up when both ends want
+/// them, and torn down after their last use. The path of any other message is set up when the message is there to be
+/// sent, and stays until its port or wavelength is needed.
 ///
-/// Where no path can ever be again (no ports at an end, or no wavelengths, and no change to come) and all programs that
-/// are not over wait for that, it is a [deadlock](super::SimulationError::Deadlock), before the protocol gives peers up;
-/// but not with [`Faults::watch`](super::Faults::watch), where programs are told of silent peers.
+/// No message starves. A message that has waited for twice the set-up time (100 times, if a collective has planned its
+/// path) may take the port of a path that has been idle for twice that time. It may do so even if one end wants to keep
+/// that path, or waits on it for room or for an acknowledgement.
+///
+/// A simulation ends as a [deadlock](super::SimulationError::Deadlock), before the protocol gives peers up, when all
+/// programs that still run wait for paths that can never be set up: an end has no ports, or there are no wavelengths,
+/// and no change is to come. With [`Faults::watch`](super::Faults::watch) it does not: programs are told of silent
+/// peers instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optics {
-    /// Paths that a host can have at a time: k. 0 to 65,536; default 4.
+    /// Paths that a host can have at a time: `k`. 0 to 65,536; default 4.
     pub ports: u32,
-    /// What a set-up takes, the tear-down included: γ. Up to 10 s; default 10 ms.
+    /// Time to set up a path, the tear-down included: γ. Up to 10 s; default 10 ms.
     pub setup: Duration,
-    /// A collective takes so much longer, to release its paths, and its host sets up nothing meanwhile. Up to 10 s; default
-    /// 0. (The published run of NPB FT shows one γ: S3.5.)
+    /// Time by which each collective is longer, to release its paths; its host sets up no path meanwhile. Up to 10 s;
+    /// default 0. (Table 4 of the optics paper agrees with one γ: `docs/papers.md`.)
     pub release: Duration,
     /// How collectives open their paths. Default: planned.
     pub handling: Handling,
     /// Paths that the whole network can have at a time; the next ones wait. Default: as many as wanted.
     pub wavelengths: Option<u32>,
-    /// The part of set-ups that fail when their time is over, as drawn by the seed; they are tried again. 0 to 0.99;
+    /// Share of set-ups that fail when their time is over, drawn from the seed; they are tried again. 0 to 0.99;
     /// default 0.
     pub failure: f64,
-    /// What becomes of a packet that has no path yet. Default: up to 16 MiB of each pair wait.
+    /// Fate of a packet that has no path yet. Default: up to 16 MiB of each pair wait.
     pub unconnected: Unconnected,
-    /// Paths of collectives stay after their last use, too, until their ports or wavelengths are needed. Default: no.
+    /// Paths of collectives stay after their last use as well, until their ports or wavelengths are needed. Default:
+    /// no.
     pub keep: bool,
-    /// What changes while programs run, in any order. Default: nothing.
+    /// Changes of ports and wavelengths while programs run, in any order. Default: none.
     pub changes: Vec<Change>,
 }
 
-/// How the paths of collectives are opened (S3.2).
+/// How the paths of collectives are opened (the optics paper, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// One for each exchange with a peer, when it is due, one after the other.
+    /// One path for each exchange with a peer, when it is due, one after the other.
     Naive,
-    /// Ahead, as many as a host has ports, each until its last use.
+    /// Paths are opened ahead, as many as the host has ports, and each is kept until its last use.
     Planned,
-    /// When a message is there to be sent: nothing is known in advance.
+    /// A path is opened when a message is there to be sent: nothing is known in advance.
     Unplanned,
 }
 
-/// What becomes of a packet that has no path.
+/// Fate of a packet that has no path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unconnected {
-    /// It waits for one, with others of its pair up to so many octets; more is lost.
+    /// The packet waits for a path, with others of its pair, up to this many bytes; further packets are lost.
     Hold(u32),
-    /// It is lost, and asks for a path by that.
+    /// The packet is lost, and its loss requests a path.
     Drop,
 }
 
-/// Something that is different from a time on. Paths beyond a lower number are cut, with what is on them.
+/// A change of the number of ports or wavelengths at some time. If the number falls, surplus paths are cut, and the
+/// packets on them are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Since the beginning.
+    /// Time since the beginning.
     pub at: Duration,
-    /// What.
+    /// What the simulation has from then on.
     pub to: Available,
 }
 
-/// What there is of something.
+/// The number of ports or wavelengths that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Available {
-    /// So many ports at one host (its number), or at all.
+    /// Ports of one host (its number), or of every host if `None`.
     Ports(Option<u32>, u32),
-    /// So many wavelengths.
+    /// Wavelengths of the network.
     Wavelengths(u32),
 }
 
@@ -99,10 +105,10 @@ impl Optics {
     const MOST_PORTS: u32 = 1 << 16;
     const LONGEST: Duration = Duration::from_secs(10);
 
-    /// Checks every range, for a job of so many processes.
+    /// Checks every range, for a job of `processes` processes.
     ///
     /// # Errors
-    /// The first that is out of its range.
+    /// Names the first value that is out of its range.
     pub fn validate(&self, processes: u32) -> Result<(), RangeError> {
         let possible = |change: &Change| match change.to {
             Available::Ports(process, ports) => {
@@ -127,7 +133,7 @@ impl Optics {
         }
     }
 
-    /// How collectives plan on a host with so many ports.
+    /// Planning of collectives on a host with this many ports.
     pub(super) fn planning(&self, ports: u32) -> Option<Planning> {
         match self.handling {
             Handling::Naive => Some(Planning::Naive),
@@ -136,30 +142,30 @@ impl Optics {
         }
     }
 
-    /// After so long, ns, something held takes a port from what is idle.
+    /// Time, ns, after which a held message takes a port from an idle path.
     pub(super) fn patience(&self) -> u64 {
         (2 * self.setup).max(Duration::from_millis(1)).as_nanos() as u64
     }
 }
 
-/// What has become of light paths.
+/// Counts light paths by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpticsStats {
-    /// Set-ups that were begun.
+    /// Set-ups that began.
     pub set_up: u64,
-    /// Of these, failed.
+    /// Set-ups that failed.
     pub failed: u64,
-    /// Paths that were torn down after their last use, or gave way to others then.
+    /// Paths that were torn down after their last use, or that gave way to others after it.
     pub torn_down: u64,
-    /// Idle paths that had to give way to others, though collectives still wanted them.
+    /// Idle paths that gave way to others although collectives still wanted them.
     pub displaced: u64,
-    /// Paths cut, or set-ups ended, since a port or wavelength was gone.
+    /// Paths that were cut, and set-ups that were ended, because a port or wavelength was gone.
     pub cut: u64,
     /// Packets that had to wait for a path.
     pub held: u64,
-    /// Packets lost for want of one.
+    /// Packets lost because they had no path.
     pub dropped: u64,
-    /// Most paths at a time.
+    /// Largest number of paths at a time.
     pub most: u32,
 }

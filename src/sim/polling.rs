@@ -1,34 +1,36 @@
-//! Who takes packets from a host's receive queues, and how much fits there (S1.2, S1.4).
+//! How the receive queues of a host are polled, and how long they are (the DPDK paper, section 4.1; `docs/papers.md`).
 
 use std::collections::VecDeque;
 
 use super::network::RangeError;
 
-/// Who takes packets from the queues of a host.
+/// Which process takes packets from the receive queues of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// Each process has a helper beside it, which goes on while the program computes.
+    /// Each process has a helper beside it, which goes on polling while the program computes.
     Helper,
-    /// The process itself, while it is within MPI: what comes while it computes waits in the queues, and timers wait.
+    /// The process itself, while it is within MPI. While it computes, packets wait in the queues, and timers do not
+    /// fire.
     Process,
-    /// One poller for each host, which does the receiving for all its processes, all the time.
+    /// One poller for each host, which receives for all processes of the host, all the time.
     Dedicated,
-    /// The poller takes what belongs to channel 0 (eager messages, requests and grants), the process itself the octets of
-    /// rendezvous (S1.2).
+    /// The poller takes the packets of channel 0 (eager messages, requests and grants), the process itself takes the
+    /// payload of rendezvous: the combination that the DPDK paper proposes.
     Combined,
 }
 
-/// Receive queues of fixed length: of each process that polls itself, and of each host's poller.
+/// Receive queues of fixed length: those of each process that polls for itself, and those of each host's poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// How many; packets take them in turn, as senders choose among the receiver's pool (S1.3). 1 to 1,024.
+    /// Number of queues. Packets take them in turn, as senders choose among the receiver's pool (the DPDK paper,
+    /// section 4.2.1). 1 to 1,024.
     pub count: u32,
-    /// Packets in each. 1 to 65,536.
+    /// Packets that fit into each queue. 1 to 65,536.
     pub length: u32,
 }
 
 impl Default for Queues {
-    /// One of 512 packets.
+    /// One queue of 512 packets.
     fn default() -> Self {
         Self { count: 1, length: 512 }
     }
@@ -38,7 +40,7 @@ impl Queues {
     /// Checks every range.
     ///
     /// # Errors
-    /// The first that is out of its range.
+    /// Names the first value that is out of its range.
     pub fn validate(&self) -> Result<(), RangeError> {
         let error = |name, range| Err(RangeError { name, range });
         match self {

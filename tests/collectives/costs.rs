@@ -1,4 +1,4 @@
-//! Closed forms against simulations and S3's figures, and the choice by cost.
+//! Closed forms against simulations and the figures of the optics paper, and the choice by cost.
 
 use hikyaku::mpi::collectives::{
     Algorithm, Blocks, Call, Collective, Counts, Model, Policy, Schedule, Step, Stuck, Work, cost, simulate,
@@ -166,7 +166,8 @@ fn closed_forms_are_those_of_the_schedules() {
     assert!(compared > 1_000);
 }
 
-/// The table in S3.4, column "ideal": seconds for 1, 100,000 and 1,000,000 octets.
+/// Figures 6 to 9 of the optics paper, without set-up times ("ideal"): seconds for 1, 100,000 and 1,000,000 bytes, by
+/// its formulas.
 #[test]
 fn costs_of_the_optical_experiment() {
     let figures = [

@@ -30,7 +30,7 @@ fn ranks(schedule: &Schedule) -> Vec<usize> {
     schedule.peers().iter().map(|peer| peer.rank).collect()
 }
 
-/// The four algorithms of S3.2 and whom they need.
+/// The four algorithms of the optics paper, section 3, and their peers.
 #[test]
 fn peers_are_known_ahead() {
     let bcast = |rank, algorithm| Call::Bcast { root: 0, count: 9 }.schedule(rank, 32, algorithm).unwrap();

@@ -1,4 +1,4 @@
-//! Programs on circuit-switched optics (S3).
+//! Programs on circuit-switched optics, as in the optics paper (`docs/papers.md`).
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! `Config::dse()` is the protocol of the paper (S4).
+//! `Config::dse()` is the protocol of the DSE paper (`docs/papers.md`).
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ fn open(seed: u64, options: &NodeOptions) -> World {
     world
 }
 
-/// S4.2, the worked example: one sender sends packets 0 to 3, of which 1 and 2 are the halves of a message; another
-/// sends a to d, of which a and b are halves. They arrive in the order a, 0, 1, b, c, 2, 3, d.
+/// The example of the paper's figure 2 (section 2.2): one sender sends packets 0 to 3, of which 1 and 2 are the halves
+/// of a message; another sends a to d, of which a and b are halves. They arrive in the order a, 0, 1, b, c, 2, 3, d.
 #[test]
 fn worked_example() {
     for bare in [false, true] {
@@ -93,7 +93,7 @@ fn worked_example() {
     }
 }
 
-/// S4.4: at most 10 packets of at most 1,024 octets in a row, the rest after the acknowledgement.
+/// Section 2.4: at most 10 packets of at most 1,024 bytes in a row, the rest after the acknowledgement.
 #[test]
 fn ten_packets_in_a_row() {
     for mode in [WindowMode::Sliding, WindowMode::BurstThenWait] {
@@ -112,7 +112,7 @@ fn ten_packets_in_a_row() {
     }
 }
 
-/// The two readings of S4.4 differ when some of the packets are acknowledged.
+/// The two readings of section 2.4 differ when some of the packets are acknowledged.
 #[test]
 fn both_readings_of_the_window() {
     for (mode, expected) in [(WindowMode::Sliding, 5), (WindowMode::BurstThenWait, 0)] {
@@ -137,7 +137,7 @@ fn both_readings_of_the_window() {
     }
 }
 
-/// S4.3: a NACK asks for what is missing, and everything from there on is sent again.
+/// Section 2.3: a NACK asks for a missing packet, and the sender sends that one and all later ones again.
 #[test]
 fn nack_and_go_back_n() {
     let mut world = open(1, &dse(WindowMode::Sliding));
@@ -159,7 +159,7 @@ fn nack_and_go_back_n() {
     assert_eq!(world.network.counts(0, 1).data, 10 + 7);
 }
 
-/// The other means of S4.3: where no NACK tells, the timer does.
+/// The other means of section 2.3: where no NACK arrives, the timer fires.
 #[test]
 fn timer() {
     let mut world = open(1, &dse(WindowMode::Sliding));
@@ -178,7 +178,7 @@ fn timer() {
     );
 }
 
-/// S4.4: acknowledgements ride on replies.
+/// Section 2.4: acknowledgements ride on replies.
 #[test]
 fn acknowledgements_ride_on_replies() {
     let mut world = open(1, &dse(WindowMode::Sliding));
@@ -193,7 +193,7 @@ fn acknowledgements_ride_on_replies() {
     world.finish(Duration::from_secs(5));
 }
 
-/// S4.5: several processors on one endpoint.
+/// Section 3.1: several processors on one endpoint.
 #[test]
 fn several_processors_share_an_endpoint() {
     scenario("dse::several_processors_share_an_endpoint", 2, |seed| {

@@ -1,4 +1,5 @@
-//! Programs that compute as well as communicate (S1.10), over DPDK, over the kernel's UDP, and in C over Open MPI's TCP.
+//! Programs that compute as well as communicate, over DPDK, over the kernel's UDP, and in C over Open MPI's TCP: the
+//! comparison that the DPDK paper, section 7, leaves open (`docs/papers.md`).
 //!
 //! `crates/mpi/examples/{sor,halo,ft}.rs` and `xtask/peers/programs.c` do the same and come to the same result. All are
 //! started in turns, with two ranks that spin on a core of their own; a row is the median of the turns, a ratio the median

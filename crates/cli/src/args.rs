@@ -98,8 +98,9 @@ Examples:
   hikyaku bench figure11 --backend dpdk --device memif --plot figure11.svg
   hikyaku bench figure11                                without DPDK: over the kernel's UDP, and TCP
 
-One-way time of MPI's messages between two processes, as figure 11 of Shimada and Hayasaka (2017): all sizes eagerly (up to \
-1 MB), all sizes by rendezvous, each over the kernel's UDP and over DPDK; and TCP without MPI.";
+One-way time of MPI's messages between two processes, as in figure 11 of the DPDK paper (Shimada and Hayasaka, 2017; \
+docs/papers.md): all sizes eagerly (up to 1 MB), all sizes by rendezvous, each over the kernel's UDP and over DPDK; and \
+TCP without MPI.";
 
 const BANDWIDTH: &str = "\
 Examples:
@@ -176,8 +177,8 @@ Examples:
   hikyaku bench dse                                     one-way messages and ping-pongs
   hikyaku bench dse --sizes 16,1024 --iterations 2000
 
-The experiments of the paper about the UDP protocol of DSE, on today's sockets: its protocol (`dse`), hikyaku's \
-defaults and TCP, with wall time and the processor time of each side; and the sockets that 60 processors need.";
+The experiments of the DSE paper (docs/papers.md), on today's sockets: its protocol (`dse`), hikyaku's defaults and \
+TCP, with wall time and the processor time of each side; and the sockets that 60 processors need.";
 
 const CORE: &str = "\
 Two endpoints in one thread, no socket: what the protocol itself costs. One copy puts a datagram \
@@ -193,7 +194,7 @@ pub(crate) enum Bench {
     /// One-way time of a message (half of a ping-pong)
     #[command(after_help = LATENCY)]
     Latency(Common),
-    /// The figure of the paper about MPI over DPDK: eager and rendezvous, each at all sizes
+    /// Figure 11 of the DPDK paper: MPI's messages eagerly and by rendezvous, each at all sizes
     #[command(after_help = FIGURE11)]
     Figure11(Common),
     /// Streaming in one direction

@@ -1,4 +1,4 @@
-//! The way to a poller, and beside it datagrams of our own (S1.2, S1.5).
+//! A link to a poller, and beside it a backend of the process's own (the DPDK paper, sections 4.1 and 4.2.2).
 
 use std::{
     collections::HashMap,

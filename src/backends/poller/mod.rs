@@ -1,4 +1,5 @@
-//! The way to a node-wide poller (S1.2): a process of this machine that owns the network and runs the protocol for us.
+//! The link to a node-wide poller: a process of this machine that owns the network and runs the protocol for this one
+//! (the DPDK paper, section 4.1; `docs/papers.md`).
 //!
 //! What goes through this backend are no datagrams but the records of
 //! [`reliability::delegated`](crate::reliability::delegated) ([`Backend::is_link`]): commands, reports, and packets as

@@ -1,12 +1,13 @@
-//! Messages with match bits: posted receives, unexpected messages, eager and rendezvous (MPI standard, chapter 3; S1.3).
+//! Messages with match bits: posted receives, unexpected messages, eager and rendezvous (MPI standard, chapter 3; the
+//! DPDK paper, section 3.2: `docs/papers.md`).
 //!
 //! [`Tagged`] stands beside a [`Messenger`] and is handed it with every call. Like everything here it does no IO and reads
 //! no clock.
 //!
-//! - **Eager**: a message with match bits, sent at once, with its octets. It is matched in the order of admission; the
-//!   receive that takes it has its octets placed, or they are kept until one is posted.
-//! - **Rendezvous**: a *request to send* is matched in the same order. Who takes it grants a landing, piece by piece, and
-//!   the sender places its octets there, on a channel of their own: no reassembly, no copy.
+//! - **Eager**: a message with match bits, sent at once, with its payload. It is matched in the order of admission. If
+//!   a receive matches, the payload is copied to its buffer; otherwise it is kept until one is posted.
+//! - **Rendezvous**: a *request to send* is matched in the same order. The receiver grants a landing, piece by piece,
+//!   and the sender places its payload there, on a channel of its own: no reassembly, no copy.
 //!
 //! # Memory
 //!

@@ -20,7 +20,7 @@ pub struct Model {
     pub alpha: f64,
     /// Seconds per octet sent.
     pub beta: f64,
-    /// Seconds per octet reduced. (Not S3's γ, the time to open a connection.)
+    /// Seconds per byte reduced. (The γ of the optics paper is another one: the time to open a connection.)
     pub gamma: f64,
     /// Ranks that share a processor; at most 1: each has its own. Only [`cost`](super::cost()) looks at it.
     pub sharing: f64,

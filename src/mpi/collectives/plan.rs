@@ -1,24 +1,27 @@
-//! Which peers are connected when: for networks on which a connection must be set up before it is used (S3.2).
+//! Which peers are connected when: for networks on which a connection must be set up before it is used (the optics
+//! paper, section 3; `docs/papers.md`).
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::cmp::Reverse;
 
 use super::schedule::{Schedule, Step};
 
-/// When connections are opened, and how many a process has at a time (S3.2).
+/// When connections are opened, and how many a process has at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planning {
-    /// One for each exchange with a peer in a round, when it is due, one after the other.
+    /// One connection for each exchange with a peer in a round, opened when it is due, one after the other.
     Naive,
-    /// Ahead, so many side by side, at least 1; each is kept until its last use, or until its place is needed sooner.
+    /// Connections are opened ahead, this many at a time, at least 1. Each is kept until its last use, or until its
+    /// place is needed sooner.
     Ahead(usize),
 }
 
 /// The peers of a [`Schedule`] in phases: those of one are connected at a time.
 ///
-/// A phase is over when all messages of its uses are complete; peers that the next one has, too, stay connected. The
-/// peers of a round come in an order of pairs that is the same everywhere, so where a phase ends in the middle of a round
-/// nobody waits for somebody who waits for him. (On a ring, even ranks send first and odd ones receive: S3.3.)
+/// A phase is over when all messages of its uses are complete; peers that the next phase has as well stay connected.
+/// The peers of a round come in an order of pairs that is the same at all ranks, so a phase that ends in the middle of
+/// a round leaves no ranks waiting for each other. (On a ring, even ranks send first and odd ones receive: the optics
+/// paper, section 3.3.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     phases: Vec<Phase>,

@@ -148,7 +148,7 @@ enum Kind {
 }
 
 /// A rank with which a [`Schedule`] exchanges messages, and when: for opening connections ahead and closing them again
-/// (S3.2).
+/// (the optics paper, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its rank.

@@ -1,6 +1,6 @@
 #![expect(unsafe_code, reason = "the network reads and writes the memory of arrays")]
-//! Buffer arrays (S2.3–S2.5): memory of the library, filled in place, sent in one call whatever its size, and sent on as
-//! it was received, without a copy.
+//! Buffer arrays (the PACS-CS paper, section 5; `docs/papers.md`): memory of the library that a program fills in place,
+//! sends in one call whatever its size, and sends on as received, without a copy.
 
 use alloc::{
     boxed::Box,

@@ -1,4 +1,5 @@
-//! Connections to other processes, opened ahead: collectives know whom they will talk to before they begin (S3.2).
+//! Connections to other processes, opened ahead: collectives know their peers before they begin (the optics paper,
+//! section 3; `docs/papers.md`).
 
 use alloc::{collections::VecDeque, vec::Vec};
 

@@ -81,8 +81,8 @@ use crate::{
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Messages of up to so many octets are sent without asking (S1.8). 0 to 1 MiB; default 128 KiB:
-    /// beyond, asking costs about as much as copying twice.
+    /// Messages of up to this many bytes are sent eagerly, longer ones by rendezvous. 0 to 1 MiB; default 128 KiB:
+    /// for longer ones the request and grant cost about as much as copying twice.
     pub eager_limit: u32,
     /// How to wait.
     pub wait: WaitPolicy,

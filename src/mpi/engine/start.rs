@@ -125,11 +125,11 @@ impl Unconnected {
         self.driver.backend().link_address()
     }
 
-    /// Tells what [`link_address`](Self::link_address) is at the process at `address`, so that nobody has to ask for it
-    /// (S1.7).
+    /// Passes on the [`link_address`](Self::link_address) of the process at `address`, so that the backend need not ask
+    /// the network for it.
     ///
     /// # Errors
-    /// It can not be reached by what it says: [`Backend::introduce`].
+    /// The process can not be reached by that: [`Backend::introduce`].
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.driver.introduce(address, link)
     }

@@ -1,15 +1,18 @@
-//! An endpoint in another process: who has the messages and who has the network talk to each other in *records*.
+//! An endpoint in another process. The process that has the messages and the process that has the network exchange
+//! *records*.
 //!
-//! A node-wide poller (S1.2) runs the protocol for several processes: it acknowledges, sends again and keeps sessions
-//! alive while they compute. Between it and each of them is a link that loses nothing and keeps the order. A [`Remote`]
-//! stands where an [`Endpoint`](super::Endpoint) would (a [`Carrier`] is any of them) and turns commands into records; a
-//! [`Host`] has the endpoint, executes them, and reports what happens. Packets are handed over as they came, behind a
-//! short header, so they can be lent; matching and order stay with whoever has the messages.
+//! A node-wide poller (the DPDK paper, section 4.1; `docs/papers.md`) runs the protocol for several processes: it
+//! acknowledges, sends again and keeps sessions alive while they compute. Between it and each of them is a link that
+//! loses nothing and keeps the order. A [`Remote`] stands where an [`Endpoint`](super::Endpoint) would (a [`Carrier`]
+//! is either of them) and turns commands into records; a [`Host`] has the endpoint, executes the commands, and reports
+//! events. Packets are handed over as they arrived, behind a short header, so they can be lent; matching and order stay
+//! with the process that has the messages.
 //!
 //! Both are sans-IO, like the rest: a `Remote` is driven like an endpoint, where a "datagram" is one record.
 //!
-//! A [`Split`] has both: messages go through the host, and what is placed goes from process to process on an endpoint of
-//! its own (S1.2: eager to the poller, rendezvous to the process itself).
+//! A [`Split`] has both: messages go through the host, and placements go from process to process on an endpoint of its
+//! own. That is how the DPDK paper combines its two polling modes: eager messages to the poller, rendezvous to the
+//! process itself.
 //!
 //! # Trust
 //!

@@ -1,4 +1,5 @@
-//! Messages by way of a host, placements from process to process (S1.2, S1.5).
+//! A carrier with two paths: messages go through a host, placements straight from process to process (the DPDK paper,
+//! sections 4.1 and 4.2.2).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::SocketAddr;

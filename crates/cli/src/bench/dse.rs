@@ -1,4 +1,4 @@
-//! `bench dse`: the experiments of the paper about DSE's UDP protocol, on today's sockets.
+//! `bench dse`: the experiments of the DSE paper, section 4.1, on today's sockets (`docs/papers.md`).
 //!
 //! One-way bursts and ping-pongs of 10,000 messages, one and two senders to one receiver; and the sockets that a job of
 //! 60 processors needs, counted.
@@ -17,7 +17,7 @@ use crate::{args::Common, failure::Failure};
 
 /// Messages of an experiment.
 const MESSAGES: usize = 10_000;
-/// Sizes of the paper's messages: most have at most 128 octets.
+/// Sizes of the paper's messages (its table 1): most have at most 128 bytes.
 const SIZES: [usize; 5] = [16, 32, 128, 1024, 4096];
 /// Rounds if nothing is said: each experiment is long, so fewer than elsewhere.
 const ROUNDS: u32 = 5;

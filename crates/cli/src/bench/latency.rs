@@ -30,8 +30,8 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     measure(common, &kinds(common, false), &SIZES, "latency", TITLE)
 }
 
-/// The paper's figure 11: MPI's messages eagerly and by rendezvous, each at all sizes, over the kernel's UDP and over
-/// DPDK if that is the backend, and kernel TCP.
+/// Figure 11 of the DPDK paper: MPI's messages eagerly and by rendezvous, each at all sizes, over the kernel's UDP and
+/// over DPDK if that is the backend, and kernel TCP.
 pub(crate) fn figure11(common: &Common) -> Result<(), Failure> {
     check(common, Some(2))?;
     let mut kinds = Vec::new();

@@ -15,7 +15,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::table::{Group, Table};
 use crate::failure::{Failure, While};
 
-/// Processors of the paper's example.
+/// Processors of the DSE paper's example (section 1).
 pub(crate) const PROCESSORS: usize = 60;
 /// Any port of this machine's loopback.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -54,7 +54,7 @@ fn counted<T>(open: impl FnOnce() -> io::Result<T>) -> io::Result<usize> {
     Ok(after - before)
 }
 
-/// A transport for each processor; `two_ports`: the paper's way, one port to send and one to receive.
+/// A transport for each processor; `two_ports`: as in the DSE paper, one port to send and one to receive.
 fn transports(processors: usize, two_ports: bool) -> io::Result<Vec<Transport>> {
     let options = UdpOptions {
         separate_send_socket: two_ports,

@@ -1,4 +1,5 @@
-//! `sim dpdk-btl`: what the paper argues about eager limits, polling and queues, measured (S1.2, S1.4, S1.8).
+//! `sim dpdk-btl`: the arguments of the DPDK paper about eager limits, polling and queues (sections 3.2.2 and 4.1),
+//! measured (`docs/papers.md`).
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Ran, Table, emit, number, run_ranks, size};
 
-/// Options. What the paper does not say is ours.
+/// Options. Where the paper gives no value the default is ours.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DpdkBtl {
     /// Octets of messages, at most 1M
@@ -430,7 +431,7 @@ mod tests {
         Command::parse_from(["dpdk-btl"]).options
     }
 
-    /// The paper has eager best up to 13 KB and rendezvous best from 26 KB (S1.8).
+    /// The DPDK paper, section 5, finds eager best up to 13 KB and rendezvous best from 26 KB.
     #[test]
     fn eager_is_better_up_to_where_the_copy_costs_more_than_asking() {
         let options = options();

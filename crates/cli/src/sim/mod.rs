@@ -60,7 +60,8 @@ Examples:
 
 `naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports \
 ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the real collectives with the full \
-protocol on simulated circuits. FT is a recorded run, replayed. docs/simulation.md has what the paper says.
+protocol on simulated circuits. FT is a recorded run, replayed. docs/papers.md names the paper (the optics paper), \
+docs/simulation.md compares.
 
 --change takes effect at its time in each run, which begins at 0: ports of all hosts or of one, counted from 0, or \
 wavelengths. Connections beyond a lower number are cut with what is on them, which is sent again. Where none can come \
@@ -87,7 +88,7 @@ Examples:
 
 Each node swaps a message with six neighbours at once. `zero-copy`: messages lie where the program has them, as buffer \
 arrays do; `with copies`: the program packs all six before and unpacks them after, which takes --copy for each octet, \
-fitted so that six rails give the paper's 630 MB/s. docs/simulation.md has what the paper says.";
+fitted so that six rails give the 630 MB/s of the PACS-CS paper (docs/papers.md). docs/simulation.md compares.";
 
 const DSE: &str = "\
 Examples:
@@ -97,7 +98,7 @@ Examples:
 
 All on 10BASE-T, with collisions. TCP is a model: this protocol with TCP's window, acknowledgements and timers, and \
 messages that share segments. Over a mesh, packets go from processor to processor, each of which receives them and \
-sends them on. docs/simulation.md has what the paper says.";
+sends them on. docs/papers.md names the paper (the DSE paper), docs/simulation.md compares.";
 
 const DPDK_BTL: &str = "\
 Examples:
@@ -106,8 +107,8 @@ Examples:
   hikyaku sim dpdk-btl --format json --plot eager.svg
 
 `process`: a rank takes packets from its queue only within MPI; `dedicated`: one poller for each host takes those of \
-all ranks; `combined`: the poller takes small messages, the rank the octets of rendezvous. docs/simulation.md has \
-what the paper argues.";
+all ranks; `combined`: the poller takes small messages, the rank the payload of rendezvous. docs/papers.md names the \
+paper (the DPDK paper), docs/simulation.md compares.";
 
 /// The experiments.
 #[derive(Debug, Subcommand)]

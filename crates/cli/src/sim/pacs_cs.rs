@@ -1,4 +1,5 @@
-//! `sim pacs-cs`: exchanges with six neighbours over many rails and hyper-crossbars (S2.6 to S2.8).
+//! `sim pacs-cs`: exchanges with six neighbours over many rails and hyper-crossbars (the PACS-CS paper, sections 2 to
+//! 4; `docs/papers.md`).
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
 
-/// Options. Defaults are those of PACS-CS where the paper says something.
+/// Options. Defaults are those of PACS-CS where the paper gives them.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PacsCs {
     /// Nodes along each dimension of the hyper-crossbars, one row each; 16x16x10 is the whole of PACS-CS
@@ -353,7 +354,7 @@ mod tests {
         }
     }
 
-    /// The paper has 1403 MB/s at the level of PM, of 1500 on the wires, and about 630 through MPI (S2.8).
+    /// The PACS-CS paper, section 4.2, has 1403 MB/s below MPI, where the wires carry 1500, and about 630 through MPI.
     #[test]
     fn copies_take_what_the_paper_says() {
         let network = Network {

@@ -1,11 +1,11 @@
-//! Remote memory at one process: its windows, what it does to those of others, and what others do to its own (S2.2, S4.7;
-//! MPI 12).
+//! Remote memory at one process: its windows, its operations on windows of others, and operations of others on its own
+//! (MPI standard, chapter 12; the PACS-CS paper, section 4.1, has the same idea: `docs/papers.md`).
 //!
-//! - A **put** places octets straight into the window, which is a lasting landing. That they are acknowledged means that
-//!   they are there.
-//! - A **get** asks the target, by an active message, to place octets into a landing for just these.
-//! - What **accumulates** is done by the target, in the order in which its messages come; so are puts of many small runs,
-//!   which are accumulates with `MPI_REPLACE`, and whatever a process does to itself.
+//! - A **put** places bytes straight into the window, which is a lasting landing. Once they are acknowledged, they are
+//!   there.
+//! - A **get** asks the target, by an active message, to place bytes into a landing made for them.
+//! - An **accumulate** is done by the target, in the order in which its messages arrive. So are puts of many small
+//!   runs, which are accumulates with `MPI_REPLACE`, and all operations of a process on itself.
 //!
 //! An operation goes in *parts*: of some megabytes if octets are placed, or as much as a message takes. A process has
 //! [`LIMIT`] of them under way to another, so who is honest never asks for more than a target keeps; of others more is

@@ -1,4 +1,5 @@
-//! `sim dse`: the UDP protocol of DSE against TCP, on the network of its time (S4.8).
+//! `sim dse`: the UDP protocol of DSE against TCP, on the network of its time (the DSE paper, section 4;
+//! `docs/papers.md`).
 
 #[expect(dead_code, reason = "an example, whose main and whose comparison are not for here")]
 mod othello;
@@ -17,7 +18,7 @@ use serde::Serialize;
 
 use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
 
-/// Options. What the paper does not say is ours; `docs/simulation.md` has the reasons.
+/// Options. Where the DSE paper gives no value the default is ours; `docs/simulation.md` has the reasons.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Dse {
     /// Messages of each burst, and ping-pongs

@@ -1,4 +1,5 @@
-//! NPB FT, class A, on 16 ranks (S3.5): a recorded run of our example, replayed on each network.
+//! NPB FT, class A, on 16 ranks (the optics paper, section 4.2.2): a recorded run of our example, replayed on each
+//! network.
 
 use std::{path::Path, time::Duration};
 
@@ -23,7 +24,7 @@ use crate::{
 const RECORDED: &str = include_str!("ft-a-16.jsonl");
 /// How many of them.
 pub(super) const RANKS: u32 = 16;
-/// The paper's seconds: naive, 2, 3 and 4 ports, ideal.
+/// Seconds in the paper's table 4: naive, 2, 3 and 4 ports, ideal.
 const PAPER: [f64; 5] = [2.67, 2.33, 2.33, 2.16, 1.82];
 const PAPER_IDEAL: f64 = 1.82;
 
@@ -37,7 +38,7 @@ pub(super) struct Row {
     seconds: f64,
     ratio_to_ideal: f64,
     pub(super) above_ideal_s: f64,
-    /// Of what the paper has.
+    /// The ratio to ideal in the paper.
     paper_ratio: Option<f64>,
     pub(super) paper_above_ideal_s: Option<f64>,
     set_ups: u64,
@@ -105,8 +106,8 @@ fn on(ranks: u32, mode: &Mode, parameters: &Parameters, (release, keep): (bool, 
     simulation
 }
 
-/// All modes, with the processor time that makes the ideal network take what the paper says: without and with one release
-/// of connections after each collective, and (ours) with connections that stay.
+/// All modes, with the processor time scaled so that the ideal network takes as long as the paper's: without and with
+/// one release of connections after each collective, and (ours) with connections that stay.
 ///
 /// Blocks and bandwidth are divided by `scale`, which leaves all times of the model as they are.
 pub(super) fn rows(parameters: &Parameters, scale: u32, progress: &mut Progress) -> Result<Vec<Row>, Failure> {
@@ -120,7 +121,7 @@ pub(super) fn rows(parameters: &Parameters, scale: u32, progress: &mut Progress)
         let simulation = on(ranks, &Mode::IDEAL, parameters, (false, false));
         replay(programs, &simulation, compute).map(|played| played.seconds)
     };
-    // What is recorded is of another machine: scaled so that the ideal is the paper's.
+    // The recording comes from another machine: computing is scaled until the ideal network takes the paper's time.
     progress.step("ft, scale", 0);
     let transfers = ideal_at(0.0)?;
     let mut compute = 1.0;

@@ -1,4 +1,5 @@
-//! `sim optical`: collectives on circuit-switched optics, by the formulas of S3.3 and by running them.
+//! `sim optical`: collectives on circuit-switched optics, by the formulas of the optics paper and by running them
+//! (`docs/papers.md`).
 
 pub(super) mod change;
 mod ft;
@@ -16,7 +17,7 @@ use self::model::{Mode, Parameters, closed_form, simulation};
 use super::replay::{self, Step, replay};
 use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit};
 
-/// Options. Defaults are those of the paper.
+/// Options. Defaults are those of the optics paper, section 4.1.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Optical {
     /// Ranks of the figures

@@ -1,4 +1,4 @@
-//! The formulas of S3.3, and a network on which their assumptions hold.
+//! The formulas of the optics paper (section 3, equations 1 to 8), and a network on which their assumptions hold.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hikyaku::{
     sim::{Change, Cpu, Handling, Network, Optics, Simulation, Topology},
 };
 
-/// α, β and γ, in seconds, and what the paper has not.
+/// α, β and γ, in seconds, and the parameters that the paper does not have.
 #[derive(Clone, Debug)]
 pub(super) struct Parameters {
     pub(super) alpha: f64,
@@ -61,7 +61,7 @@ impl Mode {
     }
 }
 
-/// S3.3, for `p` ranks and `n` octets.
+/// The paper's formula for `p` ranks and `n` bytes.
 pub(super) fn closed_form(algorithm: Algorithm, p: u32, n: f64, mode: &Mode, parameters: &Parameters) -> f64 {
     let Parameters { alpha, beta, gamma, .. } = *parameters;
     let ports = mode.ports.unwrap_or(1);
