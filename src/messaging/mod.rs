@@ -93,8 +93,8 @@ impl fmt::Debug for Messenger {
 
 /// Getters.
 impl Messenger {
-    /// Messages for `processors` over `endpoint`, an [`Endpoint`](crate::reliability::Endpoint) or a stand-in for one. The first is who sends unless another is named; if there is none,
-    /// that is processor 0.
+    /// Messages for `processors` over `endpoint`, an [`Endpoint`](crate::reliability::Endpoint) or a stand-in for one.
+    /// The first processor is the source of messages that name no other; if the list is empty, that is processor 0.
     #[must_use]
     pub fn new(endpoint: impl Into<Carrier>, processors: &[u32]) -> Self {
         let mut endpoint = endpoint.into();

@@ -20,16 +20,16 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Writes the packet of a message, has it transmitted, and notes it as sent, if it fits one packet without checksum, and
-    /// nothing else of its flow is queued, unacknowledged or owed. `false`: nothing was done, and [`send`](Self::send) takes
-    /// it or says why not.
+    /// Builds the packet of a message, has it transmitted and records it as sent, if the message fits one packet
+    /// without checksum and nothing else of its flow is queued, unacknowledged or owed. Returns `false` if it did
+    /// nothing: [`send`](Self::send) then takes the message or says why not.
     ///
-    /// `transmit` gets the burst and the octets of the message, which belong at its end. What becomes of it changes nothing
-    /// here: like any packet it is sent again if it does not arrive.
+    /// `transmit` gets the burst, and the bytes of the message, which belong at the end of the burst. Its success makes
+    /// no difference here: like any packet, this one is sent again if it does not arrive.
     ///
-    /// It is what `send` and [`poll_transmit`](Self::poll_transmit) would do together, but for what others have to transmit,
-    /// which waits for the next `poll_transmit`. What only is to be remembered is noted when the packet is on its way, as
-    /// is what the packet before has acknowledged.
+    /// The call does the work of `send` and [`poll_transmit`](Self::poll_transmit) together, except for packets of
+    /// other flows, which wait for the next `poll_transmit`. The record of the packet, and the acknowledgement that
+    /// came with the packet before it, are written down after `transmit`, while the packet is already under way.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "those of `send`, and where to")]
     pub fn send_alone(

@@ -99,8 +99,8 @@ Examples:
   hikyaku bench figure11                                without DPDK: over the kernel's UDP, and TCP
 
 One-way time of MPI's messages between two processes, as in figure 11 of the DPDK paper (Shimada and Hayasaka, 2017; \
-docs/papers.md): all sizes eagerly (up to 1 MB), all sizes by rendezvous, each over the kernel's UDP and over DPDK; and \
-TCP without MPI.";
+docs/papers.md): all sizes eagerly (up to 1 MB), all sizes by rendezvous, each over the kernel's UDP and over DPDK; \
+and TCP without MPI.";
 
 const BANDWIDTH: &str = "\
 Examples:
