@@ -1,4 +1,4 @@
-//! A backend that writes what passes through it, in both directions, to a pcapng file.
+//! A backend that captures its traffic, in both directions, in a pcapng file.
 
 use std::{
     fmt,
@@ -11,8 +11,9 @@ use crate::{forward_backend, time::Instant};
 
 /// Captures the traffic of the backend `B` to `W`.
 ///
-/// A failure to write ends the capture, never the traffic; [`error`](Self::error) tells. Only one burst is held in
-/// memory at a time. Stacked above an `Impaired`, the capture shows what was meant to be sent; below it, what was.
+/// If writing fails, the capture ends, not the traffic; [`error`](Self::error) returns the reason. Only one burst is
+/// held in memory at a time. Above an `Impaired`, the capture shows the datagrams that the protocol meant to send;
+/// below it, those that left.
 pub struct Captured<B, W> {
     inner: B,
     tape: Tape<W>,
@@ -20,7 +21,7 @@ pub struct Captured<B, W> {
     scratch: Vec<u8>,
 }
 
-/// The writer as long as it works, then the reason why not.
+/// The writer while it works, then the reason why it stopped.
 struct Tape<W> {
     writer: Result<Writer<W>, io::Error>,
     datagrams: u64,
@@ -49,7 +50,7 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
         Ok(Self::with_writer(inner, Writer::new(to)?))
     }
 
-    /// The same with a writer that has been set up, for example with an epoch.
+    /// Like [`new`](Self::new), with a writer that has been set up, for example with an epoch.
     #[must_use]
     pub fn with_writer(inner: B, writer: Writer<W>) -> Self {
         Self {
@@ -80,8 +81,7 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
         &self.inner
     }
 
-    /// Ends the capture. Gives back the backend, and what was written to, flushed, or else the failure that ended the
-    /// capture.
+    /// Ends the capture. Returns the backend, and the flushed writer or else the failure that ended the capture.
     pub fn finish(self) -> (B, io::Result<W>) {
         let written = self.tape.writer.and_then(|mut writer| {
             writer.flush()?;

@@ -1,7 +1,7 @@
 //! Backends around backends.
 
-/// Writes methods of [`Backend`](crate::backends::Backend) that do nothing but call the same method of another backend,
-/// for an implementation around it; without names, all of them.
+/// Writes methods of [`Backend`](crate::backends::Backend) that only call the same method of another backend, for an
+/// implementation that wraps it. Without names, it writes all methods.
 ///
 /// ```
 /// use hikyaku::{
@@ -10,7 +10,7 @@
 ///     time::Instant,
 /// };
 ///
-/// /// Loses everything that it is to send.
+/// Loses everything that it is told to send.
 /// struct Mute<B>(B);
 ///
 /// impl<B: Backend> Backend for Mute<B> {

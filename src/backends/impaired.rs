@@ -1,7 +1,7 @@
-//! A backend made bad on purpose, reproducibly: loss, duplication, reordering, corruption, truncation, delay, and a
+//! A backend with faults on purpose, reproducibly: loss, duplication, reordering, corruption, truncation, delay, and a
 //! link of limited rate with a finite queue.
 //!
-//! It acts on what is transmitted. Chance comes from a seed and time from the callers' `now`, so that the same calls
+//! It acts on transmitted datagrams. Randomness comes from a seed and time from the callers' `now`, so the same calls
 //! give the same datagrams.
 
 use std::{
@@ -38,12 +38,13 @@ pub struct Impairments {
     pub corrupt: f64,
     /// Probability, 0 to 1, that a datagram is cut to a random shorter length of at least 1.
     pub truncate: f64,
-    /// Each datagram takes a random time of this range to arrive; from 0 to 0 by default. A true range reorders too.
+    /// Each datagram takes a random time from this range to arrive. Default 0. A range of more than one time also
+    /// reorders.
     pub delay: RangeInclusive<Duration>,
-    /// Octets per second of the link, at least 1; `None`, the default: no limit.
+    /// Bytes per second of the link, at least 1; `None`, the default: no limit.
     pub rate: Option<u64>,
-    /// Octets that may be held here, waiting for the link or for their time to arrive; what does not fit is lost.
-    /// Default 16 MiB.
+    /// Bytes that may be held here, waiting for the link or for their time to arrive; a datagram that does not fit is
+    /// lost. Default 16 MiB.
     pub queue_limit: usize,
 }
 
@@ -63,13 +64,13 @@ impl Default for Impairments {
     }
 }
 
-/// Impairments that make no sense.
+/// Impairments that are not valid.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ImpairmentError {
     /// A probability is not within 0 to 1.
     Probability {
-        /// Which field of [`Impairments`].
+        /// Name of the field of [`Impairments`].
         name: &'static str,
         /// Its value.
         value: f64,
@@ -100,7 +101,7 @@ impl Impairments {
     /// Checks the values.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// Names the first value that is not valid.
     pub fn validate(&self) -> Result<(), ImpairmentError> {
         let probabilities = [
             ("loss", self.loss),
@@ -130,25 +131,25 @@ impl Impairments {
     }
 }
 
-/// Counts of what [`Impaired`] did, in datagrams.
+/// Counts the effects of [`Impaired`], in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImpairmentStats {
-    /// Looked at.
+    /// Datagrams that were transmitted.
     pub datagrams: u64,
-    /// Lost by chance.
+    /// Datagrams lost at random.
     pub lost: u64,
-    /// Lost because the queue was full.
+    /// Datagrams lost because the queue was full.
     pub overflowed: u64,
-    /// Sent twice.
+    /// Datagrams sent twice.
     pub duplicated: u64,
-    /// Held back.
+    /// Datagrams held back.
     pub reordered: u64,
-    /// Changed by one bit.
+    /// Datagrams in which one bit was changed.
     pub corrupted: u64,
-    /// Cut short.
+    /// Datagrams that were truncated.
     pub truncated: u64,
-    /// Refused by the backend below once their time had come.
+    /// Datagrams that the backend below refused when their time had come.
     pub refused: u64,
 }
 
@@ -160,11 +161,11 @@ struct Datagram {
     dont_fragment: bool,
 }
 
-/// Somebody's memory that the backend below refers to.
+/// Memory of a caller that the backend below refers to.
 #[derive(Debug)]
 enum Lent {
     Caller(u64),
-    /// Kept only to be freed at the right time.
+    /// A copy of ours, kept only to be freed at the right time.
     Ours {
         _data: Vec<u8>,
     },
@@ -185,19 +186,19 @@ pub struct Impaired<B> {
     link_free: Instant,
     /// The latest `now` seen.
     now: Instant,
-    /// By our tokens: those of the caller and ours must not be mistaken for each other.
+    /// By tokens of this backend: they must not be mistaken for those of the caller.
     lent: BTreeMap<u64, Lent>,
-    /// Tokens of the caller whose octets were copied.
+    /// Tokens of the caller whose bytes were copied.
     copied: Vec<u64>,
     busy: u64,
     stats: ImpairmentStats,
 }
 
 impl<B: Backend> Impaired<B> {
-    /// Impairs `inner`, with chance drawn from `seed`.
+    /// Impairs `inner`, with randomness drawn from `seed`.
     ///
     /// # Errors
-    /// The impairments make no sense.
+    /// The impairments are not valid.
     pub fn new(inner: B, impairments: Impairments, seed: u64) -> Result<Self, ImpairmentError> {
         impairments.validate()?;
         Ok(Self {
@@ -216,10 +217,10 @@ impl<B: Backend> Impaired<B> {
         })
     }
 
-    /// Changes the impairments from now on; what is under way keeps its time.
+    /// Changes the impairments from now on; datagrams under way keep their time.
     ///
     /// # Errors
-    /// They make no sense; the old ones stay.
+    /// The impairments are not valid; the old ones stay.
     pub fn set_impairments(&mut self, impairments: Impairments) -> Result<(), ImpairmentError> {
         impairments.validate()?;
         self.impairments = impairments;
@@ -232,13 +233,13 @@ impl<B: Backend> Impaired<B> {
         &self.impairments
     }
 
-    /// Counts of what it did.
+    /// Counts of the effects so far.
     #[must_use]
     pub fn impairment_stats(&self) -> ImpairmentStats {
         self.stats
     }
 
-    /// Datagrams held at the moment.
+    /// Datagrams held at present.
     #[must_use]
     pub fn held(&self) -> usize {
         self.queue.len()
@@ -250,13 +251,13 @@ impl<B: Backend> Impaired<B> {
         &self.inner
     }
 
-    /// The backend below, without what was under way.
+    /// The backend below; datagrams under way are lost.
     #[must_use]
     pub fn into_inner(self) -> B {
         self.inner
     }
 
-    /// Sends what is due.
+    /// Sends the datagrams that are due.
     fn release(&mut self, now: Instant) -> io::Result<()> {
         self.now = self.now.max(now);
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
@@ -286,7 +287,7 @@ impl<B: Backend> Impaired<B> {
         Ok(())
     }
 
-    /// Decides what becomes of one datagram.
+    /// Decides the fate of one datagram.
     fn suffer(&mut self, destination: SocketAddr, dont_fragment: bool, mut data: Vec<u8>) {
         let Impairments {
             loss,
@@ -345,7 +346,7 @@ impl<B: Backend> Impaired<B> {
         }
     }
 
-    /// When the link will have carried `len` octets more; `None` if they do not fit its queue.
+    /// Time at which the link will have carried `len` more bytes; `None` if they do not fit its queue.
     fn depart(&mut self, len: usize) -> Option<Instant> {
         let Some(rate) = self.impairments.rate else {
             return Some(self.now);

@@ -1,9 +1,9 @@
-//! The in-process backend: threads of one process, lock-free rings, no system call unless somebody sleeps.
+//! The in-process backend: threads of one process, lock-free rings, no system call unless a thread sleeps.
 //!
-//! Each pair of sender and receiver has two rings: one carries filled buffers there, one brings the empty ones back.
-//! The number of buffers of a pair is fixed, so memory is bounded, the rings never fill, and a sender that finds no
-//! empty buffer knows that the receiver is behind: it drops, as a network does. An address is a key of a process-wide
-//! table; nothing is opened at the operating system.
+//! Each pair of sender and receiver has two rings: one carries filled buffers to the receiver, one brings empty buffers
+//! back. The number of buffers of a pair is fixed, so memory is bounded and the rings never fill. A sender that finds
+//! no empty buffer knows that the receiver is behind, and drops the burst, as a network does. An address is a key of a
+//! process-wide table; the operating system opens nothing.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ const SIZES: [usize; 2] = [4 << 10, 64 << 10];
 const LIMITS: [usize; 2] = [1024, 64];
 /// All of them.
 const BUFFERS: usize = LIMITS[0] + LIMITS[1];
-/// Largest UDP payload over IPv4, so that nothing works here that can not work elsewhere.
+/// Largest UDP payload over IPv4, so that whatever works here works elsewhere as well.
 const LARGEST: usize = 65_507;
 /// Most datagrams in one burst.
 const MAX_SEGMENTS: usize = 256;
@@ -39,13 +39,13 @@ const SPINS: usize = 200;
 /// First of the ports that [`LoopbackBackend::bind`] hands out for port 0.
 const FIRST_FREE_PORT: u16 = 49_152;
 
-/// Who is reachable in this process.
+/// The receivers of this process, by address.
 static REGISTRY: Mutex<BTreeMap<SocketAddr, Arc<Mailbox>>> = Mutex::new(BTreeMap::new());
 
-/// How many ports have been handed out: they take turns, so that a newcomer is not taken for one who has just left.
+/// Number of ports handed out. Ports are given in turn, so that a new backend is not taken for one that has just gone.
 static HANDED_OUT: AtomicUsize = AtomicUsize::new(0);
 
-/// Nothing here panics while it holds a lock, so a poisoned one is as good as any.
+/// Nothing here panics while it holds a lock, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -53,7 +53,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Settings of a [`LoopbackBackend`].
 #[derive(Clone, Debug)]
 pub struct LoopbackOptions {
-    /// Largest datagram in octets, 1 to 65,507 (the default); others are moved to the nearer end.
+    /// Largest datagram, bytes. 1 to 65,507 (the default); other values are moved to the nearer end.
     pub max_datagram: usize,
     /// When the receiver is behind, answer [`Sent::Busy`] instead of dropping. Default false.
     pub busy_when_full: bool,
@@ -68,7 +68,7 @@ impl Default for LoopbackOptions {
     }
 }
 
-/// What senders know of a receiver.
+/// The part of a receiver that senders see.
 #[derive(Debug, Default)]
 struct Mailbox {
     /// The receiver is gone.
@@ -95,7 +95,7 @@ struct Inlet {
     source: SocketAddr,
     bursts: Consumer<Burst>,
     empties: Producer<Box<[u8]>>,
-    /// Where buffers come back that were taken out.
+    /// The pool to which lent buffers return.
     loans: Pool,
 }
 
@@ -106,7 +106,7 @@ struct Outlet {
     bursts: Producer<Burst>,
     empties: Consumer<Box<[u8]>>,
     loans: Pool,
-    /// Empty buffers by size, and how many there are in all, here or under way.
+    /// Empty buffers by size, and the number of all buffers, here or under way.
     free: [Vec<Box<[u8]>>; 2],
     made: [usize; 2],
 }
@@ -137,7 +137,7 @@ impl Outlet {
         })
     }
 
-    /// An empty buffer of at least `len` octets, unless the receiver is behind.
+    /// Returns an empty buffer of at least `len` bytes, unless the receiver is behind.
     fn empty_buffer(&mut self, len: usize) -> Option<Box<[u8]>> {
         let smallest = usize::from(len > SIZES[0]);
         let Self {
@@ -175,7 +175,7 @@ pub struct LoopbackBackend {
     seen: usize,
     /// Which inlet is asked first: they take turns.
     turn: usize,
-    /// What the last receive gave, with the inlet each came through. `None` once taken.
+    /// The bursts of the last receive, with the inlet of each. `None` once taken.
     filled: Vec<(usize, Option<Burst>)>,
     outlets: Vec<Outlet>,
     outlet_of: BTreeMap<SocketAddr, usize>,
@@ -194,8 +194,8 @@ impl LoopbackBackend {
         Self::bind_with(addr, LoopbackOptions::default())
     }
 
-    /// Registers `addr`; port 0 picks a free one, a wildcard becomes 127.0.0.1 or ::1. Any address will do: it need
-    /// not be one of this machine's.
+    /// Registers `addr`; port 0 picks a free one, and a wildcard becomes 127.0.0.1 or ::1. The address need not be one
+    /// of this machine's.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`]: the address is registered already, or no port is free.
@@ -240,7 +240,7 @@ impl LoopbackBackend {
         })
     }
 
-    /// The index of the outlet to `destination`, if somebody is there.
+    /// The index of the outlet to `destination`, if there is a receiver.
     fn outlet(&mut self, destination: SocketAddr) -> Option<usize> {
         let fits = |outlet: &Outlet| outlet.destination == destination;
         let index = if self.outlets.get(self.last).is_some_and(fits) {

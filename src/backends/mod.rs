@@ -1,9 +1,9 @@
 //! Backends move datagrams and know nothing of the protocol.
 //!
-//! A backend sends bursts of equal-sized datagrams gathered from several places in memory, receives bursts into
-//! buffers of its own, and can sleep until something arrives. Backends are chosen at build time by feature and at run
-//! time by name, and they stack: `Impaired` makes any of them bad on purpose, `Captured` writes what passes
-//! through any of them to a pcapng file.
+//! A backend sends bursts of equal-sized datagrams gathered from several places in memory, receives bursts into buffers
+//! of its own, and can sleep until something arrives. A build chooses its backends by features, a program by name at
+//! run time. Backends stack: `Impaired` adds faults to any of them, `Captured` writes the traffic of any of them to a
+//! pcapng file.
 
 pub mod captured;
 #[cfg(all(feature = "dpdk", target_os = "linux"))]
@@ -41,7 +41,7 @@ pub use self::{
 };
 use crate::{forward_backend, time::Instant};
 
-/// What a backend can do, as data; may change at run time (GSO refused by the kernel), so ask again after an error.
+/// The abilities of a backend. They may change at run time (the kernel refuses GSO), so ask again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -51,36 +51,37 @@ pub struct Capabilities {
     pub max_segments: usize,
     /// Most octets in one [`Transmit`].
     pub max_batch: usize,
-    /// Octets that may wait at the receiving side before datagrams are lost to overflow.
+    /// Bytes that may wait at the receiving side before datagrams are lost to overflow.
     pub receive_buffer: usize,
-    /// Somebody below checks the payload (UDP checksum, Ethernet FCS, plain memory), so ours can stay off.
+    /// A layer below checks the payload (UDP checksum, Ethernet FCS, plain memory), so the protocol's own checksum can
+    /// stay off.
     pub checksummed: bool,
     /// [`Backend::transmit`] may still refer to the payload after it has returned; such references come back through
     /// [`Backend::reclaim`]. When false they are all free when `transmit` returns.
     pub holds_references: bool,
-    /// Octets after which it is worth a datagram to tell their sender that they have come, because a datagram costs less
-    /// than what is gained when memory is used again as long as it is in a cache; `usize::MAX`: it is not.
+    /// The receiver acknowledges after this many bytes, even at the price of a datagram: the sender then uses its
+    /// memory again while it is in a cache, which saves more than the datagram costs. `usize::MAX`: early
+    /// acknowledgements do not pay.
     pub ack_bytes: usize,
-    /// UDP port at which it receives, if its datagrams come from another one; else 0.
+    /// UDP port at which this backend receives, if its datagrams leave from another one; else 0.
     pub receive_port: u16,
 }
 
 /// One burst to one destination: consecutive datagrams of `segment_size` octets each, the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
-    /// Where to.
+    /// The address of the receiver.
     pub destination: SocketAddr,
-    /// Octets per datagram. At least 1 and at most [`Capabilities::max_datagram`] (more only with
-    /// `dont_fragment` off).
+    /// Bytes per datagram. At least 1 and at most [`Capabilities::max_datagram`] (more only with `dont_fragment` off).
     pub segment_size: usize,
-    /// Octets in all: the sum of `slices`, at most [`Capabilities::max_batch`], and at most
-    /// `segment_size ×` [`Capabilities::max_segments`].
+    /// Bytes of the whole burst: the sum of `slices`, at most [`Capabilities::max_batch`], and at most `segment_size ×`
+    /// [`Capabilities::max_segments`].
     pub len: usize,
-    /// The octets, gathered. Slice borders and datagram borders are unrelated.
+    /// The payload, gathered. Slice borders and datagram borders are unrelated.
     pub slices: &'a [IoSlice<'a>],
-    /// Forbid IP fragmentation (the rule; off only to get old packets through a path whose MTU has shrunk).
+    /// Forbids IP fragmentation. Usually on; off only to send old packets through a path whose MTU has shrunk.
     pub dont_fragment: bool,
-    /// Comes back once through [`Backend::reclaim`] if the backend keeps references to `slices`
+    /// The backend returns this token once through [`Backend::reclaim`] if it keeps references to `slices`
     /// ([`Capabilities::holds_references`]).
     pub token: u64,
 }
@@ -96,24 +97,24 @@ impl Transmit<'_> {
 /// Datagrams of one source, back to back in one buffer of the backend.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Where from.
+    /// The address of the sender.
     pub source: SocketAddr,
-    /// Octets per datagram (receive offload); the last may be shorter. Equals `data.len()` for a lone datagram.
+    /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a lone datagram.
     pub stride: usize,
-    /// The octets. Mutable so that they can be decrypted in place.
+    /// The payload. Mutable so that it can be decrypted in place.
     pub data: &'a mut [u8],
 }
 
-/// What became of a burst.
+/// The fate of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// Taken whole. (That does not say that it arrives.)
+    /// The whole burst was taken. (That does not mean that it arrives.)
     All,
-    /// Not taken: queues are full. Nothing of it was sent; try again after [`Backend::wait`] or later.
+    /// Nothing was taken, because queues are full. Try again after [`Backend::wait`] or later.
     Busy,
-    /// Thrown away for a reason that sending again cures or the protocol handles (no buffers, no route, datagram
-    /// larger than the interface takes, segmentation refused); a statistic counts it. When a burst had to go datagram
-    /// by datagram, some of it may have been sent.
+    /// The burst was dropped for a reason that a resend cures or the protocol handles: no buffers, no route, a datagram
+    /// larger than the interface takes, segmentation refused. A statistic counts it. If the burst had to go datagram by
+    /// datagram, some of it may have been sent.
     Dropped,
 }
 
@@ -122,23 +123,23 @@ pub enum Sent {
 pub enum Wake {
     /// There may be something to receive.
     Readable,
-    /// The time is over.
+    /// The time limit has passed.
     TimedOut,
 }
 
-/// Counters of a backend since it was made.
+/// Counters of a backend since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackendStats {
     /// Datagrams handed to the network.
     pub datagrams_sent: u64,
-    /// Octets of them.
+    /// Bytes of these datagrams.
     pub bytes_sent: u64,
-    /// Datagrams got from the network.
+    /// Datagrams received from the network.
     pub datagrams_received: u64,
-    /// Octets of them.
+    /// Bytes of these datagrams.
     pub bytes_received: u64,
-    /// System calls (or their like) made to send.
+    /// System calls (or their equivalent) made to send.
     pub transmit_calls: u64,
     /// System calls made to receive, empty ones included.
     pub receive_calls: u64,
@@ -150,39 +151,41 @@ pub struct BackendStats {
     pub segmentation_refused: u64,
 }
 
-/// A datagram for which nobody listened, as the network says. Anybody can forge this but for what it quotes.
+/// A datagram that the network reports as undeliverable: no process listened at its address. Anybody can forge such a
+/// report, except for the bytes that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable<'a> {
-    /// Where the datagram went.
+    /// The destination of the datagram.
     pub address: SocketAddr,
-    /// How the datagram began, as far as that was quoted: Linux hosts quote 520 bytes and more, others nothing. At most
-    /// 256 bytes.
+    /// The beginning of the datagram, as far as the report quotes it: Linux hosts quote 520 bytes and more, others
+    /// nothing. At most 256 bytes.
     pub quoted: &'a [u8],
 }
 
 /// Carries datagrams. See the module's documentation.
 ///
-/// All calls are non-blocking but [`wait`](Self::wait). Errors are for what ends the backend's use (the socket is
-/// gone, the device has vanished); what concerns one datagram or one peer is never an error.
+/// No call blocks but [`wait`](Self::wait). Errors mean that the backend can not be used any more (the socket is gone,
+/// the device has vanished); a problem with one datagram or one peer is never an error.
 pub trait Backend: Send {
     /// Name as on the command line: `"udp"`, `"loopback"`.
     fn name(&self) -> &'static str;
 
-    /// What it can do now.
+    /// The abilities of the backend at present.
     fn capabilities(&self) -> Capabilities;
 
-    /// It carries no datagrams but records between us and a process that has an endpoint for us.
+    /// Whether the backend is a link. A link carries no datagrams, but records between this process and one that has an
+    /// endpoint for it.
     fn is_link(&self) -> bool {
         false
     }
 
-    /// Beside its datagrams it carries the records of a link, to and from
-    /// [`LINK`](crate::reliability::delegated::LINK): what that can do.
+    /// The abilities of a link beside this backend, if there is one. The backend then carries the link's records to and
+    /// from [`LINK`](crate::reliability::delegated::LINK), in addition to datagrams.
     fn link_beside(&self) -> Option<Capabilities> {
         None
     }
 
-    /// The address at which others reach it.
+    /// The address at which peers reach this backend.
     fn local_addr(&self) -> SocketAddr;
 
     /// Sends a burst.
@@ -191,71 +194,73 @@ pub trait Backend: Send {
     /// The backend can not be used any more.
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent>;
 
-    /// Tells the tokens of bursts whose memory is free again.
+    /// Passes to `free` the tokens of bursts whose memory is free again.
     fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
         let _ = free;
     }
 
-    /// Receives what is there into its own buffers, at most `budget` of them (each may hold several datagrams of one
-    /// source). Gives the number filled; they stay valid until the next call.
+    /// Receives waiting datagrams into the backend's own buffers, at most `budget` buffers (each may hold several
+    /// datagrams of one source). Returns the number of filled buffers, which stay valid until the next call.
     ///
     /// # Errors
     /// The backend can not be used any more.
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize>;
 
-    /// Buffer `index` of the last [`receive`](Self::receive).
+    /// Returns buffer `index` of the last [`receive`](Self::receive).
     ///
     /// # Panics
-    /// If `index` is not below what `receive` gave.
+    /// If `index` is not below the result of `receive`.
     fn received(&mut self, index: usize) -> Received<'_>;
 
-    /// Takes buffer `index` of the last [`receive`](Self::receive) out on loan: it goes back to the backend when the
-    /// last handle is dropped, on any thread.
+    /// Lends out buffer `index` of the last [`receive`](Self::receive). The buffer returns to the backend when the last
+    /// handle is dropped, on any thread.
     ///
     /// # Panics
-    /// If `index` is not below what `receive` gave, or is taken twice.
+    /// If `index` is not below the result of `receive`, or was taken already.
     fn take(&mut self, index: usize) -> Bytes;
 
-    /// Sleeps until something can be received or the time is over (`None`: no limit). May wake early for no reason.
+    /// Sleeps until something can be received or the time limit has passed (`None`: no limit). May wake early for no
+    /// reason.
     ///
     /// # Errors
     /// The backend can not be used any more.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake>;
 
-    /// What others must know besides its address to reach it without asking, for instance an Ethernet address: whoever
-    /// wires a job up tells it to the others' [`introduce`](Self::introduce). At most 64 octets; none: nothing.
+    /// Information, beside the address, that peers need to reach this backend without asking the network, for instance
+    /// an Ethernet address. The wire-up of a job passes it to the peers' [`introduce`](Self::introduce). At most 64
+    /// bytes; by default none.
     fn link_address(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Tells the [`link_address`](Self::link_address) of the backend at `address`. What can not be understood is ignored
-    /// if it can be found as if nobody had said anything.
+    /// Takes the [`link_address`](Self::link_address) of the backend at `address`. A backend that does not understand
+    /// it ignores it, if it can find the peer without.
     ///
     /// # Errors
-    /// It can not be reached by what it says: why, and what to do.
+    /// The peer can not be reached by this information; the error says why, and what to do.
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         let _ = (address, link);
         Ok(())
     }
 
-    /// A datagram of ours for which nobody listened, if the network has said so (ICMP port unreachable). Valid until the
-    /// next call.
+    /// Returns a datagram of this backend for which no process listened, if the network has said so (ICMP port
+    /// unreachable). Valid until the next call.
     fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
         None
     }
 
-    /// The file descriptor to watch for readability, for those who drive a backend from an event loop of their own.
+    /// The file descriptor to watch for readability, for programs that drive a backend from their own event loop.
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// When to call [`receive`](Self::receive) again even though nothing becomes readable (a backend that delays
-    /// datagrams); `None`: never.
+    /// The time at which to call [`receive`](Self::receive) again even if the descriptor has not become readable (for a
+    /// backend that delays datagrams); `None`: never.
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Counters since the start.
+    /// Counters since the backend was opened.
     fn stats(&self) -> BackendStats;
 }
 

@@ -1,4 +1,4 @@
-//! Writes pcapng files that Wireshark reads: UDP datagrams under IP headers made up for them.
+//! Writes pcapng files that Wireshark reads: UDP datagrams, with made-up IP headers.
 //!
 //! The format: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>. One section, one interface of raw
 //! IP packets, nanosecond timestamps; all in little-endian order.
@@ -62,11 +62,11 @@ impl<W: Write> Writer<W> {
         self.epoch = nanos;
     }
 
-    /// Writes one datagram, with `comment` shown beside it. IPv4 is used if both addresses are IPv4, else IPv6 (with
-    /// IPv4 addresses mapped).
+    /// Writes one datagram, with `comment` shown beside it. Uses IPv4 if both addresses are IPv4, else IPv6 (with IPv4
+    /// addresses mapped).
     ///
     /// # Errors
-    /// Those of the writer below; [`io::ErrorKind::InvalidInput`] for more than 65,507 octets or for a comment longer
+    /// Those of the writer below; [`io::ErrorKind::InvalidInput`] for more than 65,507 bytes, or for a comment of more
     /// than 65,535.
     pub fn datagram(
         &mut self,
@@ -99,7 +99,7 @@ impl<W: Write> Writer<W> {
         self.finish_block()
     }
 
-    /// Hands what was written on to where it belongs.
+    /// Flushes the writer below.
     ///
     /// # Errors
     /// Those of the writer below.

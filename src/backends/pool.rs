@@ -59,7 +59,7 @@ impl Pool {
         }
     }
 
-    /// A buffer of `size` octets, the same at each call; what it holds is anybody's guess.
+    /// A buffer of `size` bytes, the same size at each call, with arbitrary content.
     #[cfg(any(test, all(feature = "udp", target_os = "linux")))]
     pub(crate) fn get(&self, size: usize) -> Box<[u8]> {
         let reused = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -77,7 +77,7 @@ impl Pool {
         })
     }
 
-    /// Takes out all that came back.
+    /// Takes out all buffers that have returned.
     #[cfg(feature = "loopback")]
     pub(crate) fn collect(&self, mut each: impl FnMut(Box<[u8]>)) {
         self.shared
@@ -88,7 +88,7 @@ impl Pool {
             .for_each(&mut each);
     }
 
-    /// Unused buffers at the moment.
+    /// Number of unused buffers at present.
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         self.shared.free.lock().unwrap().len()

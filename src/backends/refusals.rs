@@ -1,10 +1,10 @@
-//! Datagrams that were refused, kept until the driver asks.
+//! Datagrams that the network has refused, kept until the driver asks.
 
 use std::{collections::VecDeque, net::SocketAddr};
 
 use super::Unreachable;
 
-/// Most refusals that wait; more are forgotten (what is sent again is refused again).
+/// Most refusals that wait; further ones are forgotten (a resend is refused again).
 const MAX_WAITING: usize = 64;
 /// Bytes kept of a quoted datagram: the largest header of a packet that opens a session fits.
 pub(super) const QUOTE: usize = 256;
@@ -16,11 +16,11 @@ struct Refusal {
     octets: [u8; QUOTE],
 }
 
-/// What [`Backend::poll_unreachable`](super::Backend::poll_unreachable) gives.
+/// The refusals that [`Backend::poll_unreachable`](super::Backend::poll_unreachable) returns.
 #[derive(Default)]
 pub(super) struct Refusals {
     waiting: VecDeque<Refusal>,
-    /// Given out last.
+    /// The refusal that was returned last.
     given: Option<Refusal>,
 }
 

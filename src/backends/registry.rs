@@ -4,17 +4,17 @@ use std::{error::Error, fmt, io, net::SocketAddr};
 
 use super::Backend;
 
-/// Which of the processes of a job this is.
+/// The position of this process in its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its number, from 0.
+    /// Number of this process, from 0.
     pub process: u32,
-    /// How many there are.
+    /// Number of processes in the job.
     pub processes: u32,
 }
 
 impl Default for Place {
-    /// A job of one.
+    /// A job of one process.
     fn default() -> Self {
         Self {
             process: 0,
@@ -23,26 +23,28 @@ impl Default for Place {
     }
 }
 
-/// Settings that make sense for several backends; one that does not know a setting ignores it.
+/// Settings that several backends have; a backend ignores those that it does not know.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BindOptions {
-    /// Largest datagram in octets, at least 1; never more than the backend can. `None`: what it can.
+    /// Largest datagram, bytes, at least 1; never more than the backend can send. `None`: as large as the backend can
+    /// send.
     pub max_datagram: Option<usize>,
-    /// Octets of the system's receive buffer to ask for. `None`: the backend's default.
+    /// Bytes of the system's receive buffer to ask for. `None`: the backend's default.
     pub receive_buffer: Option<usize>,
-    /// Octets of the system's send buffer to ask for. `None`: the backend's default.
+    /// Bytes of the system's send buffer to ask for. `None`: the backend's default.
     pub send_buffer: Option<usize>,
-    /// One port to send and another to receive.
+    /// Use one port to send and another to receive.
     pub separate_send_socket: bool,
-    /// The device behind the backend, for `dpdk`: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … `None`: what
-    /// the environment says.
+    /// The device behind the backend `dpdk`: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … `None`: the
+    /// one that the environment names.
     pub device: Option<String>,
-    /// All processes of a job have the same settings; this one takes its part of them.
+    /// The position of this process in its job. All processes of a job have the same settings, and each takes its part
+    /// of them.
     pub place: Place,
 }
 
-/// Why there is no backend.
+/// Why a backend could not be opened.
 #[non_exhaustive]
 pub enum BindError {
     /// No backend has this name.
@@ -54,16 +56,16 @@ pub enum BindError {
     Disabled {
         /// Its name.
         name: &'static str,
-        /// The feature of this crate that has it.
+        /// The feature of this crate that provides it.
         feature: &'static str,
     },
-    /// It could not be opened.
+    /// The backend could not be opened.
     Io {
         /// Its name.
         name: &'static str,
-        /// At which address.
+        /// The address that it was to have.
         addr: SocketAddr,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -111,7 +113,7 @@ struct Known {
     open: Option<Open>,
 }
 
-/// Every backend there is. The features `dpdk`, `poller` and `udp` have one on Linux only.
+/// All backends. Those of the features `dpdk`, `poller` and `udp` exist on Linux only.
 const KNOWN: [Known; 4] = [
     Known {
         name: "dpdk",
@@ -185,8 +187,8 @@ pub fn available() -> impl Iterator<Item = &'static str> {
         .map(|known| known.name)
 }
 
-/// Whether the addresses of this backend are its own: none of those that the kernel has can be one. It takes the wildcard
-/// for the address that its settings say.
+/// Whether this backend has addresses of its own, none of which is one of the kernel's. Bound to the wildcard, such a
+/// backend takes the address of its settings.
 #[must_use]
 pub fn has_own_addresses(name: &str) -> bool {
     name == "dpdk"

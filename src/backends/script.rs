@@ -1,4 +1,4 @@
-//! A backend for tests of wrappers: remembers what is sent, gives what it is told to give.
+//! A backend for tests of wrappers: records what is sent, and receives what the test has scripted.
 
 use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::time::Instant;
 
-/// Sends to itself what it has been scripted to.
+/// Records what it sends, and receives the scripted datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     /// What was sent, with the time.
@@ -17,7 +17,7 @@ pub(crate) struct Script {
     /// Keeps references and gives the tokens back at `reclaim`.
     pub(crate) holds_references: bool,
     pub(crate) tokens: Vec<u64>,
-    /// What is to be received: data and stride.
+    /// Data to be received, with its stride.
     pub(crate) incoming: VecDeque<(Vec<u8>, usize)>,
     current: Option<(Vec<u8>, usize)>,
     /// The timeouts of `wait`.

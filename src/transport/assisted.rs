@@ -1,8 +1,8 @@
 //! A helper thread that makes progress while the application computes.
 //!
-//! The thread sleeps on a timer. When it wakes up and nobody has made a pass since, and nobody has the lock, it makes
-//! one pass. It never waits for the lock and never sleeps with it, so it can not be part of a deadlock; it takes
-//! nothing from the application: messages and events stay until they are asked for.
+//! The thread sleeps on a timer. If no other thread has made a pass by the time it wakes up, and none holds the lock,
+//! it makes one pass. It never waits for the lock and never sleeps with it, so it can not be part of a deadlock. It
+//! takes nothing from the application: messages and events stay until the program asks for them.
 
 use std::{
     fmt, io,
@@ -24,7 +24,7 @@ struct Shared {
     bell: Condvar,
 }
 
-/// A [`Transport`] that several threads can share, and to which a helper thread sees.
+/// A [`Transport`] shared by several threads. A helper thread keeps acknowledging while none of them calls it.
 ///
 /// ```
 /// # #[cfg(feature = "udp")]
@@ -44,8 +44,8 @@ struct Shared {
 /// # fn main() {}
 /// ```
 ///
-/// Locks of several `Assisted` must be taken in one order, as with any locks. A [`Guard`] should not be held while
-/// computing: the helper can do nothing meanwhile.
+/// A program takes the locks of several `Assisted` in one order, as with any locks. It should not hold a [`Guard`]
+/// while it computes: the helper can do nothing meanwhile.
 pub struct Assisted {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
@@ -108,11 +108,11 @@ impl Assisted {
         Self { shared, helper }
     }
 
-    /// The transport, for as long as the guard lives.
+    /// Locks the transport for as long as the guard lives.
     ///
     /// # Errors
-    /// The helper had to stop: the thread could not be started, or the backend has failed. This is told once; the
-    /// transport can be locked again after that.
+    /// The helper had to stop: its thread could not be started, or the backend has failed. The error is returned once;
+    /// the transport can be locked again after that.
     pub fn lock(&self) -> io::Result<Guard<'_>> {
         let guard = lock(&self.shared.transport);
         match lock(&self.shared.failure).take() {
@@ -137,7 +137,7 @@ impl Assisted {
     /// Ends the helper and closes the transport: see [`Transport::close`].
     ///
     /// # Errors
-    /// See there.
+    /// See [`Transport::close`].
     pub fn close(self, linger: Duration) -> Result<(), CloseError> {
         self.into_inner().map_err(CloseError::Backend)?.close(linger)
     }
@@ -158,7 +158,7 @@ impl Drop for Assisted {
     }
 }
 
-/// Whoever panicked with a lock has left the value as it was between two calls.
+/// Locks a mutex. A thread that panicked with the lock left the value as it was between two calls.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "erases the lifetime of a borrowed slice for as long as a guard lives"
 )]
-//! Lends a borrowed slice to the protocol, which wants to own what it sends.
+//! Lends a borrowed slice to the protocol, which needs to own the payload that it sends.
 //!
 //! The one module of this crate, besides the backends, with `unsafe` code.
 
@@ -12,10 +12,10 @@ use bytes::Bytes;
 
 use crate::sync::{Lease, Loans};
 
-/// A slice that is lent out. It stays borrowed for as long as the loan lives, and a loan ends only when every
-/// reference that was made from it is gone.
+/// A slice that is lent out. It stays borrowed for as long as the loan lives, and a loan ends only when every reference
+/// that was made from it is gone.
 ///
-/// What guards it must not be forgotten; so [`lend`] alone makes loans, and shows them to a closure.
+/// The guard of a loan must not be forgotten; so [`lend`] alone makes loans, and shows them to a closure.
 pub(super) struct Loan<'a> {
     data: &'a [u8],
     /// [`Lent`]s that exist.
@@ -91,9 +91,9 @@ impl<'a, S, R: FnMut(&mut S, &Loan<'a>)> Drop for Barrier<'_, 'a, S, R> {
     }
 }
 
-/// Calls `using` with `data` as a [`Loan`], whose octets may be sent by reference. Before this function returns, or
-/// unwinds, everything that refers to them has gone: if that is not so after `using`, `recall` has to see to it. If it
-/// can not, the process is ended, because memory that others may free or write would still be read.
+/// Calls `using` with `data` as a [`Loan`], whose bytes may be sent by reference. Before this function returns or
+/// unwinds, every reference to them is gone: if some are left after `using`, `recall` must make them go. If it can not,
+/// the process aborts, because memory that other code may free or write would still be read.
 pub(super) fn lend<'a, S, T>(
     state: &mut S,
     data: &'a [u8],

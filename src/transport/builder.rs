@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Settings of a [`Transport`] to be.
+/// Settings of a new [`Transport`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `bind` or `backend`"]
 pub struct Builder {
@@ -49,12 +49,13 @@ impl Builder {
         self
     }
 
-    /// Number of our processor. Default 0.
+    /// Number of this transport's processor. Default 0.
     pub fn processor(self, processor: u32) -> Self {
         self.processors(&[processor])
     }
 
-    /// Numbers of our processors, if there are several; the first is who sends unless another is named.
+    /// Numbers of this transport's processors, if it has several. The first is the source of messages that name no
+    /// other.
     pub fn processors(mut self, processors: &[u32]) -> Self {
         self.processors = processors.to_vec();
         self
@@ -80,35 +81,35 @@ impl Builder {
         self
     }
 
-    /// Lets the environment override everything that was set: the variables of
-    /// [`VARIABLES`](super::environment::VARIABLES). They are read once, by [`bind`](Self::bind) or
-    /// [`backend`](Self::backend). Unknown variables whose names begin with `HIKYAKU_` are errors.
+    /// Lets environment variables override all other settings: those in [`VARIABLES`](super::environment::VARIABLES).
+    /// [`bind`](Self::bind) or [`backend`](Self::backend) reads them once. An unknown variable whose name begins with
+    /// `HIKYAKU_` is an error.
     pub fn environment(mut self) -> Self {
         self.environment = true;
         self
     }
 
-    /// The name of the backend that [`bind`](Self::bind) would open: `name`, unless the environment says another.
+    /// Returns the name of the backend that [`bind`](Self::bind) would open: `name`, unless the environment names
+    /// another.
     ///
     /// # Errors
-    /// The environment can not be understood.
+    /// A variable of the environment has no valid value.
     pub fn backend_name(&self, name: &str) -> Result<String, BuildError> {
         let environment = self.clone().read_environment()?;
         Ok(environment.backend.unwrap_or_else(|| name.to_owned()))
     }
 
-    /// Opens the backend called `name` ([`backends::available`] tells which there are) at `address`; port 0 takes a
-    /// free one.
+    /// Opens the backend called `name` ([`backends::available`] lists them) at `address`; port 0 takes a free port.
     ///
     /// # Errors
-    /// A setting is out of its range, the environment can not be understood, the address can not be resolved or
-    /// bound, or there is no such backend in this build.
+    /// A setting is out of its range, a variable of the environment has no valid value, the address can not be resolved
+    /// or bound, or this build has no such backend.
     pub fn bind(self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
         let processors = self.processors.clone();
         Ok(Transport::new(self.bind_driver(name, address)?, &processors))
     }
 
-    /// What [`bind`](Self::bind) puts into a transport.
+    /// Makes the driver that [`bind`](Self::bind) puts into a transport.
     pub(crate) fn bind_driver(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Driver, BuildError> {
         let environment = self.read_environment()?;
         let name = environment.backend.as_deref().unwrap_or(name);
@@ -118,7 +119,7 @@ impl Builder {
         self.driver(backend)
     }
 
-    /// What [`backend`](Self::backend) puts into a transport.
+    /// Makes the driver that [`backend`](Self::backend) puts into a transport.
     pub(crate) fn driver_on(mut self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
         self.read_environment()?;
         self.driver(backend)
@@ -127,7 +128,7 @@ impl Builder {
     /// Uses a backend that is open already.
     ///
     /// # Errors
-    /// A setting is out of its range, or the environment can not be understood.
+    /// A setting is out of its range, or a variable of the environment has no valid value.
     pub fn backend(self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
         let processors = self.processors.clone();
         Ok(Transport::new(self.driver_on(backend)?, &processors))
@@ -178,7 +179,7 @@ pub(super) fn messenger(
     Ok(messenger)
 }
 
-/// The first address that `name` stands for and that `fits`.
+/// Returns the first address of `name` that `fits`.
 pub(super) fn resolve<A: ToSocketAddrs + Debug>(
     name: &A,
     fits: impl Fn(&SocketAddr) -> bool,

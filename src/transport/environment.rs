@@ -8,10 +8,10 @@ use crate::{
     progress::WaitPolicy,
 };
 
-/// What the names of all variables begin with.
+/// Prefix of the names of all variables.
 const PREFIX: &str = "HIKYAKU_";
 
-/// What the names of the DPDK backend's variables begin with.
+/// Prefix of the names of the DPDK backend's variables.
 const DPDK_PREFIX: &str = "HIKYAKU_DPDK_";
 
 /// Variables of launchers and of this project's tests, which are not settings of a transport.
@@ -47,17 +47,17 @@ const DPDK_VARIABLES: &[&str] = &crate::backends::dpdk::VARIABLES;
 #[cfg(not(all(feature = "dpdk", target_os = "linux")))]
 const DPDK_VARIABLES: &[&str] = &[];
 
-/// The environment variables of MPI, which `mpi::engine::Options::environment` reads: transports leave them alone.
+/// Environment variables of MPI. `mpi::engine::Options::environment` reads them; transports ignore them.
 ///
 /// | variable | sets |
 /// |---|---|
-/// | `HIKYAKU_CHECK` | what ranks call is compared, to find mistakes: `on` or `off` |
+/// | `HIKYAKU_CHECK` | compares the calls of ranks, to find mistakes: `on` or `off` |
 /// | `HIKYAKU_CONNECT_AHEAD` | collectives open sessions with all their peers before they need them: `on` or `off` |
 /// | `HIKYAKU_TRACE` | the directory in which each rank writes a trace of its calls |
-/// | `HIKYAKU_EAGER_LIMIT` | octets up to which messages are sent without asking: 0 to `1M` |
+/// | `HIKYAKU_EAGER_LIMIT` | bytes up to which messages are sent eagerly: 0 to `1M` |
 /// | `HIKYAKU_MODEL_ALPHA` | time per message in the model by which algorithms are chosen: `8us` |
-/// | `HIKYAKU_MODEL_BETA` | time per octet that is sent: `0.5ns` |
-/// | `HIKYAKU_MODEL_GAMMA` | time per octet that is reduced: `0.2ns` |
+/// | `HIKYAKU_MODEL_BETA` | time per byte that is sent: `0.5ns` |
+/// | `HIKYAKU_MODEL_GAMMA` | time per byte that is reduced: `0.2ns` |
 /// | `HIKYAKU_BARRIER`, `HIKYAKU_ALLREDUCE`, … | the algorithm for this collective: `ring`; `auto`: the cheapest |
 pub const MPI_VARIABLES: &[&str] = &[
     "HIKYAKU_CHECK",
@@ -87,7 +87,7 @@ pub const MPI_VARIABLES: &[&str] = &[
     "HIKYAKU_NEIGHBOR_ALLTOALL",
 ];
 
-/// What was read besides the settings of the protocol.
+/// Values read besides the settings of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
     pub(super) backend: Option<String>,
@@ -100,7 +100,7 @@ pub(crate) trait Setting: Sized {
     fn parse(text: &str) -> Option<Self>;
 }
 
-/// A number with a unit: the digits (and point), the rest.
+/// Splits a number with a unit into the digits (with a point) and the rest.
 fn split(text: &str) -> (&str, &str) {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -291,10 +291,10 @@ pub(crate) fn refuse(name: &'static str, value: &str, expected: impl Into<Cow<'s
     }
 }
 
-/// How to wait, if `HIKYAKU_WAIT` says so: for those who wait themselves.
+/// Returns the wait policy of `HIKYAKU_WAIT`, if the variable is set: for programs that wait themselves.
 ///
 /// # Errors
-/// It says what can not be.
+/// The value of the variable is not valid.
 pub fn wait_policy() -> Result<Option<WaitPolicy>, EnvironmentError> {
     const NAME: &str = "HIKYAKU_WAIT";
     let value = env::var_os(NAME).map(|value| parse(NAME, &value.to_string_lossy()));
@@ -302,7 +302,7 @@ pub fn wait_policy() -> Result<Option<WaitPolicy>, EnvironmentError> {
 }
 
 impl Environment {
-    /// Reads the process's environment; what is set there is put into `config`.
+    /// Reads the environment of the process and puts its settings into `config`.
     pub(super) fn read(config: &mut Config) -> Result<Self, EnvironmentError> {
         let variables = env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
@@ -348,7 +348,7 @@ fn nearest(name: &str) -> &'static str {
     all.min_by_key(|variable| distance(name, variable)).unwrap_or("none")
 }
 
-/// How many letters must be changed, added or taken away to make `b` of `a` (Levenshtein).
+/// Number of letters to change, add or remove to turn `a` into `b` (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! What can go wrong, one type per call.
+//! Errors of a transport, one type per call.
 
 use std::{borrow::Cow, error::Error, fmt, io, time::Duration};
 
@@ -9,12 +9,12 @@ use crate::{
     reliability::PeerId,
 };
 
-/// Why there is no transport.
+/// Why a transport could not be built.
 #[non_exhaustive]
 pub enum BuildError {
     /// A setting is out of its range.
     Config(ConfigError),
-    /// An environment variable is unknown or can not be understood.
+    /// An environment variable is unknown or has no valid value.
     Environment(EnvironmentError),
     /// The address to bind to could not be resolved.
     Resolve(ResolveError),
@@ -107,20 +107,20 @@ impl Error for ResolveError {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// No setting has this name.
+    /// There is no setting of this name.
     Unknown {
         /// The variable.
         name: String,
-        /// The variable that looks most like it.
+        /// The known variable with the most similar name.
         nearest: &'static str,
     },
-    /// The value can not be understood.
+    /// The value is not valid.
     Value {
         /// The variable.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it should look like.
+        /// The form that it should have.
         expected: Cow<'static, str>,
     },
 }
@@ -148,10 +148,10 @@ crate::debug_as_display!(EnvironmentError);
 
 impl Error for EnvironmentError {}
 
-/// Why nothing was received.
+/// Why no message was received.
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// No message came in this time.
+    /// No message arrived within this time.
     TimedOut(Duration),
     /// The backend has failed: the transport can not be used any more.
     Backend(io::Error),
@@ -177,23 +177,23 @@ impl Error for ReceiveError {
     }
 }
 
-/// Why [`super::Transport::flush`] or [`super::Transport::close`] could not make sure that all has arrived.
+/// Why [`super::Transport::flush`] or [`super::Transport::close`] could not make sure that everything has arrived.
 #[non_exhaustive]
 pub enum FlushError {
-    /// Not everything was acknowledged in this time.
+    /// Some peers did not acknowledge everything in time.
     TimedOut {
-        /// The time.
+        /// The time limit.
         timeout: Duration,
         /// Peers that have not acknowledged everything.
         peers: usize,
     },
-    /// A peer was lost with what was not acknowledged; all others have everything.
+    /// A peer was lost before it had acknowledged everything; all others have everything.
     Peer(PeerId, PeerError),
     /// The backend has failed: the transport can not be used any more.
     Backend(io::Error),
 }
 
-/// Why [`super::Transport::close`] could not make sure that all has arrived.
+/// Why [`super::Transport::close`] could not make sure that everything has arrived.
 pub type CloseError = FlushError;
 
 impl fmt::Display for FlushError {
@@ -220,7 +220,7 @@ impl Error for FlushError {
     }
 }
 
-/// Why a send that waits for room gave up.
+/// Why a blocking send gave up.
 #[non_exhaustive]
 pub enum SendBlockingError {
     /// It would never succeed.

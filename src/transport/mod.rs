@@ -22,22 +22,21 @@
 //!
 //! # Progress
 //!
-//! A transport has no thread of its own: messages are sent and received, acknowledged and sent again, while one of
-//! its methods runs. Receiving, flushing and sending that waits make progress; a program that computes for longer than
-//! a peer's patience ([`Config::death_timeout`](crate::Config::death_timeout)) calls [`Transport::progress`] now and
-//! then, or lets a helper thread do it: [`Transport::assisted`].
+//! A transport has no thread of its own: it sends and receives, acknowledges and resends only while one of its methods
+//! runs. Methods that receive, flush, or wait to send make progress. A program that computes for longer than a peer
+//! waits ([`Config::death_timeout`](crate::Config::death_timeout)) calls [`Transport::progress`] now and then, or lets
+//! a helper thread do it: [`Transport::assisted`].
 //!
 //! # Threads, processes, signals
 //!
-//! - A transport is `Send` and not `Sync`: one thread at a time. Several threads each take one of their own, or share
-//!   an [`Assisted`].
-//! - After `fork`, the transport belongs to the parent: both would write to one socket with the same numbers. The
-//!   child must not use it; dropping it there does nothing but close the descriptor. (`Command` is no problem: sockets
-//!   are closed on exec.)
+//! - A transport is `Send` and not `Sync`: one thread uses it at a time. Several threads each take a transport of their
+//!   own, or share an [`Assisted`].
+//! - After `fork`, the transport belongs to the parent, because both processes would write to one socket with the same
+//!   numbers. The child must not use it; dropping it there only closes the descriptor. (`Command` is no problem:
+//!   sockets are closed on exec.)
 //! - Signals may interrupt a wait, which then goes on; no method returns early because of one. No method may be called
 //!   from a signal handler.
-//! - Nothing here panics because of what comes from the network. If a method unwinds all the same (a bug), drop the
-//!   transport.
+//! - No input from the network makes a method panic. If a method unwinds all the same (a bug), drop the transport.
 
 mod assisted;
 mod borrow;
@@ -75,47 +74,47 @@ pub use crate::{
     reliability::LostMessages,
 };
 
-/// Up to so many octets, copying is cheaper than waiting.
+/// Up to this many bytes, copying is cheaper than waiting.
 const COPY: usize = 64 << 10;
 
-/// What a transport has to tell.
+/// An event of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A peer has answered: a session has begun, perhaps after others have ended.
+    /// A peer has answered: a session has begun, perhaps after earlier ones have ended.
     PeerUp {
         /// The peer.
         peer: PeerId,
     },
-    /// A peer is lost, with everything on its way to it, which [`Transport::take_lost`] names.
+    /// A peer is lost, together with everything under way to it, which [`Transport::take_lost`] names.
     PeerDown {
         /// The peer.
         peer: PeerId,
-        /// Why.
+        /// The reason.
         error: PeerError,
     },
-    /// The session was closed, by the peer or by us.
+    /// The session was closed, by the peer or by this side.
     PeerClosed {
         /// The peer.
         peer: PeerId,
     },
-    /// All of a message by reference is acknowledged and its memory free.
+    /// All of a message sent by reference is acknowledged, and its memory is free.
     Sent {
         /// The peer.
         peer: PeerId,
-        /// What [`Transport::send_bytes`] gave.
+        /// The token that [`Transport::send_bytes`] returned.
         token: SendToken,
     },
-    /// Messages have come to this peer that were for a processor which is not there; they were thrown away. Nothing else
-    /// is affected. (They count as acknowledged: [`Event::Sent`] and [`Transport::flush`] say so of them too.)
+    /// This peer has thrown messages away because they were for a processor that it does not have. Nothing else is
+    /// affected. (The messages count as acknowledged, for [`Event::Sent`] and [`Transport::flush`] too.)
     Returned {
         /// The peer.
         peer: PeerId,
-        /// Processor that has sent the first of them.
+        /// The source processor of the first of them.
         source: u32,
-        /// Processor that was meant by the first of them.
+        /// The destination processor of the first of them.
         destination: u32,
-        /// How many, to whatever processors.
+        /// Number of messages, for all such processors together.
         messages: u64,
     },
     /// There is room again after [`SendError::WouldBlock`].
@@ -129,7 +128,7 @@ pub enum Event {
 pub struct Transport {
     driver: Driver,
     processors: Vec<u32>,
-    /// The process that may use it.
+    /// The process that may use the transport.
     process: u32,
     closed: bool,
 }
@@ -159,25 +158,25 @@ impl Transport {
         }
     }
 
-    /// The address at which peers reach us.
+    /// The address at which peers reach this transport.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.driver.local_addr()
     }
 
-    /// Number of our (first) processor.
+    /// Number of this transport's (first) processor.
     #[must_use]
     pub fn processor(&self) -> u32 {
         self.processors[0]
     }
 
-    /// Number of peers, whatever their state.
+    /// Number of peers, in any state.
     #[must_use]
     pub fn peers(&self) -> usize {
         self.driver.messenger().endpoint().peers()
     }
 
-    /// Where a peer is.
+    /// The address of a peer.
     #[must_use]
     pub fn address(&self, peer: PeerId) -> Option<SocketAddr> {
         self.driver.messenger().endpoint().address(peer)
@@ -213,25 +212,25 @@ impl Transport {
         self.driver.backend().name()
     }
 
-    /// What an event loop watches for readability, if the backend has that. When it is readable, or
-    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) and receive what is ready,
-    /// until it gives 0. (That suits watchers of levels and of edges.)
+    /// A descriptor that an event loop watches for readability, if the backend has one. When it is readable, or
+    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) and receive messages until it
+    /// returns 0. (That suits level-triggered and edge-triggered loops.)
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.driver.backend().as_fd()
     }
 
-    /// When to call [`progress`](Self::progress) even if nothing becomes readable. Ask again after each call of
-    /// anything else.
+    /// The time at which to call [`progress`](Self::progress) even if the descriptor has not become readable. Ask again
+    /// after every other call.
     #[must_use]
     pub fn next_deadline(&self) -> Option<std::time::Instant> {
         self.driver.std_deadline()
     }
 
-    /// The address that `name` (`"host:port"`) stands for and that can be reached from ours.
+    /// Returns an address of `name` (`"host:port"`) that this transport can reach.
     ///
     /// # Errors
-    /// There is none.
+    /// `name` has no such address.
     pub fn resolve(&self, name: impl ToSocketAddrs + Debug) -> Result<SocketAddr, ResolveError> {
         let ours = self.local_addr();
         builder::resolve(&name, |address| address.is_ipv4() == ours.is_ipv4())
@@ -241,10 +240,11 @@ impl Transport {
 /// Commands.
 impl Transport {
     /// Adds a peer: the process at `address`, whose processor has the number `processor`
-    /// ([`ANY_PROCESSOR`](crate::wire::ANY_PROCESSOR) if that is not known). It need not have started yet.
+    /// ([`ANY_PROCESSOR`](crate::wire::ANY_PROCESSOR) if the number is not known). The process need not have started
+    /// yet.
     ///
     /// # Errors
-    /// There are too many, or one with this address exists.
+    /// There are too many peers, or one with this address exists.
     pub fn add_peer(&mut self, processor: u32, address: SocketAddr) -> Result<PeerId, AddPeerError> {
         self.driver.add_peer(address, processor)
     }
@@ -252,18 +252,18 @@ impl Transport {
     /// Sends a copy of `data`. Does not wait.
     ///
     /// # Errors
-    /// Nothing was taken. [`SendError::WouldBlock`] is back-pressure: make progress, then try again.
+    /// The message was not taken. [`SendError::WouldBlock`] is back-pressure: make progress, then try again.
     #[inline]
     pub fn send(&mut self, peer: PeerId, data: &[u8]) -> Result<(), SendError> {
         self.driver.send(peer, &SendOptions::default(), Payload::Copy(data))?;
         Ok(())
     }
 
-    /// Sends `data` by reference. Does not wait; [`Event::Sent`] with this token tells when all is acknowledged. These
-    /// events are kept until they are taken ([`next_event`](Self::next_event)), 65,536 of them at most.
+    /// Sends `data` by reference. Does not wait; when everything is acknowledged, [`Event::Sent`] returns this token.
+    /// Up to 65,536 such events are kept until the program takes them ([`next_event`](Self::next_event)).
     ///
     /// # Errors
-    /// See [`send`](Self::send). [`SendError::EventsWaiting`]: nobody takes the events.
+    /// See [`send`](Self::send). [`SendError::EventsWaiting`]: the program does not take the events.
     pub fn send_bytes(&mut self, peer: PeerId, data: Bytes) -> Result<SendToken, SendError> {
         let token = self.driver.send(peer, &SendOptions::default(), Payload::Shared(data))?;
         match token {
@@ -272,7 +272,7 @@ impl Transport {
         }
     }
 
-    /// Sends with everything that can be chosen. Does not wait. There is a token for [`Payload::Shared`].
+    /// Sends with all options. Does not wait. The call returns a token for [`Payload::Shared`].
     ///
     /// # Errors
     /// See [`send`](Self::send).
@@ -286,11 +286,11 @@ impl Transport {
         self.driver.send(peer, options, payload)
     }
 
-    /// Sends `data`; waits for room, making progress, instead of giving [`SendError::WouldBlock`].
+    /// Sends `data`. Waits for room, making progress, instead of returning [`SendError::WouldBlock`].
     ///
-    /// Large data (over 64 KiB) is not copied but sent from where it is, so this returns when all of it is
-    /// acknowledged; that does not take the peer to receive it, but to make progress. Two that send to each other in
-    /// this way without receiving can not block each other as long as what waits fits
+    /// Data of more than 64 KiB is not copied but sent from where it is, so the call returns when all of it is
+    /// acknowledged. For that the peer must make progress; it need not receive the message. Two programs that send to
+    /// each other in this way without receiving do not block each other as long as the messages that wait fit
     /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
     ///
     /// # Errors
@@ -299,7 +299,7 @@ impl Transport {
         self.send_blocking_with(peer, data, &SendOptions::default())
     }
 
-    /// The same with everything that can be chosen.
+    /// Like [`send_blocking`](Self::send_blocking), with all options.
     ///
     /// # Errors
     /// See [`send_blocking`](Self::send_blocking).
@@ -338,7 +338,7 @@ impl Transport {
         )
     }
 
-    /// A loan must end at once: waits until the peer has everything; if that is impossible, gives up all peers.
+    /// Ends a loan: waits until the peer has everything. If that is impossible, it gives up all peers.
     #[cold]
     fn recall(&mut self, loan: &borrow::Loan<'_>) {
         if self.driver.run(None, Acks::Now, |_| loan.is_returned()).is_err() {
@@ -369,28 +369,28 @@ impl Transport {
         Ok(result?)
     }
 
-    /// Watches a peer though nothing is sent to it: [`Event::PeerDown`] tells when it has died.
+    /// Watches a peer to which nothing is sent, so that [`Event::PeerDown`] reports its death; `false` stops watching.
     pub fn watch(&mut self, peer: PeerId, on: bool) {
         self.driver.watch(peer, on);
     }
 
-    /// Tries again to reach a peer that was lost or closed; it need not have restarted, and need not do the same.
-    /// [`Event::PeerUp`] tells when it has answered, [`Event::PeerDown`] that it has not within
-    /// [`Config::open_timeout`](crate::Config::open_timeout). What is sent meanwhile goes to the new session. See also
+    /// Tries again to reach a peer that was lost or closed. The peer need not have restarted, and need not call this
+    /// too. [`Event::PeerUp`] reports that it has answered, [`Event::PeerDown`] that it has not done so within
+    /// [`Config::open_timeout`](crate::Config::open_timeout). Messages sent meanwhile go to the new session. See also
     /// [`Config::reconnect`](crate::Config::reconnect).
     pub fn reconnect(&mut self, peer: PeerId) {
         self.driver.reconnect(peer);
         self.driver.transmit_now();
     }
 
-    /// Names what was on its way to this peer when sessions with it ended ([`Event::PeerDown`]), since this was asked
-    /// last: it was not acknowledged, and may or may not have arrived. What was sent by reference is unacknowledged as
-    /// long as there was no [`Event::Sent`]. (By way of a poller nothing is named.)
+    /// Names the messages that were under way to this peer when sessions with it ended ([`Event::PeerDown`]), since the
+    /// last call. They were not acknowledged, and may or may not have arrived. Messages sent by reference are
+    /// unacknowledged until there is an [`Event::Sent`]. (With a poller nothing is named.)
     pub fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
         self.driver.take_lost(peer)
     }
 
-    /// Says goodbye to one peer, after everything that was sent to it. [`Event::PeerClosed`] tells when it is done.
+    /// Says goodbye to one peer, after all messages to it. [`Event::PeerClosed`] reports the end.
     pub fn close_peer(&mut self, peer: PeerId) {
         self.driver.close(peer);
         self.driver.transmit_now();
@@ -399,7 +399,7 @@ impl Transport {
 
 /// Progress.
 impl Transport {
-    /// Sends and receives what can be sent and received now. Gives the number of messages that are ready.
+    /// Makes one pass: sends and receives as much as it can now. Returns the number of messages that are ready.
     ///
     /// # Errors
     /// The backend has failed: the transport can not be used any more.
@@ -407,8 +407,8 @@ impl Transport {
         self.driver.progress(Acks::Later)
     }
 
-    /// The next message, if one is there: makes progress once if none is ready, and never waits. The message is lent
-    /// until the next call.
+    /// Returns the next message, if there is one. Makes progress once if none is ready, and never waits. The message is
+    /// lent until the next call.
     ///
     /// # Errors
     /// The backend has failed: the transport can not be used any more.
@@ -420,10 +420,10 @@ impl Transport {
         Ok(self.driver.receive())
     }
 
-    /// The next message; waits for it, not longer than `timeout`. The message is lent until the next call.
+    /// Waits for the next message, not longer than `timeout`, and returns it. The message is lent until the next call.
     ///
     /// # Errors
-    /// No message came in this time, or the backend has failed.
+    /// No message arrived within this time, or the backend has failed.
     #[inline]
     pub fn receive(&mut self, timeout: Option<Duration>) -> Result<Message<'_>, ReceiveError> {
         let ready = self.driver.wait_ready(timeout).map_err(ReceiveError::Backend)?;
@@ -433,8 +433,9 @@ impl Transport {
         }
     }
 
-    /// What there is to tell. Makes no progress. (Who never asks, while a peer comes and goes, is told of its first
-    /// session and of its last end; and once there are 65,536 [`Event::Sent`], no more is sent by reference.)
+    /// Returns the next event. Makes no progress. (A program that takes no events while a peer comes and goes gets only
+    /// the first [`Event::PeerUp`] and the last [`Event::PeerDown`]. While 65,536 [`Event::Sent`] wait, nothing can be
+    /// sent by reference.)
     pub fn next_event(&mut self) -> Option<Event> {
         Some(match self.driver.poll_event()? {
             reliability::Event::Up { peer, .. } => Event::PeerUp { peer },
@@ -461,7 +462,7 @@ impl Transport {
         })
     }
 
-    /// The next event; makes progress while there is none, not longer than `timeout`. `None`: the time is over.
+    /// Waits for the next event, making progress, not longer than `timeout`. Returns `None` when the time is over.
     ///
     /// # Errors
     /// The backend has failed: the transport can not be used any more.
@@ -474,10 +475,10 @@ impl Transport {
         Ok(event)
     }
 
-    /// Waits until everything sent so far is acknowledged by everybody.
+    /// Waits until all peers have acknowledged everything sent so far.
     ///
     /// # Errors
-    /// A peer was lost with what was on its way to it, or the time is over, or the backend has failed.
+    /// A peer was lost before it had acknowledged everything, the time is over, or the backend has failed.
     pub fn flush(&mut self, timeout: Duration) -> Result<(), FlushError> {
         self.driver.watch_losses(true);
         self.driver.request_acks();
@@ -499,12 +500,12 @@ impl Transport {
         }
     }
 
-    /// Says goodbye to all peers, after everything that was sent to them, and waits until they have heard it, not
-    /// longer than `linger`.
+    /// Says goodbye to all peers, after all messages to them, and waits until they have heard it, not longer than
+    /// `linger`.
     ///
     /// # Errors
-    /// A peer was lost with what was on its way to it, or the time is over, or the backend has failed. The transport is
-    /// gone all the same.
+    /// A peer was lost before it had acknowledged everything, the time is over, or the backend has failed. The
+    /// transport is gone all the same.
     pub fn close(mut self, linger: Duration) -> Result<(), CloseError> {
         self.closed = true;
         self.driver.watch_losses(true);
@@ -520,8 +521,8 @@ impl Transport {
         }
     }
 
-    /// Lets a helper thread make progress whenever this program has not for `interval`, so that peers are answered
-    /// while it computes.
+    /// Starts a helper thread that makes progress whenever the program has made none for `interval`, so that peers get
+    /// answers while the program computes.
     #[must_use]
     pub fn assisted(self, interval: Duration) -> Assisted {
         Assisted::new(self, interval)
@@ -543,7 +544,7 @@ impl Transport {
 }
 
 impl Drop for Transport {
-    /// Says goodbye once and does not wait whether it is heard: [`close`](Self::close) does.
+    /// Says goodbye once, without waiting for an answer; [`close`](Self::close) waits.
     fn drop(&mut self) {
         if self.closed || self.process != process::id() || std::thread::panicking() {
             return;
@@ -555,7 +556,7 @@ impl Drop for Transport {
     }
 }
 
-/// What is left of a backend that has failed.
+/// Stands in for a backend that has failed.
 struct Gone(SocketAddr, &'static str);
 
 impl Gone {

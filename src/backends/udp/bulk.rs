@@ -7,7 +7,7 @@ const MOST: u8 = 24;
 /// Receive calls in a row that found something, after which the next is worth trying without asking the caller.
 const RUN: u32 = 4;
 
-/// Watches what receive calls find.
+/// Watches the results of receive calls.
 ///
 /// Receiving with GRO costs a lone datagram a few per cent (recvmsg instead of recvfrom), and a call that only says
 /// "nothing there" delays the handling of the datagram before it. Both save much when there is a backlog.
@@ -20,14 +20,14 @@ pub(super) struct Bulk {
     coalesced: bool,
 }
 
-/// What to do about GRO.
+/// A change of GRO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advice {
-    /// As it is.
+    /// Leave GRO as it is.
     Keep,
-    /// GRO would pay.
+    /// Turn GRO on: it would pay.
     On,
-    /// GRO costs more than it gives.
+    /// Turn GRO off: it costs more than it saves.
     Off,
 }
 

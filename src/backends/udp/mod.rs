@@ -50,7 +50,7 @@ struct Slot {
 /// A [`Backend`] on a UDP socket.
 pub struct UdpBackend {
     socket: UdpSocket,
-    /// The socket that sends, if it is another.
+    /// The socket that sends, if it is another one.
     sender: Option<UdpSocket>,
     /// Octets per datagram.
     max_datagram: usize,
@@ -88,7 +88,7 @@ impl UdpBackend {
         Self::bind_with(addr, &UdpOptions::default())
     }
 
-    /// Opens a socket at `addr`; port 0 picks a free one. An IPv6 wildcard takes IPv6 only.
+    /// Opens a socket at `addr`; port 0 picks a free one. An IPv6 wildcard accepts IPv6 only.
     ///
     /// # Errors
     /// Those of the socket calls: the address is in use or not ours, IPv6 is not available.
@@ -130,7 +130,7 @@ impl UdpBackend {
         Ok(this)
     }
 
-    /// The address that others see datagrams come from. That of [`Backend::local_addr`] unless
+    /// The source address of this backend's datagrams: that of [`Backend::local_addr`] unless
     /// [`UdpOptions::separate_send_socket`] is on.
     #[must_use]
     pub fn send_addr(&self) -> SocketAddr {
@@ -193,7 +193,7 @@ impl UdpBackend {
         Ok(())
     }
 
-    /// Sends by one call, again as long as errors of others stand in the way.
+    /// Sends by one call, and tries again while errors caused by other datagrams stand in the way.
     fn send_whole(&mut self, transmit: &Transmit<'_>) -> Result<(), (io::Error, Failure)> {
         let mut tries = 0;
         loop {
@@ -210,7 +210,7 @@ impl UdpBackend {
         }
     }
 
-    /// What a send call's error means, the `tries`-th of the same datagram or burst.
+    /// The meaning of a send call's error, the `tries`-th of the same datagram or burst.
     fn judge(&mut self, error: &io::Error, tries: u32) -> Failure {
         match error.raw_os_error().unwrap_or(0) {
             libc::EINTR => Failure::Again,
@@ -231,7 +231,7 @@ impl UdpBackend {
         }
     }
 
-    /// Empties the error queues, remembering what was refused. Was there anything?
+    /// Empties the error queues, and remembers refused datagrams. Returns whether there was an entry.
     fn drain_errors(&mut self) -> bool {
         let mut any = false;
         let mut quote = [0; QUOTE];

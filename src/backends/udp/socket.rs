@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::sys;
 
-/// When to have the kernel hand over several datagrams of one source at once (generic receive offload).
+/// Whether the kernel hands over several datagrams of one source at once (generic receive offload).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gro {
     /// Never.
@@ -25,10 +25,9 @@ pub enum Gro {
 /// Settings of a [`UdpBackend`](super::UdpBackend).
 #[derive(Clone, Debug)]
 pub struct UdpOptions {
-    /// Octets asked for the kernel's receive buffer, 1 to 2^30. The kernel may give less (`net.core.rmem_max`) unless
-    /// the process may exceed that (CAP_NET_ADMIN);
-    /// [`Capabilities::receive_buffer`](crate::backends::Capabilities::receive_buffer) says what it gave. Default
-    /// 4 MiB.
+    /// Bytes asked for the kernel's receive buffer, 1 to 2^30. The kernel may give less (`net.core.rmem_max`) unless
+    /// the process has CAP_NET_ADMIN; [`Capabilities::receive_buffer`](crate::backends::Capabilities::receive_buffer)
+    /// has the size that it gave. Default 4 MiB.
     pub receive_buffer: usize,
     /// Octets asked for the kernel's send buffer, 1 to 2^30. Default 4 MiB.
     pub send_buffer: usize,
@@ -36,11 +35,11 @@ pub struct UdpOptions {
     pub gso: bool,
     /// Receive bursts by receive offload where the kernel can. Default [`Gro::Adaptive`].
     pub gro: Gro,
-    /// Largest datagram in octets (UDP payload) instead of what the interface takes: to play a smaller MTU over the
-    /// loopback interface (1472 for Ethernet's 1500). Values above what the interface takes are lowered to that.
+    /// Largest datagram, bytes of UDP payload, instead of the size that the interface takes: to act as if the loopback
+    /// interface had a smaller MTU (1472 for Ethernet's 1500). Values above the interface's size are lowered to it.
     pub max_datagram: Option<usize>,
-    /// Send from a second socket with a port of its own, so that one socket only sends and one only receives.
-    /// Others then see datagrams come from a port at which nobody receives. Default false.
+    /// Send from a second socket with a port of its own, so that one socket only sends and one only receives. Datagrams
+    /// then come from a port at which this backend does not receive. Default false.
     pub separate_send_socket: bool,
 }
 

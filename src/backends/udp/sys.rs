@@ -96,7 +96,7 @@ impl RawAddr {
     }
 }
 
-/// What went wrong, or the number of octets.
+/// Turns the result of a system call into an error or a number of bytes.
 fn check(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
@@ -169,8 +169,8 @@ pub(super) fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8], from: &mut Raw
     })
 }
 
-/// Receives one datagram or, with `UDP_GRO` on, several of equal size back to back. Gives the octets in all and the
-/// octets per datagram if there are several.
+/// Receives one datagram or, with `UDP_GRO` on, several of equal size back to back. Returns the bytes in all, and the
+/// bytes per datagram if there are several.
 pub(super) fn receive_coalesced(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -192,17 +192,17 @@ pub(super) fn receive_coalesced(
 pub(super) struct QueuedError {
     /// The destination of the datagram that caused it.
     destination: Option<SocketAddr>,
-    /// What went wrong, as an errno.
+    /// The error, as an errno.
     errno: i32,
-    /// An ICMP message said so, and not this host.
+    /// An ICMP message reported it, not this host.
     from_network: bool,
     /// Bytes that the message quotes of the datagram's payload, as far as there was room for them.
     pub(super) quoted: usize,
 }
 
 impl QueuedError {
-    /// Where nobody listens, if that is what it says. (Its sender's address would prove nothing: whoever can forge the
-    /// rest can forge that.)
+    /// The address at which no process listens, if the entry says so. (The address of the sender of the ICMP message
+    /// would prove nothing: whoever can forge the rest can forge that as well.)
     pub(super) fn refused(&self) -> Option<SocketAddr> {
         self.destination
             .filter(|_| self.from_network && self.errno == libc::ECONNREFUSED)
@@ -277,14 +277,14 @@ fn receive_message(
     Ok(len)
 }
 
-/// Is anything in the receive queue? Takes nothing out.
+/// Whether the receive queue holds anything. Takes nothing out.
 pub(super) fn has_data(fd: BorrowedFd<'_>) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: no octet is written, the length is zero.
     unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), 0, flags) >= 0 }
 }
 
-/// What a socket is ready for.
+/// The states of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ready {
     /// There may be something to receive.
@@ -353,11 +353,11 @@ pub(super) fn get_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::R
 pub(super) struct Interface {
     /// The address.
     pub(super) addr: IpAddr,
-    /// Which bits of it are the network.
+    /// The bits of the address that are the network.
     pub(super) mask: Option<IpAddr>,
-    /// It is up.
+    /// Whether it is up.
     pub(super) up: bool,
-    /// It is a loopback interface.
+    /// Whether it is a loopback interface.
     pub(super) loopback: bool,
     /// Its MTU, octets, IP header included.
     pub(super) mtu: usize,
