@@ -1,94 +1,94 @@
-//! Why there is no port.
+//! Errors of opening a port.
 
 use std::{error::Error, fmt, io, net::SocketAddr};
 
-/// Why a [`DpdkBackend`](super::DpdkBackend) could not be opened, and what to do.
+/// Why a [`DpdkBackend`](super::DpdkBackend) could not be opened, and what to do about it.
 #[non_exhaustive]
 pub enum DpdkError {
-    /// An environment variable or a part of a device's name is not understood.
+    /// An environment variable, or a part of a device's name, has no valid value.
     Setting {
-        /// Where it stands.
+        /// Its name.
         name: String,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What it could say.
+        /// The values that are allowed.
         expected: &'static str,
     },
     /// The devices do not join the processes of the job.
     Job {
         /// The setting.
         device: String,
-        /// How many processes there are.
+        /// Number of processes in the job.
         processes: u32,
-        /// What is wrong.
+        /// The problem.
         why: &'static str,
     },
     /// The backend needs an address of its own.
     Address {
-        /// The one that was asked for.
+        /// The address that was asked for.
         addr: SocketAddr,
     },
     /// Another backend of the port has the address.
     AddressTaken {
-        /// It.
+        /// The address.
         addr: SocketAddr,
     },
-    /// The device can not have as many queues.
+    /// The device does not support as many queues.
     Queues {
         /// Its name.
         device: String,
-        /// How many queues there should be in each direction.
+        /// Queues that were asked for, in each direction.
         wanted: u16,
-        /// How many there can be.
+        /// Most queues that the device supports.
         most: u16,
     },
-    /// All queues of the port have been given to other backends.
+    /// Other backends have all queues of the port.
     NoQueue {
         /// The port's device.
         device: String,
-        /// How many were asked for.
+        /// Queues that were asked for.
         wanted: u16,
-        /// How many of this kind nobody has.
+        /// Queues of this kind that are free.
         left: u16,
     },
     /// EAL, the layer below all of DPDK, did not start.
     Start {
         /// Its arguments.
         arguments: Vec<String>,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// EAL runs in this process with other arguments; it starts once per process.
     Started {
-        /// Those that it runs with.
+        /// The arguments that it runs with.
         running: Vec<String>,
-        /// Those that were asked for.
+        /// The arguments that were asked for.
         wanted: Vec<String>,
     },
-    /// The device could not be made, or there is none of this name.
+    /// The device could not be made, or no device has this name.
     Device {
         /// Its name with its arguments.
         device: String,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// No memory for packet buffers.
+    /// There is no memory for packet buffers.
     Pool {
-        /// Octets that they take.
+        /// Bytes that the buffers take.
         octets: usize,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The port of the device did not do what it was told.
+    /// The port of the device did not carry out a command.
     Port {
         /// The device's name.
         device: String,
-        /// What it was told.
+        /// The command.
         doing: &'static str,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// DPDK's own thread did not close a device in time; devices can neither come nor go in this process any more.
+    /// DPDK's own thread did not close a device in time; no device can be opened or closed in this process any more.
     Stuck {
         /// The device's name.
         device: String,

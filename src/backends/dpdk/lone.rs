@@ -1,5 +1,5 @@
-//! Lone datagrams, of which questions and answers are made: a short way for what is usual. All else is left to the ways
-//! of bursts, as is what is rare.
+//! Lone datagrams, as in request and reply: a short way for the usual case. Everything else, and rare cases, go the
+//! ways of bursts.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,18 +1,18 @@
 //! The DPDK backend: datagrams without the kernel, by DPDK's poll-mode drivers.
 //!
-//! A port of a device carries Ethernet frames with IP and UDP in them, so they cross switches, and a process that has a
-//! UDP socket of the kernel can be the other end. Who has which Ethernet address is found by ARP, or for IPv6 by neighbour
-//! discovery, asked and answered here. The port has IP addresses of its own, which no interface of the kernel has.
+//! A port of a device carries Ethernet frames with IP and UDP in them. So they cross switches, and the other end can be
+//! a process with a UDP socket of the kernel. The backend finds Ethernet addresses by ARP, or for IPv6 by neighbour
+//! discovery; it asks and answers itself. The port has IP addresses of its own, which no interface of the kernel has.
 //!
 //! - **Out**: payload is copied once, behind headers from a template of the neighbour, into buffers of a pool for
-//!   sending; or not even once, where the device copies it anyway before the call that sends it returns, and that is
-//!   faster. Datagrams to somebody whose address is not known yet wait for it, a few of them.
-//! - **In**: bursts are received into buffers of a pool of their own, so that neither direction can starve the other;
+//!   sending. It is not copied at all where that is faster: where the device itself copies it before the sending call
+//!   returns. A few datagrams to a neighbour whose address is not known yet wait for the address.
+//! - **In**: bursts are received into buffers of another pool, so that neither direction can starve the other; the
 //!   payload is handed up where it lies.
-//! - **Waiting** is asking again and again (there are no interrupts), with short naps after a while.
+//! - **Waiting** is polling (there are no interrupts), with short naps after a while.
 //!
-//! [`DpdkBackend::bind`] opens a port for one backend; several backends of a process share a [`DpdkPort`]. DPDK starts
-//! once per process, by the first port; its settings count for all.
+//! [`DpdkBackend::bind`] opens a port for one backend; several backends of a process share a [`DpdkPort`]. The first
+//! port of a process starts DPDK; its settings count for all later ones.
 
 mod discovery;
 mod eal;
@@ -63,28 +63,30 @@ use crate::time::Instant;
 
 /// Calls that find the port full, after which it is busy.
 const TRIES: usize = 64;
-/// A port that takes nothing for so long will not; its datagrams are thrown away, ns.
+/// A port that accepts nothing for this long is stuck; its datagrams are dropped, ns.
 const STUCK: u64 = 10_000_000;
 /// Datagrams that wait for their neighbour's address, all neighbours together.
 const PARKED: usize = BURST;
-/// Bursts that one receive looks through for something usable.
+/// Bursts in which one receive looks for a datagram that it can use.
 const LOOKS: usize = 4;
-/// From so many octets on that lie in one place, to refer to them is faster than to copy them (measured over memif).
+/// Payload of at least this many bytes in one place is sent by reference: that is faster than to copy it (measured over
+/// memif).
 const ATTACH: usize = 2048;
-/// Where the link is memory, so many octets are moved in one go and acknowledged then (measured over memif): the other end
-/// has something to do while this one copies, and what is copied twice is still in a cache the second time.
+/// Where the link is memory, this many bytes are moved in one go and then acknowledged (measured over memif): the other
+/// end can work while this one copies, and bytes that are copied twice are still in a cache the second time.
 const STRIDE: usize = 64 << 10;
 
-/// How many buffers of a pool there are, and how many of them are not in it.
+/// Size and use of a pool of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUse {
-    /// All of them.
+    /// Buffers of the pool.
     pub buffers: u32,
-    /// Those in the port's queues, on their way, or on loan.
+    /// Buffers in the port's queues, under way, or on loan.
     pub in_use: u32,
 }
 
-/// A look at the pools of a backend, also when it is gone: then nothing is in use, unless loans are out.
+/// Shows how the pools of a backend are used, even after the backend is gone: then no buffer is in use, except for
+/// loans.
 #[derive(Clone, Debug)]
 pub struct Pools {
     receive: Arc<Pool>,
@@ -92,13 +94,13 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Of received packets.
+    /// The pool for received packets.
     #[must_use]
     pub fn receive(&self) -> PoolUse {
         pool_use(&self.receive)
     }
 
-    /// Of packets to send.
+    /// The pool for packets to send.
     #[must_use]
     pub fn send(&self) -> PoolUse {
         pool_use(&self.send)
@@ -183,8 +185,8 @@ pub struct DpdkBackend {
 }
 
 impl DpdkBackend {
-    /// Opens a port for this backend alone, with all of its eager queues, at the address `addr`; port 0 takes one,
-    /// and the wildcard [`DpdkOptions::address`].
+    /// Opens a port for this backend alone, with all of its eager queues, at the address `addr`. Port 0 takes a free
+    /// port, the wildcard takes [`DpdkOptions::address`].
     ///
     /// # Errors
     /// [`DpdkError`] says what to do.
@@ -255,7 +257,7 @@ impl DpdkBackend {
         this
     }
 
-    /// Largest datagram, octets: the smaller of this and what the MTU allows.
+    /// Sets the largest datagram, bytes; the MTU may lower it.
     #[must_use]
     pub fn max_datagram(mut self, octets: usize) -> Self {
         self.max_datagram = octets.clamp(1, self.max_datagram);
@@ -263,7 +265,7 @@ impl DpdkBackend {
         self
     }
 
-    /// A look at the packet buffers.
+    /// Shows how the packet buffers are used.
     #[must_use]
     pub fn pools(&self) -> Pools {
         self.port.pools()
@@ -275,26 +277,26 @@ impl DpdkBackend {
         self.host.mac
     }
 
-    /// The port, which others can use too.
+    /// The port of this backend, which other backends can use as well.
     #[must_use]
     pub fn port(&self) -> &DpdkPort {
         &self.port
     }
 
-    /// How what is for this backend comes to it.
+    /// How datagrams reach this backend.
     #[must_use]
     pub fn steering(&self) -> Steering {
         self.steering
     }
 
-    /// Whoever has `ip` is at `mac`, as has been told by other means: it is not asked. What it says itself later counts
-    /// more.
+    /// Sets the Ethernet address of `ip` to `mac`, as known by other means, so that the backend does not ask for it. An
+    /// address that the neighbour itself announces later replaces it.
     pub fn add_neighbour(&mut self, ip: IpAddr, mac: [u8; 6]) {
         self.neighbours.learn(ip, mac);
         self.port.shared.populate();
     }
 
-    /// What only this backend counts.
+    /// Counters that only this backend has.
     #[must_use]
     pub fn dpdk_stats(&self) -> DpdkStats {
         let counters = self.port.shared.port.counters();

@@ -1,4 +1,4 @@
-//! Who has which Ethernet address, as far as it is known: what ARP and neighbour discovery do, without a device.
+//! The neighbours' Ethernet addresses, as far as they are known: ARP and neighbour discovery, without a device.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

@@ -1,4 +1,4 @@
-//! Settings of the backend, by value and from the environment, and devices by name.
+//! Settings of the backend, from values and from the environment, and the names of devices.
 
 use std::{
     fmt,
@@ -12,8 +12,8 @@ use super::error::DpdkError;
 ///
 /// | variable | sets |
 /// |---|---|
-/// | `HIKYAKU_DPDK_DEVICE` | [`DpdkOptions::device`]: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, …; in a job a list with `+`, one for each process |
-/// | `HIKYAKU_DPDK_ADDRESS` | [`DpdkOptions::address`]: an IP address; in a job that of process 0, from which the others count on |
+/// | `HIKYAKU_DPDK_DEVICE` | [`DpdkOptions::device`]: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, …; in a job a list joined by `+`, one device for each process |
+/// | `HIKYAKU_DPDK_ADDRESS` | [`DpdkOptions::address`]: an IP address; in a job that of process 0, from which the addresses of the others count on |
 /// | `HIKYAKU_DPDK_MEMORY` | [`DpdkOptions::memory`]: `auto`, `in-memory`, `hugepages`, `no-huge` |
 /// | `HIKYAKU_DPDK_MEMORY_MB` | [`DpdkOptions::memory_mb`]: 64 to 65536 |
 /// | `HIKYAKU_DPDK_MTU` | [`DpdkOptions::mtu`]: 576 to 16000 |
@@ -41,30 +41,31 @@ const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 const ETHERNET_MTU: u16 = 1500;
 /// Octets before each frame in virtio's queues.
 const VIRTIO_HEADER: u16 = 12;
-/// Largest MTU, and that of devices that are memory: the fewer packets, the less there is to do (measured over memif).
+/// Largest MTU, and that of devices that are memory: fewer packets mean less work (measured over memif).
 const MOST_MTU: u16 = 16_000;
 /// Packets that wait in a queue …
 const QUEUE: u16 = 1024;
-/// … but where the link is memory: that goes round from one packet to the next, and is in a cache if it is small (measured
-/// over memif).
+/// … but where the link is memory. Its queue is used round and round, and a small one stays in a cache (measured over
+/// memif).
 const MEMORY_QUEUE: u16 = 256;
 /// Octets of frames that af_packet's default ring holds.
 const AF_PACKET_SMALL: u16 = 1900;
 
-/// Where DPDK's memory comes from.
+/// The source of DPDK's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Memory {
-    /// [`InMemory`](Self::InMemory) if [`memory_mb`](DpdkOptions::memory_mb) of hugepages are free, which are then taken at
-    /// once, by one process after the other, so that none counts on what another one takes; else
-    /// [`NoHuge`](Self::NoHuge). (Who takes hugepages in other ways can still come in between: then DPDK does not start.)
+    /// [`InMemory`](Self::InMemory) if [`memory_mb`](DpdkOptions::memory_mb) of hugepages are free, else
+    /// [`NoHuge`](Self::NoHuge). Processes take hugepages at once, one after the other, so that none counts on pages
+    /// that another one takes. (A process that takes hugepages in other ways can still come in between: then DPDK does
+    /// not start.)
     #[default]
     Auto,
-    /// Hugepages without files (`--in-memory`): nothing is left behind, and no mount is needed.
+    /// Hugepages without files (`--in-memory`): no files are left behind, and no mount is needed.
     InMemory,
-    /// Hugepages in files of a mounted hugetlbfs: what processes that share a port need.
+    /// Hugepages in files of a mounted hugetlbfs, as processes that share a port need.
     Hugepages,
-    /// Ordinary pages (`--no-huge`): needs neither root nor reserved pages; not for real cards.
+    /// Ordinary pages (`--no-huge`): needs neither root nor reserved pages. Not for real cards.
     NoHuge,
 }
 
@@ -82,16 +83,16 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Whether UDP checksums are sent.
+/// Whether datagrams are sent with UDP checksums. A checksum that arrives is always checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Checksum {
-    /// Unless the device is memory, where nothing falls over. By the port if it can.
+    /// Checksums unless the device is memory, where no bit flips. The port computes them if it can.
     #[default]
     Auto,
-    /// Always. By the port if it can.
+    /// Always checksums. The port computes them if it can.
     On,
-    /// Never: zero, which IPv4 allows (IPv6 does not, and has them all the same). What arrives with a checksum is checked all the same.
+    /// No checksums: the field is zero, which IPv4 allows. IPv6 does not, so its datagrams have checksums all the same.
     Off,
 }
 
@@ -101,33 +102,33 @@ pub enum Checksum {
 pub struct DpdkOptions {
     /// The device whose port carries the datagrams.
     pub device: Device,
-    /// The port's address where none is given when it is opened. Default 198.18.0.1: of a network for measurements
-    /// between devices (RFC 2544), which nobody else has.
+    /// The port's address if none is given when it is opened. Default 198.18.0.1, of a network that is reserved for
+    /// measurements between devices (RFC 2544).
     pub address: IpAddr,
-    /// Where memory comes from. Counts for the first port of a process, which starts DPDK.
+    /// The source of memory. The first port of a process starts DPDK, so only its setting counts.
     pub memory: Memory,
-    /// Memory of all ports of the process, MiB: 64 to 65,536, default 256. Without hugepages it is the most that there can
-    /// be, and taken as it is used; with [`Memory::Auto`] it is what must be free, and is taken at the start.
+    /// Memory of all ports of the process, MiB. 64 to 65,536, default 256. Without hugepages it is a limit, and pages
+    /// are taken when used; with [`Memory::Auto`] this many MiB must be free, and are taken at the start.
     pub memory_mb: u32,
-    /// Octets of an IP packet, 576 to 16,000; the link's other end must take as much. `None`: 16,000 where the link is
-    /// memory (memif, vhost, virtio-user, ring), else 1500.
+    /// Bytes of an IP packet, 576 to 16,000; the other end of the link must accept as many. `None`: 16,000 where the
+    /// link is memory (memif, vhost, virtio-user, ring), else 1500.
     pub mtu: Option<u16>,
-    /// Packets that wait in each queue of the port, 64 to 16,384; the device takes the nearest number that it can.
+    /// Packets that wait in each queue of the port, 64 to 16,384; the device takes the nearest number that it supports.
     /// `None`: 256 where the link is memory, else 1024.
     pub descriptors: Option<u16>,
-    /// Eager queues of the port in each direction, 1 to 64: each backend of a [`DpdkPort`](super::DpdkPort) takes some of
-    /// them, and a backend that has the port for itself all. Default 1.
+    /// Eager queues of the port in each direction, 1 to 64. Each backend of a [`DpdkPort`](super::DpdkPort) takes some
+    /// of them; a backend that has the port for itself takes all. Default 1.
     pub queues: u16,
     /// Further queues in each direction, 0 to 64, each for one backend alone
     /// ([`DpdkPort::bind_own`](super::DpdkPort::bind_own)). Default 0.
     pub own_queues: u16,
     /// UDP checksums.
     pub checksum: Checksum,
-    /// Look for cards (else `--no-pci`). Off by default: a card that DPDK takes is gone for the kernel.
+    /// Look for cards (else `--no-pci`). Off by default, because the kernel loses a card that DPDK takes.
     pub pci: bool,
-    /// Further arguments of EAL, taken as they are.
+    /// Further arguments of EAL, passed on unchanged.
     pub eal: Vec<String>,
-    /// How long opening waits for the other end of a link that needs one to start (a memif server). Default 10 s.
+    /// How long opening waits for the other end of a link that needs it to start (a memif server). Default 10 s.
     pub patience: Duration,
 }
 
@@ -151,10 +152,11 @@ impl DpdkOptions {
         }
     }
 
-    /// The defaults with what [`VARIABLES`] say. `device`: if not `None`, instead of `HIKYAKU_DPDK_DEVICE`.
+    /// The defaults, changed by the variables in [`VARIABLES`]. A `device` that is not `None` replaces
+    /// `HIKYAKU_DPDK_DEVICE`.
     ///
     /// # Errors
-    /// [`DpdkError::Setting`]: a variable has no value that it can have, or no device is named.
+    /// [`DpdkError::Setting`]: a variable has no valid value, or no device is named.
     pub fn from_environment(device: Option<&str>) -> Result<Self, DpdkError> {
         Self::from_variables(device, |name| {
             std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
@@ -233,7 +235,7 @@ impl DpdkOptions {
         Ok(options)
     }
 
-    /// Octets of an IP packet that the port will take: [`mtu`](Self::mtu), or what is usual for the device.
+    /// Bytes of an IP packet that the port will take: [`mtu`](Self::mtu), or the default of the device.
     #[must_use]
     pub fn packet_size(&self) -> u16 {
         let usual = if self.device.is_memory() {
@@ -244,7 +246,8 @@ impl DpdkOptions {
         self.mtu.unwrap_or(usual).clamp(576, MOST_MTU)
     }
 
-    /// Packets that each queue of the port is to hold: [`descriptors`](Self::descriptors), or what is usual for the device.
+    /// Packets that each queue of the port is to hold: [`descriptors`](Self::descriptors), or the default of the
+    /// device.
     #[must_use]
     pub fn queue_size(&self) -> u16 {
         let usual = if self.device.is_memory() { MEMORY_QUEUE } else { QUEUE };
@@ -284,18 +287,18 @@ const EXPECTED: &str = "a device: memif:socket=PATH,role=server (or client), af_
 
 /// A device by name.
 ///
-/// | name | the link | what its arguments say |
+/// | name | the link | further arguments |
 /// |---|---|---|
 /// | `memif:socket=/tmp/s,role=server` | memory between two processes; the other one has `role=client` | `id`, `rsize`, `zero-copy` |
 /// | `af_packet:iface=eth1` | an interface of the kernel, by packet sockets (root) | `qpairs`, `qdisc_bypass` |
 /// | `af_xdp:iface=eth1` | an interface of the kernel, by XDP sockets (root) | `busy_budget`, `xdp_prog` |
 /// | `vhost:iface=/tmp/s`, `virtio-user:path=/tmp/s` | memory between two processes, by the rules of virtio | `queues` |
 /// | `ring` | to itself | |
-/// | `net_null0,size=64` | whatever DPDK knows by these words (`--vdev`) | |
+/// | `net_null0,size=64` | any device that DPDK knows by these words (`--vdev`) | |
 /// | `port:0000:03:00.0` | a port that EAL finds itself: a card ([`DpdkOptions::pci`]) | |
 ///
-/// Arguments that follow from the settings (buffer sizes from the MTU, ring sizes from the descriptors) are added unless
-/// they are given.
+/// The backend adds arguments that follow from the settings (buffer sizes from the MTU, ring sizes from the
+/// descriptors), unless they are given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     kind: Kind,
@@ -305,10 +308,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// Understands a name.
+    /// Parses the name of a device.
     ///
     /// # Errors
-    /// [`DpdkError::Setting`] says what names there are.
+    /// [`DpdkError::Setting`] lists the names.
     pub fn parse(text: &str) -> Result<Self, DpdkError> {
         let wrong = || DpdkError::Setting {
             name: "DPDK device".to_owned(),
@@ -361,7 +364,7 @@ impl Device {
         }
     }
 
-    /// The same device with one more argument, unless it has it.
+    /// The same device with one more argument, unless it has that argument already.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         if self.kind != Kind::Port && self.arguments.iter().all(|(known, _)| known != key) {

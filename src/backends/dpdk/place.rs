@@ -9,12 +9,12 @@ use super::{
 use crate::backends::Place;
 
 impl DpdkOptions {
-    /// As [`from_environment`](Self::from_environment), where all processes of a job have the same settings: takes the
-    /// device of this one from a list with `+`, gives the two ends of one memif their roles (the server's is that of
-    /// process 0), and counts from [`address`](Self::address).
+    /// Like [`from_environment`](Self::from_environment), for a process of a job whose processes all have the same
+    /// settings. It takes the device of this process from a list joined by `+`, gives the two ends of one memif their
+    /// roles (process 0 is the server), and counts on from [`address`](Self::address).
     ///
     /// # Errors
-    /// Those of `from_environment`; [`DpdkError::Job`] if the devices do not join so many processes.
+    /// Those of `from_environment`; [`DpdkError::Job`] if the devices do not join this number of processes.
     pub fn of_process(device: Option<&str>, place: Place) -> Result<Self, DpdkError> {
         Self::of_place(device, place, |name| {
             std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())

@@ -1,4 +1,5 @@
-//! A port that several backends of a process share: queues given out, and datagrams brought to whom they are for.
+//! A port that several backends of a process share: it gives out queues, and brings datagrams to the backends that they
+//! are for.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -50,28 +51,28 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
     })
 }
 
-/// How datagrams come to the backend to which their UDP port belongs.
+/// How datagrams reach the backend to which their UDP port belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Steering {
     /// The port puts them into the backend's own queue, by a rule (`rte_flow`).
     Port,
-    /// Whoever finds them in a queue hands them over; the port makes no rules.
+    /// The backend that finds them in a queue hands them over; the port makes no rules.
     Software,
-    /// As [`Software`](Self::Software): the port found nothing wrong with the rule, but could not make it.
+    /// As [`Software`](Self::Software): the port accepted the rule when it was checked, but could not make it.
     Refused,
 }
 
-/// A started port of DPDK, for several [`DpdkBackend`]s of one process, on whatever threads.
+/// A started port of DPDK, shared by several [`DpdkBackend`]s of one process, on any threads.
 ///
-/// Each backend has an address (UDP port) and queues of its own, out of those that were made at the start. What comes for
-/// it is put into its queue by the port if that can make such rules, and else handed to it by whichever backend finds it:
-/// each looks into its own queues most of the time and into all others in turn, so that nothing lies in a queue whose
-/// owner does something else.
+/// Each backend has an address (UDP port) and queues of its own, out of those that were made at the start. If the port
+/// can make rules, it puts a backend's datagrams into the backend's queue. If not, the backend that finds a datagram
+/// hands it over: each backend looks into its own queues most of the time and into all others in turn, so that no
+/// datagram is stuck in the queue of a backend that is busy.
 ///
-/// What waits for a backend that does not receive is bounded ([`DpdkOptions::descriptors`]), and so is what it has on
-/// loan; more is lost (and counted) or copied: a flood to one takes nothing from the others but the time to throw it
-/// away.
+/// A backend that does not receive has a bounded number of datagrams waiting ([`DpdkOptions::descriptors`]) and on
+/// loan. Further ones are lost (and counted) or copied. So a flood to one backend costs the others only the time to
+/// drop it.
 #[derive(Clone)]
 pub struct DpdkPort {
     pub(super) shared: Arc<Shared>,
@@ -348,11 +349,12 @@ impl DpdkPort {
         Ok(this)
     }
 
-    /// A backend at `addr` with `queues` (at least 1) of the port's eager queues: it sends over them in turn, and the
-    /// port spreads over all eager queues what comes in, if it can. With one queue, what comes for it is steered there.
+    /// Makes a backend at `addr` with `queues` (at least 1) of the port's eager queues. The backend sends over them in
+    /// turn, and the port spreads incoming datagrams over all eager queues, if it can. Datagrams for a backend with one
+    /// queue are steered to that queue.
     ///
-    /// The IP address must be the port's own: no interface of the kernel has it, and it is no wildcard and no group.
-    /// Backends of a port may have the same one, with different UDP ports; port 0 takes one that is free.
+    /// The IP address must be the port's own: not one of the kernel's interfaces, no wildcard and no group. Backends of
+    /// a port may share it, with different UDP ports; port 0 takes a free one.
     ///
     /// # Errors
     /// [`DpdkError::Address`], [`DpdkError::AddressTaken`], [`DpdkError::NoQueue`].
@@ -361,8 +363,8 @@ impl DpdkPort {
             .map(|seat| DpdkBackend::new(self.clone(), seat))
     }
 
-    /// A backend at `addr` with a queue of its own ([`DpdkOptions::own_queues`]), into which the port puts nothing but what
-    /// is steered there.
+    /// Makes a backend at `addr` with a queue of its own ([`DpdkOptions::own_queues`]), into which the port puts only
+    /// datagrams that are steered there.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -421,38 +423,39 @@ impl DpdkPort {
         })
     }
 
-    /// Queues in each direction.
+    /// Number of queues in each direction.
     #[must_use]
     pub fn queues(&self) -> u16 {
         self.shared.port.queues
     }
 
-    /// Queues that no backend has: eager ones, and those of one's own.
+    /// Numbers of queues that no backend has: eager ones, and own ones.
     #[must_use]
     pub fn free_queues(&self) -> [u16; 2] {
         lock(&self.shared.free).each_ref().map(|free| free.len() as u16)
     }
 
-    /// To which queue the port puts what no rule steers: hashes over addresses and UDP ports (RSS) choose among these
-    /// places. Empty: the port does not hash, or does not say.
+    /// The queues into which the port puts datagrams that no rule steers: a hash over addresses and UDP ports (RSS)
+    /// chooses among these entries. Empty: the port does not hash, or does not say.
     #[must_use]
     pub fn spread(&self) -> Vec<u16> {
         self.shared.port.spread()
     }
 
-    /// The port hashes addresses and UDP ports, to spread what no rule steers over its eager queues (RSS).
+    /// Whether the port hashes addresses and UDP ports, to spread datagrams that no rule steers over its eager queues
+    /// (RSS).
     #[must_use]
     pub fn hashes(&self) -> bool {
         self.shared.port.hashes
     }
 
-    /// The other end of the link is there, as far as the port knows.
+    /// Whether the other end of the link is there, as far as the port knows.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.shared.port.is_up()
     }
 
-    /// Packets that the driver says it has sent since the port was opened.
+    /// Packets that the driver reports as sent since the port was opened.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.shared.port.counters().sent
@@ -470,7 +473,7 @@ impl DpdkPort {
         self.shared.port.mac
     }
 
-    /// A look at the packet buffers.
+    /// Shows how the packet buffers are used.
     #[must_use]
     pub fn pools(&self) -> Pools {
         self.shared.pools.clone()
