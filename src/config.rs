@@ -7,9 +7,9 @@ use crate::siphash::siphash;
 /// How lost packets are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// Only what is missing (the receiver keeps what arrives out of order).
+    /// Only the missing packets are sent again (the receiver keeps packets that arrive out of order).
     SelectiveRepeat,
-    /// Everything from the first missing packet on; the receiver drops what arrives out of order.
+    /// All packets from the first missing one on are sent again; the receiver drops packets that arrive out of order.
     GoBackN,
 }
 
@@ -22,7 +22,7 @@ pub enum WindowMode {
     BurstThenWait,
 }
 
-/// What decides how many octets may be in flight.
+/// How the number of bytes in flight is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// Always [`Config::window_bytes`].
@@ -33,16 +33,16 @@ pub enum Congestion {
     Delay,
 }
 
-/// What the processes of one job know and others do not: it stands in the packets that open a session, and an opening
-/// without it does nothing. Never printed.
+/// A secret that the processes of one job share. It is part of the packets that open a session; a receiver ignores an
+/// opening without it. Never printed.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contact(pub(crate) u64);
 
 impl Contact {
-    /// Nothing is known: the first opening from the address of a peer is believed.
+    /// No secret: the first opening from the address of a peer is believed.
     pub const NONE: Self = Self(0);
 
-    /// The one of the job with this key, from which the key can not be worked out.
+    /// The contact of the job with this key. The key can not be computed from it.
     #[must_use]
     pub fn of_job(key: &[u8; 16]) -> Self {
         const FIRST_CONTACT: u64 = 1;
@@ -65,28 +65,28 @@ impl fmt::Debug for Contact {
 /// Settings of an endpoint. [`Config::default`] is for a LAN; [`Config::dse`] is the UDP protocol of DSE.
 ///
 /// Every field has a default, a unit and a valid range (both ends included), which [`Config::validate`] checks. The two
-/// sides of a session need not be set alike.
+/// sides of a session may have different settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Largest datagram ever sent, octets of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and
-    /// the path lower it.
+    /// Largest datagram ever sent, bytes of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and the
+    /// path lower it.
     pub max_datagram: u16,
-    /// Datagrams of this size are taken to pass everywhere until probes have shown more, octets of UDP payload
+    /// Size of datagrams that are expected to pass everywhere until probes have shown more, bytes of UDP payload
     /// (BASE_PLPMTU of RFC 8899). 512 to `max_datagram`; default 1,472: Ethernet without options. Over IPv6, whose
-    /// header is larger, it is 20 octets less.
+    /// header is larger, it is 20 bytes less.
     pub safe_datagram: u16,
     /// Look for a larger path MTU by probes (RFC 8899). Default on.
     pub path_mtu_discovery: bool,
-    /// Largest payload per packet, octets. 1 to 65,507; default 65,507 (that is: as the datagram allows).
+    /// Largest payload per packet, bytes. 1 to 65,507; default 65,507 (that is: as the datagram allows).
     pub max_payload: u16,
     /// Small messages to one processor share datagrams. Default on.
     pub bundle: bool,
-    /// Put timestamps into packets, 8 octets each: round-trip times even for packets sent again. Default on.
+    /// Put timestamps into packets, 8 bytes each: they give round-trip times even for resends. Default on.
     pub timestamps: bool,
-    /// Ask for a CRC-32C in every packet, for links that do not check. Agreed when a session opens: if either side asks,
-    /// both put it into all their packets, and drop those that have none
-    /// ([`DropReason::Checksum`](crate::DropReason::Checksum)). Default off: only what opens or refuses a session has
-    /// one. A checksum that is there is always verified.
+    /// Ask for a CRC-32C in every packet, for links that do not check. Agreed when a session opens: if either side
+    /// asks, both put a checksum into all their packets, and drop packets without one
+    /// ([`DropReason::Checksum`](crate::DropReason::Checksum)). Default off: only packets that open or refuse a session
+    /// have one. A checksum that is present is always verified.
     pub checksum: bool,
     /// How lost packets are sent again. Default selective repeat.
     pub recovery: Recovery,
@@ -98,16 +98,17 @@ pub struct Config {
     pub window_packets: u16,
     /// How the window is used. Default sliding.
     pub window_mode: WindowMode,
-    /// Most octets in flight per flow, and what we allow the peer. 1,024 to 64 MiB; default 1 MiB; the socket buffer
-    /// lowers it.
+    /// Most bytes in flight per flow, and most that the peer may have in flight to this side. 1,024 to 64 MiB; default
+    /// 1 MiB; the socket buffer lowers it.
     pub window_bytes: u32,
-    /// What decides the octets in flight. Default delay-based.
+    /// How the number of bytes in flight is limited. Default delay-based.
     pub congestion: Congestion,
-    /// Round-trip time that the delay-based window aims at beyond the smallest seen. 1 µs to 1 s; default 300 µs.
+    /// Delay that the delay-based window aims at, beyond the smallest round-trip time seen. 1 µs to 1 s; default 300
+    /// µs.
     pub target_delay: Duration,
-    /// Longest time that an acknowledgement waits for something to ride on. 0 to 100 ms; default 200 µs.
+    /// Longest time that an acknowledgement waits for a packet to ride on. 0 to 100 ms; default 200 µs.
     pub ack_delay: Duration,
-    /// Acknowledge at the latest after this many octets (or a quarter of the window). 1 to 16 MiB; default 256 KiB.
+    /// Acknowledge after this many bytes (or a quarter of the window) at the latest. 1 to 16 MiB; default 256 KiB.
     pub ack_bytes: u32,
     /// Retransmission time-out before the first round-trip sample. 1 ms to 10 s; default 10 ms.
     pub initial_rto: Duration,
@@ -117,47 +118,50 @@ pub struct Config {
     pub max_rto: Duration,
     /// A peer is dead only after this many unanswered resends in a row … 1 to 1,000; default 8.
     pub retry_limit: u16,
-    /// … and this long after it was last heard. 1 ms to 1 hour; default 4 s. Time during which this side did not
+    /// … and this long after its last packet arrived. 1 ms to 1 hour; default 4 s. Time during which this side did not
     /// run does not count.
     pub death_timeout: Duration,
-    /// The same while a session is opening: a peer may start later than we do. 1 ms to 1 hour; default 10 s.
+    /// The same while a session is opening, because a peer may start later than this side. 1 ms to 1 hour; default 10
+    /// s.
     pub open_timeout: Duration,
-    /// Peers may start later than we do: that nobody listens at an address (ICMP port unreachable) is not held against one
-    /// that we have never heard. Off: it is lost when the network has said so for 100 ms. Default on; `mpi::engine`
-    /// switches it off, since in a job all listen before anybody knows where.
+    /// Whether peers may start later than this side. On: a peer that has never been heard is not given up because the
+    /// network reports that no process listens at its address (ICMP port unreachable). Off: it is lost when the network
+    /// has reported that for 100 ms. Default on; `mpi::engine` switches it off, since all processes of a job listen
+    /// before they learn each other's addresses.
     pub late_peers: bool,
-    /// A peer that is lost because it is silent, refused by the network or does not know the session any more is called
-    /// until it answers, with a back-off of 50 ms to 1 s. Until then what is sent to it is refused
+    /// Call a lost peer until it answers, with a back-off of 50 ms to 1 s: a peer that was silent, that the network
+    /// refused, or that does not know the session any more. Until it answers, sends to it are refused
     /// ([`SendError::Peer`](crate::SendError::Peer)). Default off:
-    /// [`Endpoint::reconnect`](crate::reliability::Endpoint::reconnect) does it once. Ignored for the ranks of an MPI job,
-    /// and where packets go by way of a poller.
+    /// [`Endpoint::reconnect`](crate::reliability::Endpoint::reconnect) calls it once. Ignored for the ranks of an MPI
+    /// job, and where packets go through a poller.
     pub reconnect: bool,
-    /// How often a watched idle peer is asked for a sign of life. 1 ms to 1 hour; default 1 s.
+    /// Time between requests for a sign of life from a watched idle peer. 1 ms to 1 hour; default 1 s.
     pub keepalive: Duration,
-    /// Octets that one peer may have sent and the application not yet taken. 64 KiB to 1 GiB; default 8 MiB.
+    /// Bytes that one peer may have sent and the application has not yet taken. 64 KiB to 1 GiB; default 8 MiB.
     pub unexpected_bytes: u32,
-    /// Largest message that is accepted, octets. 1 to 4 GiB − 1; default 1 GiB.
+    /// Largest message that is accepted, bytes. 1 to 4 GiB − 1; default 1 GiB.
     pub max_message: u32,
-    /// Octets of copied payload that may be queued or unacknowledged per flow before `WouldBlock`.
+    /// Bytes of copied payload that may be queued or unacknowledged per flow before `WouldBlock`.
     /// 4 KiB to 1 GiB; default 4 MiB.
     pub send_queue_bytes: u32,
     /// Messages by reference that may be queued or unacknowledged per flow before `WouldBlock`.
     /// 1 to 1,048,576; default 4,096.
     pub send_queue_messages: u32,
-    /// Most peers. 1 to 1,048,575; default 1,048,575. Where strangers are accepted, one that is gone or has not shown that
-    /// it hears us gives way to a newcomer ([`PeerError::NoRoom`](crate::PeerError::NoRoom)); what has named it names no
-    /// other for 64 s.
+    /// Most peers. 1 to 1,048,575; default 1,048,575. Where strangers are accepted, a stranger that is gone, or has not
+    /// shown that it hears this side, gives way to a newcomer ([`PeerError::NoRoom`](crate::PeerError::NoRoom)). Its
+    /// [`PeerId`](crate::PeerId) is not used again for 64 s.
     pub max_peers: u32,
-    /// Addresses that were not added as peers may open sessions, after they have shown in a round trip that they receive
+    /// Accept sessions from addresses that were not added as peers, after a round trip has shown that they receive
     /// there. Default off.
     pub accept_strangers: bool,
-    /// Most resets a second, which answer packets of unknown sessions: to addresses of peers, and as many to others. 0 to 1,000,000; default 1,000.
+    /// Most resets a second. Resets answer packets of unknown sessions: this many to addresses of peers, and as many to
+    /// other addresses. 0 to 1,000,000; default 1,000.
     pub resets_per_second: u32,
-    /// Most challenges a second: to addresses of peers that open another session, and as many to strangers. 1 to
-    /// 1,000,000; default 2,000 (each costs a system call: at 10,000 a flood of openings takes a fifth of a CPU).
+    /// Most challenges a second: this many to addresses of peers that open another session, and as many to strangers. 1
+    /// to 1,000,000; default 2,000 (each costs a system call: at 10,000 a flood of openings takes a fifth of a CPU).
     pub challenges_per_second: u32,
-    /// What both sides must know for a session to begin; the same on both. Default [`Contact::NONE`]; the processes of an
-    /// MPI job have it from the job's key.
+    /// The secret that both sides must know for a session to begin; the same on both. Default [`Contact::NONE`]; the
+    /// processes of an MPI job derive it from the job's key.
     pub contact: Contact,
 }
 
@@ -203,24 +207,23 @@ impl Default for Config {
     }
 }
 
-/// Some hundred octets each: more would be no table of peers any more.
+/// Each peer takes some hundred bytes: a larger table would no longer be small.
 pub(crate) const MAX_PEERS: u32 = (1 << 20) - 1;
 /// The receive bitmap's size bounds the window.
 pub(crate) const MAX_WINDOW_PACKETS: u16 = 1_024;
 
-/// The smallest limit of datagrams: room for the largest header and some payload.
+/// The smallest limit of datagrams: it leaves room for the largest header and some payload.
 pub(crate) const MIN_DATAGRAM: u16 = 512;
-/// The largest: what UDP over IPv4 takes.
+/// The largest limit of datagrams: the largest UDP payload over IPv4.
 const LARGEST_DATAGRAM: u16 = 65_507;
 
 impl Config {
-    /// The UDP protocol of DSE, as published: 10 packets of at most 1,024 octets in a row, go-back-N, NACK and timer,
-    /// no bundles.
+    /// The UDP protocol of DSE, as published: 10 packets of at most 1,024 bytes in a row, go-back-N, NACK and timer, no
+    /// bundles (the DSE paper, sections 2.3 and 2.4; `docs/papers.md`).
     ///
-    /// The publication leaves open, and we choose: a timer of 20 ms (doubling up to 200 ms), NACK at the first packet out
-    /// of order, an acknowledgement delayed by at most 1 ms unless the window is full, 8 resends. The window slides;
-    /// set [`Config::window_mode`] for the
-    /// other reading.
+    /// The paper leaves some values open; ours are a timer of 20 ms (doubling up to 200 ms), a NACK at the first packet
+    /// out of order, an acknowledgement delayed by at most 1 ms unless the window is full, and 8 resends. The window
+    /// slides; [`Config::window_mode`] selects the paper's other reading.
     #[must_use]
     pub fn dse() -> Self {
         Self {
@@ -242,7 +245,7 @@ impl Config {
     /// Checks every range.
     ///
     /// # Errors
-    /// The first setting that is out of range, with its range.
+    /// Names the first setting that is out of range, and its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         fn time(name: &'static str, value: Duration, min: Duration, max: Duration) -> Result<(), ConfigError> {
             if (min..=max).contains(&value) {
@@ -325,7 +328,7 @@ fn number(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), Conf
     })
 }
 
-/// A setting out of its range.
+/// A setting is out of its range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ConfigError {
     name: &'static str,
@@ -350,7 +353,7 @@ impl fmt::Display for Value {
 }
 
 impl ConfigError {
-    /// Checks the size of datagrams that a backend takes: more than any setting is no harm.
+    /// Checks the largest datagram of a backend. It may be larger than any setting.
     pub(crate) fn check_limit(max_datagram: usize) -> Result<(), Self> {
         let most = LARGEST_DATAGRAM.into();
         number(

@@ -5,8 +5,8 @@ use core::{error::Error, fmt, time::Duration};
 
 use crate::id::PeerId;
 
-/// Gives error types a `Debug` that people can read: `fn main() -> Result<_, Box<dyn Error>>`, `unwrap` and `expect`
-/// print that form.
+/// Gives error types a readable `Debug`, because `fn main() -> Result<_, Box<dyn Error>>`, `unwrap` and `expect` print
+/// that form.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_as_display {
@@ -19,10 +19,10 @@ macro_rules! debug_as_display {
     };
 }
 
-/// Writes `error` as its `Display` does, and behind it those of its sources that it does not quote itself.
+/// Writes `error` as its `Display` does, followed by those of its sources that it does not quote itself.
 ///
 /// # Errors
-/// If `f` can not be written to.
+/// `f` can not be written to.
 pub fn describe_error(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut said = error.to_string();
     f.write_str(&said)?;
@@ -42,7 +42,7 @@ pub fn describe_error(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Res
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddPeerError {
-    /// There are [`crate::Config::max_peers`] already.
+    /// There are [`crate::Config::max_peers`] peers already.
     TooMany(u32),
     /// A peer with this address exists.
     Exists(PeerId),
@@ -61,35 +61,34 @@ crate::debug_as_display!(AddPeerError);
 
 impl Error for AddPeerError {}
 
-/// Why a `send` was refused. Nothing of the message was taken.
+/// Why a `send` was refused. No part of the message was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
     /// The send queue to this peer is full: make progress and try again, or wait.
     WouldBlock(PeerId),
-    /// Larger than 2^32 − 1 octets.
+    /// The message has more than 2^32 − 1 bytes.
     MessageTooLarge {
-        /// Octets of the message.
+        /// Bytes of the message.
         len: u64,
-        /// Most octets that can be sent.
+        /// Most bytes that can be sent.
         max: u64,
     },
-    /// Messages of so many pairs of processors have gone to this peer in this session that it would not take another
-    /// pair's: use fewer processors per endpoint.
+    /// Messages of this many pairs of processors have gone to this peer in this session, and it would accept no further
+    /// pair: use fewer processors per endpoint.
     TooManyPairs {
         /// The peer.
         peer: PeerId,
         /// Most pairs of processors.
         max: u32,
     },
-    /// So many messages by reference have been acknowledged and nobody has taken the events that say so: take events,
-    /// then try again.
+    /// This many messages by reference have been acknowledged, and their events wait: take events, then try again.
     EventsWaiting(u32),
-    /// No such peer.
+    /// There is no such peer.
     UnknownPeer(PeerId),
     /// This side has closed the session.
     Closed(PeerId),
-    /// The peer is gone.
+    /// The peer is lost.
     Peer(PeerId, PeerError),
 }
 
@@ -133,34 +132,35 @@ impl Error for SendError {
     }
 }
 
-/// Why a peer is gone. Concerns this peer only; everything queued for it has been given up.
+/// Why a peer is lost. Other peers are not affected; everything queued for this one has been given up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerError {
-    /// No answer to this many resends in this time.
+    /// The peer has answered none of this many resends in this time.
     TimedOut {
         /// Resends without an answer.
         resends: u32,
-        /// Time since it was last heard (or first called).
+        /// Time since its last packet arrived (or since the first call).
         silence: Duration,
     },
-    /// The network says that nobody listens there, has said it again 100 ms later, and nothing came from the peer in between.
+    /// The network reported that no process listens there, and again 100 ms later, and the peer sent nothing in
+    /// between.
     Refused,
-    /// The peer does not know our session: it has restarted, or has given us up.
+    /// The peer does not know our session: it has restarted, or has given up this side.
     Reset,
     /// A new incarnation of the peer has taken its place.
     Restarted,
     /// The peer has said goodbye.
     Closed,
-    /// The peer sent what a correct peer can not send.
+    /// The peer sent packets that a correct peer can not send.
     Misbehaved,
     /// One side requires features of the protocol that the other does not know: they are of different releases.
     Incompatible {
-        /// Which: bits of [`Features`](crate::wire::Features).
+        /// The features: bits of [`Features`](crate::wire::Features).
         features: u32,
     },
-    /// It has no room for another peer ([`Config::max_peers`](crate::Config::max_peers)); or it was a stranger here that
-    /// has given way to another.
+    /// The peer has no room for another peer ([`Config::max_peers`](crate::Config::max_peers)); or it was a stranger
+    /// here and has given way to another one.
     NoRoom,
 }
 
@@ -209,16 +209,16 @@ drop_reasons! {
     Malformed,
     /// Another version of the wire format.
     Version,
-    /// The checksum does not match, or there is none where there must be one.
+    /// The checksum does not match, or it is missing where it is required.
     Checksum,
-    /// Opens a session with features that are required and not known here.
+    /// Opens a session with required features that this side does not know.
     Incompatible,
     /// Uses a feature of the protocol ([`crate::wire::Features`]) that was not agreed.
     Unagreed,
-    /// The session token is not one that we issued, or no longer.
+    /// The session token is not one that this side issued, or is no longer valid.
     UnknownSession,
-    /// Opens a session from an address that is no peer, and strangers are not accepted; or without what the processes of
-    /// this job know ([`Config::contact`](crate::Config::contact)).
+    /// Opens a session from an address that is no peer, while strangers are not accepted; or without the secret of this
+    /// job ([`Config::contact`](crate::Config::contact)).
     Stranger,
     /// There is no room for another peer.
     TooManyPeers,
@@ -226,24 +226,24 @@ drop_reasons! {
     DeadIncarnation,
     /// Opens a session from an address that must first answer a challenge.
     Unvalidated,
-    /// Arrived before (the network or a resend doubled it).
+    /// Arrived before (the network or a resend duplicated it).
     Duplicate,
     /// Beyond the receive window.
     BeyondWindow,
     /// Out of order under go-back-N.
     OutOfOrder,
-    /// For a processor that is not here.
+    /// For a processor that this side does not have.
     Misaddressed,
-    /// Acknowledges what was never sent.
+    /// Acknowledges a packet that was never sent.
     BadAck,
-    /// Sent beyond the credit that was given, or there is no room because messages of former sessions, or fragments
-    /// with gaps before them, take it.
+    /// Exceeds the credit that was given; or there is no room, because messages of former sessions, or fragments with
+    /// gaps before them, take it.
     BeyondCredit,
-    /// The layer above refused it (a message larger than it takes, fragments that contradict each other).
+    /// The layer above refused it (a message that is too large, fragments that contradict each other).
     Refused,
-    /// A reset or probe answer that does not belong to anything we sent.
+    /// A reset or probe answer to a packet that this side did not send.
     Unsolicited,
-    /// The process could not get memory for a message of several packets; it is sent again.
+    /// There is no memory for a message of several packets; the peer sends it again.
     NoMemory,
 }
 

@@ -13,7 +13,7 @@ pub mod traits {
     pub use super::CommAttribute;
 }
 
-/// A type of which each communicator may have one value.
+/// A type of attribute. Each communicator may have one value of it.
 ///
 /// ```
 /// use mpi::traits::*;
@@ -45,8 +45,8 @@ struct Attribute {
     clone: Option<fn(&Value) -> Box<Value>>,
 }
 
-/// The attributes of a communicator. What is replaced stays as long as the communicator, as it may be lent out; the last
-/// one of a type counts.
+/// The attributes of a communicator. A replaced value stays as long as the communicator, because it may be lent out;
+/// the last value of a type counts.
 #[derive(Default)]
 pub(crate) struct Attributes(Mutex<Vec<Attribute>>);
 
@@ -82,7 +82,7 @@ impl Attributes {
         });
     }
 
-    /// Gives `other`, a duplicate's, clones of those that want it.
+    /// Gives `other`, a duplicate, clones of the attributes that ask for it.
     pub(crate) fn clone_to(&self, other: &Self) {
         let all = lock(&self.0);
         let mut seen = Vec::new();

@@ -1,13 +1,13 @@
 //! MPI in the shape of [rsmpi](https://docs.rs/mpi), with no MPI library below it.
 //!
-//! A program written for rsmpi moves by one line of its `Cargo.toml`:
+//! A program written for rsmpi needs one changed line in its `Cargo.toml`:
 //!
 //! ```toml
 //! mpi = { package = "hikyaku-mpi", version = "0.1" }
 //! ```
 //!
-//! and by saying what is to be done when the network fails: what can, returns a [`Result`]. `docs/rsmpi.md` lists what
-//! is the same, what differs and what is missing.
+//! and code that handles errors of the network: methods that can fail return a [`Result`]. `docs/rsmpi.md` lists the
+//! similarities, the differences and the gaps.
 //!
 //! ```
 //! use mpi::traits::*;
@@ -17,7 +17,7 @@
 //!     let world = universe.world();
 //!     let (rank, size) = (world.rank(), world.size());
 //!
-//!     // Everybody sends to the next one and receives from the one before.
+//!     // Each rank sends to the next one and receives from the one before.
 //!     let next = world.process_at_rank((rank + 1) % size);
 //!     let mut letter = vec![0.0; 3];
 //!     mpi::request::scope(|scope| {
@@ -36,32 +36,32 @@
 //! }
 //! ```
 //!
-//! `hikyaku run -n 4 program` starts four of it; so do MPICH's and Open MPI's `mpiexec`, and Slurm's `srun`
-//! ([`hikyaku::bootstrap`]). Started alone it is a world of one.
+//! `hikyaku run -n 4 program` starts four processes of it; so do MPICH's and Open MPI's `mpiexec`, and Slurm's `srun`
+//! ([`hikyaku::bootstrap`]). A program started alone is a world of one process.
 //!
 //! # Errors
 //!
-//! An [`Error`] says its MPI class, the MPI function in which it happened, and the rank of the other side if there is
-//! one. When a process is lost, or has ended MPI, what waits for it ends with [`ErrorClass::ProcFailed`]; nothing hangs, and
-//! nobody else is aborted. What was begun by an `immediate_…` method tells its errors when it is waited for, also those of its
-//! arguments. Mistakes in the program that need no network to be found (a rank that there is not, as an argument of
-//! `process_at_rank`) are panics, as in rsmpi.
+//! An [`Error`] has its MPI class, the MPI function in which it happened, and the rank of the other side if there is
+//! one. When a process is lost, or has ended MPI, operations that wait for it end with [`ErrorClass::ProcFailed`]; none
+//! hangs, and no other process is aborted. An operation that an `immediate_…` method began reports its errors, those of
+//! its arguments as well, when the program waits for it. Mistakes in the program that can be found without the network
+//! (such as a rank that does not exist, as an argument of `process_at_rank`) are panics, as in rsmpi.
 //!
 //! # Buffers
 //!
-//! A request borrows its buffers for the lifetime of a [scope](request::scope), which does not end before all of its
-//! requests have: also those that were forgotten or dropped. So no safe program can free or touch memory that the
-//! network still uses; the argument is written down in [`request`].
+//! A request borrows its buffers for the lifetime of a [scope](request::scope), and the scope does not end before all
+//! of its requests have ended, including those that were forgotten or dropped. So no safe program can free or touch
+//! memory that the network still uses; the argument is written down in [`request`].
 //!
 //! # Counts
 //!
-//! [`Count`] is a 64-bit number with sign, like `MPI_Count` (rsmpi has a C `int`): there is no limit of 2 GiB.
+//! [`Count`] is a signed 64-bit number, like `MPI_Count` (rsmpi has a C `int`): there is no limit of 2 GiB.
 //!
 //! # Threads
 //!
-//! Everything may be called from any thread ([`Threading::Multiple`]). A helper thread, on which no signal is delivered,
-//! makes progress while the program computes or sleeps, so that others need not wait for its next call: the example
-//! `progress` measures how soon they are served.
+//! A program may call everything from any thread ([`Threading::Multiple`]). A helper thread, to which no signal is
+//! delivered, makes progress while the program computes or sleeps, so that other ranks need not wait for its next call:
+//! the example `progress` measures how soon they are served.
 
 pub mod attribute;
 pub mod collective;
@@ -88,18 +88,19 @@ pub use environment::{InitError, Threading, initialize, initialize_with_threadin
 pub use hikyaku::mpi::error::{Error, ErrorClass};
 pub use topology::Rank;
 
-/// How many elements: `MPI_Count`, 64 bits with sign. (rsmpi: `int`.) Also for strides and coordinates, which may be
-/// negative.
+/// A number of elements: `MPI_Count`, a signed 64-bit number. (rsmpi: `int`.) Also for strides and coordinates, which
+/// may be negative.
 pub type Count = i64;
-/// What a receiver can select messages by: 0 to `i32::MAX`.
+/// The tag by which a receiver selects messages: 0 to `i32::MAX`.
 pub type Tag = i32;
-/// A difference of addresses in octets: `MPI_Aint`.
+/// A difference of addresses in bytes: `MPI_Aint`.
 pub type Address = i64;
 
-/// What [`point_to_point::Status::count`] gives for a message that is no whole number of elements: `MPI_UNDEFINED`.
+/// The result of [`point_to_point::Status::count`] for a message that is not a whole number of elements:
+/// `MPI_UNDEFINED`.
 pub const UNDEFINED: Count = -32_766;
 
-/// The readme's programs, compiled and run as tests.
+/// The programs in the readme, compiled and run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

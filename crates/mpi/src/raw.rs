@@ -6,7 +6,7 @@ pub mod traits {
     pub use super::AsRaw;
 }
 
-/// Something that stands for something of the engine: a communicator, a group, a datatype.
+/// A type with a counterpart in the engine: a communicator, a group, a datatype.
 ///
 /// ```
 /// use mpi::traits::*;
@@ -17,12 +17,12 @@ pub mod traits {
 /// ```
 ///
 /// # Safety
-/// It always gives the same.
+/// The method always returns the same object.
 pub unsafe trait AsRaw {
-    /// What it stands for.
+    /// The counterpart in the engine.
     type Raw;
 
-    /// Gives it; a handle that is cheap to clone.
+    /// Returns the counterpart, as a handle that is cheap to clone.
     fn as_raw(&self) -> Self::Raw;
 }
 

@@ -1,10 +1,10 @@
 #![expect(unsafe_code, reason = "hands places to the engine")]
-//! Begins collectives of places.
+//! Begins collectives on places.
 //!
-//! A name that ends in `_init` plans a collective only, to be started later.
+//! A function whose name ends in `_init` only plans a collective, which is started later.
 //!
-//! The safety contract of all unsafe functions here: places to send from are borrowed, those to receive into are
-//! borrowed mutably, and what the operation refers to lives, until the operation has ended.
+//! The safety contract of all unsafe functions here: until the operation has ended, places to send from are borrowed,
+//! places to receive into are borrowed mutably, and everything that the operation refers to lives.
 
 use hikyaku::mpi::{
     collectives::{self, Call, Counts, NOBODY, ROOT},
@@ -21,7 +21,7 @@ use crate::{
     topology::Handle,
 };
 
-/// Who sends or gets what a collective with a root is about.
+/// The root of a collective.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rooted {
     pub(super) call: &'static str,
@@ -37,7 +37,7 @@ impl Rooted {
         usize::try_from(self.root).unwrap_or(ROOT)
     }
 
-    /// The root calls what is for the root, and the others what is for the others.
+    /// Checks that the root calls the root's method, and the others call theirs.
     fn check(self, handle: &Handle, is_for_root: bool) -> Result<usize, Error> {
         let Self { call, root } = self;
         if root == FACING {
@@ -59,12 +59,12 @@ impl Rooted {
     }
 }
 
-/// What the root of a gather or scatter has for all ranks.
+/// The shares of all ranks, at the root of a gather or scatter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shares<'a> {
-    /// As many elements for each.
+    /// The same number of elements for each rank.
     Even(&'a Place),
-    /// So many for each.
+    /// A number of elements for each rank.
     Uneven(&'a Blocks),
     /// This rank is not the root; whether shares are even there.
     Elsewhere { even: bool },
@@ -94,7 +94,7 @@ impl Shares<'_> {
     }
 }
 
-/// How many ranks there are to send to and receive from: of the other group, if there are two.
+/// The number of ranks to send to and receive from: of the other group, if there are two.
 fn size(handle: &Handle) -> usize {
     handle.comm.remote_size().unwrap_or_else(|| handle.comm.size()) as usize
 }
@@ -444,7 +444,7 @@ pub(super) unsafe fn reduce_facing(handle: &Handle, rooted: Rooted, into: &Place
     unsafe { begin(handle, rooted.call, Ok(call), &buffers, None) }.into_place(into)
 }
 
-/// The root is another one of this group of two.
+/// The root is another rank of this group, where there are two groups.
 pub(super) fn stand_aside(handle: &Handle, name: &'static str) -> Running {
     let call = Call::Bcast { root: NOBODY, count: 0 };
     let buffers = Buffers {

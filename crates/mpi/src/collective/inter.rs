@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
-//! Collectives between two groups that have a root: what its own group calls (MPI 6.2.3).
+//! Rooted collectives between two groups: the methods for the root's group (MPI 6.2.3).
 
 use hikyaku::mpi::error::Error;
 
@@ -14,35 +14,35 @@ use crate::{
     topology::{AsHandle, InterCommunicator},
 };
 
-/// What the root of a collective with the other group calls (`MPI_ROOT`): [`InterCommunicator::as_root`] gives it.
+/// Methods for the root of a collective with the other group (`MPI_ROOT`); [`InterCommunicator::as_root`] returns it.
 ///
-/// The processes of the other group call the methods of [`Root`](super::Root) for the rank that the root has there, and the
-/// others of its own group call [`InterCommunicator::stand_aside`].
+/// The processes of the other group call the methods of [`Root`](super::Root) for the rank that the root has there. The
+/// other processes of the root's group call [`InterCommunicator::stand_aside`].
 ///
-/// Errors: a process is lost, the communicator revoked; buffers that do not fit.
+/// Errors: a process is lost, the communicator is revoked, or buffers do not fit.
 pub trait FacingRoot {
     /// The communicator.
     #[doc(hidden)]
     fn inter(&self) -> &InterCommunicator;
 
     methods! {
-        /// The other group gets this (`MPI_Bcast`).
+        /// Sends this to all processes of the other group (`MPI_Bcast`).
         broadcast, immediate_broadcast, persistent_broadcast: "MPI_Bcast", "MPI_Ibcast";
         send sendbuf: Buffer as Place;
         |this, call| begin::broadcast(this.inter().as_handle(), facing(call), &sendbuf);
 
-        /// Gets what all of the other group have, in the order of ranks (`MPI_Gather`).
+        /// Receives the values of all processes of the other group, in the order of ranks (`MPI_Gather`).
         gather_into, immediate_gather_into, persistent_gather_into: "MPI_Gather", "MPI_Igather";
         receive recvbuf: BufferMut as Place;
         |this, call| begin::gather(this.inter().as_handle(), facing(call), None, &Shares::Even(&recvbuf));
 
-        /// The same, when they have not as much each (`MPI_Gatherv`).
+        /// The same, with different numbers of values (`MPI_Gatherv`).
         gather_varcount_into, immediate_gather_varcount_into, persistent_gather_varcount_into:
             "MPI_Gatherv", "MPI_Igatherv";
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::gather(this.inter().as_handle(), facing(call), None, &Shares::Uneven(&recvbuf));
 
-        /// Each of the other group gets a part of this, in the order of ranks (`MPI_Scatter`).
+        /// Sends each process of the other group a part of this, in the order of ranks (`MPI_Scatter`).
         scatter, immediate_scatter, persistent_scatter: "MPI_Scatter", "MPI_Iscatter";
         send sendbuf: Buffer as Place;
         |this, call| begin::scatter(this.inter().as_handle(), facing(call), &Shares::Even(&sendbuf), None);
@@ -52,7 +52,7 @@ pub trait FacingRoot {
         send sendbuf: PartitionedBuffer as Blocks;
         |this, call| begin::scatter(this.inter().as_handle(), facing(call), &Shares::Uneven(&sendbuf), None);
 
-        /// Gets the reduction of what all of the other group have (`MPI_Reduce`).
+        /// Receives the reduction of the values of all processes of the other group (`MPI_Reduce`).
         reduce_into, immediate_reduce_into, persistent_reduce_into: "MPI_Reduce", "MPI_Ireduce";
         receive recvbuf: BufferMut as Place;
         |this, call| begin::reduce_facing(this.inter().as_handle(), facing(call), &recvbuf);
@@ -74,7 +74,7 @@ impl FacingRoot for InterRoot<'_> {
 }
 
 impl InterCommunicator {
-    /// This process as the root of collectives with the other group.
+    /// Returns this process as the root of collectives with the other group.
     ///
     /// ```no_run
     /// use mpi::{topology::InterCommunicator, traits::*};
@@ -95,8 +95,8 @@ impl InterCommunicator {
         InterRoot(self)
     }
 
-    /// What a process calls when the root of a collective is another one of its own group (`MPI_PROC_NULL`), whichever
-    /// collective it is. It has nothing to do and does not wait, but collectives are counted.
+    /// Takes part in a collective whose root is another process of the same group (`MPI_PROC_NULL`), for any
+    /// collective. The process has nothing to do and does not wait, but collectives are counted.
     ///
     /// # Errors
     /// The communicator is revoked.
@@ -104,7 +104,8 @@ impl InterCommunicator {
         begin::stand_aside(self.as_handle(), "MPI_Bcast").wait().map(drop)
     }
 
-    /// The same for one that is planned (`MPI_Bcast_init` and its sisters). What it gives need not be started.
+    /// Like [`stand_aside`](Self::stand_aside), for a planned collective (`MPI_Bcast_init` and the like). The result
+    /// need not be started.
     ///
     /// # Errors
     /// The communicator is revoked.

@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
-//! What all processes of a communicator do together.
+//! Collectives: operations of all processes of a communicator.
 //!
-//! All must call the same collectives in the same order, with arguments that fit.
+//! All processes must call the same collectives in the same order, with matching arguments.
 //!
 //! ```
 //! use mpi::{collective::{SystemOperation, UserOperation}, traits::*};
@@ -68,7 +68,7 @@ pub mod traits {
 /// No rank has more to [`share`], octets.
 const LONGEST: u64 = 1 << 16;
 
-/// What each rank says, in the order of ranks; lengths may differ.
+/// Collects bytes from each rank, in the order of ranks; lengths may differ.
 pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     if handle.comm.is_inter() {
         return Err(Error::new(ErrorClass::UnsupportedOperation, call));
@@ -100,15 +100,16 @@ pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<V
     Ok(parts.collect())
 }
 
-/// Collectives in which all processes are alike.
+/// Collectives in which all processes have the same part.
 ///
-/// Between two groups ([`InterCommunicator`](crate::topology::InterCommunicator)) they exchange: each gets what the *other*
-/// group has, or its reduction; blocks are of the ranks of the other group. (There are no scans.)
+/// Between two groups ([`InterCommunicator`](crate::topology::InterCommunicator)) they exchange: each process gets the
+/// values of the *other* group, or their reduction, and blocks belong to the ranks of the other group. (There are no
+/// scans.)
 ///
-/// Errors: a process is lost, the communicator revoked; buffers that do not fit. When one process gets an error, the
-/// others may get it too, or later.
+/// Errors: a process is lost, the communicator is revoked, or buffers do not fit. If one process gets an error, the
+/// others may get it as well, perhaps later.
 pub trait CommunicatorCollectives: Communicator {
-    /// Waits until all are here (`MPI_Barrier`).
+    /// Waits until all processes have called it (`MPI_Barrier`).
     ///
     /// # Errors
     /// See the trait.
@@ -121,7 +122,7 @@ pub trait CommunicatorCollectives: Communicator {
         Request::new(begin::barrier(self.as_handle(), "MPI_Ibarrier"), &(), StaticScope)
     }
 
-    /// Plans a [`barrier`](Self::barrier), to be started again and again (`MPI_Barrier_init`).
+    /// Plans a [`barrier`](Self::barrier) that can be started again and again (`MPI_Barrier_init`).
     ///
     /// # Errors
     /// See the trait.
@@ -131,19 +132,19 @@ pub trait CommunicatorCollectives: Communicator {
     }
 
     methods! {
-        /// Everybody gets what all have, in the order of ranks (`MPI_Allgather`).
+        /// Gives each process the values of all, in the order of ranks (`MPI_Allgather`).
         all_gather_into, immediate_all_gather_into, persistent_all_gather_into: "MPI_Allgather", "MPI_Iallgather";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         |this, call| begin::all_gather(this.as_handle(), call, &sendbuf, &recvbuf);
 
-        /// The same, when they have not as much each (`MPI_Allgatherv`).
+        /// The same, with different numbers of values (`MPI_Allgatherv`).
         all_gather_varcount_into, immediate_all_gather_varcount_into, persistent_all_gather_varcount_into: "MPI_Allgatherv", "MPI_Iallgatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::all_gather_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
 
-        /// Everybody sends a part to everybody (`MPI_Alltoall`).
+        /// Sends a part from each process to each process (`MPI_Alltoall`).
         all_to_all_into, immediate_all_to_all_into, persistent_all_to_all_into: "MPI_Alltoall", "MPI_Ialltoall";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
@@ -173,15 +174,15 @@ pub trait CommunicatorCollectives: Communicator {
         receive recvbufs: BuffersMut as Places;
         |this, call| begin::all_to_all_parts(this.as_handle(), call, &sendbufs, &recvbufs);
 
-        /// Everybody gets the reduction of what all have, element by element (`MPI_Allreduce`). The operation must be
-        /// defined for the elements.
+        /// Gives each process the reduction of the values of all, element by element (`MPI_Allreduce`). The operation
+        /// must be defined for the elements.
         all_reduce_into, immediate_all_reduce_into, persistent_all_reduce_into: "MPI_Allreduce", "MPI_Iallreduce";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
         |this, call| begin::all_reduce(this.as_handle(), call, &sendbuf, &recvbuf, op);
 
-        /// Everybody gets a part of that reduction, in the order of ranks (`MPI_Reduce_scatter_block`).
+        /// Gives each process a part of that reduction, in the order of ranks (`MPI_Reduce_scatter_block`).
         reduce_scatter_block_into, immediate_reduce_scatter_block_into, persistent_reduce_scatter_block_into:
             "MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block";
         send sendbuf: Buffer as Place;
@@ -189,8 +190,8 @@ pub trait CommunicatorCollectives: Communicator {
         operation op: Operation;
         |this, call| begin::reduce_scatter_block(this.as_handle(), call, &sendbuf, &recvbuf, op);
 
-        /// The same with parts of different sizes (`MPI_Reduce_scatter`): `counts` has the elements of each rank's part,
-        /// the same at all ranks. Not in rsmpi.
+        /// The same with parts of different sizes (`MPI_Reduce_scatter`): `counts` has the number of elements of each
+        /// rank's part, and is the same at all ranks. Not in rsmpi.
         ///
         /// ```
         /// use mpi::{Count, collective::SystemOperation, traits::*};
@@ -213,14 +214,14 @@ pub trait CommunicatorCollectives: Communicator {
         operation op: Operation;
         |this, call| begin::reduce_scatter(this.as_handle(), call, &sendbuf, &recvbuf, counts, op);
 
-        /// Everybody gets the reduction of what the ranks up to its own have (`MPI_Scan`).
+        /// Gives each process the reduction of the values of the ranks up to its own (`MPI_Scan`).
         scan_into, immediate_scan_into, persistent_scan_into: "MPI_Scan", "MPI_Iscan";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
         |this, call| begin::scan(this.as_handle(), call, &sendbuf, &recvbuf, op, false);
 
-        /// Everybody gets the reduction of what the ranks before its own have; rank 0 gets nothing (`MPI_Exscan`).
+        /// Gives each process the reduction of the values of the ranks before its own; rank 0 gets none (`MPI_Exscan`).
         exclusive_scan_into, immediate_exclusive_scan_into, persistent_exclusive_scan_into: "MPI_Exscan", "MPI_Iexscan";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;

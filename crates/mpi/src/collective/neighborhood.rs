@@ -16,12 +16,12 @@ use crate::{
     topology::{AsHandle, CartesianCommunicator, Communicator, DistributedGraphCommunicator, GraphCommunicator},
 };
 
-/// Collectives in which each process talks to its neighbours in a grid or graph. Not in rsmpi.
+/// Collectives in which each process exchanges with its neighbours in a grid or graph. Not in rsmpi.
 ///
-/// In a grid the neighbours are, for each dimension, the one before and the one after; beyond an edge there is none, and
-/// its part of the buffers is left alone.
+/// In a grid the neighbours are, for each dimension, the one before and the one after; beyond an edge there is none,
+/// and its part of the buffers stays unchanged.
 ///
-/// Errors: a process is lost, the communicator revoked; buffers that do not fit.
+/// Errors: a process is lost, the communicator is revoked, or buffers do not fit.
 ///
 /// ```
 /// use mpi::traits::*;
@@ -39,21 +39,21 @@ pub trait NeighborhoodCollectives: Communicator {
     fn neighborhood(&self) -> Neighbors;
 
     methods! {
-        /// Everybody gets what its neighbours have, in their order (`MPI_Neighbor_allgather`).
+        /// Gives each process the values of its neighbours, in their order (`MPI_Neighbor_allgather`).
         neighbor_all_gather_into, immediate_neighbor_all_gather_into, persistent_neighbor_all_gather_into:
             "MPI_Neighbor_allgather", "MPI_Ineighbor_allgather";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         |this, call| begin::neighbor_all_gather(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
 
-        /// The same, when they have not as much each (`MPI_Neighbor_allgatherv`).
+        /// The same, with different numbers of values (`MPI_Neighbor_allgatherv`).
         neighbor_all_gather_varcount_into, immediate_neighbor_all_gather_varcount_into, persistent_neighbor_all_gather_varcount_into:
             "MPI_Neighbor_allgatherv", "MPI_Ineighbor_allgatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::neighbor_all_gather_varcount(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
 
-        /// Everybody sends a part to each of its neighbours (`MPI_Neighbor_alltoall`).
+        /// Sends a part from each process to each of its neighbours (`MPI_Neighbor_alltoall`).
         neighbor_all_to_all_into, immediate_neighbor_all_to_all_into, persistent_neighbor_all_to_all_into:
             "MPI_Neighbor_alltoall", "MPI_Ineighbor_alltoall";
         send sendbuf: Buffer as Place;

@@ -34,10 +34,10 @@ pub struct Erased {
 
 /// How elements are reduced.
 pub trait Operation {
-    /// Operands may change places (`MPI_Op_commutative`).
+    /// Whether operands may change places (`MPI_Op_commutative`).
     fn is_commutative(&self) -> bool;
 
-    /// It without its lifetime: to be used only as long as this lives.
+    /// The operation without its lifetime; to be used only as long as this one lives.
     #[doc(hidden)]
     fn erased(&self) -> Erased;
 }
@@ -52,7 +52,7 @@ impl<T: Operation + ?Sized> Operation for &T {
     }
 }
 
-/// An operation that MPI knows.
+/// An operation that MPI defines.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemOperation(Predefined);
 
@@ -71,29 +71,29 @@ macro_rules! system_operations {
 }
 
 system_operations! {
-    /// The greatest.
+    /// The maximum.
     max: Max,
-    /// The least.
+    /// The minimum.
     min: Min,
     /// The sum.
     sum: Sum,
     /// The product.
     product: Prod,
-    /// All are true.
+    /// Logical and.
     logical_and: Land,
-    /// Bit by bit: all are set.
+    /// Bitwise and.
     bitwise_and: Band,
-    /// One is true.
+    /// Logical or.
     logical_or: Lor,
-    /// Bit by bit: one is set.
+    /// Bitwise or.
     bitwise_or: Bor,
-    /// An odd number is true.
+    /// Logical exclusive or.
     logical_xor: Lxor,
-    /// Bit by bit: an odd number is set.
+    /// Bitwise exclusive or.
     bitwise_xor: Bxor,
-    /// What comes takes the place of what was there (`MPI_REPLACE`). Of [windows](crate::window) only. Not in rsmpi.
+    /// The new value replaces the old one (`MPI_REPLACE`). For [windows](crate::window) only. Not in rsmpi.
     replace: Replace,
-    /// Nothing changes (`MPI_NO_OP`): to fetch only. Of [windows](crate::window) only. Not in rsmpi.
+    /// The value stays as it is (`MPI_NO_OP`), for fetching only. For [windows](crate::window) only. Not in rsmpi.
     no_op: NoOp,
 }
 
@@ -118,12 +118,12 @@ impl Operation for SystemOperation {
 
 type Function<'a> = dyn Fn(DynBuffer<'_>, DynBufferMut<'_>) + Send + Sync + 'a;
 
-/// An operation of the program: a closure that gets two buffers and reduces the first one into the second, element by
+/// An operation of the program: a closure that gets two buffers and reduces the first into the second, element by
 /// element. It must be associative.
 ///
-/// As in rsmpi only a reference to it is an [`Operation`], because it must live until requests that use it have ended. It
-/// may run on any thread that makes progress. If it panics, the panic goes on where this process waits for the
-/// collective; what the others get is not defined.
+/// As in rsmpi only a reference to it is an [`Operation`], because it must live until requests that use it have ended.
+/// It may run on any thread that makes progress. If it panics, the panic continues where this process waits for the
+/// collective; the results of the other processes are then undefined.
 pub struct UserOperation<'a> {
     function: Arc<Function<'a>>,
     is_commutative: bool,
@@ -138,7 +138,7 @@ impl fmt::Debug for UserOperation<'_> {
 }
 
 impl<'a> UserOperation<'a> {
-    /// An operation whose operands may not change places.
+    /// Makes an operation whose operands may not change places.
     pub fn associative<F>(function: F) -> Self
     where
         F: Fn(DynBuffer<'_>, DynBufferMut<'_>) + Send + Sync + 'a,
@@ -146,7 +146,7 @@ impl<'a> UserOperation<'a> {
         Self::new(false, function)
     }
 
-    /// An operation whose operands may change places.
+    /// Makes an operation whose operands may change places.
     pub fn commutative<F>(function: F) -> Self
     where
         F: Fn(DynBuffer<'_>, DynBufferMut<'_>) + Send + Sync + 'a,
@@ -154,7 +154,7 @@ impl<'a> UserOperation<'a> {
         Self::new(true, function)
     }
 
-    /// An operation.
+    /// Makes an operation; `commute` says whether its operands may change places.
     pub fn new<F>(commute: bool, function: F) -> Self
     where
         F: Fn(DynBuffer<'_>, DynBufferMut<'_>) + Send + Sync + 'a,
@@ -209,14 +209,14 @@ fn keep(panicked: &Panicked, payload: Box<dyn Any + Send>) {
 /// A C function that reduces: input, input and output, number of elements, datatype.
 pub type UnsafeUserFunction = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut RawDatatype);
 
-/// An operation that is a C function. Many elements are given to it in several calls.
+/// An operation that is a C function. For many elements it is called several times.
 #[derive(Clone, Debug)]
 pub struct UnsafeUserOperation {
     operation: RawOperation,
 }
 
 impl UnsafeUserOperation {
-    /// An operation whose operands may not change places.
+    /// Makes an operation whose operands may not change places.
     ///
     /// # Safety
     /// As [`new`](Self::new).
@@ -226,7 +226,7 @@ impl UnsafeUserOperation {
         unsafe { Self::new(false, function) }
     }
 
-    /// An operation whose operands may change places.
+    /// Makes an operation whose operands may change places.
     ///
     /// # Safety
     /// As [`new`](Self::new).
@@ -236,11 +236,12 @@ impl UnsafeUserOperation {
         unsafe { Self::new(true, function) }
     }
 
-    /// An operation.
+    /// Makes an operation; `commute` says whether its operands may change places.
     ///
     /// # Safety
-    /// The function reads as many elements of the datatype at its first argument as its third says, and only reads and
-    /// writes as many at the second; it may run on any thread, also several times at once, and does not unwind.
+    /// The function reads only as many elements of the datatype at its first argument as its third argument says, and
+    /// reads and writes only as many at the second. It may run on any thread, also several times at once, and does not
+    /// unwind.
     #[must_use]
     pub unsafe fn new(commute: bool, function: UnsafeUserFunction) -> Self {
         let run = move |input: *const u8, inout: *mut u8, count: u64, datatype: &RawDatatype| {
@@ -276,13 +277,13 @@ impl Operation for &UnsafeUserOperation {
     }
 }
 
-/// Reduces one buffer into another, here (`MPI_Reduce_local`).
+/// Reduces one buffer into another, at this process (`MPI_Reduce_local`).
 ///
 /// # Errors
-/// The buffers are not alike; the operation is not defined for these elements.
+/// The buffers have different types or lengths; the operation is not defined for these elements.
 ///
 /// # Panics
-/// As an operation of the program does.
+/// If a user's operation panics.
 ///
 /// ```
 /// use mpi::collective::{SystemOperation, reduce_local_into};

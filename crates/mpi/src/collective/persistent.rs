@@ -7,13 +7,13 @@ use hikyaku::mpi::error::{Detail, Error, ErrorClass};
 
 use crate::request::{Found, Request, Running, Scope};
 
-/// Where the buffers are now; `None` if they do not have the shape that they had.
+/// The present addresses of the buffers; `None` if they have changed their shape.
 type Find<'a, S, R> = Box<dyn Fn(*mut S, *mut R) -> Option<Found> + 'a>;
 
 /// A collective that can be started again and again (MPI 6.13). Not in rsmpi. It has a buffer to send from and one to
 /// receive into, or one of them and `()`; between its runs the program may use them.
 ///
-/// All processes must plan those of a communicator in the same order; they may start them in any order.
+/// All processes must plan the collectives of a communicator in the same order; they may start them in any order.
 ///
 /// ```
 /// use mpi::{collective::SystemOperation, traits::*};
@@ -30,7 +30,7 @@ type Find<'a, S, R> = Box<dyn Fn(*mut S, *mut R) -> Option<Found> + 'a>;
 /// # Ok::<_, mpi::Error>(())
 /// ```
 ///
-/// While it runs, its buffers are its own:
+/// While it runs, the program can not touch its buffers:
 ///
 /// ```compile_fail,E0502
 /// use mpi::{collective::SystemOperation, traits::*};
@@ -46,7 +46,7 @@ type Find<'a, S, R> = Box<dyn Fn(*mut S, *mut R) -> Option<Found> + 'a>;
 /// });
 /// ```
 ///
-/// Also when nobody waits for it: the scope does.
+/// That holds even if the program does not wait, because the scope does:
 ///
 /// ```compile_fail,E0505
 /// use mpi::traits::*;
@@ -110,7 +110,7 @@ impl<'a, S: ?Sized, R: ?Sized> Persistent<'a, S, R> {
         }
     }
 
-    /// Begins it once more (`MPI_Start`). It is an error if a buffer has another length now.
+    /// Starts the collective once more (`MPI_Start`). A buffer whose length has changed is an error.
     pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> Request<'b, (), Sc> {
         let running = match (self.find)(self.sent, self.received) {
             // SAFETY: borrowed for `'b`, and the scope ends the operation before that.
@@ -130,7 +130,7 @@ impl<'a, S: ?Sized, R: ?Sized> Persistent<'a, S, R> {
         unsafe { &*self.sent }
     }
 
-    /// The buffer to send from, to be changed.
+    /// The buffer to send from, mutably.
     #[must_use]
     pub fn send_buffer_mut(&mut self) -> &mut S {
         // SAFETY: as above.
@@ -144,7 +144,7 @@ impl<'a, S: ?Sized, R: ?Sized> Persistent<'a, S, R> {
         unsafe { &*self.received }
     }
 
-    /// The buffer to receive into, to be changed. (Of a broadcast it is what is sent, too.)
+    /// The buffer to receive into, mutably. (In a broadcast it is also the buffer that is sent.)
     #[must_use]
     pub fn receive_buffer_mut(&mut self) -> &mut R {
         // SAFETY: as above.

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
-//! Collectives in which one process is not like the others.
+//! Collectives in which one process has a part of its own, the root.
 
 use hikyaku::mpi::{Rank, error::Error};
 
@@ -25,72 +25,72 @@ fn rooted<P: Root + ?Sized>(process: &P, call: &'static str) -> Rooted {
     }
 }
 
-/// Collectives that a process is the root of: it sends to all others or gets from them. The methods that end in
-/// `_root` are for the root, those without it for all others.
+/// Collectives with this process as the root: it sends to all others or receives from them. The root calls the methods
+/// whose names end in `_root`, all others call those without it.
 ///
-/// Errors: a process is lost, the communicator revoked; buffers that do not fit; a method that is for the other side; an
-/// operation that is not defined for the elements.
+/// Errors: a process is lost, the communicator is revoked, buffers do not fit, a process calls the method of the other
+/// side, or the operation is not defined for the elements.
 pub trait Root: AsCommunicator {
-    /// Its rank.
+    /// The rank of the root.
     fn root_rank(&self) -> Rank;
 
     methods! {
-        /// All get what the root has (`MPI_Bcast`).
+        /// Sends the root's values to all (`MPI_Bcast`).
         broadcast_into, immediate_broadcast_into, persistent_broadcast_into: "MPI_Bcast", "MPI_Ibcast";
         receive buffer: BufferMut as Place;
         |this, call| begin::broadcast(handle(this), rooted(this, call), &buffer);
 
-        /// The root gets what all have (`MPI_Gather`). For the others.
+        /// Sends the values of all to the root (`MPI_Gather`). For the others.
         gather_into, immediate_gather_into, persistent_gather_into: "MPI_Gather", "MPI_Igather";
         send sendbuf: Buffer as Place;
         |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Elsewhere { even: true });
 
-        /// The root gets what all have, in the order of ranks. For the root.
+        /// Receives the values of all at the root, in the order of ranks. For the root.
         gather_into_root, immediate_gather_into_root, persistent_gather_into_root: "MPI_Gather", "MPI_Igather";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Even(&recvbuf));
 
-        /// The root gets what all have, which is not as much each (`MPI_Gatherv`). For the others.
+        /// Sends the values of all, in different numbers, to the root (`MPI_Gatherv`). For the others.
         gather_varcount_into, immediate_gather_varcount_into, persistent_gather_varcount_into: "MPI_Gatherv", "MPI_Igatherv";
         send sendbuf: Buffer as Place;
         |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Elsewhere { even: false });
 
-        /// The root gets what all have, which is not as much each. For the root.
+        /// Receives the values of all, in different numbers, at the root. For the root.
         gather_varcount_into_root, immediate_gather_varcount_into_root, persistent_gather_varcount_into_root: "MPI_Gatherv", "MPI_Igatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Uneven(&recvbuf));
 
-        /// All get a part of what the root has (`MPI_Scatter`). For the others.
+        /// Receives a part of the root's values (`MPI_Scatter`). For the others.
         scatter_into, immediate_scatter_into, persistent_scatter_into: "MPI_Scatter", "MPI_Iscatter";
         receive recvbuf: BufferMut as Place;
         |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Elsewhere { even: true }, Some(&recvbuf));
 
-        /// All get a part of what the root has, in the order of ranks. For the root.
+        /// Sends each process a part of the root's values, in the order of ranks. For the root.
         scatter_into_root, immediate_scatter_into_root, persistent_scatter_into_root: "MPI_Scatter", "MPI_Iscatter";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Even(&sendbuf), Some(&recvbuf));
 
-        /// All get a part of what the root has, of different sizes (`MPI_Scatterv`). For the others.
+        /// Receives a part of the root's values, where parts have different sizes (`MPI_Scatterv`). For the others.
         scatter_varcount_into, immediate_scatter_varcount_into, persistent_scatter_varcount_into: "MPI_Scatterv", "MPI_Iscatterv";
         receive recvbuf: BufferMut as Place;
         |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Elsewhere { even: false }, Some(&recvbuf));
 
-        /// All get a part of what the root has, of different sizes. For the root.
+        /// Sends each process a part of the root's values, in parts of different sizes. For the root.
         scatter_varcount_into_root, immediate_scatter_varcount_into_root, persistent_scatter_varcount_into_root: "MPI_Scatterv", "MPI_Iscatterv";
         send sendbuf: PartitionedBuffer as Blocks;
         receive recvbuf: BufferMut as Place;
         |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Uneven(&sendbuf), Some(&recvbuf));
 
-        /// The root gets the reduction of what all have (`MPI_Reduce`). For the others.
+        /// Reduces the values of all into the root's buffer (`MPI_Reduce`). For the others.
         reduce_into, immediate_reduce_into, persistent_reduce_into: "MPI_Reduce", "MPI_Ireduce";
         send sendbuf: Buffer as Place;
         operation op: Operation;
         |this, call| begin::reduce(handle(this), rooted(this, call), &sendbuf, None, op);
 
-        /// The root gets the reduction of what all have. For the root.
+        /// Reduces the values of all into the root's buffer. For the root.
         reduce_into_root, immediate_reduce_into_root, persistent_reduce_into_root: "MPI_Reduce", "MPI_Ireduce";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;

@@ -1,4 +1,4 @@
-//! The process in its job: beginning, end, and what surrounds it.
+//! The process and its job: beginning, end, and surroundings.
 
 mod start;
 
@@ -19,15 +19,15 @@ use crate::{
     topology::{Handle, SimpleCommunicator, exit, lock},
 };
 
-/// How long the end waits for the others to hear goodbye.
+/// How long the end of MPI waits until the others have heard the goodbye.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The part of this process in the job that is going on.
+/// The part of this process in the running job.
 #[derive(Debug)]
 struct Job {
     world: Handle,
     own: Handle,
-    /// None where nobody has started it: in a simulation.
+    /// `None` without a launcher: in a simulation.
     bootstrap: Option<start::Launched>,
 }
 
@@ -42,7 +42,7 @@ enum State {
 
 static STATE: Mutex<State> = Mutex::new(State::Before);
 
-/// Of a simulated rank there is one each.
+/// Each simulated rank has a state of its own.
 #[cfg(feature = "sim")]
 #[derive(Default)]
 struct Own(Mutex<State>);
@@ -62,7 +62,7 @@ fn job<R>(f: impl FnOnce(&Job) -> R) -> Option<R> {
     })
 }
 
-/// Ends the part of this process; gives it.
+/// Ends the part of this process, and returns it.
 fn leave() -> Option<Box<Job>> {
     match with_state(|state| std::mem::replace(state, State::After)) {
         State::Now(job) => Some(job),
@@ -103,10 +103,10 @@ pub(crate) fn abort(code: i32) -> ! {
     exit(code)
 }
 
-/// MPI in this process, from [`initialize`] on. Its drop is the end: it meets all other processes, so all must come to
-/// it.
+/// MPI in this process, after [`initialize`]. Dropping it ends MPI: the process then meets all other processes, so all
+/// must drop theirs.
 ///
-/// While a panic unwinds, it meets nobody: the launcher notices that the process ends without a goodbye, and ends the
+/// While a panic unwinds, it meets none: the launcher notices that the process ends without a goodbye, and ends the
 /// others.
 #[derive(Debug)]
 #[must_use = "MPI ends when this is dropped"]
@@ -122,26 +122,27 @@ impl Universe {
         SimpleCommunicator::new(world())
     }
 
-    /// How many processes there could be (`MPI_UNIVERSE_SIZE`); none can be started later, so as many as there are.
+    /// The number of processes that there could be (`MPI_UNIVERSE_SIZE`). Processes can not be started later, so this
+    /// is the number that there are.
     #[must_use]
     pub fn size(&self) -> Option<usize> {
         Some(world().comm.size() as usize)
     }
 
-    /// Which of the programs of the job this is, from 0 (`MPI_APPNUM`).
+    /// Number of this process's program among the programs of the job, from 0 (`MPI_APPNUM`).
     #[must_use]
     pub fn appnum(&self) -> Option<isize> {
         Some(current(|job| job.bootstrap.as_ref().map_or(0, |launched| launched.job.app_number())) as isize)
     }
 
-    /// Octets of room for buffered sends.
+    /// Size of the buffer for buffered sends, bytes.
     #[must_use]
     pub fn buffer_size(&self) -> usize {
         lock(&world().local.attached).size()
     }
 
-    /// Makes room for buffered sends, instead of what there was (`MPI_Buffer_attach`). Each message takes as many octets
-    /// as it has.
+    /// Attaches a buffer for buffered sends, in place of an earlier one (`MPI_Buffer_attach`). Each message takes as
+    /// many bytes as it has.
     ///
     /// ```
     /// use mpi::traits::*;
@@ -161,15 +162,15 @@ impl Universe {
         lock(&world().local.attached).resize(size);
     }
 
-    /// Takes that room away, when it is free (`MPI_Buffer_detach`).
+    /// Waits until that buffer is free, and detaches it (`MPI_Buffer_detach`).
     pub fn detach_buffer(&mut self) {
         self.set_buffer_size(0);
     }
 
-    /// Ends MPI as drop does (`MPI_Finalize`), and tells what drop can only print. Not in rsmpi.
+    /// Ends MPI like a drop (`MPI_Finalize`), and returns the errors that a drop can only print. Not in rsmpi.
     ///
     /// # Errors
-    /// A process is lost, the network has failed, the launcher does not answer.
+    /// A process is lost, the network has failed, or the launcher does not answer.
     pub fn finalize(self) -> Result<(), FinalizeError> {
         std::mem::forget(self);
         finalize()
@@ -187,12 +188,12 @@ impl Drop for Universe {
     }
 }
 
-/// Why the end was not as it should be.
+/// Why MPI did not end as it should.
 #[non_exhaustive]
 pub enum FinalizeError {
-    /// Not all other processes came to it, or the network has failed.
+    /// Not all other processes reached the end, or the network has failed.
     Barrier(Error),
-    /// The launcher did not take the goodbye.
+    /// The launcher did not accept the goodbye.
     Launcher(bootstrap::BootstrapError),
 }
 
@@ -256,22 +257,24 @@ fn finalize() -> Result<(), FinalizeError> {
     }
 }
 
-/// Begins MPI in this process: joins the job that the launcher has started, or a world of one
-/// ([`hikyaku::bootstrap`]), and connects its processes.
+/// Begins MPI in this process: joins the job that the launcher has started, or a world of one process
+/// ([`hikyaku::bootstrap`]), and connects the processes.
 ///
-/// What the environment says is in `hikyaku::transport::environment`: `HIKYAKU_BACKEND` (default `udp`), `HIKYAKU_WAIT`,
-/// and all settings of the protocol. Unless it says otherwise, each peer may have 64 MiB divided by the number of
-/// processes waiting here that nobody has received (64 KiB to 8 MiB), and processes that share a host with more of them
-/// than it has processors do not spin.
+/// `hikyaku::transport::environment` lists the variables of the environment: `HIKYAKU_BACKEND` (default `udp`),
+/// `HIKYAKU_WAIT`, and all settings of the protocol. Unless they say otherwise, each peer may have 64 MiB divided by
+/// the number of processes of unreceived messages here (64 KiB to 8 MiB), and processes do not spin on a host that has
+/// fewer processors than processes.
 ///
-/// In the program of a simulated rank (feature `sim`, `hikyaku::sim`) it is that rank which begins, and nothing is asked
-/// of the environment: `Simulation::options` has the settings, `Simulation::trace` says where traces go.
+/// In the program of a simulated rank (feature `sim`, `hikyaku::sim`) that rank begins MPI, and the environment is not
+/// read: `Simulation::options` has the settings, `Simulation::trace` the place for traces.
 ///
-/// With `HIKYAKU_TRACE=DIRECTORY` each process writes a trace of what it calls; with `HIKYAKU_CHECK=on` (at all of them)
-/// collectives that do not go together, and messages of other types than their receives, are errors that name both sides.
+/// With `HIKYAKU_TRACE=DIRECTORY` each process writes a trace of its calls. With `HIKYAKU_CHECK=on` (at all processes)
+/// collectives that do not match each other, and messages whose type differs from that of their receive, are errors
+/// that name both sides.
 ///
 /// # Errors
-/// MPI was begun before; the launcher, the others or the network could not be reached; a variable makes no sense.
+/// MPI was begun before; the launcher, the other processes or the network could not be reached; a variable has no valid
+/// value.
 ///
 /// ```
 /// use mpi::traits::*;
@@ -284,7 +287,7 @@ pub fn initialize() -> Result<Universe, InitError> {
     initialize_with_threading(Threading::Multiple).map(|(universe, _)| universe)
 }
 
-/// The same; gives what may be done with threads, which is always everything.
+/// Like [`initialize`]; also returns the level of thread support, which is always [`Threading::Multiple`].
 ///
 /// # Errors
 /// As [`initialize`].
@@ -302,7 +305,7 @@ pub fn initialize_with_threading(threading: Threading) -> Result<(Universe, Thre
     })
 }
 
-/// What may be done with threads (MPI 11.6).
+/// Levels of thread support (MPI 11.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Threading {
     /// There is only one thread.
@@ -311,11 +314,11 @@ pub enum Threading {
     Funneled,
     /// One thread at a time uses it.
     Serialized,
-    /// All threads use it as they like.
+    /// All threads use it without restriction.
     Multiple,
 }
 
-/// What may be done with threads: everything.
+/// The level of thread support: always [`Threading::Multiple`].
 ///
 /// # Panics
 /// MPI has not begun, or is over.
@@ -324,7 +327,7 @@ pub fn threading_support() -> Threading {
     current(|_| Threading::Multiple)
 }
 
-/// The version of the standard: 4.1. (What of it is missing, says the documentation.)
+/// The version of the MPI standard: 4.1. (The documentation lists what is missing.)
 #[must_use]
 pub fn version() -> (i32, i32) {
     (4, 1)
@@ -338,7 +341,7 @@ pub fn library_version() -> Result<String, FromUtf8Error> {
     Ok(concat!("hikyaku-mpi ", env!("CARGO_PKG_VERSION")).to_owned())
 }
 
-/// The name of this host, as the system knows it. Simulated ones have numbers.
+/// The name of this host, as the system knows it. Simulated hosts have numbers.
 pub(crate) fn host_name() -> String {
     #[cfg(feature = "sim")]
     if let Some(rank) = hikyaku::sim::Rank::current() {
@@ -356,7 +359,7 @@ pub fn processor_name() -> Result<String, FromUtf8Error> {
     Ok(host_name())
 }
 
-/// What each rank says, as text.
+/// Collects a text from each rank.
 pub(crate) fn share_names(handle: &Handle, call: &'static str, name: &str) -> Result<Vec<String>, Error> {
     crate::collective::share(handle, call, name.as_bytes()).map(|all| {
         all.iter()
@@ -370,8 +373,8 @@ fn origin() -> Instant {
     *ORIGIN.get_or_init(Instant::now)
 }
 
-/// Seconds since some time in the past, the same one as long as the process lives (`MPI_Wtime`). A simulated rank's are of
-/// virtual time, since the simulation began.
+/// Seconds since some time in the past, which stays the same while the process lives (`MPI_Wtime`). For a simulated
+/// rank, seconds of virtual time since the simulation began.
 ///
 /// ```
 /// let start = mpi::time();
@@ -386,7 +389,7 @@ pub fn time() -> f64 {
     origin().elapsed().as_secs_f64()
 }
 
-/// Seconds that [`time`] can tell apart (`MPI_Wtick`): 1e-9.
+/// The smallest difference that [`time`] can measure, in seconds (`MPI_Wtick`): 1e-9.
 #[must_use]
 pub fn time_resolution() -> f64 {
     1e-9

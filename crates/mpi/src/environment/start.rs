@@ -1,4 +1,4 @@
-//! How a process becomes one of a job.
+//! How a process joins its job.
 
 use std::{
     fmt, io,
@@ -23,57 +23,57 @@ use nix::sys::signal::SigSet;
 
 use crate::topology::{Handle, Local};
 
-/// Unless `HIKYAKU_BACKEND` says another.
+/// The backend, unless `HIKYAKU_BACKEND` names another.
 const BACKEND: &str = "udp";
-/// Where a process tells the others its address.
+/// The key under which a process publishes its address.
 const KEY: &str = "hikyaku-mpi";
 
-/// Why MPI could not begin. It is printed as a sentence also for debugging, since programs unwrap it.
+/// Why MPI could not begin. `Debug` prints the same sentence as `Display`, since programs unwrap it.
 #[non_exhaustive]
 pub enum InitError {
-    /// It has begun before in this process.
+    /// MPI has begun before in this process.
     Twice,
     /// The launcher or the other processes could not be reached.
     Bootstrap(BootstrapError),
-    /// The environment says what can not be.
+    /// A variable of the environment has no valid value.
     Environment(EnvironmentError),
     /// The network could not be opened.
     Bind {
-        /// At this address.
+        /// The address that it was to have.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         source: BuildError,
     },
-    /// The backend carries nothing between processes, and there are several.
+    /// The backend does not connect processes, and there are several.
     Backend {
         /// Its name.
         name: &'static str,
     },
-    /// What a process said is no address.
+    /// A process has published a text that is no address.
     Address {
         /// Its number.
         process: u32,
-        /// What it said.
+        /// The text.
         text: String,
     },
-    /// A process can not be reached by what it says of itself.
+    /// A process can not be reached by the information that it has published.
     Introduce {
         /// Its number.
         process: u32,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// The processes could not be connected.
     Connect(ConnectError),
-    /// There is no thread or descriptor to hear from the launcher which processes fail.
+    /// There is no thread or descriptor for the launcher's reports of failed processes.
     Watcher(io::Error),
     /// The trace that the environment asks for can not be written.
     Trace(TraceError),
-    /// `HIKYAKU_CHECK` is not the same there as here.
+    /// Another process has a different `HIKYAKU_CHECK`.
     Check {
-        /// At this process.
+        /// The number of that process.
         process: u32,
-        /// What it says here.
+        /// The setting of this process.
         here: bool,
     },
 }
@@ -132,23 +132,23 @@ impl std::error::Error for InitError {
     }
 }
 
-/// The way back to the launcher.
+/// The connection to the launcher.
 #[derive(Debug)]
 pub(super) struct Launched {
-    /// Hears from the launcher which processes have failed; ends first.
+    /// Receives the launcher's reports of failed processes; ends first.
     watcher: Option<Watcher>,
     pub(super) job: World,
 }
 
 impl Launched {
-    /// This process does not listen to the launcher's news any more.
+    /// Stops listening to the launcher's reports.
     pub(super) fn into_job(self) -> World {
         drop(self.watcher);
         self.job
     }
 }
 
-/// A thread that tells the engine which processes have failed, as the launcher says.
+/// A thread that tells the engine which processes have failed, according to the launcher.
 #[derive(Debug)]
 struct Watcher {
     end: FailuresEnd,
@@ -185,7 +185,7 @@ impl Drop for Watcher {
     }
 }
 
-/// Joins the job. Gives the world, this process alone, and the way back to the launcher.
+/// Joins the job. Returns the world, this process alone, and the connection to the launcher.
 pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     #[cfg(feature = "sim")]
     if let Some(rank) = hikyaku::sim::Rank::current() {
@@ -218,7 +218,7 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     Ok((world, own, Some(Launched { watcher, job })))
 }
 
-/// Where to open the network, and with which part of the settings that all processes share.
+/// The address at which to open the network, and this process's part of the settings that all processes share.
 fn place(builder: Builder, job: &World) -> Result<(Builder, SocketAddr), InitError> {
     let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     let name = builder.backend_name(BACKEND);
@@ -244,8 +244,9 @@ fn handles(engine: &Arc<Engine>) -> (Handle, Handle) {
     (world, own)
 }
 
-/// Tells the others where this process is and how many share a processor there; learns where they are, and the most that
-/// share one anywhere: all must choose the same algorithms, and check what they call or not.
+/// Publishes the address of this process and the number of processes that share a processor here. Returns the addresses
+/// of the others, and the largest such number anywhere: all must choose the same algorithms, and agree on whether to
+/// check calls.
 fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
     let own = Said {
         address: bound.local_addr(),
@@ -278,15 +279,15 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
     Ok((addresses, most))
 }
 
-/// What a process tells the others.
+/// The information that a process publishes.
 #[derive(Debug, PartialEq)]
 struct Said {
     address: SocketAddr,
     /// Processes that share a processor there.
     sharing: f64,
-    /// What ranks call is compared.
+    /// Whether the calls of ranks are compared.
     check: bool,
-    /// For its backend's neighbours.
+    /// The link address of its backend.
     link: Vec<u8>,
 }
 

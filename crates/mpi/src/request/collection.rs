@@ -8,10 +8,10 @@ use hikyaku::mpi::{engine, error::ErrorClass};
 use super::{Request, Running, Scope, scope::end_all, wait_ready};
 use crate::{Error, point_to_point::Status};
 
-/// Requests that are waited for together. [`multiple_scope`](super::multiple_scope) gives one, and waits for what is left
-/// in it.
+/// Requests that a program waits for together. [`multiple_scope`](super::multiple_scope) provides a collection, and
+/// waits for the requests that are left in it.
 pub struct RequestCollection<'a, D: ?Sized> {
-    /// `None` has been given out.
+    /// `None` for requests that were returned.
     entries: Vec<Option<Entry<D>>>,
     borrow: PhantomData<&'a D>,
 }
@@ -40,13 +40,13 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         }
     }
 
-    /// How many have not been given out by a wait or test.
+    /// Number of requests that no wait or test has returned yet.
     #[must_use]
     pub fn incomplete(&self) -> usize {
         self.entries.iter().flatten().count()
     }
 
-    /// Adds a request; gives its index.
+    /// Adds a request and returns its index.
     pub fn add<S: Scope<'a>>(&mut self, request: Request<'a, D, S>) -> usize {
         let running = request.scope.release(request.held);
         self.entries.push(running.map(|running| Entry {
@@ -56,10 +56,10 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         self.entries.len() - 1
     }
 
-    /// Waits until one has ended; `None` if there are none.
+    /// Waits until one request has ended, and returns it; `None` if there are no requests.
     ///
     /// # Errors
-    /// That one has failed.
+    /// The request has failed.
     pub fn wait_any(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
         let calls = self.calls();
         together("MPI_Waitany", calls, || self.wait_any_now())
@@ -72,7 +72,7 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         }
     }
 
-    /// Waits until at least one has ended. `result` becomes all that have.
+    /// Waits until at least one request has ended, and sets `result` to all that have ended.
     ///
     /// # Errors
     /// One of them has failed. The others that have ended are in `result`.
@@ -92,10 +92,10 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         first.and(others)
     }
 
-    /// Waits until all have ended, which become `result`.
+    /// Waits until all requests have ended, and sets `result` to them.
     ///
     /// # Errors
-    /// The first one that has failed. The others are in `result`.
+    /// That of the first request that has failed. The others are in `result`.
     pub fn wait_all(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
         let calls = self.calls();
         together("MPI_Waitall", calls, || self.wait_all_now(result))
@@ -115,10 +115,10 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         failure
     }
 
-    /// One that has ended, if any has.
+    /// Returns a request that has ended, if any has.
     ///
     /// # Errors
-    /// That one has failed.
+    /// The request has failed.
     pub fn test_any(&mut self) -> Result<Option<Ended<'a, D>>, Error> {
         let calls = self.calls();
         together("MPI_Testany", calls, || self.test_any_now())
@@ -133,7 +133,7 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         Ok(None)
     }
 
-    /// `result` becomes all that have ended.
+    /// Sets `result` to all requests that have ended.
     ///
     /// # Errors
     /// One of them has failed. The others are in `result`.
@@ -147,10 +147,10 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         self.take_ended(result)
     }
 
-    /// If all have ended, they become `result`; otherwise nothing happens.
+    /// If all requests have ended, sets `result` to them; otherwise does nothing.
     ///
     /// # Errors
-    /// The first one that has failed. The others are in `result`.
+    /// That of the first request that has failed. The others are in `result`.
     pub fn test_all(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<bool, Error> {
         let calls = self.calls();
         together("MPI_Testall", calls, || self.test_all_now(result))
@@ -169,7 +169,7 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         self.wait_all_now(result).map(|()| true)
     }
 
-    /// The requests that have not been given out, for who is told of calls.
+    /// The requests that have not been returned, for a profiler.
     fn calls(&self) -> Option<(engine::Communicator, Vec<u64>)> {
         let begun = || self.entries.iter().flatten().filter_map(|entry| entry.running.begun());
         let first = begun().next().filter(|first| first.communicator().is_told())?;
@@ -203,7 +203,7 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
         Some(self.end(index, |_| status))
     }
 
-    /// Takes out a request that `how` waits for.
+    /// Takes out a request for the call `how`.
     fn end(
         &mut self,
         index: usize,
@@ -226,7 +226,7 @@ impl<D: ?Sized> Drop for RequestCollection<'_, D> {
     }
 }
 
-/// Does what is one call about several requests.
+/// Reports one call about several requests to the profiler.
 fn together<R>(
     call: &'static str,
     calls: Option<(engine::Communicator, Vec<u64>)>,

@@ -22,8 +22,8 @@ use crate::{Error, point_to_point::Status};
 /// ```
 ///
 /// # Panics
-/// When it is dropped and the request has failed, as there is nobody to tell the error to, unless there is a panic
-/// already. [`wait`](Self::wait) tells it.
+/// If the request has failed when the guard is dropped, because a drop can not return the error; not during another
+/// panic. [`wait`](Self::wait) returns it.
 #[derive(Debug)]
 #[must_use = "it waits when it is dropped: at once, unless it has a name"]
 pub struct WaitGuard<'a, D: ?Sized, S: Scope<'a> = StaticScope>(Option<Request<'a, D, S>>);
@@ -32,7 +32,7 @@ impl<'a, D: ?Sized, S: Scope<'a>> WaitGuard<'a, D, S> {
     /// Waits for the request now. Not in rsmpi.
     ///
     /// # Errors
-    /// It has failed.
+    /// The request has failed.
     pub fn wait(mut self) -> Result<Status, Error> {
         self.0
             .take()
@@ -74,8 +74,8 @@ impl<'a, D: ?Sized, S: Scope<'a>> From<WaitGuard<'a, D, S>> for Request<'a, D, S
     }
 }
 
-/// Cancels a request when it is dropped, and waits for it: a receive that has no message yet ends without one, all
-/// others end as they do.
+/// Cancels a request when it is dropped, and waits for it. A receive without a message then ends without one; all other
+/// requests end as usual.
 #[derive(Debug)]
 #[must_use = "it cancels when it is dropped: at once, unless it has a name"]
 pub struct CancelGuard<'a, D: ?Sized, S: Scope<'a> = StaticScope>(WaitGuard<'a, D, S>);

@@ -1,33 +1,35 @@
 #![expect(unsafe_code, reason = "gives back what requests have borrowed")]
-//! Requests: what has begun and may not have ended.
+//! Requests: operations that have begun and may not have ended.
 //!
 //! # Why no buffer can be freed under a request
 //!
-//! The engine reads and writes buffers through addresses, from whichever thread makes progress. Four things together
+//! The engine reads and writes buffers through addresses, from any thread that makes progress. Four things together
 //! keep safe code away from a buffer until its request has ended:
 //!
-//! 1. An `immediate_…` method borrows its buffers for `'a`, the lifetime of its [`Scope`], not only until the request is
-//!    dropped. For `'a` to be possible at all, the buffers must outlive the call of [`scope`] in which they are used,
-//!    because `'a` is a parameter of that function; and a [`LocalScope`] is invariant in `'a`, so no shorter one will do.
+//! 1. An `immediate_…` method borrows its buffers for `'a`, the lifetime of its [`Scope`], not only until the request
+//!    is dropped. For `'a` to be possible at all, the buffers must outlive the call of [`scope`] in which they are
+//!    used, because `'a` is a parameter of that function; and a [`LocalScope`] is invariant in `'a`, so no shorter
+//!    lifetime will do.
 //! 2. The operation itself belongs to the scope, not to the [`Request`], which is an index. Waiting or testing takes it
 //!    out when it has ended. Dropping or forgetting a request (or a guard) leaves it where it is.
 //! 3. The scope lives in the frame of [`scope`]; programs only see a shared reference. So its drop can not be skipped:
-//!    not by `forget`, not by a panic, which runs it while unwinding. It cancels and waits for what is left. (Should the
-//!    network fail, the engine forgets all buffers and never touches its network again before anybody is told.) That it
-//!    ends at all is bounded by the death of the peer.
-//! 4. What unwinds while the engine runs would be a defect of this library, and ends the process. Operations of the user
-//!    run inside of it, so their panics are caught, and go on where the request is waited for.
+//!    not by `forget`, not by a panic, which runs it while unwinding. It cancels the operations that are left, and
+//!    waits for them. (If the network fails, the engine forgets all buffers and never touches its network again before
+//!    the error reaches the program.) The wait ends, because a dead peer is noticed after a bounded time.
+//! 4. A panic inside the engine would be a defect of this library, and ends the process. The user's operations run
+//!    inside the engine, so their panics are caught, and continue where the program waits for the request.
 //!
-//! With [`StaticScope`] buffers are borrowed for ever, or owned ([`ReceiveFuture`](crate::point_to_point::ReceiveFuture)).
+//! With [`StaticScope`] buffers are borrowed for ever, or owned
+//! ([`ReceiveFuture`](crate::point_to_point::ReceiveFuture)).
 //!
-//! Octets that are received are no values of the buffer's type before somebody has looked whether they are (`bool`). That
-//! is done when an operation ends, also by the scope.
+//! Received bytes need not be valid values of the buffer's type (`bool`). They are checked when the operation ends,
+//! also if the scope ends it, before the program can see them.
 //!
 //! # Futures
 //!
-//! A [`Request`] is a [`Future`]. It is woken by whoever makes progress: threads that wait or test, or the helper thread of
-//! the engine, which sleeps on the network as long as tasks wait. No executor of a particular kind is needed; a program
-//! without one has [`block_on`], which makes progress itself, and on simulated ranks waits in virtual time.
+//! A [`Request`] is a [`Future`]. Whichever thread makes progress wakes it: a thread that waits or tests, or the helper
+//! thread of the engine, which sleeps on the network while tasks wait. A program needs no particular executor; without
+//! one it uses [`block_on`], which makes progress itself, and on simulated ranks waits in virtual time.
 //!
 //! ```
 //! use mpi::{request::block_on, traits::*};
@@ -67,7 +69,7 @@ use scope::Held;
 
 use crate::{Error, point_to_point::Status};
 
-/// Waits for a future, of requests for example: makes progress until one of them has ended, then polls it again.
+/// Waits for a future, for example of requests: makes progress until a request has ended, then polls the future again.
 /// Programs of simulated ranks wait in virtual time.
 ///
 /// ```
@@ -90,11 +92,11 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     done.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A send, receive or collective that has begun. See the [module](self) for what becomes of it when it is dropped.
+/// A send, receive or collective that has begun. The [module](self) says what happens when it is dropped.
 #[must_use = "a request that is dropped goes on until the end of its scope, and its errors are not told"]
 pub struct Request<'a, D: ?Sized, S: Scope<'a> = StaticScope> {
     held: Held,
-    /// What it has borrowed; not to be used before it has ended.
+    /// The borrowed buffer; not to be used before the operation has ended.
     data: *const D,
     scope: S,
     borrow: PhantomData<&'a D>,
@@ -136,24 +138,24 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         result.unwrap_or_else(|| unreachable!("a request's operation is where it was put"))
     }
 
-    /// What it has borrowed, after its end.
+    /// The borrowed buffer, after the end of the operation.
     fn data(self) -> &'a D {
         self.scope.release(self.held);
         // SAFETY: it was borrowed for `'a`, and the operation has ended.
         unsafe { &*self.data }
     }
 
-    /// Waits for its end (`MPI_Wait`).
+    /// Waits until the operation has ended (`MPI_Wait`).
     ///
     /// # Errors
-    /// It has failed, or could not begin.
+    /// The operation has failed, or could not begin.
     pub fn wait(mut self) -> Result<Status, Error> {
         let ended = self.with(Running::wait);
         self.scope.release(self.held);
         ended.map(Status::new)
     }
 
-    /// Waits for its end.
+    /// Waits until the operation has ended.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -161,7 +163,7 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         self.wait().map(|_| ())
     }
 
-    /// Waits for its end, and gives the buffer: what was received into, or else what was sent.
+    /// Waits until the operation has ended, and returns the buffer: the one received into, or else the one sent.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -171,10 +173,11 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         ended.map(|_| data)
     }
 
-    /// Looks whether it has ended, after one pass of progress (`MPI_Test`): its status, or itself.
+    /// Tests whether the operation has ended, after one pass of progress (`MPI_Test`): returns its status, or the
+    /// request.
     ///
     /// # Errors
-    /// The request, if it has not ended. (That it has failed is in the result within.)
+    /// The request, if the operation has not ended. (If it has failed, the inner result says so.)
     #[expect(
         clippy::result_large_err,
         reason = "the shape of rsmpi; what is given back is moved on at once"
@@ -189,7 +192,7 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         }
     }
 
-    /// The same, with the buffer.
+    /// Like [`test`](Self::test), with the buffer.
     ///
     /// # Errors
     /// As [`test`](Self::test).
@@ -207,7 +210,7 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         }
     }
 
-    /// Cancels it if it is a receive that has no message yet (`MPI_Cancel`). It must still be waited for.
+    /// Cancels the operation if it is a receive without a message (`MPI_Cancel`). The program must still wait for it.
     pub fn cancel(&self) {
         // A shared reference: the operation is looked at, not taken.
         match &self.held {
@@ -219,7 +222,7 @@ impl<'a, D: ?Sized, S: Scope<'a>> Request<'a, D, S> {
         }
     }
 
-    /// Puts it into another scope, which may be shorter.
+    /// Moves the request into another scope, which may be shorter.
     pub fn shrink_scope_to<'b, S2: Scope<'b>>(self, scope: S2) -> Request<'b, D, S2>
     where
         'a: 'b,
@@ -238,8 +241,8 @@ impl<'a, D: ?Sized, S: Scope<'a>> Future for Request<'a, D, S> {
     }
 }
 
-/// Waits until one of `requests` has ended (`MPI_Waitany`); it is taken out. Gives where it was, and its status; `None`
-/// if there are no requests.
+/// Waits until one of `requests` has ended (`MPI_Waitany`), and removes it. Returns its former index and its status;
+/// `None` if there are no requests.
 ///
 /// ```
 /// use mpi::traits::*;
@@ -272,7 +275,7 @@ pub fn wait_any<'a, D: ?Sized, S: Scope<'a>>(
     Some((index, requests.remove(index).wait()))
 }
 
-/// Waits until one of these has ended; gives its position.
+/// Waits until one of these has ended; returns its position.
 fn wait_ready<'r>(running: impl Iterator<Item = &'r Running> + Clone) -> Option<usize> {
     if let Some(index) = running.clone().position(|running| running.begun().is_none()) {
         return Some(index);

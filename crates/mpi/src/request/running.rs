@@ -15,19 +15,19 @@ use hikyaku::mpi::{
 
 use crate::datatype::{Place, Validator};
 
-/// What a user operation has panicked with, wherever it ran.
+/// The panic of a user's operation, on whatever thread it ran.
 pub(crate) type Panicked = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
 /// An operation that has begun, or could not begin.
 #[derive(Debug)]
 pub struct Running {
     state: State,
-    /// Run when it has ended, before anybody looks at what was received.
+    /// Run when the operation has ended, before the program sees the received values.
     validators: Vec<Validator>,
     panicked: Option<Panicked>,
 }
 
-/// Where the buffers of a collective are.
+/// The buffers of a collective.
 pub(crate) struct Found {
     pub(crate) input: *mut u8,
     pub(crate) output: *mut u8,
@@ -36,11 +36,11 @@ pub(crate) struct Found {
 
 #[derive(Debug)]
 enum State {
-    /// To be begun again and again.
+    /// A plan that can be started again and again.
     Planned(PersistentCollective),
     Begun(engine::Request),
     Refused(Error),
-    /// Waited for.
+    /// The operation has ended, and the program knows it.
     Over,
 }
 
@@ -53,7 +53,7 @@ impl Running {
         }
     }
 
-    /// One that has ended when it began.
+    /// An operation that had ended when it began.
     pub(crate) fn ended(result: Result<(), Error>) -> Self {
         Self {
             state: result.map_or_else(State::Refused, |()| State::Over),
@@ -62,7 +62,7 @@ impl Running {
         }
     }
 
-    /// How it has ended, if it had when it began, or could not begin.
+    /// The result, if the operation had ended when it began, or could not begin.
     pub(crate) fn now(&mut self) -> Option<Result<Status, Error>> {
         match &self.state {
             State::Begun(request) if !request.is_done() => None,
@@ -70,7 +70,7 @@ impl Running {
         }
     }
 
-    /// One that receives into `place`.
+    /// An operation that receives into `place`.
     pub(crate) fn into_place(self, place: &Place) -> Self {
         self.validated_by(place.validator)
     }
@@ -82,7 +82,7 @@ impl Running {
         }
     }
 
-    /// One that is begun by [`restart`](Self::restart) only.
+    /// An operation that only [`restart`](Self::restart) begins.
     pub(crate) fn planned(made: Result<PersistentCollective, Error>) -> Self {
         Self {
             state: made.map_or_else(State::Refused, State::Planned),
@@ -90,7 +90,7 @@ impl Running {
         }
     }
 
-    /// Why it could not be planned, if so.
+    /// Why it could not be planned, if it could not.
     pub(crate) fn refused(&self) -> Option<Error> {
         match self.state {
             State::Refused(error) => Some(error),
@@ -98,10 +98,10 @@ impl Running {
         }
     }
 
-    /// Begins what was planned once more, with buffers at these addresses.
+    /// Begins the planned operation once more, with buffers at these addresses.
     ///
     /// # Safety
-    /// They are of the shape for which it was planned, and borrowed until it has ended.
+    /// The buffers have the shape of the plan, and are borrowed until the operation has ended.
     pub(crate) unsafe fn restart(&mut self, found: Found) -> Self {
         let begun = match &mut self.state {
             State::Planned(planned) => {
@@ -135,10 +135,10 @@ impl Running {
         }
     }
 
-    /// Waits for its end. After that nothing refers to its buffers.
+    /// Waits until the operation has ended. After that nothing refers to its buffers.
     ///
     /// # Panics
-    /// As a user operation did.
+    /// If a user's operation panicked.
     pub(crate) fn wait(&mut self) -> Result<Status, Error> {
         let ended = uninterrupted(|| match &mut self.state {
             State::Begun(request) => request.wait_mut(),
@@ -149,13 +149,13 @@ impl Running {
         ended
     }
 
-    /// The same when nobody wants to know.
+    /// The same, without the result.
     pub(crate) fn wait_quietly(&mut self) {
         self.panicked = None;
         let _ = self.wait();
     }
 
-    /// Looks whether it has ended, after one pass of progress.
+    /// Tests whether the operation has ended, after one pass of progress.
     pub(crate) fn test(&mut self) -> Option<Result<Status, Error>> {
         let ended = uninterrupted(|| match &mut self.state {
             State::Begun(request) => request.test().transpose(),

@@ -1,23 +1,23 @@
 #![expect(unsafe_code, reason = "scopes answer for the buffers of their requests")]
-//! Scopes: what requests must have ended before.
+//! Scopes: a request ends before its scope does.
 
 use std::{cell::Cell, cell::RefCell, marker::PhantomData};
 
 use super::{RequestCollection, running::Running};
 
-/// Where a request's operation is kept: with the request, or with its scope.
+/// The place of a request's operation: in the request, or in its scope.
 #[derive(Debug)]
 pub enum Held {
-    /// With the request.
+    /// In the request.
     Here(Running),
     /// In the scope's table.
     There(usize),
 }
 
-/// What a request with buffers borrowed for `'a` must have ended before.
+/// A scope for requests with buffers borrowed for `'a`: they end before it does.
 ///
 /// # Safety
-/// An operation that was [adopted](Self::adopt) ends before `'a` does, or is dropped by nobody.
+/// An operation that was [adopted](Self::adopt) ends before `'a` does, or is never dropped.
 pub unsafe trait Scope<'a> {
     /// Takes charge of an operation.
     #[doc(hidden)]
@@ -27,7 +27,7 @@ pub unsafe trait Scope<'a> {
     #[doc(hidden)]
     fn with(&self, held: &mut Held, f: &mut dyn FnMut(&mut Running));
 
-    /// Gives an operation back: one that has ended, or that gets another scope.
+    /// Returns an operation that has ended, or that moves to another scope.
     #[doc(hidden)]
     fn release(&self, held: Held) -> Option<Running>;
 }
@@ -69,12 +69,12 @@ unsafe impl Scope<'static> for StaticScope {
     }
 }
 
-/// A scope that [`scope`] has opened: it keeps the operations of its requests, and does not end before they have.
+/// A scope that [`scope`] has opened. It keeps the operations of its requests, and does not end before they have ended.
 #[derive(Debug)]
 pub struct LocalScope<'a> {
     table: RefCell<Vec<Option<Running>>>,
     free: RefCell<Vec<usize>>,
-    /// Invariant: a scope for long borrows must not pass for one for short ones.
+    /// Invariant: a scope for long borrows must not pass for a scope for short ones.
     borrows: PhantomData<Cell<&'a ()>>,
 }
 
@@ -127,7 +127,7 @@ impl Drop for LocalScope<'_> {
     }
 }
 
-/// Cancels what can be cancelled, and waits for all.
+/// Cancels the operations that can be cancelled, and waits for all.
 pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
     let left: Vec<_> = running.collect();
     for running in &left {
@@ -138,11 +138,11 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
     }
 }
 
-/// Calls `f` with a scope for requests. Buffers that outlive this call can be lent to the requests; all of these have
+/// Calls `f` with a scope for requests. Buffers that outlive this call can be lent to the requests; all requests have
 /// ended when it returns.
 ///
-/// A request that was neither waited for nor given to a [`WaitGuard`](super::WaitGuard), but dropped or forgotten, is
-/// cancelled at the end if it is a receive without a message, and waited for otherwise.
+/// A request that the program neither waits for nor gives to a [`WaitGuard`](super::WaitGuard), but drops or forgets,
+/// is cancelled at the end of the scope if it is a receive without a message, and waited for otherwise.
 ///
 /// ```
 /// use mpi::traits::*;
@@ -161,7 +161,7 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// # Ok::<_, mpi::Error>(())
 /// ```
 ///
-/// What is lent must outlive the scope:
+/// A buffer must outlive the scope:
 ///
 /// ```compile_fail,E0597
 /// use mpi::traits::*;
@@ -175,7 +175,7 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// });
 /// ```
 ///
-/// A request does not get out of it:
+/// A request can not leave the scope:
 ///
 /// ```compile_fail
 /// use mpi::traits::*;
@@ -187,7 +187,7 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// let request = mpi::request::scope(|scope| myself.immediate_send(scope, &letter));
 /// ```
 ///
-/// Nor is a buffer that is received into touched meanwhile:
+/// The program can not touch a receive buffer meanwhile:
 ///
 /// ```compile_fail,E0499
 /// use mpi::traits::*;
@@ -203,7 +203,7 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// });
 /// ```
 ///
-/// Not even when the request was forgotten: the scope has it.
+/// It can not even if it has forgotten the request, because the scope has it:
 ///
 /// ```compile_fail,E0505
 /// use mpi::traits::*;
@@ -224,7 +224,8 @@ where
     f(&LocalScope::new())
 }
 
-/// The same, with a collection to wait for many requests at once; there is room for `reserve` of them without growing.
+/// Like [`scope`], with a collection to wait for many requests at once, which has room for `reserve` of them without
+/// growing.
 ///
 /// ```
 /// use mpi::traits::*;
