@@ -28,7 +28,7 @@ struct Tape<W> {
 }
 
 impl<W: Write> Tape<W> {
-    /// Writes `data` as datagrams of `stride` octets, the last one shorter.
+    /// Writes `data` as datagrams of `stride` bytes, the last one shorter.
     fn burst(&mut self, now: Instant, path: [SocketAddr; 2], data: &[u8], stride: usize, comment: Option<&str>) {
         let Ok(writer) = &mut self.writer else { return };
         for datagram in data.chunks(stride.max(1)) {

@@ -179,7 +179,7 @@ pub struct Impaired<B> {
     prng: Prng,
     /// By the time to send, and among equals by number.
     queue: BTreeMap<(Instant, u64), Datagram>,
-    /// Octets in `queue`.
+    /// Bytes in `queue`.
     queued: usize,
     number: u64,
     /// When the link has carried all it was given.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{sync::Bell, time::Instant};
 
-/// The buffer sizes, octets.
+/// The buffer sizes, bytes.
 const SIZES: [usize; 2] = [4 << 10, 64 << 10];
 /// Buffers of each size that a pair can have under way: 4 MiB each.
 const LIMITS: [usize; 2] = [1024, 64];

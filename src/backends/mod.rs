@@ -45,11 +45,11 @@ use crate::{forward_backend, time::Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Largest datagram (UDP payload, octets) that the local interface takes without IP fragmentation.
+    /// Largest datagram (UDP payload, bytes) that the local interface takes without IP fragmentation.
     pub max_datagram: usize,
     /// Most datagrams in one [`Transmit`]; 1: no segmentation offload.
     pub max_segments: usize,
-    /// Most octets in one [`Transmit`].
+    /// Most bytes in one [`Transmit`].
     pub max_batch: usize,
     /// Bytes that may wait at the receiving side before datagrams are lost to overflow.
     pub receive_buffer: usize,
@@ -67,7 +67,7 @@ pub struct Capabilities {
     pub receive_port: u16,
 }
 
-/// One burst to one destination: consecutive datagrams of `segment_size` octets each, the last may be shorter.
+/// One burst to one destination: consecutive datagrams of `segment_size` bytes each, the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
     /// The address of the receiver.

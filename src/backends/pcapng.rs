@@ -130,7 +130,7 @@ impl<W: Write> Writer<W> {
         self.block.extend([0; 4]);
     }
 
-    /// Everything starts at a multiple of four octets.
+    /// Everything starts at a multiple of four bytes.
     fn pad(&mut self) {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
@@ -193,7 +193,7 @@ fn packet(to: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr, data: &
 struct Sum(u64);
 
 impl Sum {
-    /// Adds octets; an odd number of them only at the end.
+    /// Adds bytes; an odd number of them only at the end.
     fn add(&mut self, data: &[u8]) {
         let (pairs, rest) = data.as_chunks::<2>();
         self.0 += pairs
@@ -248,7 +248,7 @@ pub(crate) mod tests {
         found
     }
 
-    /// Octets whose sum with their checksum must be all ones.
+    /// Bytes whose sum with their checksum must be all ones.
     fn checks(parts: &[&[u8]]) -> bool {
         let mut sum = Sum::default();
         parts.iter().for_each(|part| sum.add(part));

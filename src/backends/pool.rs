@@ -67,7 +67,7 @@ impl Pool {
         reused.unwrap_or_else(|| vec![0; size].into_boxed_slice())
     }
 
-    /// The first `len` octets of `buffer`; it comes back when the last handle is dropped.
+    /// The first `len` bytes of `buffer`; it comes back when the last handle is dropped.
     pub(crate) fn lend(&self, buffer: Box<[u8]>, len: usize) -> Bytes {
         debug_assert!(len <= buffer.len());
         Bytes::from_owner(Loan {

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-/// Octets that UDP and IPv4 put before a datagram.
+/// Bytes that UDP and IPv4 put before a datagram.
 pub(super) const UDP_IPV4: u32 = 28;
 /// Most wires of a network, so that numbers of wires are small.
 const MAX_WIRES: u64 = 1 << 28;
@@ -297,7 +297,7 @@ impl Network {
         (self.mtu - UDP_IPV4) as usize
     }
 
-    /// Time of one octet on a wire, ps.
+    /// Time of one byte on a wire, ps.
     pub(super) fn octet(&self) -> u64 {
         (8e12 / self.bandwidth).round().max(1.0) as u64
     }

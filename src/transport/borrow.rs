@@ -36,7 +36,7 @@ impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `start` and `len` come from one `&'a [u8]` in `Loan::bytes`. `'a` outlives this value: `lend` does
         // not return or unwind, so nothing that `'a` borrows from can end, before all leases are back, of which this value
-        // has one until it is dropped. Nobody writes to the octets meanwhile, since they are borrowed for `'a`.
+        // has one until it is dropped. Nobody writes to the bytes meanwhile, since they are borrowed for `'a`.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }

@@ -9,12 +9,12 @@ use syn::{
 
 /// Implements `mpi::datatype::Equivalence` for a struct, so that it can be sent and received.
 ///
-/// Fields may be numbers, `bool`, other types with `Equivalence`, and arrays and tuples of these. The struct's own layout
-/// is used as the compiler has chosen it; padding is not sent. Structs that have the same fields in the same order can be
-/// sent as one and received as the other.
+/// Fields may be numbers, `bool`, other types with `Equivalence`, and arrays and tuples of these. The struct keeps the
+/// layout that the compiler has chosen; padding is not sent. If two structs have the same fields in the same order, one
+/// can be sent and received as the other.
 ///
-/// Enums, unions and structs with parameters are refused. If the library has another name,
-/// `#[mpi(crate = "::other::mpi")]` says so.
+/// Enums, unions and structs with parameters are refused. `#[mpi(crate = "::other::mpi")]` names the library if it has
+/// another name.
 #[proc_macro_derive(Equivalence, attributes(mpi))]
 pub fn equivalence(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -93,7 +93,7 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     })
 }
 
-/// Where the library is: `::mpi`, or what `#[mpi(crate = "…")]` says.
+/// The path of the library: `::mpi`, or the one in `#[mpi(crate = "…")]`.
 fn crate_path(input: &DeriveInput) -> Result<Path> {
     let mut path = None;
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("mpi")) {

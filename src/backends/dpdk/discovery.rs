@@ -1,4 +1,5 @@
-//! How neighbours ask for and tell their Ethernet addresses: ARP (RFC 826) and neighbour discovery (RFC 4861), as octets.
+//! How neighbours ask for and tell their Ethernet addresses: ARP (RFC 826) and neighbour discovery (RFC 4861), as
+//! bytes.
 //!
 //! Of the latter, what hosts on one link need: solicitations and advertisements. There are no routers here, and
 //! addresses are given, not made up, so nobody else is asked whether they are taken.
@@ -10,7 +11,7 @@ use super::frame::{
     sum,
 };
 
-/// Octets of an ARP packet.
+/// Bytes of an ARP packet.
 const ARP: usize = 28;
 /// ARP for hardware Ethernet, protocol IPv4, and the sizes of their addresses.
 const IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
@@ -19,9 +20,9 @@ const ARP_REPLY: [u8; 2] = [0, 2];
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// Octets of either before the options.
+/// Bytes of either before the options.
 const DISCOVERY: usize = 24;
-/// Octets of the option that tells an Ethernet address.
+/// Bytes of the option that tells an Ethernet address.
 const OPTION: usize = 8;
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
@@ -67,7 +68,7 @@ fn unicast(mac: Mac) -> Option<Mac> {
     (mac[0] & 1 == 0).then_some(mac)
 }
 
-/// The checks are those of RFC 4861, 7.1. `header`: 40 octets of IPv6.
+/// The checks are those of RFC 4861, 7.1. `header`: 40 bytes of IPv6.
 pub(super) fn parse_icmpv6(header: &[u8], body: &[u8]) -> Result<Notice, Useless> {
     let ip = |octets: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(octets).expect("16 octets"));
     let (source, destination) = (ip(&header[8..24]), ip(&header[24..40]));

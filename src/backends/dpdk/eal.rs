@@ -138,7 +138,7 @@ fn processors() -> String {
     line.map_or("0", str::trim).to_owned()
 }
 
-/// Octets of free hugepages of the default size that nobody has been promised.
+/// Bytes of free hugepages of the default size that nobody has been promised.
 fn free_hugepages() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |name: &str| {

@@ -1,9 +1,9 @@
-//! Frames as octets: Ethernet, IP and UDP from a template per neighbour, and the way back. No device, no `unsafe`.
+//! Frames as bytes: Ethernet, IP and UDP from a template per neighbour, and the way back. No device, no `unsafe`.
 //!
 //! ```text
 //!  0            6            12    14                                34 (IPv6: 54)    42 (62)
-//!  ├ destination ┼ source MAC ┼ type┼ IPv4, 20 octets, no options     ┼ UDP, 8 octets  ┼ payload
-//!                             │ 0800│ IPv6, 40 octets (type 86dd)     │
+//!  ├ destination ┼ source MAC ┼ type┼ IPv4, 20 bytes, no options      ┼ UDP, 8 bytes   ┼ payload
+//!                             │ 0800│ IPv6, 40 bytes (type 86dd)      │
 //! ```
 //!
 //! Lengths, identification, ports and checksums differ between datagrams and are patched. The checksum of IPv4 is summed
@@ -18,15 +18,15 @@ use super::discovery::{self, Notice};
 /// An Ethernet address.
 pub(super) type Mac = [u8; 6];
 
-/// Octets of an Ethernet header.
+/// Bytes of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
-/// Octets of an IPv4 header without options.
+/// Bytes of an IPv4 header without options.
 pub(super) const IPV4: usize = 20;
-/// Octets of an IPv6 header without extensions.
+/// Bytes of an IPv6 header without extensions.
 pub(super) const IPV6: usize = 40;
-/// Octets of an UDP header.
+/// Bytes of an UDP header.
 const UDP: usize = 8;
-/// Octets before the payload at most.
+/// Bytes before the payload at most.
 const MOST_HEADERS: usize = ETHERNET + IPV6 + UDP;
 
 pub(super) const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -49,17 +49,17 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Octets before the payload of its datagrams.
+    /// Bytes before the payload of its datagrams.
     pub(super) fn headers(&self) -> usize {
         ETHERNET + self.overhead()
     }
 
-    /// Octets of IP and UDP headers: what an MTU holds besides payload.
+    /// Bytes of IP and UDP headers: what an MTU holds besides payload.
     pub(super) fn overhead(&self) -> usize {
         self.ip_header() + UDP
     }
 
-    /// Octets of the header of IP.
+    /// Bytes of the header of IP.
     pub(super) fn ip_header(&self) -> usize {
         if self.addr.is_ipv4() { IPV4 } else { IPV6 }
     }
@@ -83,7 +83,7 @@ pub(super) type UsualHead = [u8; Usual::HEADERS];
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     octets: [u8; MOST_HEADERS],
-    /// Octets of them.
+    /// Bytes of them.
     len: usize,
     /// Sum over the IPv4 header without total length, identification and checksum, folded.
     ip_sum: u16,
@@ -125,13 +125,13 @@ impl Template {
         }
     }
 
-    /// Octets of the headers.
+    /// Bytes of the headers.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Writes the headers of a datagram with so many octets of payload over IPv4, without an UDP checksum: the same as
+    /// Writes the headers of a datagram with so many bytes of payload over IPv4, without an UDP checksum: the same as
     /// [`headers`](Self::headers) and [`Headers::write`], for one datagram. The template is one of IPv4.
     #[inline(always)]
     pub(super) fn write_usual(&self, head: &mut UsualHead, payload: u16, ports: [u16; 2], identification: u16) {
@@ -155,7 +155,7 @@ impl Template {
         head[ETHERNET + IPV4..].copy_from_slice(&udp);
     }
 
-    /// The headers of datagrams in frames of so many octets. `ports`: from and to.
+    /// The headers of datagrams in frames of so many bytes. `ports`: from and to.
     ///
     /// # Panics
     /// If that is less than the headers, or more than an IP packet can have.
@@ -200,7 +200,7 @@ pub(super) struct Headers<'a> {
 }
 
 impl Headers<'_> {
-    /// Octets of the header of IP.
+    /// Bytes of the header of IP.
     pub(super) fn ip(&self) -> usize {
         self.template.len - ETHERNET - UDP
     }
@@ -246,7 +246,7 @@ fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
     if checksum == [0, 0] { [0xff, 0xff] } else { checksum }
 }
 
-/// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. Of less than 2^32 octets.
+/// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. Of less than 2^32 bytes.
 #[inline]
 pub(super) fn sum(octets: &[u8]) -> u64 {
     let mut chunks = octets.chunks_exact(4);
@@ -270,7 +270,7 @@ fn fold(total: u64) -> u16 {
     once(once(once(total))) as u16
 }
 
-/// The octets of a checksum field.
+/// The bytes of a checksum field.
 #[inline]
 pub(super) fn complement(total: u64) -> [u8; 2] {
     (!fold(total)).to_ne_bytes()
@@ -330,16 +330,16 @@ impl Datagram {
     }
 }
 
-/// Of address and port, with two octets between that do not count.
+/// Of address and port, with two bytes between that do not count.
 const TO_BITS: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff]);
 
 /// What nearly all frames for a host begin with, to be recognised by a few comparisons: [`parse`] gives the same, and
 /// tells what the others are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
-    /// The first eight octets; two of them do not count.
+    /// The first eight bytes; two of them do not count.
     mac: u64,
-    /// The destination's address, two octets that are zero here, and its port.
+    /// The destination's address, two bytes that are zero here, and its port.
     to: u64,
 }
 
@@ -382,11 +382,11 @@ impl Usual {
         let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight octets"));
         let quad = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four octets"));
         let pair = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
-        // All at once: nearly always nothing differs. (The last two octets of the first eight are shifted out.)
+        // All at once: nearly always nothing differs. (The last two bytes of the first eight are shifted out.)
         let differs = (eight(0) ^ self.mac) << 16
             | (eight(30) & TO_BITS) ^ self.to
             | u64::from((quad(12) ^ KIND) & KIND_BITS | (quad(20) ^ INSIDE) & INSIDE_BITS);
-        // In whatever order octets are added, and how many at once (RFC 1071).
+        // In whatever order bytes are added, and how many at once (RFC 1071).
         let sum = end_around_wide(end_around_wide(eight(14), eight(22)), quad(30).into());
         if differs != 0 || !folds_to_ones(sum) || (pair(40) != 0 && !checked()) {
             return None;
@@ -400,7 +400,7 @@ impl Usual {
         })
     }
 
-    /// Octets before the payload.
+    /// Bytes before the payload.
     pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
 }
 
@@ -454,7 +454,7 @@ fn parse_ipv4(packet: &[u8]) -> Result<Frame, Useless> {
     }
     let header_len = usize::from(packet[0] & 0x0f) * 4;
     let total_len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    // What is beyond the total length is padding: Ethernet has no frames below 60 octets.
+    // What is beyond the total length is padding: Ethernet has no frames below 60 bytes.
     if header_len < IPV4 || total_len < header_len || packet.len() < total_len {
         return Err(Useless::Malformed);
     }

@@ -5,7 +5,7 @@ use std::io;
 /// Copies a gather list piece by piece.
 pub(super) struct Gather<'a> {
     slices: &'a [io::IoSlice<'a>],
-    /// Octets of the first slice that are done.
+    /// Bytes of the first slice that are done.
     done: usize,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Gather<'a> {
         Self { slices, done: 0 }
     }
 
-    /// The last piece of the next `len` octets that lies in one place.
+    /// The last piece of the next `len` bytes that lies in one place.
     pub(super) fn tail(&self, mut len: usize) -> Option<&'a [u8]> {
         let mut done = self.done;
         for slice in self.slices {
@@ -38,7 +38,7 @@ impl<'a> Gather<'a> {
         None
     }
 
-    /// Leaves out `len` octets, which lie in one place.
+    /// Leaves out `len` bytes, which lie in one place.
     pub(super) fn skip(&mut self, len: usize) {
         self.done += len;
         if self.slices.first().is_some_and(|first| first.len() == self.done) {
@@ -46,7 +46,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Fills `to` with the next octets; less if there are no more.
+    /// Fills `to` with the next bytes; less if there are no more.
     #[inline]
     pub(super) fn copy(&mut self, mut to: &mut [u8]) {
         while let Some((first, rest)) = self.slices.split_first() {

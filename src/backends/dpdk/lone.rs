@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl DpdkBackend {
-    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends, octets. 0: it sends none.
+    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends, bytes. 0: it sends none.
     pub(super) fn most_lone(&self) -> usize {
         match self.checksum {
             UdpChecksum::Absent => self.max_datagram.min(ATTACH - 1),

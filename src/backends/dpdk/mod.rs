@@ -623,7 +623,7 @@ impl DpdkBackend {
         self.slots.len()
     }
 
-    /// Octets that may wait here.
+    /// Bytes that may wait here.
     fn receive_buffer(&self) -> usize {
         self.queues.len() * self.port.shared.share() * self.max_datagram
     }
@@ -658,8 +658,8 @@ fn segments(transmit: &Transmit<'_>) -> usize {
     }
 }
 
-/// Fills `burst` with the datagrams of `transmit`, behind room for so many octets of headers. With a `scope`, large pieces
-/// of payload stay where they are. `false`: there are no buffers.
+/// Fills `burst` with the datagrams of `transmit`, behind room for so many bytes of headers. With a `scope`, large
+/// pieces of payload stay where they are. `false`: there are no buffers.
 #[inline]
 fn load<'env>(
     burst: &mut Burst,

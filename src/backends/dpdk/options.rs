@@ -39,7 +39,7 @@ pub const VARIABLES: [&str; 10] = [
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 /// MTU of Ethernet.
 const ETHERNET_MTU: u16 = 1500;
-/// Octets before each frame in virtio's queues.
+/// Bytes before each frame in virtio's queues.
 const VIRTIO_HEADER: u16 = 12;
 /// Largest MTU, and that of devices that are memory: fewer packets mean less work (measured over memif).
 const MOST_MTU: u16 = 16_000;
@@ -48,7 +48,7 @@ const QUEUE: u16 = 1024;
 /// … but where the link is memory. Its queue is used round and round, and a small one stays in a cache (measured over
 /// memif).
 const MEMORY_QUEUE: u16 = 256;
-/// Octets of frames that af_packet's default ring holds.
+/// Bytes of frames that af_packet's default ring holds.
 const AF_PACKET_SMALL: u16 = 1900;
 
 /// The source of DPDK's memory.
@@ -476,7 +476,7 @@ impl Device {
         (device.name, arguments.join(","))
     }
 
-    /// Octets that a packet buffer must hold for this device at least, the room before the packet left out.
+    /// Bytes that a packet buffer must hold for this device at least, the room before the packet left out.
     pub(super) fn buffer(&self, mtu: u16) -> u16 {
         let needed = mtu + 18;
         match self.kind {

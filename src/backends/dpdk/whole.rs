@@ -27,7 +27,7 @@ pub(crate) struct Lending {
     pub(crate) buffers: u32,
 }
 
-/// Octets of memory that `buffers` packets take with these options: whole pages.
+/// Bytes of memory that `buffers` packets take with these options: whole pages.
 pub(crate) fn lending_size(options: &DpdkOptions, buffers: u32) -> usize {
     const PAGE: usize = 4_096;
     let room = options.device.buffer(options.packet_size());
@@ -52,13 +52,13 @@ impl DpdkBackend {
         self.host.addr.set_port(port);
     }
 
-    /// The UDP port for which datagram `index` of the last receive is, as long as the octets before it are untouched.
+    /// The UDP port for which datagram `index` of the last receive is, as long as the bytes before it are untouched.
     #[inline]
     pub(crate) fn received_port(&mut self, index: usize) -> u16 {
         destination_port(self.slots[index].payload().headers())
     }
 
-    /// Where datagram `index` comes from, and its octets with the `before` octets before them, which are free to use (at
+    /// Where datagram `index` comes from, and its bytes with the `before` bytes before them, which are free to use (at
     /// most the headers of UDP and IP).
     #[inline]
     pub(crate) fn received_with(&mut self, index: usize, before: usize) -> (SocketAddr, &mut [u8]) {

@@ -52,7 +52,7 @@ pub struct UdpBackend {
     socket: UdpSocket,
     /// The socket that sends, if it is another one.
     sender: Option<UdpSocket>,
-    /// Octets per datagram.
+    /// Bytes per datagram.
     max_datagram: usize,
     /// Datagrams per burst; 1 once the kernel has refused.
     max_segments: usize,

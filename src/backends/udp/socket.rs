@@ -29,7 +29,7 @@ pub struct UdpOptions {
     /// the process has CAP_NET_ADMIN; [`Capabilities::receive_buffer`](crate::backends::Capabilities::receive_buffer)
     /// has the size that it gave. Default 4 MiB.
     pub receive_buffer: usize,
-    /// Octets asked for the kernel's send buffer, 1 to 2^30. Default 4 MiB.
+    /// Bytes asked for the kernel's send buffer, 1 to 2^30. Default 4 MiB.
     pub send_buffer: usize,
     /// Send bursts by segmentation offload where the kernel can. Default true.
     pub gso: bool,
@@ -56,7 +56,7 @@ impl Default for UdpOptions {
     }
 }
 
-/// Octets of IP and UDP header.
+/// Bytes of IP and UDP header.
 pub(super) fn headers(addr: SocketAddr) -> usize {
     if addr.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }
@@ -148,7 +148,7 @@ impl UdpSocket {
         sys::get_option(self.fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Octets of the receive buffer that the kernel gave.
+    /// Bytes of the receive buffer that the kernel gave.
     pub(super) fn receive_buffer(&self) -> usize {
         // It reports twice what was asked for: its own bookkeeping comes out of the same account.
         let doubled = sys::get_option(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);

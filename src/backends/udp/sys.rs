@@ -28,7 +28,7 @@ pub(super) union RawAddr {
 impl RawAddr {
     /// Nothing yet; for the kernel to fill in.
     pub(super) const fn empty() -> Self {
-        // SAFETY: all octets zero is a value of each member (they are integers and arrays of integers).
+        // SAFETY: all bytes zero is a value of each member (they are integers and arrays of integers).
         unsafe { mem::zeroed() }
     }
 
@@ -71,13 +71,13 @@ impl RawAddr {
     }
 
     fn is_v6(&self) -> bool {
-        // SAFETY: every constructor initialises all octets, and the family comes first in both.
+        // SAFETY: every constructor initialises all bytes, and the family comes first in both.
         c_int::from(unsafe { self.family }) == libc::AF_INET6
     }
 
     /// The address in Rust's form; `None` if the kernel filled in no IP address.
     pub(super) fn get(&self) -> Option<SocketAddr> {
-        // SAFETY: every constructor initialises all octets, each pattern of octets is valid, and the family says
+        // SAFETY: every constructor initialises all bytes, each pattern of bytes is valid, and the family says
         // which member it is.
         unsafe {
             match c_int::from(self.family) {
@@ -120,7 +120,7 @@ pub(super) fn send_to(fd: BorrowedFd<'_>, to: &RawAddr, data: &[u8]) -> io::Resu
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Sends a gather list; with `segment`, as datagrams of that many octets each (`UDP_SEGMENT`).
+/// Sends a gather list; with `segment`, as datagrams of that many bytes each (`UDP_SEGMENT`).
 pub(super) fn send_gather(
     fd: BorrowedFd<'_>,
     to: &RawAddr,
@@ -128,7 +128,7 @@ pub(super) fn send_gather(
     segment: Option<u16>,
 ) -> io::Result<usize> {
     let mut control = Control([0; 64]);
-    // SAFETY: all octets zero is a `msghdr`.
+    // SAFETY: all bytes zero is a `msghdr`.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = ptr::from_ref(to).cast_mut().cast();
     message.msg_namelen = to.len();
@@ -137,7 +137,7 @@ pub(super) fn send_gather(
     message.msg_iovlen = slices.len();
     if let Some(segment) = segment {
         message.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: pure arithmetic, and the room of 64 octets is more than the 24 that a u16 takes.
+        // SAFETY: pure arithmetic, and the room of 64 bytes is more than the 24 that a u16 takes.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
         // SAFETY: `msg_control` and `msg_controllen` describe room enough for one header with a u16, so the first
         // header exists and its data may be written; it is aligned by `Control`.
@@ -156,7 +156,7 @@ pub(super) fn send_gather(
 /// Receives one datagram. The cheapest call there is; not for sockets on which `UDP_GRO` is on.
 pub(super) fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8], from: &mut RawAddr) -> io::Result<usize> {
     let mut len = size_of::<RawAddr>() as socklen_t;
-    // SAFETY: `buffer` and `from` may be written for their lengths during the call; any octets make a `RawAddr`.
+    // SAFETY: `buffer` and `from` may be written for their lengths during the call; any bytes make a `RawAddr`.
     check(unsafe {
         libc::recvfrom(
             fd.as_raw_fd(),
@@ -237,7 +237,7 @@ pub(super) fn receive_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> io::Result<
     })
 }
 
-/// recvmsg, showing each control message as (level, type, octets).
+/// recvmsg, showing each control message as (level, type, bytes).
 fn receive_message(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -253,7 +253,7 @@ fn receive_message(
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // SAFETY: all octets zero is a `msghdr`.
+    // SAFETY: all bytes zero is a `msghdr`.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = ptr::from_mut(from).cast();
     message.msg_namelen = size_of::<RawAddr>() as socklen_t;
@@ -261,7 +261,7 @@ fn receive_message(
     message.msg_iovlen = 1;
     message.msg_control = room.0.as_mut_ptr().cast();
     message.msg_controllen = size_of::<Room>();
-    // SAFETY: all that `message` points to may be written for the lengths given and outlives the call; any octets
+    // SAFETY: all that `message` points to may be written for the lengths given and outlives the call; any bytes
     // make a `RawAddr`.
     let len = check(unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, flags) })?;
     // SAFETY: the kernel has set `msg_controllen` to what it has written, and the CMSG macros stay inside that.
@@ -280,7 +280,7 @@ fn receive_message(
 /// Whether the receive queue holds anything. Takes nothing out.
 pub(super) fn has_data(fd: BorrowedFd<'_>) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: no octet is written, the length is zero.
+    // SAFETY: no byte is written, the length is zero.
     unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), 0, flags) >= 0 }
 }
 
@@ -326,7 +326,7 @@ pub(super) fn poll(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<
 /// Sets an integer option.
 pub(super) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let len = size_of::<c_int>() as socklen_t;
-    // SAFETY: `value` is valid for `len` octets during the call.
+    // SAFETY: `value` is valid for `len` bytes during the call.
     let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), len) };
     check(result as isize).map(drop)
 }
@@ -335,7 +335,7 @@ pub(super) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c
 pub(super) fn get_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as socklen_t;
-    // SAFETY: `value` may be written for `len` octets during the call.
+    // SAFETY: `value` may be written for `len` bytes during the call.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -359,7 +359,7 @@ pub(super) struct Interface {
     pub(super) up: bool,
     /// Whether it is a loopback interface.
     pub(super) loopback: bool,
-    /// Its MTU, octets, IP header included.
+    /// Its MTU, bytes, IP header included.
     pub(super) mtu: usize,
 }
 
@@ -415,7 +415,7 @@ unsafe fn ip_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
 }
 
 fn mtu_of(fd: BorrowedFd<'_>, name: &CStr) -> io::Result<usize> {
-    // SAFETY: all octets zero is an `ifreq`.
+    // SAFETY: all bytes zero is an `ifreq`.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     let room = request.ifr_name.len() - 1;
     for (to, &from) in request.ifr_name.iter_mut().zip(name.to_bytes().iter().take(room)) {

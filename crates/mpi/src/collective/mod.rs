@@ -65,7 +65,7 @@ pub mod traits {
     pub use super::{CommunicatorCollectives, FacingRoot, NeighborhoodCollectives, Operation, Root};
 }
 
-/// No rank has more to [`share`], octets.
+/// No rank has more to [`share`], bytes.
 const LONGEST: u64 = 1 << 16;
 
 /// Collects bytes from each rank, in the order of ranks; lengths may differ.

@@ -1,12 +1,12 @@
 #![expect(unsafe_code, reason = "traits whose implementations answer for memory")]
-//! Memory that messages come from and go to.
+//! The memory from which messages are sent, and into which they are received.
 
 use std::ffi::c_void;
 
 use super::{Datatype, Equivalence, check::Validator};
 use crate::Count;
 
-/// Something that has elements of a datatype.
+/// A buffer whose elements have a datatype.
 ///
 /// # Safety
 /// As [`Buffer`].
@@ -18,16 +18,16 @@ pub unsafe trait AsDatatype {
     fn as_datatype(&self) -> Self::Out;
 }
 
-/// Something that has a number of elements.
+/// A buffer that has a number of elements.
 ///
 /// # Safety
 /// As [`Buffer`].
 pub unsafe trait Collection {
-    /// How many.
+    /// The number of elements.
     fn count(&self) -> Count;
 }
 
-/// Something that lies at an address.
+/// A buffer that lies at an address.
 ///
 /// # Safety
 /// As [`Buffer`].
@@ -36,7 +36,7 @@ pub unsafe trait Pointer {
     fn pointer(&self) -> *const c_void;
 }
 
-/// Something that lies at an address and may be written.
+/// A buffer that lies at an address and may be written.
 ///
 /// # Safety
 /// As [`BufferMut`].
@@ -44,25 +44,25 @@ pub unsafe trait PointerMut {
     /// The address.
     fn pointer_mut(&mut self) -> *mut c_void;
 
-    /// What is to be done when something has been received.
+    /// The checks to make after receiving into the buffer.
     #[doc(hidden)]
     fn validator(&mut self) -> Option<Validator> {
         None
     }
 }
 
-/// What can be sent: a value, an array, a slice, a vector of an [`Equivalence`], or a [`View`](super::View).
+/// A buffer to send from: a value, an array, a slice, a vector of an [`Equivalence`], or a [`View`](super::View).
 ///
 /// # Safety
-/// As long as it is borrowed, `count` elements of the datatype at the address are initialised memory that is not written
-/// to and may be read by any thread; and these three do not change.
+/// While the buffer is borrowed, `count` elements of the datatype at the address are initialised memory that is not
+/// written to and that any thread may read; and address, count and datatype do not change.
 pub unsafe trait Buffer: Pointer + Collection + AsDatatype {}
 
-/// What can be received into.
+/// A buffer to receive into.
 ///
 /// # Safety
-/// As long as it is borrowed mutably, `count` elements of the datatype at the address are initialised memory that may be
-/// written by any thread with any octets, and is not used by others.
+/// While the buffer is borrowed mutably, `count` elements of the datatype at the address are initialised memory that
+/// any thread may write with any bytes, and that is not used otherwise.
 pub unsafe trait BufferMut: PointerMut + Collection + AsDatatype {}
 
 macro_rules! buffers {

@@ -1,15 +1,15 @@
 #![expect(unsafe_code, reason = "looks at octets that may be no value yet")]
-//! Whether octets that were received are a value: the one predefined type for which not all of them are is `bool`.
+//! Checks that received bytes are a value: `bool` is the one predefined type for which some bytes are not.
 
-/// How to look at the octets of a value, and how to make them one.
+/// How to check the bytes of a value, and how to make them valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The octets at the address are a value.
+    /// Whether the bytes at the address are a value.
     ///
     /// # Safety
     /// They may be read.
     pub is_valid: unsafe fn(*const u8) -> bool,
-    /// Makes them one.
+    /// Makes the bytes at the address a value.
     ///
     /// # Safety
     /// They may be read and written.
@@ -17,7 +17,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Everything but zero is true.
+    /// Every byte but zero is true.
     pub(super) const BOOL: Self = {
         unsafe fn is_valid(place: *const u8) -> bool {
             // SAFETY: the caller's contract.
@@ -31,10 +31,10 @@ impl Check {
     };
 }
 
-/// A part of a value that must be looked at: its octets from the value's address, and how.
+/// A part of a value that must be checked: its offset in bytes from the value's address, and the check.
 pub type Part = (usize, Option<Check>);
 
-/// All parts of what lies at `place` are values.
+/// Whether all parts of the bytes at `place` are values.
 ///
 /// # Safety
 /// As [`Check::is_valid`].
@@ -46,7 +46,7 @@ pub unsafe fn is_valid(place: *const u8, parts: &[Part]) -> bool {
     })
 }
 
-/// Makes all parts of what lies at `place` values.
+/// Makes all parts of the bytes at `place` values.
 ///
 /// # Safety
 /// As [`Check::make_valid`].
@@ -59,7 +59,7 @@ pub unsafe fn make_valid(place: *mut u8, parts: &[Part]) {
     }
 }
 
-/// A run of values that a receive may leave as octets which are none.
+/// A run of elements that may hold invalid bytes after a receive.
 #[derive(Clone, Copy, Debug)]
 pub struct Validator {
     base: *mut u8,
@@ -83,7 +83,7 @@ impl Validator {
     }
 
     /// # Safety
-    /// The values may be written, and nobody else uses them.
+    /// The elements may be written, and are not used otherwise.
     pub(crate) unsafe fn run(&self) {
         for index in 0..self.len {
             // SAFETY: the caller's contract.

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "memory whose type is known when the program runs")]
-//! Buffers of a datatype that is known only when the program runs: what user operations get.
+//! Buffers whose datatype is known only at run time: the arguments of user operations.
 
 use std::{ffi::c_void, marker::PhantomData, slice};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Count, raw::AsRaw};
 
-/// Elements of some datatype, to be read.
+/// Elements of some datatype, for reading.
 ///
 /// ```
 /// use mpi::datatype::DynBuffer;
@@ -29,7 +29,7 @@ pub struct DynBuffer<'a> {
     memory: PhantomData<&'a [u8]>,
 }
 
-/// Elements of some datatype, to be read and written.
+/// Elements of some datatype, for reading and writing.
 #[derive(Debug)]
 pub struct DynBufferMut<'a> {
     base: *mut u8,
@@ -62,7 +62,7 @@ fn is<T: Equivalence>(base: *const u8, count: usize, datatype: &RawDatatype) -> 
 }
 
 impl<'a> DynBuffer<'a> {
-    /// The elements of a slice.
+    /// Takes the elements of a slice.
     #[must_use]
     pub fn new<T: Equivalence>(buffer: &'a [T]) -> Self {
         Self {
@@ -73,13 +73,13 @@ impl<'a> DynBuffer<'a> {
         }
     }
 
-    /// `count` elements of `datatype` at `base`.
+    /// Takes `count` elements of `datatype` at `base`.
     ///
     /// # Safety
-    /// They are initialised memory that may be read and is not written to as long as `'a`.
+    /// They are initialised memory that may be read, and is not written to, for `'a`.
     ///
     /// # Panics
-    /// A negative count.
+    /// If the count is negative.
     pub unsafe fn from_raw<T>(base: *const T, count: Count, datatype: impl Datatype) -> Self {
         Self {
             base: base.cast(),
@@ -89,7 +89,7 @@ impl<'a> DynBuffer<'a> {
         }
     }
 
-    /// The elements are values of `T`.
+    /// Whether the elements are values of `T`.
     #[must_use]
     pub fn is<T: Equivalence>(&self) -> bool {
         is::<T>(self.base, self.count, &self.datatype)
@@ -103,19 +103,19 @@ impl<'a> DynBuffer<'a> {
             .then(|| unsafe { slice::from_raw_parts(self.base.cast(), self.count) })
     }
 
-    /// How many elements.
+    /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// There are none.
+    /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Where they lie.
+    /// The address of the elements.
     #[must_use]
     pub fn as_ptr(&self) -> *const c_void {
         self.base.cast()
@@ -123,7 +123,7 @@ impl<'a> DynBuffer<'a> {
 }
 
 impl<'a> DynBufferMut<'a> {
-    /// The elements of a slice.
+    /// Takes the elements of a slice.
     #[must_use]
     pub fn new<T: Equivalence>(buffer: &'a mut [T]) -> Self {
         Self {
@@ -135,14 +135,14 @@ impl<'a> DynBufferMut<'a> {
         }
     }
 
-    /// `count` elements of `datatype` at `base`.
+    /// Takes `count` elements of `datatype` at `base`.
     ///
     /// # Safety
-    /// They are initialised memory that may be read, and written with any octets, and is not used by others as long as
+    /// They are initialised memory that may be read, may be written with any bytes, and is not used otherwise, for
     /// `'a`.
     ///
     /// # Panics
-    /// A negative count.
+    /// If the count is negative.
     pub unsafe fn from_raw<T>(base: *mut T, count: Count, datatype: impl Datatype) -> Self {
         Self {
             base: base.cast(),
@@ -153,7 +153,7 @@ impl<'a> DynBufferMut<'a> {
         }
     }
 
-    /// The elements are values of `T`.
+    /// Whether the elements are values of `T`.
     #[must_use]
     pub fn is<T: Equivalence>(&self) -> bool {
         is::<T>(self.base, self.count, &self.datatype)
@@ -167,30 +167,30 @@ impl<'a> DynBufferMut<'a> {
             .then(|| unsafe { slice::from_raw_parts_mut(self.base.cast(), self.count) })
     }
 
-    /// How many elements.
+    /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// There are none.
+    /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Where they lie.
+    /// The address of the elements.
     #[must_use]
     pub fn as_ptr(&self) -> *const c_void {
         self.base.cast_const().cast()
     }
 
-    /// Where they lie.
+    /// The address of the elements, mutably.
     pub fn as_mut_ptr(&mut self) -> *mut c_void {
         self.base.cast()
     }
 
-    /// The same for reading, for a while.
+    /// Borrows the elements for reading.
     #[must_use]
     pub fn reborrow(&self) -> DynBuffer<'_> {
         DynBuffer {
@@ -201,7 +201,7 @@ impl<'a> DynBufferMut<'a> {
         }
     }
 
-    /// The same for a while.
+    /// Borrows the elements for reading and writing.
     #[must_use]
     pub fn reborrow_mut(&mut self) -> DynBufferMut<'_> {
         DynBufferMut {
@@ -213,7 +213,7 @@ impl<'a> DynBufferMut<'a> {
         }
     }
 
-    /// The same for reading.
+    /// Turns it into elements for reading only.
     #[must_use]
     pub fn downgrade(self) -> DynBuffer<'a> {
         DynBuffer {

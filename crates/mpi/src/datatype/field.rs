@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "checks are made of the checks of parts")]
-//! What a field of a struct may be for the derive macro: an equivalence, an array or a tuple of such.
+//! The types of fields that the derive macro accepts: equivalences, and arrays and tuples of them.
 
 use std::mem::offset_of;
 
@@ -14,9 +14,9 @@ use crate::raw::AsRaw;
 /// The type of a field.
 ///
 /// # Safety
-/// As of [`Equivalence`]: the datatype has the size of the type, and all its octets lie in it, are initialised in every value
-/// and are not changed through a shared reference; a value is valid when any octets have been received into it and
-/// [`CHECK`](Self::CHECK) has been satisfied. The derive macro believes it.
+/// As for [`Equivalence`]: the datatype has the size of the type; all its bytes lie in the type, are initialised in
+/// every value, and are not changed through a shared reference; a value is valid when any bytes have been received into
+/// it and [`CHECK`](Self::CHECK) has been satisfied. The derive macro relies on it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not equivalent to an MPI datatype",
     label = "a field of this type can not be sent or received",
@@ -26,7 +26,7 @@ pub unsafe trait Field {
     /// See [`Equivalence::CHECK`].
     const CHECK: Option<Check>;
 
-    /// Its datatype.
+    /// The datatype of the field.
     fn datatype() -> RawDatatype;
 }
 
@@ -114,7 +114,7 @@ tuples! {
     (A, B, C, D, E, F, G, H,): A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7;
 }
 
-/// The datatype of something of `size` octets that has these fields at these octets.
+/// The datatype of a struct of `size` bytes that has these fields at these offsets.
 #[must_use]
 pub fn structure(size: usize, fields: &[(usize, RawDatatype)]) -> UserDatatype {
     let lengths = vec![1; fields.len()];
@@ -126,7 +126,7 @@ pub fn structure(size: usize, fields: &[(usize, RawDatatype)]) -> UserDatatype {
     expect(RawDatatype::resized(0, size as i64, &structure)).into()
 }
 
-/// A type that memory has can not be larger than memory, but it can be nested too deeply.
+/// Unwraps a datatype. A type that exists in memory can not be larger than memory, but it can be nested too deeply.
 fn expect(made: Result<RawDatatype, DatatypeError>) -> RawDatatype {
     made.unwrap_or_else(|error| panic!("the datatype of a struct: {error}"))
 }

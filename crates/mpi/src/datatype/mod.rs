@@ -1,8 +1,8 @@
 #![expect(unsafe_code, reason = "datatypes say what may be done with memory")]
-//! How values lie in memory: datatypes, and buffers of them.
+//! The layout of values in memory: datatypes, and buffers of them.
 //!
-//! [`Equivalence`] says of a Rust type which MPI datatype it is. A [`Buffer`] is so many elements of a datatype at an
-//! address: a value, an array, a slice, a vector, or a [`View`] of memory with a datatype of its own choice.
+//! [`Equivalence`] gives the MPI datatype of a Rust type. A [`Buffer`] is a number of elements of a datatype at an
+//! address: a value, an array, a slice, a vector, or a [`View`] of memory with a chosen datatype.
 //!
 //! ```
 //! use mpi::{datatype::{UserDatatype, View}, traits::*};
@@ -48,7 +48,7 @@ pub(crate) use check::Validator;
 pub(crate) use place::{Blocks, Place, Places};
 pub use place::{Buffers, BuffersMut};
 
-/// What is below all datatypes of this crate.
+/// The engine's datatype, on which all datatypes of this crate stand.
 pub use hikyaku::mpi::datatype::Datatype as RawDatatype;
 use hikyaku::mpi::datatype::Kind;
 
@@ -62,7 +62,7 @@ pub mod traits {
     };
 }
 
-/// For code that the derive macro writes.
+/// Items for the code that the derive macro generates.
 #[doc(hidden)]
 pub mod internal {
     pub use super::{
@@ -71,12 +71,12 @@ pub mod internal {
     };
 }
 
-/// A Rust type that is an MPI datatype.
+/// A Rust type with an equivalent MPI datatype.
 ///
-/// `#[derive(Equivalence)]` implements it for structs of such types, of arrays and of tuples of them. (For buffers, arrays
-/// and slices of them are ready-made; see [`Buffer`].)
+/// `#[derive(Equivalence)]` implements it for structs of such types, and of arrays and tuples of them. (Arrays and
+/// slices of such types are buffers already; see [`Buffer`].)
 ///
-/// What may not be any octets can not be received:
+/// A type for which some bytes are not values can not be received:
 ///
 /// ```compile_fail
 /// use mpi::traits::*;
@@ -93,11 +93,11 @@ pub mod internal {
 /// ```
 ///
 /// # Safety
-/// - An element of the datatype at the address of a value lies within it, and consecutive elements are as far apart as
-///   values in an array.
-/// - The octets of the datatype are initialised in every value, and it has no interior mutability; it may be sent to
+/// - An element of the datatype at the address of a value lies within the value, and consecutive elements are as far
+///   apart as values in an array.
+/// - The bytes of the datatype are initialised in every value; the type has no interior mutability, and may be sent to
 ///   other threads.
-/// - A value is valid when any octets have been received into it; also when they were all zero before.
+/// - A value is valid after any bytes have been received into it, also if all its bytes were zero before.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not equivalent to an MPI datatype",
     label = "can not be sent or received",
@@ -107,15 +107,15 @@ pub unsafe trait Equivalence {
     /// The type of its datatype.
     type Out: Datatype;
 
-    /// How to make sure that received octets are a value. Only the derive macro and `bool` need it.
+    /// The check that makes received bytes a value. Only the derive macro and `bool` need it.
     #[doc(hidden)]
     const CHECK: Option<Check> = None;
 
-    /// Its datatype.
+    /// The equivalent datatype.
     fn equivalent_datatype() -> Self::Out;
 }
 
-/// Predefined datatypes, where references to them may point.
+/// The predefined datatypes, as statics, so that references to them live for ever.
 static PREDEFINED: [RawDatatype; Kind::ALL.len()] = {
     let mut all = [const { RawDatatype::predefined(Kind::Byte) }; Kind::ALL.len()];
     let mut index = 0;
@@ -130,14 +130,14 @@ static PREDEFINED: [RawDatatype; Kind::ALL.len()] = {
     all
 };
 
-/// A datatype that needs no making.
+/// Returns a predefined datatype.
 pub(crate) fn predefined(kind: Kind) -> SystemDatatype {
     DatatypeRef::new(&PREDEFINED[kind as usize])
 }
 
 macro_rules! equivalences {
     ($($type:ty: $kind:ident)*) => {$(
-        // SAFETY: the kind has its size and alignment, and any octets are a number.
+        // SAFETY: the kind has its size and alignment, and any bytes are a number.
         unsafe impl Equivalence for $type {
             type Out = SystemDatatype;
 
@@ -179,7 +179,7 @@ equivalences! {
     num_complex::Complex64: Complex64
 }
 
-// SAFETY: one octet; after a receive, `CHECK` makes it 0 or 1.
+// SAFETY: one byte; after a receive, `CHECK` makes it 0 or 1.
 unsafe impl Equivalence for bool {
     type Out = SystemDatatype;
 
@@ -190,17 +190,17 @@ unsafe impl Equivalence for bool {
     }
 }
 
-/// A datatype that may be used for messages.
+/// A datatype that messages may use.
 pub trait Datatype: UncommittedDatatype {}
 
 impl<D: Datatype> Datatype for &D {}
 
 /// A datatype, committed or not. Here both are the same: there is nothing to commit.
 pub trait UncommittedDatatype: AsRaw<Raw = RawDatatype> {
-    /// What [`dup`](Self::dup) gives.
+    /// The type that [`dup`](Self::dup) returns.
     type DuplicatedDatatype: From<RawDatatype>;
 
-    /// The same once more (`MPI_Type_dup`).
+    /// Duplicates the datatype (`MPI_Type_dup`).
     #[must_use]
     fn dup(&self) -> Self::DuplicatedDatatype {
         self.as_raw().into()
@@ -211,7 +211,7 @@ impl<D: UncommittedDatatype> UncommittedDatatype for &D {
     type DuplicatedDatatype = D::DuplicatedDatatype;
 }
 
-/// The address of something, as [`UserDatatype::structured`] takes differences of them (`MPI_Get_address`).
+/// The address of a value; [`UserDatatype::structured`] takes differences of addresses (`MPI_Get_address`).
 ///
 /// ```
 /// let pair = [1_u16, 2];

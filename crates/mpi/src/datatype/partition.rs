@@ -1,16 +1,16 @@
 #![expect(unsafe_code, reason = "traits whose implementations answer for memory")]
-//! Buffers cut into a part for each rank.
+//! Buffers divided into a part for each rank.
 
 use std::{borrow::Borrow, ffi::c_void, marker::PhantomData};
 
 use super::{AsDatatype, Buffer, BufferMut, Pointer, PointerMut, check::Validator};
 use crate::Count;
 
-/// A part for each rank: how long it is and where it begins, in elements.
+/// A part for each rank: its length and its beginning, in elements.
 pub trait Partitioned {
-    /// Elements of each part.
+    /// Number of elements of each part.
     fn counts(&self) -> &[Count];
-    /// The first element of each part.
+    /// Index of the first element of each part.
     fn displs(&self) -> &[Count];
 }
 
@@ -39,10 +39,10 @@ macro_rules! partitions {
         }
 
         impl<'b, B: $bound + ?Sized, C: Borrow<[Count]>, D: Borrow<[Count]>> $name<'b, B, C, D> {
-            /// Cuts `buffer` into parts: so many elements each, from there on.
+            /// Divides `buffer` into parts, with a number of elements and a first element each.
             ///
             /// # Panics
-            /// A part that is not in the buffer; not as many counts as displacements.
+            /// If a part is not within the buffer, or there are not as many counts as displacements.
             pub fn new(buffer: $buffer, counts: C, displs: D) -> Self {
                 let (counts, displs) = (counts.borrow().to_vec(), displs.borrow().to_vec());
                 check(buffer.count(), &counts, &displs);
@@ -80,7 +80,7 @@ macro_rules! partitions {
 }
 
 partitions! {
-    /// A buffer to send from, cut into parts.
+    /// A buffer to send from, divided into parts.
     ///
     /// ```
     /// use mpi::{datatype::Partition, traits::*};
@@ -93,7 +93,7 @@ partitions! {
 }
 
 partitions! {
-    /// A buffer to receive into, cut into parts.
+    /// A buffer to receive into, divided into parts.
     PartitionMut, &'b mut B, BufferMut, PartitionedBufferMut
 }
 

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "copies between buffers and packed octets")]
-//! A buffer as the engine sees it.
+//! A buffer in the form that the engine needs.
 
 use hikyaku::mpi::{
     collectives,
@@ -11,18 +11,18 @@ use hikyaku::mpi::{
 use super::{Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, check::Validator};
 use crate::{Count, raw::AsRaw};
 
-/// So many elements of a datatype at an address. Whoever makes one keeps the memory as long as it is used.
+/// A number of elements of a datatype at an address. Its maker keeps the memory while the place is used.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub(crate) base: *mut u8,
     pub(crate) count: u64,
     pub(crate) datatype: RawDatatype,
-    /// What is to be done when something has been received.
+    /// The checks to make after receiving into it.
     pub(crate) validator: Option<Validator>,
 }
 
 impl Place {
-    /// To send from.
+    /// A place to send from.
     pub(crate) fn of<B: Buffer + ?Sized>(buffer: &B) -> Self {
         Self {
             base: buffer.pointer().cast_mut().cast(),
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    /// To receive into.
+    /// A place to receive into.
     pub(crate) fn of_mut<B: BufferMut + ?Sized>(buffer: &mut B) -> Self {
         Self {
             count: unsigned(buffer.count()),
@@ -42,7 +42,7 @@ impl Place {
         }
     }
 
-    /// Octets of data.
+    /// Bytes of data.
     pub(crate) fn octets(&self) -> u64 {
         self.count.saturating_mul(self.datatype.size())
     }
@@ -56,19 +56,19 @@ impl Place {
             let room = &mut packed.spare_capacity_mut()[..len];
             self.datatype.pack_at(self.base, self.count, 0, room)
         };
-        // SAFETY: so many octets were just written.
+        // SAFETY: so many bytes were just written.
         unsafe { packed.set_len(done) };
         packed
     }
 
-    /// Puts packed octets where they belong. Only of a buffer that is borrowed mutably.
+    /// Unpacks bytes into the buffer. Only for a buffer that is borrowed mutably.
     pub(crate) fn unpack(&self, octets: &[u8]) {
         // SAFETY: the data of the buffer may be written, and nobody else uses them.
         unsafe { self.datatype.unpack_at(self.base, self.count, 0, octets) };
         self.validate();
     }
 
-    /// Makes what was received valid. Only of a buffer that is borrowed mutably.
+    /// Makes received bytes valid. Only for a buffer that is borrowed mutably.
     pub(crate) fn validate(&self) {
         if let Some(validator) = &self.validator {
             // SAFETY: the values may be written, and nobody else uses them.
@@ -76,22 +76,22 @@ impl Place {
         }
     }
 
-    /// The same elsewhere.
+    /// Whether the other place has the same shape.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.count == other.count && self.datatype.is_same(&other.datatype)
     }
 
-    /// The address, and what is to be done when something has been received there.
+    /// The address, and the checks to make after receiving there.
     pub(crate) fn found(self) -> (*mut u8, Vec<Validator>) {
         (self.base, self.validator.into_iter().collect())
     }
 
-    /// For a collective.
+    /// The region for a collective.
     pub(crate) fn region(&self) -> Region<'_> {
         Region::Plain(self.base, &self.datatype)
     }
 
-    /// Elements for each of `ranks`.
+    /// Number of elements for each of `ranks`.
     pub(crate) fn share(&self, call: &'static str, ranks: usize) -> Result<usize, Error> {
         let count = self.count as usize;
         if count.is_multiple_of(ranks) {
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-/// A negative count is none.
+/// A negative count becomes 0.
 fn unsigned(count: Count) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
@@ -162,12 +162,12 @@ impl Blocks {
     }
 }
 
-/// Buffers anywhere: one for each rank or neighbour.
+/// Buffers at any addresses: one for each rank or neighbour.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// From here on, so that addresses keep what they may be used for.
+    /// The address from which the others are reached, so that they keep their provenance.
     pub(crate) base: *mut u8,
-    /// Where each is, how many elements of which datatype it has.
+    /// Offset, number of elements and datatype of each.
     pub(crate) elements: Vec<(i64, u64, RawDatatype)>,
     counts: Vec<usize>,
     displacements: Vec<isize>,
@@ -228,7 +228,7 @@ impl Places {
 /// # Safety
 /// As [`Buffer`], for each of them.
 pub unsafe trait Buffers {
-    /// Where they are.
+    /// The places of the buffers.
     #[doc(hidden)]
     fn places(&self) -> Vec<Place>;
 }
@@ -238,7 +238,7 @@ pub unsafe trait Buffers {
 /// # Safety
 /// As [`BufferMut`], for each of them; they do not overlap.
 pub unsafe trait BuffersMut {
-    /// Where they are.
+    /// The places of the buffers.
     #[doc(hidden)]
     fn places_mut(&mut self) -> Vec<Place>;
 }

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "implements the traits that answer for datatypes")]
-//! Datatypes made of others, and references to datatypes.
+//! Datatypes built from others, and references to datatypes.
 
 use hikyaku::mpi::datatype::{Datatype as RawDatatype, DatatypeError, Order};
 
@@ -51,7 +51,7 @@ impl<'a> From<DatatypeRef<'a>> for UncommittedDatatypeRef<'a> {
 /// A predefined datatype.
 pub type SystemDatatype = DatatypeRef<'static>;
 
-/// A datatype that was made of others. Cheap to clone.
+/// A datatype built from others. Cheap to clone.
 ///
 /// ```
 /// use mpi::{datatype::UserDatatype, traits::*};
@@ -63,14 +63,14 @@ pub type SystemDatatype = DatatypeRef<'static>;
 #[derive(Clone, Debug)]
 pub struct UserDatatype(RawDatatype);
 
-/// A datatype that was made of others and is not to be used for messages itself.
+/// A datatype built from others that messages do not use directly.
 #[derive(Clone, Debug)]
 pub struct UncommittedUserDatatype(RawDatatype);
 
 impl Datatype for UserDatatype {}
 
 impl UserDatatype {
-    /// A reference to it.
+    /// A reference to the datatype.
     #[must_use]
     pub fn as_ref(&self) -> DatatypeRef<'_> {
         DatatypeRef(&self.0)
@@ -90,13 +90,13 @@ impl<'a> From<&'a UserDatatype> for UncommittedDatatypeRef<'a> {
 }
 
 impl UncommittedUserDatatype {
-    /// Makes it one for messages (`MPI_Type_commit`).
+    /// Makes the datatype usable for messages (`MPI_Type_commit`).
     #[must_use]
     pub fn commit(self) -> UserDatatype {
         UserDatatype(self.0)
     }
 
-    /// A reference to it.
+    /// A reference to the datatype.
     #[must_use]
     pub fn as_ref(&self) -> UncommittedDatatypeRef<'_> {
         UncommittedDatatypeRef(&self.0)
@@ -130,11 +130,11 @@ macro_rules! constructors {
             }
         }
 
-        /// Constructors. Counts and lengths must not be negative, and the result must fit into 64 bits.
+        /// Constructors.
         ///
         /// # Panics
-        /// Otherwise. ([`hikyaku::mpi::datatype::Datatype`] has the same with results, and is made one of these by
-        /// `into`.)
+        /// If a count or length is negative, or the result does not fit into 64 bits.
+        /// ([`hikyaku::mpi::datatype::Datatype`] has the same constructors with results; `into` converts.)
         impl $name {
             /// `count` elements one after the other (`MPI_Type_contiguous`).
             #[must_use]
@@ -148,7 +148,7 @@ macro_rules! constructors {
                 made("vector", RawDatatype::vector(count, blocklength, stride, &oldtype.as_raw()))
             }
 
-            /// `count` blocks of `blocklength` elements, `stride` octets apart (`MPI_Type_create_hvector`).
+            /// `count` blocks of `blocklength` elements, `stride` bytes apart (`MPI_Type_create_hvector`).
             #[must_use]
             pub fn heterogeneous_vector<D: UncommittedDatatype>(
                 count: Count,
@@ -169,7 +169,7 @@ macro_rules! constructors {
                 made("indexed", RawDatatype::indexed(blocklengths, displacements, &oldtype.as_raw()))
             }
 
-            /// Blocks of `blocklengths[i]` elements, `displacements[i]` octets from the start
+            /// Blocks of `blocklengths[i]` elements, `displacements[i]` bytes from the start
             /// (`MPI_Type_create_hindexed`).
             #[must_use]
             pub fn heterogeneous_indexed<D: UncommittedDatatype>(
@@ -193,7 +193,7 @@ macro_rules! constructors {
                 made("indexed_block", datatype)
             }
 
-            /// Blocks of `blocklength` elements, `displacements[i]` octets from the start
+            /// Blocks of `blocklength` elements, `displacements[i]` bytes from the start
             /// (`MPI_Type_create_hindexed_block`).
             #[must_use]
             pub fn heterogeneous_indexed_block<D: UncommittedDatatype>(
@@ -205,7 +205,7 @@ macro_rules! constructors {
                 made("heterogeneous_indexed_block", datatype)
             }
 
-            /// Blocks of `blocklengths[i]` elements of `types[i]`, `displacements[i]` octets from the start
+            /// Blocks of `blocklengths[i]` elements of `types[i]`, `displacements[i]` bytes from the start
             /// (`MPI_Type_create_struct`).
             #[must_use]
             pub fn structured<D: UncommittedDatatype>(
@@ -229,19 +229,20 @@ macro_rules! constructors {
                 made("subarray", RawDatatype::subarray(sizes, subsizes, starts, Order::C, &oldtype.as_raw()))
             }
 
-            /// With another lower bound and extent, in octets (`MPI_Type_create_resized`). Not in rsmpi.
+            /// The same datatype with another lower bound and extent, in bytes (`MPI_Type_create_resized`). Not in
+            /// rsmpi.
             #[must_use]
             pub fn resized<D: UncommittedDatatype>(lower_bound: Address, extent: Address, oldtype: &D) -> Self {
                 made("resized", RawDatatype::resized(lower_bound, extent, &oldtype.as_raw()))
             }
 
-            /// Octets of data in an element (`MPI_Type_size`). Not in rsmpi.
+            /// Bytes of data in an element (`MPI_Type_size`). Not in rsmpi.
             #[must_use]
             pub fn size(&self) -> Count {
                 self.0.size() as Count
             }
 
-            /// Octets from one element to the next (`MPI_Type_get_extent`). Not in rsmpi.
+            /// Bytes from one element to the next (`MPI_Type_get_extent`). Not in rsmpi.
             #[must_use]
             pub fn extent(&self) -> Address {
                 self.0.extent()

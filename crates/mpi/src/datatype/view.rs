@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "implements the traits that answer for memory")]
-//! Memory looked at as elements of another datatype.
+//! Views: memory as elements of a chosen datatype.
 
 use std::ffi::c_void;
 
@@ -20,10 +20,10 @@ macro_rules! views {
             /// `count` elements of `datatype` at the address of `buffer`.
             ///
             /// # Safety
-            /// They lie within the buffer, and may be read (and, if received into, written with any octets).
+            /// They lie within the buffer, and may be read (and, if they are received into, written with any bytes).
             ///
             /// # Panics
-            /// A negative count.
+            /// If the count is negative.
             pub unsafe fn with_count_and_datatype(buffer: $buffer, count: Count, datatype: &'d D) -> Self {
                 assert!(count >= 0, "a view of {count} elements");
                 Self {
@@ -53,12 +53,12 @@ macro_rules! views {
 }
 
 views! {
-    /// A buffer to send from, as so many elements of another datatype.
+    /// A buffer to send from, as elements of another datatype.
     View, &'b B, Pointer
 }
 
 views! {
-    /// A buffer to receive into, as so many elements of another datatype.
+    /// A buffer to receive into, as elements of another datatype.
     MutView, &'b mut B, PointerMut
 }
 

@@ -10,7 +10,7 @@ use crate::{
     topology::{Handle, lock, octets},
 };
 
-/// Room for messages of buffered sends, of one process.
+/// The buffer for buffered sends of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Attached {
     size: usize,
@@ -19,12 +19,12 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// How much room there is in all.
+    /// Size of the whole buffer.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Makes room, instead of what there was (`MPI_Buffer_attach`). Waits until that is free.
+    /// Attaches a buffer, in place of an earlier one (`MPI_Buffer_attach`). Waits until that one is free.
     pub(crate) fn resize(&mut self, size: usize) {
         for (running, _) in &mut self.messages {
             running.wait_quietly();
@@ -33,7 +33,7 @@ impl Attached {
         (self.size, self.used) = (size, 0);
     }
 
-    /// Frees what has been sent.
+    /// Frees the messages that have been sent.
     fn reap(&mut self) {
         let used = &mut self.used;
         self.messages.retain_mut(|(running, message)| {

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
-//! Whom messages go to.
+//! Destinations of messages.
 
 use hikyaku::mpi::{Rank, engine::Mode, error::Error};
 
@@ -11,12 +11,12 @@ use crate::{
     topology::{AsCommunicator, Handle},
 };
 
-/// How to send.
+/// The send mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum How {
-    /// As the engine does.
+    /// A mode of the engine.
     By(Mode),
-    /// By a copy in the buffer of the program (`MPI_Buffer_attach`).
+    /// Through a copy in the attached buffer (`MPI_Buffer_attach`).
     Buffered,
 }
 
@@ -116,15 +116,16 @@ macro_rules! methods {
     )*};
 }
 
-/// Whom messages go to: a [`Process`](crate::topology::Process).
+/// A destination of messages: a [`Process`](crate::topology::Process).
 ///
-/// Methods without a tag send with tag 0. Errors: the process is lost, the communicator revoked, a tag is negative.
+/// Methods without a tag send with tag 0. Errors: the process is lost, the communicator is revoked, or a tag is
+/// negative.
 pub trait Destination: AsCommunicator {
-    /// Its rank.
+    /// The rank of the destination.
     fn destination_rank(&self) -> Rank;
 
     methods! {
-        /// Sends (`MPI_Send`). It may wait until the message is received.
+        /// Sends (`MPI_Send`). May wait until the message is received.
         ///
         /// ```
         /// use mpi::traits::*;
@@ -139,17 +140,18 @@ pub trait Destination: AsCommunicator {
         /// ```
         send, send_with_tag, immediate_send, immediate_send_with_tag: How::By(Mode::Standard), "MPI_Isend";
 
-        /// Copies the message to where [`Universe::set_buffer_size`](crate::environment::Universe::set_buffer_size) has
-        /// made room, and never waits (`MPI_Bsend`); a request for it has ended when it is made. It is an error if there
-        /// is no room ([`ErrorClass::Buffer`](crate::ErrorClass::Buffer)).
+        /// Copies the message to the attached buffer
+        /// ([`Universe::set_buffer_size`](crate::environment::Universe::set_buffer_size)), and never waits
+        /// (`MPI_Bsend`); its request has ended when it is made. A message that does not fit is an error
+        /// ([`ErrorClass::Buffer`](crate::ErrorClass::Buffer)).
         buffered_send, buffered_send_with_tag, immediate_buffered_send, immediate_buffered_send_with_tag:
             How::Buffered, "MPI_Ibsend";
 
-        /// Sends, and waits until it is received (`MPI_Ssend`).
+        /// Sends, and waits until the message is received (`MPI_Ssend`).
         synchronous_send, synchronous_send_with_tag, immediate_synchronous_send, immediate_synchronous_send_with_tag:
             How::By(Mode::Synchronous), "MPI_Issend";
 
-        /// Sends when the receive is posted already (`MPI_Rsend`).
+        /// Sends a message whose receive is posted already (`MPI_Rsend`).
         [unsafe: "None here: it is as [`send`](Self::send). It is `unsafe` for being so in rsmpi."]
         ready_send, ready_send_with_tag, immediate_ready_send, immediate_ready_send_with_tag:
             How::By(Mode::Ready), "MPI_Irsend";

@@ -15,12 +15,12 @@ use hikyaku::mpi::{
 use super::{Incoming, Status, message::Value};
 use crate::{datatype::Equivalence, request::Running};
 
-/// A value that is being received, which it owns. Also a [`Future`]. Dropping it cancels the receive, if there is no
-/// message yet, and waits for it otherwise; forgetting it leaks the value.
+/// A value that is being received, and that the future owns. Also a [`Future`]. Dropping it cancels the receive if
+/// there is no message yet, and waits for it otherwise; forgetting it leaks the value.
 #[derive(Debug)]
 #[must_use = "a receive that is dropped is cancelled"]
 pub struct ReceiveFuture<T> {
-    /// Taken by the end.
+    /// `None` after the end.
     parts: Option<(Running, Value<T>)>,
 }
 
@@ -39,10 +39,10 @@ impl<T: Equivalence> ReceiveFuture<T> {
         }
     }
 
-    /// Waits for it.
+    /// Waits for the value.
     ///
     /// # Errors
-    /// The process is lost, the communicator revoked; the message is no such value.
+    /// The process is lost, the communicator is revoked, or the message is not such a value.
     pub fn get(mut self) -> Result<(T, Status), Error> {
         let Some((running, _)) = &mut self.parts else {
             unreachable!("taken by the end only")
@@ -51,10 +51,10 @@ impl<T: Equivalence> ReceiveFuture<T> {
         self.end(ended)
     }
 
-    /// Looks whether it is there, after one pass of progress: the value, or this.
+    /// Tests whether the value has arrived, after one pass of progress: returns the value, or the future.
     ///
     /// # Errors
-    /// This, if it is not there. (That it has failed is in the result within.)
+    /// The future, if the value has not arrived. (If the receive has failed, the inner result says so.)
     #[expect(
         clippy::result_large_err,
         reason = "the shape of rsmpi; what is given back is moved on at once"
@@ -78,7 +78,7 @@ impl<T: Equivalence> Future for ReceiveFuture<T> {
     type Output = Result<(T, Status), Error>;
 
     /// # Panics
-    /// After it has given the value.
+    /// If it has returned the value already.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (running, _) = self.parts.as_mut().expect("polled after its end");
         match running.poll(context) {

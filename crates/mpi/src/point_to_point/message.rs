@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "values are made of octets that were received")]
-//! Messages that were taken out of the queue, and values made of messages.
+//! Messages taken out of the queue, and values made of messages.
 
 use std::{
     alloc::{Layout, alloc_zeroed},
@@ -19,12 +19,12 @@ use crate::{
     request::{Request, Running, Scope, uninterrupted},
 };
 
-/// A message that a matched probe has taken out of the queue. Receive it: what is dropped is lost.
+/// A message that a matched probe has taken out of the queue. A message that is dropped without being received is lost.
 #[derive(Debug)]
 #[must_use = "a message that is dropped is lost"]
 pub struct Message(engine::MatchedMessage);
 
-/// The same by another name.
+/// Another name of [`Message`].
 pub type MatchedMessage = Message;
 
 impl Message {
@@ -32,31 +32,31 @@ impl Message {
         Self(message)
     }
 
-    /// It is of nobody (`MPI_MESSAGE_NO_PROC`). That does not happen here.
+    /// Whether it is from no process (`MPI_MESSAGE_NO_PROC`). That does not happen here.
     #[must_use]
     pub fn is_no_proc(&self) -> bool {
         false
     }
 
-    /// Receives it as one value (`MPI_Mrecv`).
+    /// Receives the message as one value (`MPI_Mrecv`).
     ///
     /// # Errors
-    /// It is no such value; the sender is lost.
+    /// The message is not such a value, or the sender is lost.
     pub fn matched_receive<Msg: Equivalence>(self) -> Result<(Msg, Status), Error> {
         let value = Value::<Msg>::new();
         let status = self.receive(&value.place())?;
         value.received("MPI_Mrecv", status)
     }
 
-    /// Receives it into a buffer. It may be shorter than that.
+    /// Receives the message into a buffer. The message may be shorter than the buffer.
     ///
     /// # Errors
-    /// It is longer than the buffer, which then holds its beginning; the sender is lost.
+    /// The message is longer than the buffer, which then holds its beginning; or the sender is lost.
     pub fn matched_receive_into<Buf: BufferMut + ?Sized>(self, buf: &mut Buf) -> Result<Status, Error> {
         self.receive(&Place::of_mut(buf))
     }
 
-    /// Begins to receive it into a buffer (`MPI_Imrecv`).
+    /// Begins to receive the message into a buffer (`MPI_Imrecv`).
     pub fn immediate_matched_receive_into<'a, Sc, Buf>(self, scope: Sc, buf: &'a mut Buf) -> Request<'a, Buf, Sc>
     where
         Buf: 'a + BufferMut + ?Sized,
@@ -78,7 +78,7 @@ impl Message {
         Running::new(begun).into_place(place)
     }
 
-    /// Receives it into a place that is borrowed mutably meanwhile.
+    /// Receives the message into a place that is borrowed mutably meanwhile.
     fn receive(self, place: &Place) -> Result<Status, Error> {
         // SAFETY: borrowed by our caller, and this is not left before the end.
         let received =
@@ -88,12 +88,12 @@ impl Message {
     }
 }
 
-/// Receives a message of a length that the probe has told.
+/// Receives a message of the length that the probe has found.
 pub trait MatchedReceiveVec {
-    /// Receives it as values.
+    /// Receives the message as values.
     ///
     /// # Errors
-    /// It is no whole number of such values; the sender is lost.
+    /// The message is not a whole number of such values, or the sender is lost.
     fn matched_receive_vec<Msg: Equivalence>(self) -> Result<(Vec<Msg>, Status), Error>;
 }
 
@@ -125,8 +125,8 @@ impl MatchedReceiveVec for (Message, Status) {
     }
 }
 
-/// Room for so many values, which is zero and touched nowhere yet: how many there are only the sender says. `None`: there
-/// is not so much memory.
+/// Memory for `count` values, zeroed and not touched yet: the count is only the sender's claim. `None`: there is not so
+/// much memory.
 fn zeroed<T>(count: u64) -> Option<Vec<T>> {
     let count = usize::try_from(count).ok()?;
     let layout = Layout::array::<T>(count).ok()?;
@@ -139,7 +139,7 @@ fn zeroed<T>(count: u64) -> Option<Vec<T>> {
     (!memory.is_null()).then(|| unsafe { Vec::from_raw_parts(memory, 0, count) })
 }
 
-/// There is no memory for a message of so many octets.
+/// There is no memory for a message of this size.
 fn no_memory(call: &'static str, octets: u64) -> Error {
     Error::new(ErrorClass::NoMem, call).with_detail(Detail::Value {
         argument: "octets of the message",
@@ -158,7 +158,7 @@ fn not_whole<Msg: Equivalence>(call: &'static str, octets: u64, count: u64) -> E
     })
 }
 
-/// Room for one value that is received. (No `Box`: that would claim to be the only way to its memory.)
+/// Memory for one value that is received. (No `Box`: that would claim to be the only way to its memory.)
 #[derive(Debug)]
 pub(super) struct Value<Msg>(NonNull<MaybeUninit<Msg>>);
 
@@ -169,7 +169,7 @@ impl<Msg: Equivalence> Value<Msg> {
         Self(unsafe { NonNull::new_unchecked(Box::into_raw(room)) })
     }
 
-    /// It, to be received into.
+    /// The place to receive into.
     pub(super) fn place(&self) -> Place {
         let value = self.0.cast::<Msg>().as_ptr();
         Place {
@@ -180,13 +180,13 @@ impl<Msg: Equivalence> Value<Msg> {
         }
     }
 
-    /// It, after the receive.
+    /// The value, after the receive.
     pub(super) fn received(self, call: &'static str, status: Status) -> Result<(Msg, Status), Error> {
         let size = Msg::equivalent_datatype().as_raw().size();
         if status.is_cancelled() || status.len() != size {
             return Err(not_whole::<Msg>(call, status.len(), 1).with_peer(status.source_rank()));
         }
-        // SAFETY: all octets of the datatype have been received, the others are zero, and it was made valid.
+        // SAFETY: all bytes of the datatype have been received, the others are zero, and it was made valid.
         Ok((unsafe { self.0.as_ref().assume_init_read() }, status))
     }
 }

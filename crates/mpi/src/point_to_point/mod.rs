@@ -14,7 +14,8 @@
 //! # Ok::<_, mpi::Error>(())
 //! ```
 //!
-//! Messages can be [`partitioned`], for threads that make parts of them. A *persistent* request ([`persistent`]) is set up once and started again and again; rsmpi has none.
+//! Messages can be [`partitioned`], for threads that produce parts of them. A *persistent* request ([`persistent`]) is
+//! set up once and started again and again; rsmpi has none.
 
 mod attached;
 mod destination;
@@ -56,7 +57,7 @@ pub mod traits {
     pub use super::{Destination, MatchedReceiveVec, Source};
 }
 
-/// What has been received.
+/// The envelope of a received message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Status(engine::Status);
 
@@ -77,7 +78,7 @@ impl Status {
         self.0.tag
     }
 
-    /// How many elements of a datatype the message has; [`UNDEFINED`] if that is no whole number.
+    /// The number of elements of a datatype in the message; [`UNDEFINED`] if that is not a whole number.
     #[must_use]
     pub fn count<D: Datatype>(&self, d: D) -> Count {
         let size = d.as_raw().size();
@@ -89,19 +90,19 @@ impl Status {
         }
     }
 
-    /// Octets of the message. Not in rsmpi.
+    /// Length of the message, bytes. Not in rsmpi.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len
     }
 
-    /// The message has no octets. Not in rsmpi.
+    /// Whether the message is empty. Not in rsmpi.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// The request was cancelled; nothing has been received. Not in rsmpi.
+    /// Whether the request was cancelled, so that no message was received. Not in rsmpi.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled
@@ -123,7 +124,7 @@ fn handle<P: AsCommunicator + ?Sized>(process: &P) -> &Handle {
     process.as_communicator().as_handle()
 }
 
-/// How a message is sent.
+/// The destination and mode of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) mode: engine::Mode,
@@ -151,7 +152,7 @@ impl Outgoing {
     }
 }
 
-/// Which message is received.
+/// The source and tag of a message to receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Incoming {
     pub(crate) source: Rank,

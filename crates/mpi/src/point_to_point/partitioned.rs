@@ -1,9 +1,9 @@
 #![expect(unsafe_code, reason = "lends parts of a buffer to threads and to the engine")]
-//! Messages whose parts are sent as they get ready, and can be read as they arrive (MPI 4.2). Not in rsmpi.
+//! Messages whose parts are sent as they become ready, and can be read as they arrive (MPI 4.2). Not in rsmpi.
 //!
-//! A buffer is cut into partitions of the same length, at both sides as they like. Each time it is started, the sender has
-//! a [`Part`] for each of them, which may go to threads of its own: it is the memory of the partition until it is
-//! [`ready`](Part::ready). The receiver asks its [`Arrivals`] for what has come.
+//! Each side divides its buffer into partitions of equal length, in any number. Each time the message is started, the
+//! sender gets a [`Part`] for each partition, and may give the parts to its threads: a part is the memory of the
+//! partition until it is [`ready`](Part::ready). The receiver asks its [`Arrivals`] for partitions that have arrived.
 //!
 //! ```
 //! use mpi::{point_to_point::partitioned, traits::*};
@@ -37,7 +37,7 @@
 //! # Ok::<_, mpi::Error>(())
 //! ```
 //!
-//! What is ready is not touched any more:
+//! A part that is ready can not be changed any more:
 //!
 //! ```compile_fail,E0382
 //! use mpi::{point_to_point::partitioned, traits::*};
@@ -54,7 +54,7 @@
 //! });
 //! ```
 //!
-//! The buffer can neither be read nor freed while it is received into:
+//! The buffer can neither be read nor freed during the receive:
 //!
 //! ```compile_fail,E0502
 //! use mpi::{point_to_point::partitioned, traits::*};
@@ -105,25 +105,25 @@ use crate::{
     request::{Request, Running, Scope},
 };
 
-/// A message that is sent part by part, again and again.
+/// A message that is sent partition by partition, again and again.
 #[must_use = "it does nothing before it is started"]
 pub struct PartitionedSend<'a, T: Equivalence> {
     raw: engine::PartitionedSend,
     buffer: &'a mut [T],
-    /// Elements of a partition.
+    /// Number of elements of a partition.
     each: usize,
 }
 
-/// A message that is received part by part, again and again.
+/// A message that is received partition by partition, again and again.
 #[must_use = "it does nothing before it is started"]
 pub struct PartitionedReceive<'a, T: Equivalence> {
     raw: engine::PartitionedReceive,
     buffer: &'a mut [T],
-    /// Elements of a partition.
+    /// Number of elements of a partition.
     each: usize,
 }
 
-/// How many partitions of how many elements.
+/// Number and length of the partitions.
 fn cut(call: &'static str, len: usize, partitions: usize) -> Result<(u32, u64), Error> {
     let detail = Detail::Text("the elements of the buffer can not be divided evenly among the partitions");
     let wrong = Error::new(ErrorClass::Count, call).with_detail(detail);
@@ -133,11 +133,11 @@ fn cut(call: &'static str, len: usize, partitions: usize) -> Result<(u32, u64), 
     }
 }
 
-/// Sets up to send a buffer in partitions of the same length (`MPI_Psend_init`). It matches what the other side sets up with
-/// the same tag, in the order in which both do.
+/// Sets up a send of a buffer in partitions of equal length (`MPI_Psend_init`). It matches the receive that the other
+/// side sets up with the same tag, in the order in which both sides do so.
 ///
 /// # Errors
-/// The buffer can not be divided evenly; a negative tag; a revoked communicator.
+/// The partitions do not divide the buffer evenly, the tag is negative, or the communicator is revoked.
 pub fn send_init<'a, D: Destination, T: Equivalence>(
     destination: &D,
     buf: &'a mut [T],
@@ -157,11 +157,12 @@ pub fn send_init<'a, D: Destination, T: Equivalence>(
     })
 }
 
-/// Sets up to receive a buffer in partitions of the same length (`MPI_Precv_init`): as many as the receiver likes. Not for
-/// what has truth values in it, because octets that come would have to be looked at.
+/// Sets up a receive of a buffer in partitions of equal length (`MPI_Precv_init`), in any number. Not for types with
+/// truth values, whose bytes would have to be checked.
 ///
 /// # Errors
-/// The buffer can not be divided evenly; a wildcard or a negative tag; a revoked communicator.
+/// The partitions do not divide the buffer evenly, the source or tag is a wildcard, the tag is negative, or the
+/// communicator is revoked.
 pub fn receive_init<'a, S: Source, T: Equivalence>(
     source: &S,
     buf: &'a mut [T],
@@ -183,8 +184,9 @@ pub fn receive_init<'a, S: Source, T: Equivalence>(
 }
 
 impl<T: Equivalence> PartitionedSend<'_, T> {
-    /// Begins it once more (`MPI_Start`). Gives its parts, in order, and a request that ends when all are ready and sent: a
-    /// scope that waits for it waits for those who have the parts. (Without parts it has failed, as the request tells.)
+    /// Starts the message once more (`MPI_Start`). Returns its parts, in order, and a request that ends when all parts
+    /// are ready and sent: a scope that waits for the request waits for the threads that have the parts. (If it can not
+    /// start, there are no parts, and the request returns the error.)
     pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> (Vec<Part<'b, T>>, Request<'b, (), Sc>) {
         let base = self.buffer.as_mut_ptr();
         // SAFETY: borrowed for `'b`, and the scope ends the round before that; see `send_init`.
@@ -205,7 +207,8 @@ impl<T: Equivalence> PartitionedSend<'_, T> {
 }
 
 impl<T: Equivalence> PartitionedReceive<'_, T> {
-    /// Begins it once more (`MPI_Start`). Gives what tells what has arrived, and a request that ends when all has.
+    /// Starts the message once more (`MPI_Start`). Returns its arrivals, and a request that ends when all partitions
+    /// have arrived.
     pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> (Arrivals<'b, T>, Request<'b, (), Sc>) {
         let base = self.buffer.as_mut_ptr();
         // SAFETY: borrowed mutably for `'b`, and the scope ends the round before that; see `receive_init`.
@@ -221,7 +224,7 @@ impl<T: Equivalence> PartitionedReceive<'_, T> {
     }
 }
 
-/// The memory of a partition that is not ready. Dropping it makes it ready, as it is.
+/// The memory of a partition that is not ready. Dropping it makes it ready as it is.
 pub struct Part<'b, T: Equivalence> {
     raw: &'b engine::PartitionedSend,
     index: u32,
@@ -242,10 +245,10 @@ impl<T: Equivalence> Part<'_, T> {
         self.index as usize
     }
 
-    /// It may be sent (`MPI_Pready`).
+    /// Marks the partition as ready to be sent (`MPI_Pready`).
     ///
     /// # Errors
-    /// None is known: what goes wrong with the message is told by the request.
+    /// None is known: the request returns the errors of the message.
     pub fn ready(self) -> Result<(), Error> {
         let done = self.raw.ready(self.index);
         mem::forget(self);
@@ -275,7 +278,7 @@ impl<T: Equivalence> Drop for Part<'_, T> {
     }
 }
 
-/// Tells what has arrived.
+/// Shows which partitions have arrived.
 #[derive(Clone, Copy)]
 pub struct Arrivals<'b, T: Equivalence> {
     raw: &'b engine::PartitionedReceive,
@@ -290,10 +293,10 @@ unsafe impl<T: Equivalence> Send for Arrivals<'_, T> {}
 unsafe impl<T: Equivalence> Sync for Arrivals<'_, T> {}
 
 impl<'b, T: Equivalence> Arrivals<'b, T> {
-    /// A partition, if it has arrived (`MPI_Parrived`). Makes progress once if it has not.
+    /// Returns a partition, if it has arrived (`MPI_Parrived`). Makes progress once if it has not.
     ///
     /// # Errors
-    /// There is no such partition; the network has failed.
+    /// There is no such partition, or the network has failed.
     pub fn get(&self, partition: usize) -> Result<Option<&'b [T]>, Error> {
         let index = u32::try_from(partition).unwrap_or(u32::MAX);
         if !self.raw.arrived(index)? {
@@ -301,11 +304,11 @@ impl<'b, T: Equivalence> Arrivals<'b, T> {
         }
         let start = self.base.wrapping_add(partition * self.each);
         // SAFETY: it is of the buffer, has arrived, and is not written before the next start, which is after `'b`; any
-        // octets are values (`receive_init`).
+        // bytes are values (`receive_init`).
         Ok(Some(unsafe { slice::from_raw_parts(start, self.each) }))
     }
 
-    /// How many partitions there are.
+    /// Number of partitions.
     #[must_use]
     pub fn partitions(&self) -> usize {
         self.raw.partitions() as usize
@@ -338,7 +341,7 @@ macro_rules! buffers {
                 self.buffer
             }
 
-            /// The buffer, to be changed.
+            /// The buffer, mutably.
             #[must_use]
             pub fn buffer_mut(&mut self) -> &mut [T] {
                 self.buffer

@@ -32,7 +32,7 @@ use crate::{
     topology::Handle,
 };
 
-/// A send that can be started again and again. Between that its buffer may be used.
+/// A send that can be started again and again. Between its runs the program may use the buffer.
 #[derive(Debug)]
 pub struct PersistentSend<'a, Buf: ?Sized> {
     handle: Handle,
@@ -41,7 +41,7 @@ pub struct PersistentSend<'a, Buf: ?Sized> {
     buffer: &'a mut Buf,
 }
 
-/// A receive that can be started again and again. Between that its buffer may be used.
+/// A receive that can be started again and again. Between its runs the program may use the buffer.
 #[derive(Debug)]
 pub struct PersistentReceive<'a, Buf: ?Sized> {
     handle: Handle,
@@ -68,21 +68,21 @@ macro_rules! sends {
 }
 
 sends! {
-    /// A send to be started (`MPI_Send_init`).
+    /// Sets up a send (`MPI_Send_init`).
     send_init: How::By(Mode::Standard);
 
-    /// A send to be started that ends when it is received (`MPI_Ssend_init`).
+    /// Sets up a send that ends when the message is received (`MPI_Ssend_init`).
     synchronous_send_init: How::By(Mode::Synchronous);
 
-    /// A send to be started when the receive is posted already (`MPI_Rsend_init`). It makes no difference here.
+    /// Sets up a send whose receive is posted before each start (`MPI_Rsend_init`). It makes no difference here.
     ready_send_init: How::By(Mode::Ready);
 
-    /// A send to be started that copies, and has ended when it is started (`MPI_Bsend_init`); see
+    /// Sets up a send that copies, and has ended when it is started (`MPI_Bsend_init`); see
     /// [`Destination::buffered_send`].
     buffered_send_init: How::Buffered;
 }
 
-/// A receive to be started (`MPI_Recv_init`).
+/// Sets up a receive (`MPI_Recv_init`).
 pub fn receive_init<'a, S, Buf>(source: &S, buf: &'a mut Buf, tag: Tag) -> PersistentReceive<'a, Buf>
 where
     S: Source,
@@ -99,7 +99,7 @@ where
 }
 
 impl<Buf: Buffer + ?Sized> PersistentSend<'_, Buf> {
-    /// Starts it once more (`MPI_Start`).
+    /// Starts the send once more (`MPI_Start`).
     pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> Request<'b, Buf, Sc> {
         // SAFETY: borrowed for `'b`, and the scope ends the operation before that.
         let running = unsafe { self.how.begin(&self.handle, &Place::of(&*self.buffer), self.to) };
@@ -108,7 +108,7 @@ impl<Buf: Buffer + ?Sized> PersistentSend<'_, Buf> {
 }
 
 impl<Buf: BufferMut + ?Sized> PersistentReceive<'_, Buf> {
-    /// Starts it once more (`MPI_Start`).
+    /// Starts the receive once more (`MPI_Start`).
     pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> Request<'b, Buf, Sc> {
         let data: *mut Buf = self.buffer;
         // SAFETY: borrowed mutably for `'b`; what is derived from it is not used any more when `data` is.
@@ -128,7 +128,7 @@ macro_rules! buffers {
                 self.buffer
             }
 
-            /// The buffer, to be changed.
+            /// The buffer, mutably.
             #[must_use]
             pub fn buffer_mut(&mut self) -> &mut Buf {
                 self.buffer

@@ -50,7 +50,7 @@ fn exchange<D: Destination, S: Source>(
 /// Sends a value and receives one, with tags (`MPI_Sendrecv`).
 ///
 /// # Errors
-/// A process is lost, the communicator revoked; the message is no such value.
+/// A process is lost, the communicator is revoked, or the message is not such a value.
 pub fn send_receive_with_tags<M, D, R, S>(
     msg: &M,
     destination: &D,
@@ -101,7 +101,7 @@ where
 /// Sends a buffer and receives into another, with tags (`MPI_Sendrecv`).
 ///
 /// # Errors
-/// A process is lost, the communicator revoked; the message is longer than the buffer.
+/// A process is lost, the communicator is revoked, or the message is longer than the buffer.
 pub fn send_receive_into_with_tags<M, D, B, S>(
     msg: &M,
     destination: &D,
@@ -140,7 +140,7 @@ where
 /// Sends a buffer and receives into the same, with tags (`MPI_Sendrecv_replace`).
 ///
 /// # Errors
-/// A process is lost, the communicator revoked; the message is longer than the buffer.
+/// A process is lost, the communicator is revoked, or the message is longer than the buffer.
 pub fn send_receive_replace_into_with_tags<B, D, S>(
     buf: &mut B,
     destination: &D,

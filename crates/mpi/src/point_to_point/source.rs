@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
-//! Whom messages come from.
+//! Sources of messages.
 
 use hikyaku::mpi::{Rank, engine::ANY_TAG, error::Error};
 
@@ -11,15 +11,15 @@ use crate::{
     topology::AsCommunicator,
 };
 
-/// Whom messages come from: a [`Process`](crate::topology::Process), or any.
+/// A source of messages: a [`Process`](crate::topology::Process), or any process.
 ///
-/// Methods without a tag take messages with any tag. Errors: the process is lost, the communicator revoked, a tag is
-/// negative.
+/// Methods without a tag receive messages with any tag. Errors: the process is lost, the communicator is revoked, or a
+/// tag is negative.
 pub trait Source: AsCommunicator {
-    /// Its rank.
+    /// The rank of the source.
     fn source_rank(&self) -> Rank;
 
-    /// Waits for a message with a tag, and leaves it where it is (`MPI_Probe`).
+    /// Waits for a message with a tag, and leaves it in the queue (`MPI_Probe`).
     ///
     /// # Errors
     /// See the trait.
@@ -27,7 +27,7 @@ pub trait Source: AsCommunicator {
         handle(self).comm.probe(self.source_rank(), tag).map(Status::new)
     }
 
-    /// Waits for a message, and leaves it where it is.
+    /// Waits for a message, and leaves it in the queue.
     ///
     /// # Errors
     /// See the trait.
@@ -35,7 +35,7 @@ pub trait Source: AsCommunicator {
         self.probe_with_tag(ANY_TAG)
     }
 
-    /// Waits for a message with a tag, and takes it out of the queue, to be received (`MPI_Mprobe`).
+    /// Waits for a message with a tag, and takes it out of the queue to be received (`MPI_Mprobe`).
     ///
     /// # Errors
     /// See the trait.
@@ -45,7 +45,7 @@ pub trait Source: AsCommunicator {
         Ok((Message::new(message), status))
     }
 
-    /// Waits for a message, and takes it out of the queue, to be received.
+    /// Waits for a message, and takes it out of the queue to be received.
     ///
     /// # Errors
     /// See the trait.
@@ -71,7 +71,7 @@ pub trait Source: AsCommunicator {
     /// Receives one value with a tag (`MPI_Recv`).
     ///
     /// # Errors
-    /// See the trait; or the message is no such value.
+    /// See the trait; or the message is not such a value.
     fn receive_with_tag<Msg: Equivalence>(&self, tag: Tag) -> Result<(Msg, Status), Error> {
         let value = Value::<Msg>::new();
         let incoming = Incoming {
@@ -85,12 +85,12 @@ pub trait Source: AsCommunicator {
     /// Receives one value.
     ///
     /// # Errors
-    /// See the trait; or the message is no such value.
+    /// See the trait; or the message is not such a value.
     fn receive<Msg: Equivalence>(&self) -> Result<(Msg, Status), Error> {
         self.receive_with_tag(ANY_TAG)
     }
 
-    /// Receives a message with a tag into a buffer (`MPI_Recv`). It may be shorter than that.
+    /// Receives a message with a tag into a buffer (`MPI_Recv`). The message may be shorter than the buffer.
     ///
     /// # Errors
     /// See the trait; or the message is longer than the buffer, which then holds its beginning.
@@ -102,7 +102,7 @@ pub trait Source: AsCommunicator {
         incoming.receive(&handle(self).comm, &Place::of_mut(buf))
     }
 
-    /// Receives a message into a buffer. It may be shorter than that.
+    /// Receives a message into a buffer. The message may be shorter than the buffer.
     ///
     /// # Errors
     /// See the trait; or the message is longer than the buffer, which then holds its beginning.
@@ -113,7 +113,7 @@ pub trait Source: AsCommunicator {
     /// Receives a message of any length with a tag.
     ///
     /// # Errors
-    /// See the trait; or the message is no whole number of such values.
+    /// See the trait; or the message is not a whole number of such values.
     fn receive_vec_with_tag<Msg: Equivalence>(&self, tag: Tag) -> Result<(Vec<Msg>, Status), Error> {
         self.matched_probe_with_tag(tag)?.matched_receive_vec()
     }
@@ -121,7 +121,7 @@ pub trait Source: AsCommunicator {
     /// Receives a message of any length.
     ///
     /// # Errors
-    /// See the trait; or the message is no whole number of such values.
+    /// See the trait; or the message is not a whole number of such values.
     fn receive_vec<Msg: Equivalence>(&self) -> Result<(Vec<Msg>, Status), Error> {
         self.receive_vec_with_tag(ANY_TAG)
     }
@@ -158,7 +158,7 @@ pub trait Source: AsCommunicator {
         self.immediate_receive_into_with_tag(scope, buf, ANY_TAG)
     }
 
-    /// Begins to receive one value with a tag, which the request owns.
+    /// Begins to receive one value with a tag; the future owns the value.
     fn immediate_receive_with_tag<Msg: Equivalence>(&self, tag: Tag) -> ReceiveFuture<Msg> {
         let incoming = Incoming {
             source: self.source_rank(),
@@ -167,12 +167,12 @@ pub trait Source: AsCommunicator {
         ReceiveFuture::new(&handle(self).comm, incoming)
     }
 
-    /// Begins to receive one value, which the request owns.
+    /// Begins to receive one value; the future owns the value.
     fn immediate_receive<Msg: Equivalence>(&self) -> ReceiveFuture<Msg> {
         self.immediate_receive_with_tag(ANY_TAG)
     }
 
-    /// Whether a message with a tag is there (`MPI_Iprobe`).
+    /// Returns the status of a message with a tag, if one has arrived (`MPI_Iprobe`).
     ///
     /// # Errors
     /// See the trait.
@@ -181,7 +181,7 @@ pub trait Source: AsCommunicator {
         Ok(found.map(Status::new))
     }
 
-    /// Whether a message is there.
+    /// Returns the status of a message, if one has arrived.
     ///
     /// # Errors
     /// See the trait.
@@ -189,7 +189,7 @@ pub trait Source: AsCommunicator {
         self.immediate_probe_with_tag(ANY_TAG)
     }
 
-    /// Takes a message with a tag out of the queue, if one is there (`MPI_Improbe`).
+    /// Takes a message with a tag out of the queue, if one has arrived (`MPI_Improbe`).
     ///
     /// # Errors
     /// See the trait.
@@ -201,7 +201,7 @@ pub trait Source: AsCommunicator {
         }))
     }
 
-    /// Takes a message out of the queue, if one is there.
+    /// Takes a message out of the queue, if one has arrived.
     ///
     /// # Errors
     /// See the trait.

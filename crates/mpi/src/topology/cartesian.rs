@@ -8,14 +8,14 @@ use hikyaku::mpi::{
 use super::{AsHandle, Handle, Rank};
 use crate::Count;
 
-/// Sizes, periods, and the coordinates of this process, of each dimension.
+/// The layout of a grid: for each dimension its size, whether it is a ring, and the coordinate of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CartesianLayout {
-    /// How many processes in each dimension.
+    /// Number of processes in each dimension.
     pub dims: Vec<Count>,
     /// Whether each dimension is a ring.
     pub periods: Vec<bool>,
-    /// Where this process is.
+    /// The coordinates of this process.
     pub coords: Vec<Count>,
 }
 
@@ -32,11 +32,11 @@ impl AsHandle for CartesianCommunicator {
     }
 }
 
-/// Divides `processes` among the dimensions that are 0, as evenly as can be (`MPI_Dims_create`). In rsmpi only as a raw
-/// C function.
+/// Divides `processes` among the dimensions that are 0, as evenly as possible (`MPI_Dims_create`). rsmpi has it only as
+/// a raw C function.
 ///
 /// # Errors
-/// Those that are not 0 do not divide it.
+/// The dimensions that are not 0 do not divide the number of processes.
 ///
 /// ```
 /// let mut dims = [0, 0];
@@ -94,16 +94,16 @@ impl CartesianCommunicator {
         &self.grid
     }
 
-    /// How many dimensions (`MPI_Cartdim_get`).
+    /// Number of dimensions (`MPI_Cartdim_get`).
     #[must_use]
     pub fn num_dimensions(&self) -> Count {
         self.grid.dimensions().len() as Count
     }
 
-    /// Sizes, periods and own coordinates (`MPI_Cart_get`).
+    /// Returns sizes, periods and the coordinates of this process (`MPI_Cart_get`).
     ///
     /// # Panics
-    /// A slice that is not as long as there are dimensions.
+    /// If a slice is not as long as the number of dimensions.
     pub fn get_layout_into(&self, dims: &mut [Count], periods: &mut [bool], coords: &mut [Count]) {
         let layout = self.get_layout();
         dims.copy_from_slice(&layout.dims);
@@ -111,7 +111,7 @@ impl CartesianCommunicator {
         coords.copy_from_slice(&layout.coords);
     }
 
-    /// Sizes, periods and own coordinates (`MPI_Cart_get`).
+    /// Returns sizes, periods and the coordinates of this process (`MPI_Cart_get`).
     #[must_use]
     pub fn get_layout(&self) -> CartesianLayout {
         let (dims, periods) = self
@@ -129,7 +129,7 @@ impl CartesianCommunicator {
     /// The rank at these coordinates, which wrap around in rings (`MPI_Cart_rank`).
     ///
     /// # Panics
-    /// They are outside of the grid, or not as many as dimensions.
+    /// If the coordinates are outside of the grid, or not as many as the dimensions.
     #[must_use]
     pub fn coordinates_to_rank(&self, coords: &[Count]) -> Rank {
         let coords = ranks("MPI_Cart_rank", coords).unwrap_or_else(|error| panic!("{error}"));
@@ -139,7 +139,7 @@ impl CartesianCommunicator {
     /// The coordinates of a rank (`MPI_Cart_coords`).
     ///
     /// # Panics
-    /// There is no such rank, or `coords` is not as long as there are dimensions.
+    /// If there is no such rank, or `coords` is not as long as the number of dimensions.
     pub fn rank_to_coordinates_into(&self, rank: Rank, coords: &mut [Count]) {
         coords.copy_from_slice(&self.rank_to_coordinates(rank));
     }
@@ -147,7 +147,7 @@ impl CartesianCommunicator {
     /// The coordinates of a rank (`MPI_Cart_coords`).
     ///
     /// # Panics
-    /// There is no such rank.
+    /// If there is no such rank.
     #[must_use]
     pub fn rank_to_coordinates(&self, rank: Rank) -> Vec<Count> {
         made("rank_to_coordinates", self.grid.coordinates(rank))
@@ -155,11 +155,11 @@ impl CartesianCommunicator {
             .collect()
     }
 
-    /// From whom data come and to whom they go when all shift them by `displacement` in a dimension (`MPI_Cart_shift`);
-    /// `None` at an edge.
+    /// The source and the destination of this process in a shift by `displacement` along a dimension
+    /// (`MPI_Cart_shift`); `None` at an edge.
     ///
     /// # Panics
-    /// There is no such dimension.
+    /// If there is no such dimension.
     #[must_use]
     pub fn shift(&self, dimension: Count, displacement: Count) -> (Option<Rank>, Option<Rank>) {
         let dimension = usize::try_from(dimension).unwrap_or(usize::MAX);
@@ -169,10 +169,10 @@ impl CartesianCommunicator {
         (shift.source, shift.destination)
     }
 
-    /// The grid of fewer dimensions in which this process is (`MPI_Cart_sub`). Collective.
+    /// The grid of fewer dimensions to which this process belongs (`MPI_Cart_sub`). Collective.
     ///
     /// # Errors
-    /// A process is lost; `retain` does not say something of each dimension.
+    /// A process is lost, or `retain` does not have one entry for each dimension.
     pub fn subgroup(&self, retain: &[bool]) -> Result<Self, Error> {
         const CALL: &str = "MPI_Cart_sub";
         let comm = &self.handle.comm;

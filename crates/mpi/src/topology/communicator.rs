@@ -1,4 +1,4 @@
-//! What can be done with every communicator.
+//! Operations of all communicators.
 
 use std::process;
 
@@ -20,18 +20,18 @@ use crate::{
     topology::InterCommunicator,
 };
 
-/// What stands for a communicator: a communicator, or a process of one.
+/// A communicator, or a process of one.
 pub trait AsCommunicator {
-    /// Its type.
+    /// The type of the communicator.
     type Out: Communicator;
 
     /// The communicator.
     fn as_communicator(&self) -> &Self::Out;
 }
 
-/// Processes that talk in a context of their own.
+/// A set of processes that communicate in a context of their own.
 pub trait Communicator: AsHandle {
-    /// Processes that can be talked to: of the other group, if there are two.
+    /// Number of processes to communicate with: of the other group, if there are two.
     fn target_size(&self) -> Rank {
         self.as_handle().comm.remote_size().unwrap_or_else(|| self.size())
     }
@@ -46,17 +46,17 @@ pub trait Communicator: AsHandle {
         self.as_handle().comm.rank()
     }
 
-    /// A process to talk to.
+    /// A process of the communicator.
     ///
     /// # Panics
-    /// There is no such rank.
+    /// If there is no such rank.
     fn process_at_rank(&self, r: Rank) -> Process<'_> {
         let size = self.target_size();
         assert!((0..size).contains(&r), "there is no rank {r} among {size}");
         Process::new(self.as_handle(), r)
     }
 
-    /// Any process: to receive from whoever sends first.
+    /// Any process: to receive from the first one that sends.
     fn any_process(&self) -> AnyProcess<'_> {
         AnyProcess::new(self.as_handle())
     }
@@ -88,7 +88,7 @@ pub trait Communicator: AsHandle {
         }
     }
 
-    /// The same processes in a new context (`MPI_Comm_dup`). Collective.
+    /// Creates a communicator of the same processes in a new context (`MPI_Comm_dup`). Collective.
     ///
     /// # Errors
     /// A process is lost.
@@ -103,8 +103,8 @@ pub trait Communicator: AsHandle {
         Ok(SimpleCommunicator::new(duplicate))
     }
 
-    /// Communicators of those that say the same color, in the order of ranks (`MPI_Comm_split`); none for those that say
-    /// [`Color::undefined`]. Collective.
+    /// Creates a communicator for each color, of the processes that pass it, in the order of ranks (`MPI_Comm_split`);
+    /// none for processes that pass [`Color::undefined`]. Collective.
     ///
     /// # Errors
     /// A process is lost.
@@ -112,7 +112,7 @@ pub trait Communicator: AsHandle {
         self.split_by_color_with_key(color, Key::default())
     }
 
-    /// The same, in the order of keys.
+    /// Like [`split_by_color`](Self::split_by_color), in the order of keys.
     ///
     /// # Errors
     /// A process is lost.
@@ -122,7 +122,7 @@ pub trait Communicator: AsHandle {
         Ok(part.map(|part| SimpleCommunicator::new(handle.sibling(part))))
     }
 
-    /// Communicators of those that run on the same host (`MPI_Comm_split_type`). Collective.
+    /// Creates a communicator for each host, of the processes that run on it (`MPI_Comm_split_type`). Collective.
     ///
     /// # Errors
     /// A process is lost.
@@ -139,10 +139,11 @@ pub trait Communicator: AsHandle {
         Ok(SimpleCommunicator::new(handle.sibling(part)))
     }
 
-    /// A communicator of the members of a group (`MPI_Comm_create`). Collective over all processes of this one.
+    /// Creates a communicator of the members of a group (`MPI_Comm_create`). Collective over all processes of this
+    /// communicator.
     ///
     /// # Errors
-    /// A process is lost; the group has others.
+    /// A process is lost, or the group has processes that this communicator does not have.
     fn split_by_subgroup_collective(&self, group: &dyn Group) -> Result<Option<SimpleCommunicator>, Error> {
         let handle = self.as_handle();
         let part = handle.comm.create(&group.as_raw())?;
@@ -152,53 +153,53 @@ pub trait Communicator: AsHandle {
     /// The same, collective only over the members of the group (`MPI_Comm_create_group`).
     ///
     /// # Errors
-    /// A process is lost; the group has others.
+    /// A process is lost, or the group has processes that this communicator does not have.
     fn split_by_subgroup(&self, group: &dyn Group) -> Result<Option<SimpleCommunicator>, Error> {
         self.split_by_subgroup_with_tag(group, Tag::default())
     }
 
-    /// The same, with a tag that tells it from others that several threads begin at once.
+    /// The same, with a tag that distinguishes it from others that several threads begin at the same time.
     ///
     /// # Errors
-    /// A process is lost; the group has others; a negative tag.
+    /// A process is lost, the group has processes that this communicator does not have, or the tag is negative.
     fn split_by_subgroup_with_tag(&self, group: &dyn Group, tag: Tag) -> Result<Option<SimpleCommunicator>, Error> {
         let handle = self.as_handle();
         let part = handle.comm.create_group(&group.as_raw(), tag)?;
         Ok(part.map(|part| SimpleCommunicator::new(handle.sibling(part))))
     }
 
-    /// The group of its processes (`MPI_Comm_group`).
+    /// The group of the communicator's processes (`MPI_Comm_group`).
     fn group(&self) -> UserGroup {
         let comm = &self.as_handle().comm;
         UserGroup::new(comm.group().clone(), comm.engine().process())
     }
 
-    /// Ends the whole job (`MPI_Abort`): the launcher, if there is one, ends the others. The exit code is `errorcode`, or 1
-    /// if that is not in 1 to 255.
+    /// Ends the whole job (`MPI_Abort`): the launcher, if there is one, ends the other processes. The exit code is
+    /// `errorcode`, or 1 if that is not from 1 to 255.
     fn abort(&self, errorcode: i32) -> ! {
         environment::abort(errorcode)
     }
 
-    /// It has two groups.
+    /// Whether the communicator has two groups.
     fn test_inter(&self) -> bool {
         self.as_handle().comm.is_inter()
     }
 
-    /// Gives it a name, for people (`MPI_Comm_set_name`).
+    /// Sets a name, for people to read (`MPI_Comm_set_name`).
     fn set_name(&self, name: &str) {
         name.clone_into(&mut self.as_handle().name());
     }
 
-    /// Its name.
+    /// The name of the communicator.
     fn get_name(&self) -> String {
         self.as_handle().name().clone()
     }
 
-    /// A grid of `dims` processes, of which each dimension may be a ring (`MPI_Cart_create`). Processes that it does not
-    /// need get none. Ranks are not reordered. Collective.
+    /// Creates a grid of `dims` processes, each dimension of which may be a ring (`MPI_Cart_create`). Processes that it
+    /// does not need get none. Ranks are not reordered. Collective.
     ///
     /// # Errors
-    /// A process is lost; the grid needs more processes than there are, or makes no sense.
+    /// A process is lost, the grid needs more processes than there are, or its arguments are not valid.
     ///
     /// ```
     /// use mpi::traits::*;
@@ -222,13 +223,13 @@ pub trait Communicator: AsHandle {
     /// The rank that this process would have in such a grid (`MPI_Cart_map`).
     ///
     /// # Errors
-    /// The grid needs more processes than there are, or makes no sense.
+    /// The grid needs more processes than there are, or its arguments are not valid.
     fn cartesian_map(&self, dims: &[Count], periods: &[bool]) -> Result<Option<Rank>, Error> {
         let grid = CartesianCommunicator::grid("MPI_Cart_map", self.size(), dims, periods)?;
         Ok(Some(self.rank()).filter(|rank| *rank < grid.size()))
     }
 
-    /// Octets that so many elements need when they are packed (`MPI_Pack_size`).
+    /// Number of bytes that this many elements need when packed (`MPI_Pack_size`).
     fn pack_size<Dt: Datatype>(&self, incount: Count, datatype: &Dt) -> Count
     where
         Self: Sized,
@@ -236,7 +237,7 @@ pub trait Communicator: AsHandle {
         incount.saturating_mul(datatype.as_raw().size() as Count)
     }
 
-    /// The data of a buffer, without gaps (`MPI_Pack`).
+    /// Packs the data of a buffer, without gaps (`MPI_Pack`).
     fn pack<Buf: Buffer + ?Sized>(&self, inbuf: &Buf) -> Vec<u8>
     where
         Self: Sized,
@@ -244,10 +245,10 @@ pub trait Communicator: AsHandle {
         Place::of(inbuf).pack()
     }
 
-    /// The same into `outbuf` from `position` on. Gives the position after it.
+    /// Packs into `outbuf` from `position` on. Returns the position behind the data.
     ///
     /// # Errors
-    /// There is no room.
+    /// There is not enough room.
     fn pack_into<Buf: Buffer + ?Sized>(&self, inbuf: &Buf, outbuf: &mut [u8], position: Count) -> Result<Count, Error>
     where
         Self: Sized,
@@ -267,12 +268,12 @@ pub trait Communicator: AsHandle {
         Ok(position + packed.len() as Count)
     }
 
-    /// Puts packed data from `position` on into a buffer (`MPI_Unpack`). Gives the position after it.
+    /// Unpacks data from `position` on into a buffer (`MPI_Unpack`). Returns the position behind the data.
     ///
-    /// Unlike rsmpi's this is safe: what comes out is always a value of the buffer's type.
+    /// Unlike in rsmpi this is safe: the result is always a value of the buffer's type.
     ///
     /// # Errors
-    /// There are not as many octets.
+    /// There are not enough bytes.
     fn unpack_into<Buf: BufferMut + ?Sized>(
         &self,
         inbuf: &[u8],
@@ -294,17 +295,17 @@ pub trait Communicator: AsHandle {
         Ok(position + len as Count)
     }
 
-    /// Ends everything that is pending on this communicator, here, with [`ErrorClass::Revoked`]; nothing can begin on it
-    /// any more. Not in rsmpi.
+    /// Ends all pending operations on this communicator, at this process, with [`ErrorClass::Revoked`]; no operation
+    /// can begin on it any more. Not in rsmpi.
     fn revoke(&self) {
         self.as_handle().comm.revoke();
     }
 
-    /// A communicator with the processes of another one on the other side (`MPI_Intercomm_create`). Collective over both;
-    /// the leaders talk on `bridge`, which only they need. Not in rsmpi.
+    /// Creates a communicator with the processes of another one on the other side (`MPI_Intercomm_create`). Collective
+    /// over both. The leaders communicate on `bridge`, which only they need. Not in rsmpi.
     ///
     /// # Errors
-    /// A process is lost; there is no such rank; the groups have a process in common.
+    /// A process is lost, there is no such rank, or the groups have a process in common.
     fn create_intercommunicator(
         &self,
         local_leader: Rank,
@@ -320,11 +321,11 @@ pub trait Communicator: AsHandle {
         Ok(InterCommunicator::new(handle.sibling(inter)))
     }
 
-    /// A graph, of which each process gives its own neighbours (`MPI_Dist_graph_create_adjacent`). Collective. Not in
-    /// rsmpi.
+    /// Creates a graph in which each process passes its own neighbours (`MPI_Dist_graph_create_adjacent`). Collective.
+    /// Not in rsmpi.
     ///
     /// # Errors
-    /// A process is lost; there is no such rank.
+    /// A process is lost, or there is no such rank.
     fn create_adjacent_graph_communicator(
         &self,
         sources: &[Rank],
@@ -333,11 +334,12 @@ pub trait Communicator: AsHandle {
         DistributedGraphCommunicator::create(self.as_handle(), sources, destinations)
     }
 
-    /// A graph that every process knows as a whole (`MPI_Graph_create`): `index[i]` is the number of neighbours of ranks 0
-    /// to i, `edges` are the neighbours. Processes that it does not have get none. Collective. Not in rsmpi.
+    /// Creates a graph that every process passes as a whole (`MPI_Graph_create`): `index[i]` is the number of
+    /// neighbours of ranks 0 to i, `edges` are the neighbours. Processes outside of the graph get none. Collective. Not
+    /// in rsmpi.
     ///
     /// # Errors
-    /// A process is lost; the graph makes no sense.
+    /// A process is lost, or the graph is not valid.
     fn create_graph_communicator(&self, index: &[Rank], edges: &[Rank]) -> Result<Option<GraphCommunicator>, Error> {
         GraphCommunicator::create(self.as_handle(), index, edges)
     }
@@ -345,10 +347,10 @@ pub trait Communicator: AsHandle {
 
 /// Attributes of communicators.
 pub trait AnyCommunicator: Communicator {
-    /// The attribute of this type, if it was set.
+    /// The attribute of this type, if one was set.
     fn get_attr<A: CommAttribute>(&self) -> Option<&A>;
 
-    /// Sets the attribute of this type. What it replaces is dropped with the communicator.
+    /// Sets the attribute of this type. The replaced value is dropped with the communicator.
     fn set_attr<A: CommAttribute>(&mut self, val: A);
 }
 
@@ -362,10 +364,10 @@ impl<C: Communicator + ?Sized> AnyCommunicator for C {
     }
 }
 
-/// How two communicators relate.
+/// The relation of two communicators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommunicatorRelation {
-    /// The same.
+    /// The same communicator.
     Identical,
     /// The same processes in the same order, in different contexts.
     Congruent,
@@ -380,7 +382,7 @@ pub(crate) fn exit(code: i32) -> ! {
     process::exit(i32::from(u8::try_from(code).unwrap_or(1).max(1)))
 }
 
-/// The datatype of octets.
+/// The datatype of bytes.
 pub(crate) fn octets() -> RawDatatype {
     RawDatatype::predefined(hikyaku::mpi::datatype::Kind::Byte)
 }

@@ -15,7 +15,8 @@ pub struct GraphCommunicator {
     graph: Graph,
 }
 
-/// A communicator whose processes form a graph of which each knows its neighbours. (In rsmpi there is only the name.)
+/// A communicator whose processes form a graph in which each process knows its neighbours. (In rsmpi there is only the
+/// name.)
 #[derive(Debug)]
 pub struct DistributedGraphCommunicator {
     handle: Handle,
@@ -79,13 +80,13 @@ impl DistributedGraphCommunicator {
         })
     }
 
-    /// From whom data come to this process, in the order of buffers.
+    /// The processes from which data come to this process, in the order of buffers.
     #[must_use]
     pub fn sources(&self) -> &[Rank] {
         self.neighbors.sources()
     }
 
-    /// To whom data go from this process, in the order of buffers.
+    /// The processes to which data go from this process, in the order of buffers.
     #[must_use]
     pub fn destinations(&self) -> &[Rank] {
         self.neighbors.destinations()

@@ -6,7 +6,7 @@ use hikyaku::mpi::group::{Comparison, Group as RawGroup, GroupError};
 use super::Rank;
 use crate::{environment, raw::AsRaw};
 
-/// The group of nobody.
+/// The empty group.
 ///
 /// ```
 /// use mpi::{topology::SystemGroup, traits::*};
@@ -19,7 +19,7 @@ use crate::{environment, raw::AsRaw};
 pub struct SystemGroup(());
 
 impl SystemGroup {
-    /// Nobody (`MPI_GROUP_EMPTY`).
+    /// The empty group (`MPI_GROUP_EMPTY`).
     #[must_use]
     pub fn empty() -> Self {
         Self(())
@@ -70,13 +70,13 @@ impl Group for UserGroup {
     }
 }
 
-/// What can be done with groups. Nothing of it needs the network.
+/// Operations of groups. None of them needs the network.
 pub trait Group: AsRaw<Raw = RawGroup> {
     /// The number of this process in the job.
     #[doc(hidden)]
     fn process(&self) -> u32;
 
-    /// Everybody of this group, then those of the other one (`MPI_Group_union`).
+    /// All processes of this group, then those that only the other group has (`MPI_Group_union`).
     #[must_use]
     fn union<G: Group>(&self, other: &G) -> UserGroup
     where
@@ -85,7 +85,7 @@ pub trait Group: AsRaw<Raw = RawGroup> {
         UserGroup::new(self.as_raw().union(&other.as_raw()), self.process())
     }
 
-    /// Those of this group that are in the other one, too (`MPI_Group_intersection`).
+    /// The processes of this group that are in the other one as well (`MPI_Group_intersection`).
     #[must_use]
     fn intersection<G: Group>(&self, other: &G) -> UserGroup
     where
@@ -94,7 +94,7 @@ pub trait Group: AsRaw<Raw = RawGroup> {
         UserGroup::new(self.as_raw().intersection(&other.as_raw()), self.process())
     }
 
-    /// Those of this group that are not in the other one (`MPI_Group_difference`).
+    /// The processes of this group that are not in the other one (`MPI_Group_difference`).
     #[must_use]
     fn difference<G: Group>(&self, other: &G) -> UserGroup
     where
@@ -103,25 +103,25 @@ pub trait Group: AsRaw<Raw = RawGroup> {
         UserGroup::new(self.as_raw().difference(&other.as_raw()), self.process())
     }
 
-    /// Those of these ranks, in this order (`MPI_Group_incl`).
+    /// The processes at these ranks, in this order (`MPI_Group_incl`).
     ///
     /// # Panics
-    /// There is no such rank, or it is there twice.
+    /// If there is no such rank, or a rank appears twice.
     #[must_use]
     fn include(&self, ranks: &[Rank]) -> UserGroup {
         UserGroup::new(made("include", self.as_raw().incl(ranks)), self.process())
     }
 
-    /// All but those of these ranks (`MPI_Group_excl`).
+    /// All processes but those at these ranks (`MPI_Group_excl`).
     ///
     /// # Panics
-    /// There is no such rank, or it is there twice.
+    /// If there is no such rank, or a rank appears twice.
     #[must_use]
     fn exclude(&self, ranks: &[Rank]) -> UserGroup {
         UserGroup::new(made("exclude", self.as_raw().excl(ranks)), self.process())
     }
 
-    /// How many (`MPI_Group_size`).
+    /// Number of processes (`MPI_Group_size`).
     #[must_use]
     fn size(&self) -> Rank {
         self.as_raw().size()
@@ -133,10 +133,10 @@ pub trait Group: AsRaw<Raw = RawGroup> {
         self.as_raw().rank_of(self.process())
     }
 
-    /// The rank in another group of who has `rank` in this one (`MPI_Group_translate_ranks`).
+    /// The rank, in another group, of the process with `rank` in this one (`MPI_Group_translate_ranks`).
     ///
     /// # Panics
-    /// There is no such rank.
+    /// If there is no such rank.
     #[must_use]
     fn translate_rank<G: Group>(&self, rank: Rank, other: &G) -> Option<Rank>
     where
@@ -145,10 +145,10 @@ pub trait Group: AsRaw<Raw = RawGroup> {
         made("translate_rank", self.as_raw().translate_rank(rank, &other.as_raw()))
     }
 
-    /// The same of several ranks.
+    /// The same for several ranks.
     ///
     /// # Panics
-    /// There is no such rank.
+    /// If there is no such rank.
     #[must_use]
     fn translate_ranks<G: Group>(&self, ranks: &[Rank], other: &G) -> Vec<Option<Rank>>
     where
@@ -175,7 +175,7 @@ fn made<T>(name: &str, group: Result<T, GroupError>) -> T {
     group.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// How two groups relate.
+/// The relation of two groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRelation {
     /// The same processes in the same order.

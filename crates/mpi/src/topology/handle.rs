@@ -1,4 +1,4 @@
-//! What all communicators of this crate are underneath.
+//! The handle that all communicators of this crate contain.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,13 +6,13 @@ use hikyaku::mpi::engine;
 
 use crate::{attribute::Attributes, point_to_point::Attached};
 
-/// Of a process: what its communicators share.
+/// State that the communicators of a process share.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) attached: Mutex<Attached>,
 }
 
-/// A communicator, with what MPI attaches to it. Clones are the same communicator.
+/// A communicator, with its MPI attributes. Clones are the same communicator.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(crate) comm: engine::Communicator,
@@ -52,12 +52,12 @@ impl Handle {
     }
 }
 
-/// What is guarded stays whole whatever panics.
+/// Locks a mutex. A panic leaves guarded values whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What has a handle.
+/// A type that has a handle.
 pub trait AsHandle {
     /// The handle.
     fn as_handle(&self) -> &Handle;

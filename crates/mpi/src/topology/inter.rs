@@ -6,9 +6,9 @@ use hikyaku::mpi::{engine, error::Error};
 use super::{AsCommunicator, AsHandle, Communicator, Handle, Rank, SimpleCommunicator, UserGroup};
 use crate::raw::AsRaw;
 
-/// A communicator between two groups: messages go to and come from the other one, and collectives exchange between them. Of
-/// those with a root, the root calls what [`as_root`](Self::as_root) gives, and the others of its group
-/// [`stand_aside`](Self::stand_aside).
+/// A communicator between two groups: messages go to and come from the other group, and collectives exchange between
+/// the groups. In a collective with a root, the root calls the methods of [`as_root`](Self::as_root), and the other
+/// processes of its group call [`stand_aside`](Self::stand_aside).
 ///
 /// ```no_run
 /// use mpi::{topology::{Color, MergeOrder}, traits::*};
@@ -31,12 +31,12 @@ use crate::raw::AsRaw;
 #[derive(Debug)]
 pub struct InterCommunicator(Handle);
 
-/// Which group's ranks come first when two are merged.
+/// The order of the two groups in a merged communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOrder {
-    /// Those of the processes that say this.
+    /// The group that passes this comes first.
     Low,
-    /// Those of the others.
+    /// The group that passes this comes last.
     High,
 }
 
@@ -45,7 +45,7 @@ impl InterCommunicator {
         Self(handle)
     }
 
-    /// How many processes the other group has (`MPI_Comm_remote_size`).
+    /// Number of processes of the other group (`MPI_Comm_remote_size`).
     #[must_use]
     pub fn remote_size(&self) -> Rank {
         self.target_size()
@@ -59,8 +59,8 @@ impl InterCommunicator {
         UserGroup::new(group.clone(), comm.engine().process())
     }
 
-    /// The same processes in a new context (`MPI_Comm_dup`). Collective over both groups. (It stands before the method of
-    /// the same name that all communicators have.)
+    /// Creates a communicator of the same processes in a new context (`MPI_Comm_dup`). Collective over both groups. (It
+    /// hides the method of the same name that all communicators have.)
     ///
     /// # Errors
     /// A process is lost.
@@ -70,8 +70,9 @@ impl InterCommunicator {
         Ok(Self(duplicate))
     }
 
-    /// One communicator of both groups (`MPI_Intercomm_merge`). Collective over both; the processes of a group say the
-    /// same. If both groups say the same, that of the process with the lowest number in the job comes first.
+    /// Creates one communicator of both groups (`MPI_Intercomm_merge`). Collective over both; all processes of a group
+    /// pass the same order. If both groups pass the same, the group of the process with the lowest number in the job
+    /// comes first.
     ///
     /// # Errors
     /// A process is lost.

@@ -74,7 +74,7 @@ impl SimpleCommunicator {
         Self(environment::own())
     }
 
-    /// A communicator of the engine, for a program that sets up its own.
+    /// Wraps a communicator of the engine, for a program that sets up its own engine.
     #[must_use]
     pub fn from_raw(communicator: engine::Communicator) -> Self {
         Self(Handle::new(communicator, &Arc::<Local>::default(), ""))
@@ -118,21 +118,21 @@ impl AsHandle for SimpleCommunicator {
     }
 }
 
-/// A number that says who comes together ([`Communicator::split_by_color`]).
+/// A number that selects the new communicator of a process ([`Communicator::split_by_color`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Color(Option<i32>);
 
 impl Color {
-    /// None: with nobody.
+    /// No new communicator.
     #[must_use]
     pub fn undefined() -> Self {
         Self(None)
     }
 
-    /// With all who say the same.
+    /// The communicator of all processes that pass the same value.
     ///
     /// # Panics
-    /// A negative value.
+    /// If the value is negative.
     #[must_use]
     pub fn with_value(value: i32) -> Self {
         assert!(value >= 0, "the value of a color is {value}, which is negative");
@@ -140,5 +140,5 @@ impl Color {
     }
 }
 
-/// By which ranks are ordered in a new communicator.
+/// The order of ranks in a new communicator.
 pub type Key = i32;

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "implements the traits of handles")]
-//! Processes: whom messages go to and come from.
+//! Processes: destinations and sources of messages.
 
 use hikyaku::mpi::engine::{self, ANY_SOURCE};
 
@@ -29,13 +29,13 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Its rank.
+    /// The rank of the process.
     #[must_use]
     pub fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// It is this process.
+    /// Whether it is this process.
     #[must_use]
     pub fn is_self(&self) -> bool {
         !self.comm.0.comm.is_inter() && self.rank == self.comm.0.comm.rank()

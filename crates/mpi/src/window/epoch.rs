@@ -1,4 +1,4 @@
-//! When the windows of others are accessed, and what can be done then.
+//! Epochs: periods in which windows of other processes are accessed, and their operations.
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,7 +22,7 @@ use crate::{
     topology::Group,
 };
 
-/// Who is accessed until when.
+/// The windows that an epoch may access.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Fence,
@@ -31,10 +31,10 @@ enum Kind {
     Start,
 }
 
-/// A time in which the windows of others are accessed. What is borrowed by its operations is theirs until its end, when
+/// A period in which windows of other processes are accessed. Its operations own what they borrow until it ends, when
 /// all have ended.
 ///
-/// What is lent to it must outlive the call:
+/// A buffer that is lent to it must outlive the call:
 ///
 /// ```compile_fail,E0597
 /// use mpi::{traits::*, window::Window};
@@ -47,7 +47,7 @@ enum Kind {
 /// });
 /// ```
 ///
-/// What is read into is not looked at before its end:
+/// The program can not look at a result before the epoch ends:
 ///
 /// ```compile_fail,E0502
 /// use mpi::{traits::*, window::Window};
@@ -62,7 +62,7 @@ enum Kind {
 /// });
 /// ```
 ///
-/// And it does not get out of the call:
+/// The epoch can not leave the call:
 ///
 /// ```compile_fail
 /// use mpi::{traits::*, window::Window};
@@ -76,9 +76,9 @@ pub struct Epoch<'w, 'a, T: Equivalence> {
     window: &'w Window<T>,
     kind: Kind,
     ended: Cell<bool>,
-    /// What is to be done to results when they are there.
+    /// Checks of the results, to be made at the end.
     results: RefCell<Vec<Validator>>,
-    /// Invariant, as that of a `LocalScope`.
+    /// Invariant, like that of a `LocalScope`.
     borrows: PhantomData<Cell<&'a ()>>,
 }
 
@@ -90,12 +90,13 @@ impl<T: Equivalence> fmt::Debug for Epoch<'_, '_, T> {
     }
 }
 
-/// Epochs. Each has ended when its method returns, and with it all that was begun; also if the closure panics.
+/// Epochs. An epoch has ended when its method returns, together with all its operations; also if the closure panics.
 impl<T: Equivalence> Window<T> {
-    /// An epoch of all, collectively: between two fences (`MPI_Win_fence`). Whatever is done in it can be seen after it.
+    /// Opens an epoch of all processes, collectively: between two fences (`MPI_Win_fence`). After it, all processes see
+    /// the results of its operations.
     ///
     /// # Errors
-    /// See the type; what the closure gives; something has failed at the end.
+    /// See the type; the error of the closure; an operation has failed at the end.
     pub fn fence<'a, R>(&self, f: impl FnOnce(&Epoch<'_, 'a, T>) -> Result<R, Error>) -> Result<R, Error> {
         let may = |state: &super::State| !(state.fenced || state.started || state.exposed || state.locks > 0);
         self.enter("MPI_Win_fence", may, |state| {
@@ -108,11 +109,12 @@ impl<T: Equivalence> Window<T> {
         self.during(Kind::Fence, f)
     }
 
-    /// An epoch in which the window of one rank is locked: for this process alone, or shared with others
-    /// (`MPI_Win_lock`). Waits for others who have it.
+    /// Opens an epoch in which the window of one rank is locked: for this process alone, or shared with others
+    /// (`MPI_Win_lock`). Waits for other processes that hold the lock.
     ///
     /// # Errors
-    /// See the type; the rank is locked by this process already; what the closure gives; something has failed at the end.
+    /// See the type; this process has locked the rank already; the error of the closure; an operation has failed at the
+    /// end.
     pub fn lock<'a, R>(
         &self,
         kind: LockKind,
@@ -124,10 +126,11 @@ impl<T: Equivalence> Window<T> {
         self.during(Kind::Lock(rank), f)
     }
 
-    /// An epoch in which the windows of all ranks are locked, shared with others (`MPI_Win_lock_all`).
+    /// Opens an epoch in which the windows of all ranks are locked, shared with others (`MPI_Win_lock_all`).
     ///
     /// # Errors
-    /// See the type; a rank is locked by this process already; what the closure gives; something has failed at the end.
+    /// See the type; this process has locked a rank already; the error of the closure; an operation has failed at the
+    /// end.
     pub fn lock_all<'a, R>(&self, f: impl FnOnce(&Epoch<'_, 'a, T>) -> Result<R, Error>) -> Result<R, Error> {
         self.enter_locks("MPI_Win_lock_all")?;
         self.window.lock_all().inspect_err(|_| self.state().locks -= 1)?;
@@ -138,11 +141,11 @@ impl<T: Equivalence> Window<T> {
         self.enter(call, |state| !(state.fenced || state.started), |state| state.locks += 1)
     }
 
-    /// An epoch in which the windows of a group are accessed, each once its process has [posted](Self::post)
+    /// Opens an epoch in which the windows of a group are accessed, each once its process has [posted](Self::post) it
     /// (`MPI_Win_start`, `MPI_Win_complete`).
     ///
     /// # Errors
-    /// See the type; a process that has not the window; what the closure gives; something has failed at the end.
+    /// See the type; a process does not have the window; the error of the closure; an operation has failed at the end.
     pub fn start<'a, R>(
         &self,
         group: &dyn Group,
@@ -158,7 +161,7 @@ impl<T: Equivalence> Window<T> {
     /// Lets the processes of a group access this process's window, each in one [`start`](Self::start) (`MPI_Win_post`).
     ///
     /// # Errors
-    /// See the type; a process that has not the window.
+    /// See the type; a process does not have the window.
     pub fn post(&self, group: &dyn Group) -> Result<Exposure<'_, T>, Error> {
         let may = |state: &super::State| !(state.fenced || state.exposed);
         self.enter("MPI_Win_post", may, |state| state.exposed = true)?;
@@ -198,7 +201,7 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         unsafe { self.window.window.put(&from(elements, &datatype), &target) }
     }
 
-    /// Reads elements of the window of a rank, from `displacement` on (`MPI_Get`). They are there after the epoch.
+    /// Reads elements of the window of a rank, from `displacement` on (`MPI_Get`). The result is valid after the epoch.
     ///
     /// # Errors
     /// See [`Window`].
@@ -212,10 +215,12 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         unsafe { self.window.window.get(&operands, &target) }
     }
 
-    /// Combines elements with those of the window of a rank, from `displacement` on, each in one go (`MPI_Accumulate`).
+    /// Combines elements with those of the window of a rank, from `displacement` on, each one atomically
+    /// (`MPI_Accumulate`).
     ///
     /// # Errors
-    /// See [`Window`]; the operation is not defined for the elements, or these are not all of one predefined kind.
+    /// See [`Window`]; the operation is not defined for the elements, or the elements are not all of one predefined
+    /// type.
     pub fn accumulate_into(
         &self,
         elements: &'a [T],
@@ -234,7 +239,8 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         }
     }
 
-    /// The same; what was there before comes into `result`, where it is after the epoch (`MPI_Get_accumulate`).
+    /// Like [`accumulate_into`](Self::accumulate_into); `result` gets the former elements, and is valid after the epoch
+    /// (`MPI_Get_accumulate`).
     ///
     /// # Errors
     /// As [`accumulate_into`](Self::accumulate_into); `result` has another length.
@@ -269,7 +275,7 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         })
     }
 
-    /// Combines a value with one element, in one go; gives what was there before, and waits for it (`MPI_Fetch_and_op`).
+    /// Combines a value with one element atomically. Waits for the former element, and returns it (`MPI_Fetch_and_op`).
     ///
     /// # Errors
     /// As [`accumulate_into`](Self::accumulate_into).
@@ -287,11 +293,11 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         })
     }
 
-    /// Puts `new` in the place of one element that is `expected`, in one go; gives what was there before, and waits for it
+    /// Replaces one element by `new` if it equals `expected`, atomically. Waits for the former element, and returns it
     /// (`MPI_Compare_and_swap`).
     ///
     /// # Errors
-    /// See [`Window`]; elements that are no integer, truth value or octet.
+    /// See [`Window`]; the elements are not integers, truth values or bytes.
     pub fn compare_and_swap(&self, expected: &T, new: &T, rank: Rank, displacement: usize) -> Result<T, Error> {
         const CALL: &str = "MPI_Compare_and_swap";
         self.fetch(CALL, rank, |result, datatype| {
@@ -308,7 +314,8 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         })
     }
 
-    /// Begins something of which one element is the result, and waits for it. It is room for that until it has ended.
+    /// Begins an operation with a result of one element, and waits for it. The element's memory stays until the
+    /// operation has ended.
     fn fetch(
         &self,
         call: &'static str,
@@ -329,11 +336,11 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
             // SAFETY: the operation has ended.
             unsafe { validator.run() };
         }
-        // SAFETY: all octets of the datatype have been received, the others are 0, and it was made valid.
+        // SAFETY: all bytes of the datatype have been received, the others are 0, and it was made valid.
         Ok(unsafe { result.assume_init() })
     }
 
-    /// Begins [`put`](Self::put), with a request that ends when the elements are there (`MPI_Rput`).
+    /// Begins a [`put`](Self::put), with a request that ends when the elements are at the target (`MPI_Rput`).
     pub fn immediate_put<'b, Sc: Scope<'b>>(
         &self,
         scope: Sc,
@@ -350,7 +357,7 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         Request::new(Running::new(begun), elements, scope)
     }
 
-    /// Begins [`get_into`](Self::get_into), with a request that ends when the elements are there (`MPI_Rget`).
+    /// Begins a [`get_into`](Self::get_into), with a request that ends when the elements have arrived (`MPI_Rget`).
     pub fn immediate_get_into<'b, Sc: Scope<'b>>(
         &self,
         scope: Sc,
@@ -369,10 +376,10 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         Request::new(Running::new(begun).validated_by(validator), result, scope)
     }
 
-    /// Waits until all that was begun so far has ended, here and there (`MPI_Win_flush`). In a lock epoch only.
+    /// Waits until all operations so far have ended, here and at the target (`MPI_Win_flush`). In a lock epoch only.
     ///
     /// # Errors
-    /// See [`Window`]; something has failed.
+    /// See [`Window`]; an operation has failed.
     pub fn flush(&self) -> Result<(), Error> {
         match self.kind {
             Kind::Lock(rank) => self.window.window.flush(rank),
@@ -381,7 +388,7 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         }
     }
 
-    /// Another epoch of this process may have locked other ranks.
+    /// Refuses ranks that only another epoch of this process has locked.
     fn check(&self, call: &'static str, rank: Rank) -> Result<(), Error> {
         match self.kind {
             Kind::Lock(locked) if locked != rank => Err(Error::new(ErrorClass::RmaSync, call).with_peer(rank)),
@@ -389,13 +396,13 @@ impl<'a, T: Equivalence> Epoch<'_, 'a, T> {
         }
     }
 
-    /// There will be results here.
+    /// Records a result that is to be checked.
     fn expect(&self, result: &mut [T]) {
         let validator = Validator::of(result.as_mut_ptr(), result.len());
         self.results.borrow_mut().extend(validator);
     }
 
-    /// Waits for the end of everything.
+    /// Waits until all operations have ended.
     fn end(&self) -> Result<(), Error> {
         if self.ended.replace(true) {
             return Ok(());
@@ -448,7 +455,7 @@ fn into<'d, T>(elements: &mut [T], datatype: &'d RawDatatype) -> Operands<'d> {
     }
 }
 
-/// The own window while others access it. It waits for their end when it is dropped.
+/// This process's window while others access it. Dropping it waits until they have ended.
 #[derive(Debug)]
 #[must_use = "it waits for the others when it is dropped: at once, unless it has a name"]
 pub struct Exposure<'w, T: Equivalence> {
@@ -457,7 +464,7 @@ pub struct Exposure<'w, T: Equivalence> {
 }
 
 impl<T: Equivalence> Exposure<'_, T> {
-    /// Waits until all of the group have ended their epochs (`MPI_Win_wait`).
+    /// Waits until all processes of the group have ended their epochs (`MPI_Win_wait`).
     ///
     /// # Errors
     /// A process is lost.
@@ -465,10 +472,11 @@ impl<T: Equivalence> Exposure<'_, T> {
         self.end()
     }
 
-    /// Whether all of the group have ended their epochs (`MPI_Win_test`): nothing, or itself. One pass of progress.
+    /// Tests whether all processes of the group have ended their epochs (`MPI_Win_test`), after one pass of progress:
+    /// returns nothing, or the exposure.
     ///
     /// # Errors
-    /// Itself, if one has not. (That a process is lost is in the result within.)
+    /// The exposure, if a process has not. (If a process is lost, the inner result says so.)
     pub fn test(mut self) -> Result<Result<(), Error>, Self> {
         match self.window.window.test() {
             Ok(false) => Err(self),
@@ -496,7 +504,7 @@ impl<T: Equivalence> Exposure<'_, T> {
 
 impl<T: Equivalence> Drop for Exposure<'_, T> {
     /// # Panics
-    /// When a process is lost, as there is nobody to tell it to, unless there is a panic already.
+    /// If a process is lost, because a drop can not return the error; not during another panic.
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             assert!(

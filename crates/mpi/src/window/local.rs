@@ -1,4 +1,4 @@
-//! The own memory of a window.
+//! A process's own memory of a window.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -10,9 +10,10 @@ use hikyaku::mpi::error::{Detail, Error, ErrorClass};
 use super::{LockKind, Window};
 use crate::datatype::{Equivalence, Validator};
 
-/// The elements of this process, while nobody else reads or writes them. Others who lock them wait until it is dropped.
+/// The elements of this process, while no other process reads or writes them. Processes that lock them wait until it is
+/// dropped.
 ///
-/// What others might write can not be looked at without it:
+/// A program can not look at memory that others might write without it:
 ///
 /// ```compile_fail,E0502
 /// use mpi::{traits::*, window::Window};
@@ -24,7 +25,7 @@ use crate::datatype::{Equivalence, Validator};
 /// println!("{}", local[0]);
 /// ```
 ///
-/// Nor after the window:
+/// Nor can it do so after the window:
 ///
 /// ```compile_fail,E0505
 /// use mpi::{traits::*, window::Window};
@@ -43,10 +44,11 @@ pub struct Local<'w, T: Equivalence> {
 const CALL: &str = "MPI_Win_lock";
 
 impl<T: Equivalence> Window<T> {
-    /// The elements of this process: waits until nobody else has locked them, and locks them for this process alone.
+    /// Locks the elements of this process for this process alone, and returns them. Waits until no other process holds
+    /// the lock.
     ///
     /// # Errors
-    /// See the type; while the window is [posted](Self::post), after a fence that has failed.
+    /// See the type; the window is [posted](Self::post), or a fence has failed.
     pub fn local(&mut self) -> Result<Local<'_, T>, Error> {
         // Epochs borrow the window, so none is open here; but an exposure may have been forgotten.
         self.enter(CALL, |state| !state.astray && !state.exposed, |_| ())?;

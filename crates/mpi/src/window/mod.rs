@@ -1,10 +1,11 @@
 #![expect(unsafe_code, reason = "memory that others write is lent to the program")]
 //! Windows: memory of each process that the others read and write without its help (MPI 12). Not in rsmpi.
 //!
-//! A [`Window`] is so many elements of a type at each process of a communicator. What is done to the window of another one
-//! is done in an *epoch*, which is a call with a closure: between two [fences](Window::fence) that all call, while the
-//! target is [locked](Window::lock), or between [`start`](Window::start) and its end, of those who have
-//! [posted](Window::post). What a process has itself is only seen by a [guard](Window::local), or by reading from oneself.
+//! A [`Window`] has a number of elements of a type at each process of a communicator. Operations on the window of
+//! another process belong to an *epoch*, which is a call with a closure: between two [fences](Window::fence) that all
+//! processes call, while the target is [locked](Window::lock), or from [`start`](Window::start) to its end, on the
+//! windows of processes that have [posted](Window::post) them. A process sees its own elements only through a
+//! [guard](Window::local), or by reading from itself.
 //!
 //! ```
 //! use mpi::{collective::SystemOperation, traits::*, window::{LockKind, Window}};
@@ -30,32 +31,34 @@
 //!
 //! # Why no safe program can race with others
 //!
-//! Window memory belongs to the engine. Whatever other processes do to it, and what a process does to its own window by an
-//! epoch, is done by the engine of that process under its one lock: placing octets of packets, accumulating, and copying
-//! into packets. So these are never at the same time, whoever forgets to synchronise; a program that does gets values
-//! that make no sense, but are values ([`Equivalence`] demands that any octets are one, or are made one).
+//! Window memory belongs to the engine. All operations on it, those of other processes and those of a process on its
+//! own window in an epoch, are done by the engine of the window's process under one lock: placing bytes of packets,
+//! accumulating, and copying into packets. So no two of them happen at the same time, even if a program forgets to
+//! synchronise. Such a program gets values that make no sense, but they are values ([`Equivalence`] demands that any
+//! bytes are one, or are made one).
 //!
-//! A reference to it is lent by [`Local`] only, which must be at a time when no engine touches the memory:
+//! Only [`Local`] lends a reference to the memory. It must exist only at times when no engine touches the memory:
 //!
-//! 1. A *lock* epoch of anybody needs the lock of the target, which is granted by the target's engine. `Local` has it,
-//!    exclusively. Who gives it back has waited for the end of everything that it began.
-//! 2. A *fence* epoch of anybody lies between two barriers of all, and everything begun in it has ended before the second
-//!    one. As each process has a state that refuses fences in other epochs, and the other way round, the two
-//!    fences of an epoch are always called together: nobody is in the epoch that one has not entered or has left. If a
-//!    fence fails there is no `Local` any more.
-//! 3. A *start* epoch of another process waits for [`Window::post`] of this one, and [`Exposure::wait`] for its end.
-//!    Between them there is no `Local`; nor if the [`Exposure`] was forgotten, or its end has failed.
-//! 4. `Local` borrows the window mutably, so there are no epochs of this process meanwhile.
-//! 5. A process that was lost may have been taken for lost by mistake, and still place octets although its lock was given
-//!    to others. So there is no `Local` when one is lost. (It is too late to be lost when `Local` exists: then it has no
-//!    lock.)
-//! 6. What was read by others may still be lent to the transport, to be sent once more. `Local` waits until it is back
-//!    ([`settle`](hikyaku::mpi::engine::Window::settle)).
+//! 1. A *lock* epoch of any process needs the lock of the target, which the target's engine grants. `Local` holds it
+//!    exclusively. A process that gives the lock back has waited until all its operations have ended.
+//! 2. A *fence* epoch of any process lies between two barriers of all, and all operations in it have ended before the
+//!    second one. Each process has a state that refuses fences in other epochs, and the other way round, so the two
+//!    fences of an epoch are always called together: no process is in an epoch that another has not entered or has
+//!    left. After a fence that failed there is no `Local` any more.
+//! 3. A *start* epoch of another process waits for [`Window::post`] of this one, and [`Exposure::wait`] waits for its
+//!    end. Between them there is no `Local`; nor if the [`Exposure`] was forgotten, or its end has failed.
+//! 4. `Local` borrows the window mutably, so this process has no epochs meanwhile.
+//! 5. A process may have been declared lost by mistake, and still place bytes although its lock was given to others. So
+//!    there is no `Local` when a process is lost. (A process that is lost while `Local` exists has no lock.)
+//! 6. Bytes that other processes have read may still be lent to the transport, for a resend. `Local` waits until they
+//!    are back ([`settle`](hikyaku::mpi::engine::Window::settle)).
 //!
-//! Others may run another program: one that uses this crate keeps to the above, and the engine's own functions are unsafe.
+//! Other processes may run another program: a program that uses this crate keeps to these rules, and the engine's own
+//! functions are unsafe.
 //!
-//! Buffers of operations are borrowed for a lifetime that is longer than the call with the closure, as those of requests in
-//! a [`scope`](crate::request::scope()), and the epoch is in the frame of that call, so its end is not skipped.
+//! Buffers of operations are borrowed for a lifetime that is longer than the call with the closure, like those of
+//! requests in a [`scope`](crate::request::scope()), and the epoch is in the frame of that call, so its end is not
+//! skipped.
 
 mod epoch;
 mod local;
@@ -82,14 +85,14 @@ use crate::{
     topology::{Communicator, lock},
 };
 
-/// What this process is doing with a window.
+/// The state of a window at this process.
 #[derive(Debug, Default)]
 struct State {
     /// A fence epoch is open here.
     fenced: bool,
-    /// Others may be in a fence epoch, for all we know.
+    /// Other processes may be in a fence epoch, as far as this one knows.
     astray: bool,
-    /// Lock epochs of threads.
+    /// Lock epochs of the threads.
     locks: usize,
     started: bool,
     exposed: bool,
@@ -97,11 +100,10 @@ struct State {
 
 /// Elements of `T` at each process of a communicator, which the others read and write. See the [module](self).
 ///
-/// What goes wrong in an operation after it was begun is told at the end of its epoch.
+/// An operation that fails after it was begun returns its error at the end of its epoch.
 ///
-/// Errors, everywhere: a process is lost; an epoch at a time when another one excludes it
-/// ([`ErrorClass::RmaSync`]); a place that the target has not
-/// ([`ErrorClass::RmaRange`]).
+/// Errors of all methods: a process is lost; another epoch excludes this one ([`ErrorClass::RmaSync`]); the target does
+/// not have the elements ([`ErrorClass::RmaRange`]).
 #[derive(Debug)]
 pub struct Window<T: Equivalence> {
     window: engine::Window,
@@ -111,11 +113,11 @@ pub struct Window<T: Equivalence> {
 }
 
 impl<T: Equivalence> Window<T> {
-    /// `len` elements at this process, with all octets 0; others may have another number of them (`MPI_Win_allocate`).
-    /// Collective.
+    /// Allocates `len` elements at this process, with all bytes 0; the other processes may have other numbers of
+    /// elements (`MPI_Win_allocate`). Collective.
     ///
     /// # Errors
-    /// A process is lost; there is not so much memory.
+    /// A process is lost, or there is not enough memory.
     pub fn allocate<C: Communicator + ?Sized>(communicator: &C, len: usize) -> Result<Self, Error> {
         const { assert!(align_of::<T>() <= 8, "the memory of windows is aligned to 8 octets") };
         let size = size_of::<T>().max(1);
@@ -129,26 +131,27 @@ impl<T: Equivalence> Window<T> {
         })
     }
 
-    /// Elements at this process.
+    /// Number of elements at this process.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// There are none at this process.
+    /// Whether this process has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Elements at a rank; `None` if there is no such rank.
+    /// Number of elements at a rank; `None` if there is no such rank.
     #[must_use]
     pub fn len_at(&self, rank: Rank) -> Option<usize> {
         let (octets, unit) = self.window.extent_at(rank)?;
         Some((octets / u64::from(unit.max(1))) as usize)
     }
 
-    /// Ends the window, when all have come here (`MPI_Win_free`). A window that is dropped ends at this process alone.
+    /// Ends the window, when all processes have called this (`MPI_Win_free`). A window that is dropped ends at this
+    /// process alone.
     ///
     /// # Errors
     /// A process is lost.
@@ -160,7 +163,7 @@ impl<T: Equivalence> Window<T> {
         lock(&self.state)
     }
 
-    /// Changes the state, if it `may` be.
+    /// Changes the state, if it `may` change.
     fn enter(&self, call: &'static str, may: impl Fn(&State) -> bool, change: fn(&mut State)) -> Result<(), Error> {
         let mut state = self.state();
         if may(&state) {

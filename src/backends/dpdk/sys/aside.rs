@@ -3,7 +3,7 @@
 
 use std::{ffi::c_void, io, mem::MaybeUninit, ptr};
 
-/// Octets of stack for the call.
+/// Bytes of stack for the call.
 const STACK: usize = 1 << 20;
 
 /// Has `call` made by a child that shares all memory and all files with this process, and ends with the call. Meanwhile

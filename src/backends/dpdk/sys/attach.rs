@@ -49,7 +49,7 @@ impl Attached {
 }
 
 impl<'env> Scope<'_, 'env> {
-    /// Puts `payload` behind the octets of `packet`, which is in one segment, with a buffer of `pool` that refers to it.
+    /// Puts `payload` behind the bytes of `packet`, which is in one segment, with a buffer of `pool` that refers to it.
     /// `false`: there is no buffer.
     #[inline]
     pub(in crate::backends::dpdk) fn attach(&self, packet: &mut Packet, pool: &Pool, payload: &'env [u8]) -> bool {
@@ -57,7 +57,7 @@ impl<'env> Scope<'_, 'env> {
             return false;
         };
         let octets = payload.as_ptr().cast_mut().cast();
-        // SAFETY: packet and pool are ours. The octets outlive the scope, at whose end nobody refers to them any more
+        // SAFETY: packet and pool are ours. The bytes outlive the scope, at whose end nobody refers to them any more
         // (see `Drop`); packets that are sent are only read.
         unsafe { sys::dpdk_attach(packet.mbuf(), pool.raw, octets, len, self.attached.shared.get()) == 0 }
     }

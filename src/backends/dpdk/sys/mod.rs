@@ -126,7 +126,7 @@ const CPU_SET: usize = size_of::<libc::cpu_set_t>();
 impl Elsewhere {
     /// `None`: the system does not say where the thread may run.
     fn new() -> Option<Self> {
-        // SAFETY: plain data, of which all octets may be zero or one.
+        // SAFETY: plain data, of which all bytes may be zero or one.
         let (mut own, all) = unsafe {
             (
                 mem::zeroed(),
@@ -204,7 +204,7 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// `count` buffers for packets of up to `room` octets.
+    /// `count` buffers for packets of up to `room` bytes.
     pub(in crate::backends::dpdk) fn new(count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
         /// Of each of EAL's threads.
         const CACHE: u32 = 256;
@@ -227,7 +227,7 @@ impl Pool {
         }))
     }
 
-    /// Octets that each buffer for packets of up to `room` octets takes in memory of one's own.
+    /// Bytes that each buffer for packets of up to `room` bytes takes in memory of one's own.
     pub(in crate::backends::dpdk) fn element(room: u16) -> usize {
         (usize::from(room) + sys::RTE_PKTMBUF_HEADROOM as usize).next_multiple_of(64)
     }
@@ -273,7 +273,7 @@ impl Pool {
         }))
     }
 
-    /// Octets of a packet.
+    /// Bytes of a packet.
     pub(in crate::backends::dpdk) fn room(&self) -> usize {
         self.room.into()
     }
@@ -289,8 +289,9 @@ impl Pool {
         unsafe { sys::rte_mempool_in_use_count(self.raw) }
     }
 
-    /// Takes `count` (at most [`BURST`]) packets of `len` octets each out of the pool and adds them to `packets`; `false`:
-    /// there are not that many, or they are not that large. What is in them is anybody's guess, but it has been written.
+    /// Takes `count` (at most [`BURST`]) packets of `len` bytes each out of the pool and adds them to `packets`;
+    /// `false`: there are not that many, or they are not that large. What is in them is anybody's guess, but it has
+    /// been written.
     #[inline]
     pub(in crate::backends::dpdk) fn take(&self, count: usize, len: usize, packets: &mut Burst) -> bool {
         if count > BURST || len > self.room() {
@@ -308,8 +309,8 @@ impl Pool {
         taken == count
     }
 
-    /// Takes one packet of `len` octets out of the pool; `None`: there is none, or it is not that large. What is in it is
-    /// anybody's guess, but it has been written.
+    /// Takes one packet of `len` bytes out of the pool; `None`: there is none, or it is not that large. What is in it
+    /// is anybody's guess, but it has been written.
     #[inline]
     pub(in crate::backends::dpdk) fn take_one(&self, len: usize) -> Option<Packet> {
         if len > self.room() {

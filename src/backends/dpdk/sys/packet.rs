@@ -43,7 +43,7 @@ impl Packet {
         unsafe { self.mbuf.byte_add(offset as usize).cast::<T>().read() }
     }
 
-    /// The first octet of the first segment, and how many there are.
+    /// The first byte of the first segment, and how many there are.
     #[inline]
     fn first(&self) -> (*mut u8, usize) {
         // SAFETY: the offsets and types are those of DPDK's headers (`shim.c` compares the sizes), and what begins so far
@@ -56,15 +56,15 @@ impl Packet {
         }
     }
 
-    /// The octets of the frame.
+    /// The bytes of the frame.
     #[inline]
     pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
         let (data, len) = self.first();
-        // SAFETY: the first segment has so many octets there, which nobody else refers to.
+        // SAFETY: the first segment has so many bytes there, which nobody else refers to.
         unsafe { slice::from_raw_parts(data, len) }
     }
 
-    /// The octets of the frame.
+    /// The bytes of the frame.
     #[inline]
     pub(in crate::backends::dpdk) fn data_mut(&mut self) -> &mut [u8] {
         let (data, len) = self.first();
@@ -72,7 +72,7 @@ impl Packet {
         unsafe { slice::from_raw_parts_mut(data, len) }
     }
 
-    /// Octets of all segments.
+    /// Bytes of all segments.
     #[inline]
     pub(in crate::backends::dpdk) fn len(&self) -> usize {
         // SAFETY: as in `first`.
@@ -99,7 +99,7 @@ impl Packet {
         }
     }
 
-    /// Cuts it to `len` octets, at most what it has.
+    /// Cuts it to `len` bytes, at most what it has.
     #[inline]
     pub(in crate::backends::dpdk) fn cut(&mut self, len: usize) {
         let len = len.min(self.first().1);
@@ -123,7 +123,7 @@ impl Drop for Packet {
     }
 }
 
-/// A packet, of which some octets are the payload.
+/// A packet, of which some bytes are the payload.
 pub(in crate::backends::dpdk) struct Payload {
     packet: Packet,
     /// The first of them, within the first segment of the packet.
@@ -133,13 +133,13 @@ pub(in crate::backends::dpdk) struct Payload {
     start: u32,
 }
 
-// SAFETY: it is the owner of the octets, as of the packet.
+// SAFETY: it is the owner of the bytes, as of the packet.
 unsafe impl Send for Payload {}
 // SAFETY: shared, it can only be read.
 unsafe impl Sync for Payload {}
 
 impl Payload {
-    /// These octets of a packet.
+    /// These bytes of a packet.
     ///
     /// # Panics
     /// If it has not that many.
@@ -163,7 +163,7 @@ impl Payload {
 
     #[inline]
     pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
-        // SAFETY: so many octets of our packet, which stay where they are.
+        // SAFETY: so many bytes of our packet, which stay where they are.
         unsafe { slice::from_raw_parts(self.data, self.len()) }
     }
 
@@ -173,20 +173,20 @@ impl Payload {
         unsafe { slice::from_raw_parts_mut(self.data, self.len()) }
     }
 
-    /// The octets of the packet before the payload.
+    /// The bytes of the packet before the payload.
     #[inline]
     pub(in crate::backends::dpdk) fn headers(&self) -> &[u8] {
         &self.packet.data()[..self.start as usize]
     }
 
-    /// The payload with the `before` octets before it.
+    /// The payload with the `before` bytes before it.
     ///
     /// # Panics
     /// If there are not that many.
     #[inline]
     pub(in crate::backends::dpdk) fn data_with(&mut self, before: usize) -> &mut [u8] {
         assert!(before <= self.start as usize, "before the packet");
-        // SAFETY: as in `data_mut`, and there are `start` octets before it.
+        // SAFETY: as in `data_mut`, and there are `start` bytes before it.
         unsafe { slice::from_raw_parts_mut(self.data.sub(before), self.len() + before) }
     }
 }
@@ -347,7 +347,7 @@ impl Burst {
         Ok(())
     }
 
-    /// Cuts the newest to `len` octets, at most what it has.
+    /// Cuts the newest to `len` bytes, at most what it has.
     pub(in crate::backends::dpdk) fn cut_last(&mut self, len: usize) {
         let last = self.len().saturating_sub(1);
         self.for_each(|index, packet| {

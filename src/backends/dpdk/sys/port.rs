@@ -13,7 +13,7 @@ use dpdk_sys as sys;
 use super::{BURST, Burst, DEVICES, Devices, Found, Packet, Pool, aside, c_string, check, connections::Connections};
 use crate::backends::dpdk::{error::DpdkError, frame::Mac, nap::pause};
 
-/// Octets of a frame besides the packet: the header and the check sequence.
+/// Bytes of a frame besides the packet: the header and the check sequence.
 const FRAME: u32 = 18;
 /// The other end of a link may take so long to notice that this one is there.
 const LINK: Duration = Duration::from_secs(2);
@@ -235,7 +235,7 @@ impl Port {
 
     fn configure(&mut self, setup: &Setup<'_>) -> Result<(), DpdkError> {
         let id = self.id;
-        // SAFETY: plain data, of which all octets may be zero; DPDK fills it in.
+        // SAFETY: plain data, of which all bytes may be zero; DPDK fills it in.
         let mut info: sys::rte_eth_dev_info = unsafe { mem::zeroed() };
         // SAFETY: the port exists, and `info` may be written.
         check(unsafe { sys::rte_eth_dev_info_get(id, &mut info) }).map_err(|e| self.failed("asking it", e))?;

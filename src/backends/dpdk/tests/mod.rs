@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// Octets before the payload.
+/// Bytes before the payload.
 const HEADERS: usize = ETHERNET + IPV4 + 8;
 
 const US: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), 4000);
