@@ -124,7 +124,7 @@ pub struct Config {
     /// The same while a session is opening, because a peer may start later than this side. 1 ms to 1 hour; default 10
     /// s.
     pub open_timeout: Duration,
-    /// Whether peers may start later than this side. On: a peer that has never been heard is not given up because the
+    /// Peers may start later than this side. On: a peer that has never been heard is not given up because the
     /// network reports that no process listens at its address (ICMP port unreachable). Off: it is lost when the network
     /// has reported that for 100 ms. Default on; `mpi::engine` switches it off, since all processes of a job listen
     /// before they learn each other's addresses.

@@ -22,7 +22,7 @@ use crate::{
     time::{Instant, nanos},
 };
 
-/// What [`Impaired`] does to each datagram. The default does nothing.
+/// The faults that [`Impaired`] applies to each datagram. The default has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Impairments {
     /// Probability, 0 to 1, that a datagram is lost.

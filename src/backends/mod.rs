@@ -173,8 +173,8 @@ pub trait Backend: Send {
     /// The abilities of the backend at present.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether the backend is a link. A link carries no datagrams, but records between this process and one that has an
-    /// endpoint for it.
+    /// Returns whether the backend is a link. A link carries no datagrams, but records between this process and one
+    /// that has an endpoint for it.
     fn is_link(&self) -> bool {
         false
     }

@@ -26,7 +26,7 @@ impl Shared {
     }
 }
 
-/// What a [`Bytes`] made by [`Pool::lend`] owns.
+/// The owner inside a [`Bytes`] made by [`Pool::lend`].
 struct Loan {
     /// Always there until drop.
     buffer: Option<Box<[u8]>>,

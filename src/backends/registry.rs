@@ -187,8 +187,8 @@ pub fn available() -> impl Iterator<Item = &'static str> {
         .map(|known| known.name)
 }
 
-/// Whether this backend has addresses of its own, none of which is one of the kernel's. Bound to the wildcard, such a
-/// backend takes the address of its settings.
+/// Returns whether this backend has addresses of its own, none of which is one of the kernel's. Bound to the wildcard,
+/// such a backend takes the address of its settings.
 #[must_use]
 pub fn has_own_addresses(name: &str) -> bool {
     name == "dpdk"

@@ -10,7 +10,7 @@ use crate::time::Instant;
 /// Records what it sends, and receives the scripted datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    /// What was sent, with the time.
+    /// Datagrams that were sent, with the time.
     pub(crate) sent: Vec<(Instant, Vec<u8>)>,
     /// Answers [`Sent::Busy`].
     pub(crate) busy: bool,

@@ -57,7 +57,7 @@ pub enum Fault {
     Crash {
         /// The process that crashes.
         process: u32,
-        /// Whether its host answers later packets with an ICMP port unreachable; otherwise the host is silent.
+        /// On: its host answers later packets with an ICMP port unreachable. Off: the host is silent.
         refuse: bool,
     },
     /// A crashed process starts again from the beginning, without any memory of its earlier run. The others have lost

@@ -72,7 +72,7 @@ pub enum Unconnected {
 pub struct Change {
     /// Time since the beginning.
     pub at: Duration,
-    /// What the simulation has from then on.
+    /// The ports or wavelengths from then on.
     pub to: Available,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Loan<'a> {
     loans: Loans,
 }
 
-/// What the `Bytes` own: the slice without its lifetime.
+/// The owner inside the `Bytes`: the slice without its lifetime.
 struct Lent {
     start: *const u8,
     len: usize,

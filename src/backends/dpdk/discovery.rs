@@ -2,7 +2,7 @@
 //! bytes.
 //!
 //! Of the latter, what hosts on one link need: solicitations and advertisements. There are no routers here, and
-//! addresses are given, not made up, so nobody else is asked whether they are taken.
+//! addresses are given, not made up, so no other host is asked whether they are taken.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,16 +28,16 @@ const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
 const FLAG_SOLICITED: u8 = 0x40;
 const FLAG_OVERRIDE: u8 = 0x20;
-/// What has passed no router (RFC 4861, 3.1).
+/// The hop limit of a packet that has passed no router (RFC 4861, 3.1).
 const HOP_LIMIT: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// A neighbour asks for an address, or tells one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
-    /// Somebody wants to know the address of `target`.
+    /// The sender asks for the address of `target`.
     pub(super) is_request: bool,
-    /// Who says so. Unspecified: somebody who has no address yet.
+    /// The sender. Unspecified: a host that has no address yet.
     pub(super) sender: IpAddr,
     /// Its Ethernet address, if the notice says it.
     pub(super) sender_mac: Option<Mac>,
@@ -63,7 +63,7 @@ pub(super) fn parse_arp(packet: &[u8]) -> Result<Notice, Useless> {
     })
 }
 
-/// A group is nobody's address.
+/// Refuses groups, which are no host's address.
 fn unicast(mac: Mac) -> Option<Mac> {
     (mac[0] & 1 == 0).then_some(mac)
 }
@@ -130,7 +130,7 @@ fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Useless> {
     }
 }
 
-/// The group in which whoever has `ip` is (RFC 4291, 2.7.1).
+/// The solicited-node group of `ip` (RFC 4291, 2.7.1).
 fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = ip.octets();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
@@ -148,7 +148,7 @@ fn icmpv6_checksum(source: Ipv6Addr, destination: Ipv6Addr, body: &[u8]) -> [u8;
     complement(pseudo + sum(body))
 }
 
-/// A frame that asks everybody who has `target`.
+/// A frame that asks all hosts for the address of `target`.
 pub(super) fn ask(host: &Host, target: IpAddr) -> Vec<u8> {
     match (host.addr.ip(), target) {
         (IpAddr::V4(ip), IpAddr::V4(target)) => arp(host.mac, ip, ARP_REQUEST, BROADCAST, [0; 6], target),
@@ -160,7 +160,7 @@ pub(super) fn ask(host: &Host, target: IpAddr) -> Vec<u8> {
     }
 }
 
-/// A frame that tells who has asked that `ip` is at `mac`. `None`: nobody is to hear it.
+/// A frame that tells the sender of a request that `ip` is at `mac`. `None`: no host is to hear it.
 pub(super) fn answer(mac: Mac, ip: IpAddr, asked: &Notice, from: Mac) -> Option<Vec<u8>> {
     let to = asked.sender_mac.or_else(|| unicast(from));
     match (ip, asked.sender) {
@@ -174,7 +174,7 @@ pub(super) fn answer(mac: Mac, ip: IpAddr, asked: &Notice, from: Mac) -> Option<
     }
 }
 
-/// A frame that tells everybody that `host` is here (RFC 5227; RFC 4861, 7.2.6).
+/// A frame that tells all hosts that `host` is here (RFC 5227; RFC 4861, 7.2.6).
 pub(super) fn announce(host: &Host) -> Vec<u8> {
     match host.addr.ip() {
         IpAddr::V4(ip) => arp(host.mac, ip, ARP_REQUEST, BROADCAST, [0; 6], ip),

@@ -11,7 +11,7 @@ use super::{
     sys,
 };
 
-/// Locked by whoever looks for free hugepages and takes them: every process can do that.
+/// Locked by a process that looks for free hugepages and takes them: every process can lock it.
 const TURN: &str = "/proc/sys/vm/nr_hugepages";
 /// To take hugepages takes others a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
     })
 }
 
-/// What is the same for all ports of a process.
+/// Settings that are the same for all ports of a process.
 fn settings(options: &DpdkOptions) -> Vec<String> {
     let mut settings = vec![format!("HIKYAKU_DPDK_MEMORY={}", options.memory)];
     if matches!(options.memory, Memory::Auto | Memory::NoHuge) {
@@ -138,7 +138,7 @@ fn processors() -> String {
     line.map_or("0", str::trim).to_owned()
 }
 
-/// Bytes of free hugepages of the default size that nobody has been promised.
+/// Bytes of free hugepages of the default size that no process has been promised.
 fn free_hugepages() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |name: &str| {

@@ -41,7 +41,7 @@ pub(super) const BROADCAST: Mac = [0xff; 6];
 /// How the Ethernet addresses of groups of IPv6 begin (RFC 2464).
 pub(super) const GROUP_IPV6: [u8; 2] = [0x33, 0x33];
 
-/// Who sends and receives here.
+/// The addresses of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) mac: Mac,
@@ -65,7 +65,7 @@ impl Host {
     }
 }
 
-/// What UDP checksums are for a datagram that is sent.
+/// The UDP checksum of a datagram that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UdpChecksum {
     /// Zero: "not computed" (RFC 768). For links that are memory; not with IPv6, which needs them (RFC 8200).
@@ -206,7 +206,7 @@ impl Headers<'_> {
     }
 
     /// Writes them before the payload, which is in `frame` behind them already, as far as a checksum is computed here.
-    /// `identification` tells packets of one source apart for those who reassemble, which nobody does here.
+    /// `identification` tells packets of one source apart for hosts that reassemble, which does not happen here.
     ///
     /// # Panics
     /// If `frame` is shorter than its headers.
@@ -233,7 +233,7 @@ impl Headers<'_> {
     }
 }
 
-/// As an address of IPv6 (IPv4 in its mapped form, which nobody sends).
+/// As an address of IPv6 (IPv4 in its mapped form, which no host sends).
 fn v6(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -281,9 +281,9 @@ pub(super) fn complement(total: u64) -> [u8; 2] {
 pub(super) enum Useless {
     /// Lengths that do not fit each other, or a version that is not what the frame says.
     Malformed,
-    /// A VLAN tag that nobody took off.
+    /// A VLAN tag that was not taken off.
     Vlan,
-    /// Neither IP with UDP, nor somebody who asks for a neighbour or answers.
+    /// Neither IP with UDP, nor a request for a neighbour or an answer to one.
     OtherProtocol,
     /// For another host, or another port of this one.
     NotOurs,
@@ -293,12 +293,12 @@ pub(super) enum Useless {
     BadChecksum,
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// A datagram for somebody at this Ethernet address.
+    /// A datagram for an IP address at this Ethernet address.
     Datagram(Datagram),
-    /// Somebody asks for an address, or tells one.
+    /// A host asks for an address, or tells one.
     Notice(Notice),
 }
 
@@ -427,7 +427,7 @@ fn folds_to_ones(sum: u64) -> bool {
     sum.wrapping_mul(INVERSE) <= u64::MAX / 0xffff
 }
 
-/// Reads a frame that somebody at `mac` has received.
+/// Reads a frame that a host at `mac` has received.
 #[inline]
 pub(super) fn parse(frame: &[u8], mac: &Mac) -> Result<Frame, Useless> {
     let Some((ethernet, packet)) = frame.split_at_checked(ETHERNET) else {

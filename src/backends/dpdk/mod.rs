@@ -153,7 +153,7 @@ pub struct DpdkBackend {
     mailbox: Arc<Mailbox>,
     _rule: Option<Rule>,
     queues: Vec<SendQueue>,
-    /// All receive queues, if there is nobody else who could look into them.
+    /// All receive queues, if no other backend could look into them.
     alone: Vec<ReceiveQueue>,
     port: DpdkPort,
     steering: Steering,
@@ -445,7 +445,7 @@ impl DpdkBackend {
         }
     }
 
-    /// A notice that nobody else of the port has seen. `from`: the Ethernet address that has sent it.
+    /// A notice that no other backend of the port has seen. `from`: the Ethernet address that has sent it.
     fn notice(&mut self, now: Instant, notice: &Notice, from: frame::Mac) {
         let asks_us = self.port.shared.tell(&self.mailbox, notice);
         let answer = discovery::answer(self.host.mac, notice.target, notice, from);

@@ -1,4 +1,4 @@
-//! Naps: how to wait for a poll-mode port, which wakes nobody up.
+//! Naps: how to wait for a poll-mode port, which can not wake a thread.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl Naps {
         }
     }
 
-    /// What comes before the next look. `false`: the time is over.
+    /// Spins or naps before the next look. `false`: the time is over.
     pub(super) fn next(&mut self) -> bool {
         self.looks = self.looks.saturating_add(1);
         let Some(nap) = nap(self.end, now) else {

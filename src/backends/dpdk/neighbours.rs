@@ -10,7 +10,7 @@ use crate::time::Instant;
 
 /// An answer is believed for so long without another look, ns.
 const FRESH: u64 = 10_000_000_000;
-/// An answer is believed for so long although nobody answers any more, ns.
+/// An answer is believed for so long although the neighbour does not answer any more, ns.
 const STALE: u64 = 20_000_000_000;
 /// Between two questions about the same address, ns.
 const AGAIN: u64 = 50_000_000;
@@ -26,7 +26,7 @@ struct Neighbour {
     asked: Option<Instant>,
 }
 
-/// What a neighbour has answered.
+/// The answer of a neighbour.
 #[derive(Debug)]
 struct Known {
     /// Headers to it.
@@ -44,12 +44,12 @@ pub(super) struct Route<'a> {
     pub(super) ask: bool,
 }
 
-/// All neighbours. Only those that somebody here sends to are remembered, so that strangers fill nothing.
+/// All neighbours. Only those to which a backend sends are remembered, so that strangers fill nothing.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     host: Host,
     all: BTreeMap<IpAddr, Neighbour>,
-    /// To whom the last datagram went.
+    /// The neighbour to which the last datagram went.
     last: Option<Last>,
 }
 
@@ -125,7 +125,7 @@ impl Neighbours {
         }
     }
 
-    /// Takes what somebody says. Gives the sender if its address is known from now on, and was not before.
+    /// Takes in a notice. Returns the sender if its address is known from now on, and was not before.
     pub(super) fn hear(&mut self, now: Instant, notice: &Notice) -> Option<IpAddr> {
         self.last = None;
         // Nobody else has our address.

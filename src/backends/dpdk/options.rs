@@ -83,7 +83,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Whether datagrams are sent with UDP checksums. A checksum that arrives is always checked.
+/// UDP checksums of datagrams that are sent. A checksum that arrives is always checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Checksum {
@@ -255,7 +255,7 @@ impl DpdkOptions {
     }
 }
 
-/// What kind of device it is.
+/// Kinds of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memif,
@@ -415,7 +415,7 @@ impl Device {
         self.kind == Kind::Memif && self.argument("role").is_none()
     }
 
-    /// Leads to nobody else.
+    /// It leads to no other process.
     pub(super) fn is_ring(&self) -> bool {
         self.kind == Kind::Ring
     }

@@ -78,7 +78,8 @@ pub struct DpdkPort {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What the backends of a port share. Fields that hold packets come before the pools: they are dropped in this order.
+/// State that the backends of a port share. Fields that hold packets come before the pools: they are dropped in this
+/// order.
 pub(super) struct Shared {
     mailboxes: RwLock<BTreeMap<SocketAddr, Arc<Mailbox>>>,
     /// Locked while being looked into; who finds one locked looks elsewhere. `None`: a backend has all of them.
@@ -94,7 +95,7 @@ pub(super) struct Shared {
     pub(super) options: DpdkOptions,
 }
 
-/// What others have found for a backend.
+/// Datagrams and notices that other backends have found for one.
 pub(super) struct Mailbox {
     waits: Mutex<Waiting>,
     /// Datagrams and notices in `waits`.
@@ -185,7 +186,7 @@ impl Mailbox {
 }
 
 impl Shared {
-    /// Looks into a queue, unless somebody does.
+    /// Looks into a queue, unless another backend does so now.
     #[inline]
     pub(super) fn receive(&self, queue: u16, packets: &mut sys::Burst) -> bool {
         let queue = match self.queues[usize::from(queue)].try_lock() {
@@ -203,13 +204,13 @@ impl Shared {
         self.port.descriptors.into()
     }
 
-    /// Somebody here has this address.
+    /// Returns whether a backend of the port has this address.
     fn is_here(&self, ip: IpAddr) -> bool {
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         mailboxes.keys().any(|addr| addr.ip() == ip)
     }
 
-    /// Hands a datagram to whom it is for; `false`: nobody here.
+    /// Hands a datagram to the backend that it is for; `false`: no backend of the port.
     pub(super) fn hand_over(&self, to: SocketAddr, datagram: Slot) -> bool {
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         let Some(mailbox) = mailboxes.get(&to) else {
@@ -219,7 +220,8 @@ impl Shared {
         true
     }
 
-    /// Tells everybody but `from`. Gives whether somebody has the address that is asked for, so that it is to be answered.
+    /// Tells all backends but `from`. Returns whether one of them has the requested address, so that it must be
+    /// answered.
     pub(super) fn tell(&self, from: &Arc<Mailbox>, notice: &Notice) -> bool {
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in mailboxes.values().filter(|mailbox| !Arc::ptr_eq(mailbox, from)) {
@@ -250,11 +252,11 @@ fn sort(queues: &mut [SendQueue]) {
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.index()));
 }
 
-/// What a backend of a port has for itself.
+/// The parts of a port that one backend has for itself.
 pub(super) struct Seat {
     pub(super) host: Host,
     pub(super) queues: Vec<SendQueue>,
-    /// All receive queues if it has all send queues: then nobody else can be there, and nothing needs locks.
+    /// All receive queues if it has all send queues: then no other backend can be there, and nothing needs locks.
     pub(super) alone: Vec<ReceiveQueue>,
     pub(super) mailbox: Arc<Mailbox>,
     /// Taken away with the backend.
@@ -442,14 +444,14 @@ impl DpdkPort {
         self.shared.port.spread()
     }
 
-    /// Whether the port hashes addresses and UDP ports, to spread datagrams that no rule steers over its eager queues
-    /// (RSS).
+    /// Returns whether the port hashes addresses and UDP ports, to spread datagrams that no rule steers over its eager
+    /// queues (RSS).
     #[must_use]
     pub fn hashes(&self) -> bool {
         self.shared.port.hashes
     }
 
-    /// Whether the other end of the link is there, as far as the port knows.
+    /// Returns whether the other end of the link is there, as far as the port knows.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.shared.port.is_up()
@@ -523,7 +525,7 @@ impl Shared {
         }
     }
 
-    /// What UDP checksums are here for an address of IPv4 or not.
+    /// The UDP checksums of this port, for IPv4 or IPv6.
     pub(super) fn checksum(&self, is_ipv4: bool) -> UdpChecksum {
         match self.options.checksum {
             Checksum::Off if is_ipv4 => UdpChecksum::Absent,

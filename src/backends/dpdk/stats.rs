@@ -30,7 +30,7 @@ pub struct DpdkStats {
     pub copied: u64,
     /// Datagrams dropped because their neighbour has not announced its address.
     pub unresolved: u64,
-    /// Whether the other end of the link is there, as far as the port knows.
+    /// Set if the other end of the link is there, as far as the port knows.
     pub link_up: bool,
     /// Packets that the driver reports as received.
     pub port_received: u64,

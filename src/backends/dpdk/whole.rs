@@ -46,7 +46,7 @@ impl DpdkPort {
 }
 
 impl DpdkBackend {
-    /// What is sent from now on comes from this UDP port.
+    /// Datagrams sent from now on leave from this UDP port.
     #[inline]
     pub(crate) fn send_from(&mut self, port: u16) {
         self.host.addr.set_port(port);

@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::sys;
 
-/// Whether the kernel hands over several datagrams of one source at once (generic receive offload).
+/// Use of generic receive offload, by which the kernel hands over several datagrams of one source at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gro {
     /// Never.

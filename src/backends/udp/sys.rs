@@ -277,7 +277,7 @@ fn receive_message(
     Ok(len)
 }
 
-/// Whether the receive queue holds anything. Takes nothing out.
+/// Returns whether the receive queue holds anything. Takes nothing out.
 pub(super) fn has_data(fd: BorrowedFd<'_>) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: no byte is written, the length is zero.
@@ -355,9 +355,9 @@ pub(super) struct Interface {
     pub(super) addr: IpAddr,
     /// The bits of the address that are the network.
     pub(super) mask: Option<IpAddr>,
-    /// Whether it is up.
+    /// Set if it is up.
     pub(super) up: bool,
-    /// Whether it is a loopback interface.
+    /// Set if it is a loopback interface.
     pub(super) loopback: bool,
     /// Its MTU, bytes, IP header included.
     pub(super) mtu: usize,

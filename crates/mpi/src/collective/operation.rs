@@ -34,7 +34,7 @@ pub struct Erased {
 
 /// How elements are reduced.
 pub trait Operation {
-    /// Whether operands may change places (`MPI_Op_commutative`).
+    /// Returns whether operands may change places (`MPI_Op_commutative`).
     fn is_commutative(&self) -> bool;
 
     /// The operation without its lifetime; to be used only as long as this one lives.

@@ -4,7 +4,7 @@
 /// How to check the bytes of a value, and how to make them valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Whether the bytes at the address are a value.
+    /// Returns whether the bytes at the address are a value.
     ///
     /// # Safety
     /// They may be read.
@@ -34,7 +34,7 @@ impl Check {
 /// A part of a value that must be checked: its offset in bytes from the value's address, and the check.
 pub type Part = (usize, Option<Check>);
 
-/// Whether all parts of the bytes at `place` are values.
+/// Returns whether all parts of the bytes at `place` are values.
 ///
 /// # Safety
 /// As [`Check::is_valid`].

@@ -48,7 +48,7 @@ unsafe impl Send for DynBufferMut<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for DynBufferMut<'_> {}
 
-/// Whether `count` elements of `datatype` at `base` are values of `T`.
+/// Returns whether `count` elements of `datatype` at `base` are values of `T`.
 fn is<T: Equivalence>(base: *const u8, count: usize, datatype: &RawDatatype) -> bool {
     let alike = datatype.is_same(&T::equivalent_datatype().as_raw())
         && datatype.extent() == size_of::<T>() as i64
@@ -89,7 +89,7 @@ impl<'a> DynBuffer<'a> {
         }
     }
 
-    /// Whether the elements are values of `T`.
+    /// Returns whether the elements are values of `T`.
     #[must_use]
     pub fn is<T: Equivalence>(&self) -> bool {
         is::<T>(self.base, self.count, &self.datatype)
@@ -109,7 +109,7 @@ impl<'a> DynBuffer<'a> {
         self.count
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -153,7 +153,7 @@ impl<'a> DynBufferMut<'a> {
         }
     }
 
-    /// Whether the elements are values of `T`.
+    /// Returns whether the elements are values of `T`.
     #[must_use]
     pub fn is<T: Equivalence>(&self) -> bool {
         is::<T>(self.base, self.count, &self.datatype)
@@ -173,7 +173,7 @@ impl<'a> DynBufferMut<'a> {
         self.count
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0

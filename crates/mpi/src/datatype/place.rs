@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// Whether the other place has the same shape.
+    /// Returns whether the other place has the same shape.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.count == other.count && self.datatype.is_same(&other.datatype)
     }

@@ -31,7 +31,7 @@ struct Job {
     bootstrap: Option<start::Launched>,
 }
 
-/// What has become of this process.
+/// The state of MPI in this process.
 #[derive(Debug, Default)]
 enum State {
     #[default]

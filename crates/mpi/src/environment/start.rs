@@ -285,7 +285,7 @@ struct Said {
     address: SocketAddr,
     /// Processes that share a processor there.
     sharing: f64,
-    /// Whether the calls of ranks are compared.
+    /// Set if the calls of ranks are compared.
     check: bool,
     /// The link address of its backend.
     link: Vec<u8>,

@@ -32,7 +32,7 @@ impl Message {
         Self(message)
     }
 
-    /// Whether it is from no process (`MPI_MESSAGE_NO_PROC`). That does not happen here.
+    /// Returns whether it is from no process (`MPI_MESSAGE_NO_PROC`). That does not happen here.
     #[must_use]
     pub fn is_no_proc(&self) -> bool {
         false

@@ -96,13 +96,13 @@ impl Status {
         self.0.len
     }
 
-    /// Whether the message is empty. Not in rsmpi.
+    /// Returns whether the message is empty. Not in rsmpi.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// Whether the request was cancelled, so that no message was received. Not in rsmpi.
+    /// Returns whether the request was cancelled, so that no message was received. Not in rsmpi.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled

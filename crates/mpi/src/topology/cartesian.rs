@@ -13,7 +13,7 @@ use crate::Count;
 pub struct CartesianLayout {
     /// Number of processes in each dimension.
     pub dims: Vec<Count>,
-    /// Whether each dimension is a ring.
+    /// For each dimension, whether it is a ring.
     pub periods: Vec<bool>,
     /// The coordinates of this process.
     pub coords: Vec<Count>,

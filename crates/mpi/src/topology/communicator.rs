@@ -180,7 +180,7 @@ pub trait Communicator: AsHandle {
         environment::abort(errorcode)
     }
 
-    /// Whether the communicator has two groups.
+    /// Returns whether the communicator has two groups.
     fn test_inter(&self) -> bool {
         self.as_handle().comm.is_inter()
     }

@@ -35,7 +35,7 @@ impl<'a> Process<'a> {
         self.rank
     }
 
-    /// Whether it is this process.
+    /// Returns whether it is this process.
     #[must_use]
     pub fn is_self(&self) -> bool {
         !self.comm.0.comm.is_inter() && self.rank == self.comm.0.comm.rank()

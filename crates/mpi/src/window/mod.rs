@@ -137,7 +137,7 @@ impl<T: Equivalence> Window<T> {
         self.len
     }
 
-    /// Whether this process has no elements.
+    /// Returns whether this process has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

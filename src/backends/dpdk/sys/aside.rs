@@ -64,7 +64,7 @@ fn clone<F: FnOnce()>(play: &mut Option<F>) -> io::Result<()> {
 }
 
 /// # Safety
-/// `play` is an `Option<F>` that nobody else uses now.
+/// `play` is an `Option<F>` that has no other user now.
 extern "C" fn begin<F: FnOnce()>(play: *mut c_void) -> i32 {
     // SAFETY: by the contract.
     let play = unsafe { &mut *play.cast::<Option<F>>() };

@@ -10,7 +10,7 @@ use dpdk_sys as sys;
 
 use super::{Packet, Pool};
 
-/// Counts the packets that refer to memory of somebody else.
+/// Counts the packets that refer to memory of a caller.
 pub(in crate::backends::dpdk) struct Attached {
     /// Boxed, because packets know its address.
     shared: Box<UnsafeCell<sys::rte_mbuf_ext_shared_info>>,

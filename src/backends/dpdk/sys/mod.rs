@@ -42,7 +42,7 @@ static DEVICES: Mutex<Devices> = Mutex::new(Devices { stuck: None });
 /// Numbers for the names of pools and devices.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// What is known of all devices.
+/// State of all devices.
 struct Devices {
     /// The one that DPDK's own thread has not closed in time. From then on no device comes or goes.
     stuck: Option<String>,
@@ -53,7 +53,7 @@ pub(in crate::backends::dpdk) fn unique() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What it guards stays whole when somebody panics.
+/// Locks a mutex. A panic leaves guarded values whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -160,7 +160,7 @@ pub(in crate::backends::dpdk) fn own_network() -> io::Result<()> {
 /// Has the kernel give memifs all pages of the memory that they share with their other ends. Else it does so when the first
 /// packet comes to a page: at each end, in the middle of a message, for as long as the rings have not been around once.
 ///
-/// What fails (a kernel before 5.14) leaves it at that.
+/// A failure (a kernel before 5.14) is ignored.
 pub(in crate::backends::dpdk) fn populate_rings() {
     for (start, len) in rings(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default()) {
         // SAFETY: whatever is mapped there by now, its contents stay as they are; nothing refers to `start`.
@@ -290,8 +290,8 @@ impl Pool {
     }
 
     /// Takes `count` (at most [`BURST`]) packets of `len` bytes each out of the pool and adds them to `packets`;
-    /// `false`: there are not that many, or they are not that large. What is in them is anybody's guess, but it has
-    /// been written.
+    /// `false`: there are not that many, or they are not that large. Their content is arbitrary, but it has been
+    /// written.
     #[inline]
     pub(in crate::backends::dpdk) fn take(&self, count: usize, len: usize, packets: &mut Burst) -> bool {
         if count > BURST || len > self.room() {
@@ -309,8 +309,8 @@ impl Pool {
         taken == count
     }
 
-    /// Takes one packet of `len` bytes out of the pool; `None`: there is none, or it is not that large. What is in it
-    /// is anybody's guess, but it has been written.
+    /// Takes one packet of `len` bytes out of the pool; `None`: there is none, or it is not that large. Its content
+    /// is arbitrary, but it has been written.
     #[inline]
     pub(in crate::backends::dpdk) fn take_one(&self, len: usize) -> Option<Packet> {
         if len > self.room() {

@@ -22,7 +22,7 @@ unsafe impl Sync for Packet {}
 
 impl Packet {
     /// # Safety
-    /// The mbuf is nobody else's.
+    /// The mbuf has no other owner.
     pub(super) unsafe fn new(mbuf: ptr::NonNull<sys::rte_mbuf>) -> Self {
         Self { mbuf }
     }
@@ -86,7 +86,7 @@ impl Packet {
         self.first().1 == self.len()
     }
 
-    /// Whether the port has looked at the UDP checksum: right, wrong, or not looked.
+    /// The port's check of the UDP checksum: right, wrong, or `None` if it has not looked.
     #[inline]
     pub(in crate::backends::dpdk) fn udp_checksum(&self) -> Option<bool> {
         // SAFETY: as in `first`.
@@ -235,7 +235,7 @@ impl Drop for Returning {
     }
 }
 
-/// What has come.
+/// The result of a receive.
 pub(in crate::backends::dpdk) enum Found {
     Nothing,
     Lone(Packet),
@@ -276,7 +276,7 @@ impl Burst {
     /// Has `fill` fill it, which is empty; gives how many there are then.
     ///
     /// # Safety
-    /// `fill` is given room for [`BURST`] mbufs, and gives how many it has put there, which are nobody else's.
+    /// `fill` is given room for [`BURST`] mbufs, and gives how many it has put there, which have no other owner.
     #[inline]
     pub(super) unsafe fn fill(&mut self, fill: impl FnOnce(*mut *mut sys::rte_mbuf) -> usize) -> usize {
         let count = fill(self.room());

@@ -22,7 +22,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// DPDK's own thread has other things to do, none of which takes long.
 const ERRAND: Duration = Duration::from_secs(10);
 
-/// What the driver has counted.
+/// Counters of the driver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::backends::dpdk) struct Counters {
     pub(in crate::backends::dpdk) received: u64,
@@ -33,7 +33,7 @@ pub(in crate::backends::dpdk) struct Counters {
     pub(in crate::backends::dpdk) no_buffer: u64,
 }
 
-/// What to set a port up with.
+/// Settings of a port.
 pub(in crate::backends::dpdk) struct Setup<'a> {
     /// DPDK's name of the device.
     pub(in crate::backends::dpdk) device: &'a str,
@@ -321,7 +321,7 @@ impl Port {
         self.link().0
     }
 
-    /// What the driver has counted.
+    /// Counters of the driver.
     pub(in crate::backends::dpdk) fn counters(&self) -> Counters {
         let mut stats = sys::rte_eth_stats::default();
         // SAFETY: the port exists, and `stats` may be written.
@@ -404,7 +404,7 @@ impl ReceiveQueue {
         unsafe { packets.fill_or_give(|mbufs| self.burst(mbufs)) }
     }
 
-    /// Receives mbufs, which are nobody else's then, and gives how many.
+    /// Receives mbufs, which then have no other owner, and returns how many.
     ///
     /// # Safety
     /// There is room for [`BURST`] of them.
@@ -513,7 +513,7 @@ impl Drop for Port {
 }
 
 impl Devices {
-    /// Whether devices can still come and go.
+    /// Returns whether devices can still come and go.
     fn check(&self) -> Result<(), DpdkError> {
         match &self.stuck {
             Some(device) => Err(DpdkError::Stuck { device: device.clone() }),
