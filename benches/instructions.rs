@@ -11,7 +11,12 @@ use std::hint::black_box;
 
 use hikyaku::{Config, Congestion, reliability::Payload, time::Instant};
 
+#[path = "support/clock.rs"]
+mod clock;
+#[path = "support/ranks.rs"]
+mod ranks;
 mod support;
+use ranks::Ranks;
 use support::Pair;
 
 /// Work that is prepared and not yet done.
@@ -27,6 +32,7 @@ const CASES: &[Case] = &[
     ("core_64b_bundled_x1600", || core(&Payload::Copy(&[3; 64]), 8_972)),
     ("core_64b_answered_x800", || answered(&[3; 64])),
     ("core_64k_fragmented_x1600", || core(&Pair::shared(65_536), 1_472)),
+    ("mpi_8b_x1000", mpi),
 ];
 
 /// Messages one way in windows of 16, both ends and the acknowledgements included.
@@ -54,6 +60,12 @@ fn answered(data: &'static [u8]) -> Work {
         (0..800).for_each(|_| pair.answer(data));
         pair.got.bytes
     })
+}
+
+/// Messages of 8 B between two ranks in turn, from the call that sends to the test that finds them received, both ends.
+fn mpi() -> Work {
+    let mut ranks = Ranks::new();
+    Box::new(move || (0..500).map(|_| ranks.ping_pong()).sum())
 }
 
 /// Adding an interval to an instant and taking the difference, 1000 times.

@@ -797,7 +797,6 @@ impl Core {
     }
 
     /// Whether tasks wait, or are to be woken.
-    #[cfg(feature = "sim")]
     #[inline]
     pub(crate) fn has_tasks(&self) -> bool {
         !self.sleepers.is_empty() || !self.woken.is_empty()

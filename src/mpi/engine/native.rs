@@ -122,7 +122,15 @@ impl Native {
         ticket
     }
 
-    fn let_go(&self, mut inner: MutexGuard<'_, Inner>, rings: bool) {
+    #[inline]
+    fn let_go(&self, inner: MutexGuard<'_, Inner>, rings: bool) {
+        if rings || inner.core.has_tasks() {
+            self.let_go_and_wake(inner, rings);
+        }
+    }
+
+    #[cold]
+    fn let_go_and_wake(&self, mut inner: MutexGuard<'_, Inner>, rings: bool) {
         let woken = inner.core.take_woken();
         drop(inner);
         for waker in woken {

@@ -602,8 +602,12 @@ impl Span {
     }
 
     /// The same for what has begun a request: it gets a number.
-    #[inline]
-    pub(super) fn begin(self, mut result: Result<Request, Error>) -> Result<Request, Error> {
+    #[inline(always)]
+    pub(super) fn begin(self, result: Result<Request, Error>) -> Result<Request, Error> {
+        if self.is_open() { self.numbered(result) } else { result }
+    }
+
+    fn numbered(self, mut result: Result<Request, Error>) -> Result<Request, Error> {
         if let (Self(Some(Told::Profiler(open))), Ok(request)) = (&self, &mut result) {
             request.number = open.number();
         }
