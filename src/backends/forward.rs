@@ -10,7 +10,7 @@
 ///     time::Instant,
 /// };
 ///
-/// Loses everything that it is told to send.
+/// /// Loses everything that it is told to send.
 /// struct Mute<B>(B);
 ///
 /// impl<B: Backend> Backend for Mute<B> {
