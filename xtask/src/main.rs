@@ -12,6 +12,7 @@ mod ci;
 mod fuzz;
 mod goodput;
 mod guest;
+mod lines;
 mod no_std;
 mod setup;
 mod shell;
@@ -50,6 +51,7 @@ cargo xtask <chore>
   msrv                      compile everything with the oldest Rust that is promised
   loom                      rings and wake-ups in every order of threads, and mistakes that must be found
   miri                      unit tests of `unsafe` code and rings under miri
+  lines                     lines of code per room, without tests and comments
   no-std                    prove that the core builds without std
   help                      this
 
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         ("msrv", []) => toolchains::msrv(&mut steps),
         ("loom", []) => toolchains::loom(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),
+        ("lines", []) => lines::run(),
         ("no-std", []) => no_std::run(&mut steps),
         ("help" | "--help" | "-h", []) => {
             println!("{HELP}");
