@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::{
+    error::Error,
     ffi::{CString, c_char, c_int},
     ptr,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
@@ -100,8 +101,8 @@ impl Api {
             match unsafe { Library::new(name) } {
                 // SAFETY: the functions have the types that the PMIx standard gives them. The library is never
                 // unloaded: its threads would not survive that.
-                Ok(library) => return unsafe { Self::of(Box::leak(Box::new(library))) }.map_err(|e| e.to_string()),
-                Err(error) => tried.push(error.to_string()),
+                Ok(library) => return unsafe { Self::of(Box::leak(Box::new(library))) }.map_err(|e| reason(&e)),
+                Err(error) => tried.push(reason(&error)),
             }
         }
         Err(format!("PMIx is needed (Debian: libpmix2): {}", tried.join("; ")))
@@ -187,6 +188,11 @@ impl Api {
         }
         Ok(result)
     }
+}
+
+/// What the system's loader says, which names the library or the function; the error itself says only which call failed.
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn done(status: c_int) -> Result<(), c_int> {
@@ -368,6 +374,17 @@ mod tests {
     use std::mem::{offset_of, size_of};
 
     use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        // SAFETY: there is no such library, so nothing is loaded.
+        let error = unsafe { Library::new("libhikyaku-is-not-there.so") }.unwrap_err();
+        assert!(
+            reason(&error).contains("libhikyaku-is-not-there.so"),
+            "{}",
+            reason(&error)
+        );
+    }
 
     /// As a C compiler lays them out on 64 bits.
     #[test]

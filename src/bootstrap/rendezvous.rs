@@ -2,12 +2,11 @@
 
 use std::{
     net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     Exchange, JobKey, Launcher,
@@ -309,11 +308,9 @@ fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
 
 /// Until something is ready, or time matters to the gate.
 fn wait(gate: &Gate) {
-    let limit: u16 = if gate.has_strangers() { 100 } else { 1000 };
-    let _ = poll(
-        &mut [PollFd::new(gate.as_fd(), PollFlags::POLLIN)],
-        PollTimeout::from(limit),
-    );
+    let limit = Duration::from_millis(if gate.has_strangers() { 100 } else { 1000 });
+    let limit = Timespec::try_from(limit).unwrap_or_default();
+    let _ = poll(&mut [PollFd::new(gate, PollFlags::IN)], Some(&limit));
 }
 
 #[cfg(test)]

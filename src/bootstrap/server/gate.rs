@@ -12,17 +12,17 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     mem,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    poll::PollTimeout,
-    sys::{
-        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
-        resource::{Resource, getrlimit},
+use rustix::{
+    event::{
+        Timespec,
+        epoll::{self, Event, EventData, EventFlags},
     },
+    io::Errno,
+    process::{Resource, getrlimit},
 };
 
 use crate::bootstrap::{
@@ -126,7 +126,7 @@ struct Expected {
 pub struct Gate {
     listener: TcpListener,
     /// Tells which of the connections are ready, however many there are.
-    epoll: Epoll,
+    epoll: OwnedFd,
     ticket: String,
     expected: BTreeMap<u32, Expected>,
     connections: BTreeMap<u64, Connection>,
@@ -159,8 +159,8 @@ impl Gate {
         listener.set_nonblocking(true)?;
         // All may come before the first is accepted; the system cuts this to net.core.somaxconn.
         rustix::net::listen(&listener, i32::try_from(missing + SPARE_PLACES).unwrap_or(i32::MAX))?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         Ok(Self {
             listener,
             epoll,
@@ -216,16 +216,23 @@ impl Gate {
         let mut events = Vec::new();
         if self.paused.is_some_and(|until| until.is_over()) {
             self.paused = None;
-            let _ = self
-                .epoll
-                .add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+            let _ = epoll::add(
+                &self.epoll,
+                &self.listener,
+                EventData::new_u64(LISTENER),
+                EventFlags::IN,
+            );
         }
-        let mut ready = [EpollEvent::empty(); 64];
+        let nothing = Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(LISTENER),
+        };
+        let mut ready = [nothing; 64];
         // Each is ready once; more rounds would let those who talk most keep the others waiting.
         for _ in 0..=self.connections.len() / ready.len() {
-            let count = self.epoll.wait(&mut ready, PollTimeout::ZERO).unwrap_or(0);
+            let count = epoll::wait(&self.epoll, &mut ready, Some(&Timespec::default())).unwrap_or(0);
             for event in &ready[..count] {
-                match event.data() {
+                match event.data.u64() {
                     LISTENER => self.accept(&mut events),
                     number => self.serve(number, &mut events),
                 }
@@ -246,12 +253,12 @@ impl Gate {
             match self.listener.accept() {
                 Ok((stream, from)) => self.admit(stream, from, events),
                 Err(error) => {
-                    let error = error.raw_os_error().map(Errno::from_raw);
-                    if let Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) = error {
+                    let error = Errno::from_io_error(&error);
+                    if let Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) = error {
                         if !self.refuse(events) {
                             return;
                         }
-                    } else if error == Some(Errno::EAGAIN) {
+                    } else if error == Some(Errno::AGAIN) {
                         return;
                     }
                 }
@@ -275,8 +282,8 @@ impl Gate {
         }
         let number = self.next;
         let set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-        let interest = EpollEvent::new(EpollFlags::EPOLLIN, number);
-        if set.is_err() || self.epoll.add(&stream, interest).is_err() {
+        let interest = EventData::new_u64(number);
+        if set.is_err() || epoll::add(&self.epoll, &stream, interest, EventFlags::IN).is_err() {
             events.push(GateEvent::Dropped(from));
             return;
         }
@@ -298,7 +305,7 @@ impl Gate {
     /// There is no descriptor for the next connection: tells it so by the one in reserve. False: nobody is accepted for a
     /// while.
     fn refuse(&mut self, events: &mut Vec<GateEvent>) -> bool {
-        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or_default();
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if !mem::replace(&mut self.told_descriptors, true) {
             events.push(GateEvent::Limit(GateLimit::Descriptors { limit }));
         }
@@ -313,7 +320,7 @@ impl Gate {
         }
         self.reserve = File::open("/dev/null").ok();
         if self.reserve.is_none() {
-            let _ = self.epoll.delete(&self.listener);
+            let _ = epoll::delete(&self.epoll, &self.listener);
             self.paused = Some(Deadline::after(PAUSE));
         }
         self.reserve.is_some()
@@ -413,12 +420,12 @@ impl Gate {
         let awaits_room = !connection.output.is_empty();
         if awaits_room != connection.awaits_room {
             let room = if awaits_room {
-                EpollFlags::EPOLLOUT
+                EventFlags::OUT
             } else {
-                EpollFlags::empty()
+                EventFlags::empty()
             };
-            let mut interest = EpollEvent::new(EpollFlags::EPOLLIN | room, number);
-            connection.open &= self.epoll.modify(&connection.stream, &mut interest).is_ok();
+            let number = EventData::new_u64(number);
+            connection.open &= epoll::modify(&self.epoll, &connection.stream, number, EventFlags::IN | room).is_ok();
             connection.awaits_room = awaits_room;
         }
         if !connection.open {
@@ -450,7 +457,7 @@ impl Gate {
 /// Ready to be read when there is something to [`pump`](Gate::pump).
 impl AsFd for Gate {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.0.as_fd()
+        self.epoll.as_fd()
     }
 }
 
@@ -508,7 +515,7 @@ impl Connection {
 mod tests {
     use std::io::{BufRead, BufReader};
 
-    use nix::poll::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
 
@@ -521,8 +528,8 @@ mod tests {
     /// Pumps until something happens.
     fn next(gate: &mut Gate) -> Vec<GateEvent> {
         for _ in 0..20 {
-            let mut descriptors = [PollFd::new(gate.as_fd(), PollFlags::POLLIN)];
-            poll(&mut descriptors, PollTimeout::from(500_u16)).unwrap();
+            let limit = Timespec::try_from(Duration::from_millis(500)).unwrap();
+            poll(&mut [PollFd::new(gate, PollFlags::IN)], Some(&limit)).unwrap();
             let events = gate.pump();
             if !events.is_empty() {
                 return events;
