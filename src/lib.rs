@@ -120,6 +120,7 @@
 //! trip: as long as there is none with a peer, messages from its address are delivered although that address may be
 //! forged; a live session is not touched by that.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 extern crate alloc;
 
 /// The examples of the readme, compiled and run as tests.

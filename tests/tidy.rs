@@ -7,6 +7,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// A room (a folder or a file directly under `src`) and those that it may name by `crate::`. Itself is understood.
@@ -281,9 +282,14 @@ fn nothing_is_left_behind() {
 /// a tool in part.)
 #[test]
 fn documents_are_wrapped() {
-    let mut documents: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-        .map(|name| root().join(name))
-        .into();
+    let mut documents: Vec<PathBuf> = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+    ]
+    .map(|name| root().join(name))
+    .into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "md") && !path.ends_with("benchmarks.md") {
@@ -313,22 +319,11 @@ fn documents_are_wrapped() {
 /// this repository (the letter S, a paper, a point, a part) tell readers nothing.
 #[test]
 fn papers_are_cited_by_name() {
-    const TEXTS: [&str; 7] = ["rs", "md", "toml", "c", "h", "lua", "sh"];
-    let mut folders = vec![root().to_owned()];
     let mut complaints = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if path.is_dir() {
-                if !name.starts_with('.') && name != "target" && name != "corpus" {
-                    folders.push(path);
-                }
-            } else if TEXTS.iter().any(|end| path.extension().is_some_and(|own| own == *end)) {
-                let text = fs::read_to_string(&path).unwrap();
-                for (number, _) in (1..).zip(text.lines()).filter(|(_, line)| names_a_part(line)) {
-                    complaints.push(format!("{}:{number}: cite docs/papers.md", path.display()));
-                }
-            }
+    for path in texts() {
+        let text = fs::read_to_string(root().join(&path)).unwrap();
+        for (number, _) in (1..).zip(text.lines()).filter(|(_, line)| names_a_part(line)) {
+            complaints.push(format!("{path}:{number}: cite docs/papers.md"));
         }
     }
     assert_none(&complaints);
@@ -342,6 +337,124 @@ fn names_a_part(line: &str) -> bool {
         let paper = after.next().is_some_and(|c| ('1'..='4').contains(&c));
         !within && paper && after.next() == Some('.') && after.next().is_some_and(|c| c.is_ascii_digit())
     })
+}
+
+/// (folder, what else than every package is in the package): only what builds, with its programs to try.
+const PACKAGES: [(&str, &[&str]); 5] = [
+    (".", &["src/", "examples/", "CHANGELOG.md"]),
+    ("crates/cli", &["src/", "build.rs"]),
+    (
+        "crates/dpdk-sys",
+        &["src/", "build.rs", "bindings/", "shim.c", "shim.h"],
+    ),
+    ("crates/mpi", &["src/", "examples/"]),
+    ("crates/mpi-derive", &["src/"]),
+];
+/// What every package has: ours, then what cargo adds.
+const IN_EACH: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+const ADDED: [&str; 4] = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
+/// Fields by which a package is found and judged.
+const FIELDS: [&str; 5] = ["description", "keywords", "categories", "readme", "include"];
+
+#[test]
+fn packages_hold_what_builds() {
+    let mut complaints = Vec::new();
+    for (folder, own) in PACKAGES {
+        let manifest = root().join(folder).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).unwrap();
+        for field in FIELDS {
+            if !text.lines().any(|line| line.starts_with(&format!("{field} = "))) {
+                complaints.push(format!("{folder}/Cargo.toml: no {field}"));
+            }
+        }
+        let list = Command::new(env!("CARGO"))
+            .args(["package", "--list", "--offline", "--allow-dirty", "--manifest-path"])
+            .arg(&manifest)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&list.stderr);
+        assert!(list.status.success(), "{folder}: {stderr}");
+        let stdout = String::from_utf8_lossy(&list.stdout);
+        let files: BTreeSet<&str> = stdout.lines().collect();
+        for name in IN_EACH.iter().filter(|name| !files.contains(**name)) {
+            complaints.push(format!("{folder}: no {name} in the package"));
+        }
+        let belongs = |file: &str| {
+            own.iter()
+                .any(|part| file == *part || part.ends_with('/') && file.starts_with(part))
+        };
+        for file in &files {
+            if !belongs(file) && !IN_EACH.contains(file) && !ADDED.contains(file) {
+                complaints.push(format!("{folder}: {file} is in the package: it builds without"));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+/// Where the project lives is said by `repository` in `Cargo.toml`. What must spell it out says the same.
+#[test]
+fn the_project_has_one_address() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let home = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("repository = \"")?.strip_suffix('"'))
+        .expect("[workspace.package] has it");
+    let mut complaints = Vec::new();
+    for path in texts() {
+        let text = fs::read_to_string(root().join(&path)).unwrap();
+        for (number, line) in (1..).zip(text.lines()) {
+            for address in addresses(line).filter(|address| is_of_the_project(address, home)) {
+                let rest = address.strip_prefix(home);
+                if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '#'])) {
+                    complaints.push(format!("{path}:{number}: {address}: the project lives at {home}"));
+                }
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+/// Addresses in a line of text or code, without what ends them there.
+fn addresses(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("https://").map(|(at, _)| {
+        let address = &line[at..];
+        let end = address.find(|c: char| c.is_whitespace() || "\"'`<>()[]{}\\".contains(c));
+        address[..end.unwrap_or(address.len())].trim_end_matches(['.', ',', ';', ':'])
+    })
+}
+
+/// It names the project, but for registries, which know packages by their names.
+fn is_of_the_project(address: &str, home: &str) -> bool {
+    let name = home.rsplit('/').next().unwrap_or_default();
+    let registries = ["https://crates.io/", "https://docs.rs/"];
+    address.contains(name) && !registries.iter().any(|registry| address.starts_with(registry))
+}
+
+/// Files of this repository that people write, relative to the root. (Inputs and results of tests are not.)
+fn texts() -> Vec<String> {
+    let kinds = ["md", "rs", "toml", "yml", "lua", "sh", "c", "h"];
+    let mut folders = vec![root().to_owned()];
+    let mut paths = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()) {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            let left_out = ["target", ".git", "corpus", "artifacts"]
+                .iter()
+                .any(|name| path.ends_with(name));
+            if kind.is_dir() && !left_out {
+                folders.push(path);
+            } else if kind.is_file()
+                && path
+                    .extension()
+                    .is_some_and(|end| kinds.iter().any(|kind| end == *kind))
+            {
+                paths.push(path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    paths.sort();
+    paths
 }
 
 #[test]
@@ -634,6 +747,19 @@ mod reading {
         assert!(!climbs_out("use super::x;", 1));
         assert!(!climbs_out("mod inner { use super::super::x; }", 1));
         assert!(climbs_out("mod inner { use super::super::x; }", 0));
+    }
+
+    #[test]
+    fn addresses_end_where_the_text_goes_on() {
+        let found = |line| addresses(line).collect::<Vec<_>>();
+        assert_eq!(
+            found("[a](https://a.example/b), \"https://c.example\". <https://d.example/e/>: x"),
+            ["https://a.example/b", "https://c.example", "https://d.example/e/"]
+        );
+        let home = "https://a.example/b/name";
+        assert!(is_of_the_project("https://other.example/name/issues", home));
+        assert!(!is_of_the_project("https://crates.io/crates/name", home));
+        assert!(!is_of_the_project("https://other.example/else", home));
     }
 
     #[test]

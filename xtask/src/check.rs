@@ -1,7 +1,7 @@
 //! What must hold for every commit and needs no tests: format, lints, docs, packages, `no_std`, licences.
 
 use crate::{
-    no_std,
+    no_std, packages,
     shell::{self, Cmd},
     steps::Steps,
 };
@@ -30,11 +30,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
         "doc",
         &Cmd::parse("cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-Dwarnings"),
     )?;
-    // Nothing is published yet, so the packages find each other in this workspace; what is in them was just checked.
-    steps.run(
-        "packages",
-        &Cmd::parse("cargo package --workspace --exclude xtask --no-verify --offline --allow-dirty --quiet"),
-    )?;
+    packages::build(steps)?;
     no_std::run(steps)?;
     steps.run_unless(
         shell::missing(&["cargo-deny"]),

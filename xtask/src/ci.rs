@@ -1,7 +1,7 @@
 //! Everything that `cargo test` leaves out: because it is long, or because it needs root or a tool.
 
 use crate::{
-    attack, callgrind, check, fuzz,
+    attack, callgrind, check, fuzz, packages,
     shell::{self, Cmd},
     soak,
     steps::Steps,
@@ -43,6 +43,7 @@ const IGNORED: [Ignored; 2] = [
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     check::run(steps)?;
+    packages::document(steps)?;
     toolchains::msrv(steps)?;
     toolchains::miri(steps)?;
     toolchains::loom(steps)?;

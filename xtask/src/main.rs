@@ -14,6 +14,7 @@ mod goodput;
 mod guest;
 mod lines;
 mod no_std;
+mod packages;
 mod setup;
 mod shell;
 mod soak;
@@ -52,6 +53,8 @@ cargo xtask <chore>
   loom                      rings and wake-ups in every order of threads, and mistakes that must be found
   miri                      unit tests of `unsafe` code and rings under miri
   lines                     lines of code per room, without tests and comments
+  packages                  make the packages that are to be published, build them from each other, and document them
+                            as docs.rs does (nightly)
   no-std                    prove that the core builds without std
   help                      this
 
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         ("loom", []) => toolchains::loom(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),
         ("lines", []) => lines::run(),
+        ("packages", []) => packages::run(&mut steps),
         ("no-std", []) => no_std::run(&mut steps),
         ("help" | "--help" | "-h", []) => {
             println!("{HELP}");

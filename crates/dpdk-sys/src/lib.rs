@@ -29,6 +29,8 @@
 //! that share a pool) with the same lcore id corrupt the pool's cache; threads that EAL does not know have none, which
 //! is right and a little slower.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "bindings")]
 #[expect(
     missing_docs,

@@ -3,8 +3,9 @@
 #![expect(unsafe_code, reason = "this is what the bindings are")]
 
 use std::{
+    collections::BTreeSet,
     ffi::{CStr, CString},
-    ptr,
+    fs, ptr,
 };
 
 use dpdk_sys::{
@@ -28,6 +29,32 @@ unsafe fn octets<'a>(mbuf: *mut rte_mbuf) -> &'a mut [u8] {
         let len = mbuf.byte_add(DPDK_MBUF_DATA_LEN as usize).cast::<u16>().read();
         std::slice::from_raw_parts_mut(buffer.add(start.into()), len.into())
     }
+}
+
+/// What docs.rs documents is what there is: with another DPDK, the types that its own consist of have other names.
+#[test]
+fn documented_bindings_are_those_that_are_made() {
+    let (made, documented) = (concat!(env!("OUT_DIR"), "/bindings.rs"), "bindings/22.11-x86_64.rs");
+    // SAFETY: a function without arguments, whose result is a C string that is never freed.
+    let version = unsafe { CStr::from_ptr(rte_version()) };
+    if !version.to_str().unwrap().starts_with("DPDK 22.11") || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let items = |path: &str| -> BTreeSet<String> {
+        let text = fs::read_to_string(path).unwrap();
+        let kinds = ["fn", "const", "static", "struct", "union", "type"];
+        text.lines()
+            .filter_map(|line| line.trim_start().strip_prefix("pub ")?.split_once(' '))
+            .filter(|(kind, _)| kinds.contains(kind))
+            .filter_map(|(_, rest)| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next())
+            .map(str::to_owned)
+            .collect()
+    };
+    let differ: Vec<_> = items(made).symmetric_difference(&items(documented)).cloned().collect();
+    assert!(
+        differ.is_empty(),
+        "{differ:?}\n  renew them: cp {made} crates/dpdk-sys/{documented}"
+    );
 }
 
 #[test]

@@ -63,6 +63,8 @@
 //! delivered, makes progress while the program computes or sleeps, so that other ranks need not wait for its next call:
 //! the example `progress` measures how soon they are served.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod attribute;
 pub mod collective;
 pub mod datatype;
