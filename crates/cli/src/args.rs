@@ -16,6 +16,7 @@ use crate::{
     },
     doctor::{self, DoctorArgs},
     hello::HelloArgs,
+    manual::{self, CompletionsArgs, ManArgs},
     poller::{self, PollerArgs},
     run::{RunArgs, args::EXAMPLES},
     trace::{self, TraceArgs},
@@ -58,6 +59,12 @@ pub(crate) enum Command {
     /// Say what this machine offers, and what to do about what is missing
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Print what makes a shell complete this command's words
+    #[command(after_help = manual::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Print this command's manual page, or write those of all commands into a directory
+    #[command(after_help = manual::MAN)]
+    Man(ManArgs),
     /// The other end of a benchmark; started by `bench`, not by people
     #[command(hide = true)]
     BenchWorker {

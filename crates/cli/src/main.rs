@@ -7,6 +7,7 @@ mod clock;
 mod doctor;
 mod failure;
 mod hello;
+mod manual;
 mod poller;
 mod run;
 #[cfg(feature = "sim")]
@@ -23,8 +24,10 @@ fn main() -> ExitCode {
         args::Command::Bench(benchmark) => bench::run(&benchmark).map(|()| 0),
         args::Command::Tune(options) => bench::tune(&options).map(|()| 0),
         args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
+        args::Command::Completions(args) => manual::completions(&args).map(|()| 0),
         args::Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         args::Command::Hello(args) => hello::run(&args).map(|()| 0),
+        args::Command::Man(args) => manual::man(&args).map(|()| 0),
         args::Command::Poller(args) => poller::run(&args).map(|()| 0),
         args::Command::Run(args) => run::run(&args),
         #[cfg(feature = "sim")]

@@ -8,7 +8,7 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::Progress,
+    progress::Progress,
     setup::check,
     size,
     stats::median,

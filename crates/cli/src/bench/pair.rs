@@ -4,7 +4,7 @@ use super::{
     json::{Document, Row, digits},
     output::emit,
     plot::{Figure, Line},
-    rounds::Progress,
+    progress::Progress,
     size,
     table::{Group, Table, number},
     work::{Task, Work},

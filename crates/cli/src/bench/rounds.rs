@@ -4,9 +4,8 @@
 //! measures all of them once, the next round does so in rotated order, a row is the median over rounds, and a ratio is
 //! the median of the rounds' ratios.
 
-use std::io::{self, IsTerminal, Write};
-
 use super::{
+    progress::Progress,
     session::{Outcome, Session},
     settings::{Job, Operation, level_of},
     stats::{median, percentile, ratio},
@@ -190,43 +189,6 @@ fn figures(job: &Job, outcome: &Outcome) -> Option<Round> {
         hub_cpu: outcome.hub_cpu as f64 / all_messages,
         wall,
     })
-}
-
-/// Says on standard error how far it is.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    shown: bool,
-    done: usize,
-    total: usize,
-}
-
-impl Progress {
-    /// `asked`: also when standard error is not a terminal.
-    pub(crate) fn new(asked: bool, total: usize) -> Self {
-        Self {
-            shown: asked || io::stderr().is_terminal(),
-            done: 0,
-            total: total.max(1),
-        }
-    }
-
-    /// One more step is begun.
-    pub(crate) fn step(&mut self, name: &str, size: usize) {
-        self.done += 1;
-        if self.shown {
-            let percent = 100 * self.done.min(self.total) / self.total;
-            let size = super::size::text(size);
-            let _ = write!(io::stderr(), "\r\x1b[K{percent:3} %  {name}, {size}");
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.shown && self.done > 0 {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use super::{
     device,
     environment::{Environment, datagram_of, interface_mtu},
     pin,
-    rounds::{Entry, Progress, Series, interleave},
+    progress::Progress,
+    rounds::{Entry, Series, interleave},
     session::{Ends, Session},
     settings::{Job, Kind, Operation, Preset, Settings, Wait},
 };

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     json::digits,
-    rounds::Progress,
+    progress::Progress,
     size,
     table::{Group, Table, number},
     tune::{one_way, work},

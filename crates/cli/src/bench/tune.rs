@@ -16,7 +16,7 @@ use super::{
     json::digits,
     output::publish,
     plot::{Figure, Line},
-    rounds::Progress,
+    progress::Progress,
     size,
     stats::median,
     table::{Group, Table, number},

@@ -3,9 +3,10 @@
 use super::{
     environment::{Environment, datagram_of, interface_mtu},
     json::{Row, digits},
-    pin, ranks,
+    pin,
+    progress::Progress,
+    ranks,
     ranks::Rank,
-    rounds::Progress,
     session::{Ends, Session},
     settings::{Report, Wait},
     setup::{announce, check_backend, environment},

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum, ValueHint};
 
 use super::hosts::Binding;
 
@@ -96,7 +96,8 @@ pub(crate) struct RunArgs {
         trailing_var_arg = true,
         allow_hyphen_values = true,
         required_unless_present = "agent",
-        value_name = "PROGRAM"
+        value_name = "PROGRAM",
+        value_hint = ValueHint::CommandWithArguments
     )]
     pub(super) command: Vec<String>,
 }

@@ -22,7 +22,7 @@ use crate::{
     bench::{
         output::emit,
         plot::{Figure, Line},
-        rounds::Progress,
+        progress::Progress,
         size,
         table::{Group, Table, number},
     },

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::model::{Mode, Parameters, simulation};
 use crate::{
     bench::{
-        rounds::Progress,
+        progress::Progress,
         table::{Group, Table, number},
     },
     failure::Failure,
