@@ -287,6 +287,7 @@ fn documents_are_wrapped() {
         "ARCHITECTURE.md",
         "CHANGELOG.md",
         "CONTRIBUTING.md",
+        "SECURITY.md",
     ]
     .map(|name| root().join(name))
     .into();
@@ -455,6 +456,32 @@ fn texts() -> Vec<String> {
     }
     paths.sort();
     paths
+}
+
+/// The last commit before subjects had a limit.
+const SUBJECTS_SINCE: &str = "10113b9";
+const MAX_SUBJECT: usize = 72;
+
+/// (Where there is no history, nothing is read.)
+#[test]
+fn subjects_of_commits_are_short() {
+    let log = Command::new("git")
+        .args([
+            "log",
+            "--no-merges",
+            "--format=%h %s",
+            &format!("{SUBJECTS_SINCE}..HEAD"),
+        ])
+        .current_dir(root())
+        .output();
+    let Ok(log) = log else { return };
+    let complaints: Vec<String> = String::from_utf8_lossy(&log.stdout)
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, subject)| subject.chars().count() > MAX_SUBJECT)
+        .map(|(commit, subject)| format!("{commit}: more than {MAX_SUBJECT} characters: {subject}"))
+        .collect();
+    assert_none(&complaints);
 }
 
 #[test]
