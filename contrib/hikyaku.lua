@@ -137,9 +137,12 @@ local malformed = ProtoExpert.new("hikyaku.malformed", "Malformed packet", exper
 local bad_checksum = ProtoExpert.new("hikyaku.checksum.bad", "Checksum is wrong", expert.group.CHECKSUM, expert.severity.ERROR)
 local reset = ProtoExpert.new("hikyaku.reset", "Session is not known", expert.group.SEQUENCE, expert.severity.WARN)
 local refused = ProtoExpert.new("hikyaku.refused", "Opening is refused", expert.group.SEQUENCE, expert.severity.WARN)
+local no_room = ProtoExpert.new("hikyaku.no_room", "No room for another peer", expert.group.SEQUENCE, expert.severity.WARN)
 local returned = ProtoExpert.new("hikyaku.returned", "No such processor", expert.group.SEQUENCE, expert.severity.WARN)
 local nack = ProtoExpert.new("hikyaku.nack", "Packets are missing", expert.group.SEQUENCE, expert.severity.NOTE)
-hikyaku.experts = { malformed, bad_checksum, reset, refused, returned, nack }
+hikyaku.experts = { malformed, bad_checksum, reset, refused, no_room, returned, nack }
+-- What a reset says, by its message number.
+local RESETS = { [0] = reset, refused, no_room }
 
 -- Numbers are floating point in some versions of Lua; this prints them without a point in all.
 local function decimal(number)
@@ -609,7 +612,7 @@ local function dissect(tvb, pinfo, root, packet, problem)
     elseif packet.cut then
         return
     elseif packet.kind == RESET then
-        tree:add_proto_expert_info(tvb(36, 4):uint() == 0 and reset or refused)
+        tree:add_proto_expert_info(RESETS[tvb(36, 4):uint()] or refused)
     elseif packet.kind == RETURN then
         tree:add_proto_expert_info(returned)
     elseif packet.has.nack then

@@ -215,6 +215,7 @@ fn expert_information() {
         "hikyaku.checksum.bad",
         "hikyaku.reset",
         "hikyaku.refused",
+        "hikyaku.no_room",
         "hikyaku.returned",
         "hikyaku.nack",
         // Mistakes of the dissector itself.
@@ -232,7 +233,8 @@ fn expert_information() {
             packet.is_none(),
             packet.is_some_and(|packet| !checksum::verify(&packet, &vector.octets)),
             is(|packet| packet.kind() == Kind::Reset && packet.base().message.0 == 0),
-            is(|packet| packet.kind() == Kind::Reset && packet.base().message.0 != 0),
+            is(|packet| packet.kind() == Kind::Reset && packet.base().message.0 == 1),
+            is(|packet| packet.kind() == Kind::Reset && packet.base().message.0 == 2),
             is(|packet| packet.kind() == Kind::Return),
             is(|packet| packet.flags().contains(Flags::NACK)),
             false,

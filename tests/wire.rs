@@ -81,7 +81,7 @@ fn vectors_survive_reading_and_writing() {
     }
 }
 
-/// A new kind, extension or error must come with a vector.
+/// A new kind, extension, error or reason of a reset must come with a vector.
 #[test]
 fn vectors_are_complete() {
     let vectors = vectors::all();
@@ -95,6 +95,9 @@ fn vectors_are_complete() {
     assert_eq!(flags, Flags::all());
     let kinds: BTreeSet<u8> = packets.iter().map(|packet| packet.kind() as u8).collect();
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), (0..=9).collect::<Vec<_>>());
+    let resets = packets.iter().filter(|packet| packet.kind() == Kind::Reset);
+    let reasons: BTreeSet<u32> = resets.map(|packet| packet.base().message.0).collect();
+    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
     let longest = packets.iter().map(Packet::header_len).max();
     assert_eq!(longest, Some(MAX_HEADER_LEN));
     let errors: BTreeSet<&str> = vectors
