@@ -21,6 +21,8 @@ mod job;
 mod leave;
 mod memory;
 mod optics;
+mod partitioned;
+mod revoke;
 mod safe;
 mod script;
 mod swarm;
