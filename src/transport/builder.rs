@@ -191,3 +191,23 @@ pub(super) fn resolve<A: ToSocketAddrs + Debug>(
     let mut addresses = name.to_socket_addrs().map_err(|error| failed(Some(error)))?;
     addresses.find(fits).ok_or_else(|| failed(None))
 }
+
+#[cfg(all(test, feature = "loopback"))]
+mod tests {
+    use super::*;
+    use crate::messaging::Access;
+
+    /// What peers must not guess differs from one transport to the next: the keys of landings, and so those of tables.
+    #[test]
+    fn each_transport_has_keys_of_its_own() {
+        let key = || {
+            let address = SocketAddr::from(([127, 0, 0, 1], 0));
+            let backend = backends::bind("loopback", address, &BindOptions::default()).unwrap();
+            let mut messenger = messenger(Config::default(), &*backend, &[0]).unwrap();
+            messenger.grant(Access::Lasting, Box::new(vec![0; 8])).unwrap().key
+        };
+        // 2^-64 is the chance that three are alike.
+        let keys = [key(), key(), key()];
+        assert!(keys[0] != keys[1] || keys[1] != keys[2], "{keys:?}");
+    }
+}

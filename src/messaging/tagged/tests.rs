@@ -172,37 +172,48 @@ impl Pair {
 
     /// Each side has its turn once. Gives whether something was transmitted.
     fn step(&mut self) -> bool {
-        let mut burst = Burst::default();
-        let mut any = false;
         self.now += Duration::from_micros(300);
+        let mut any = false;
         for side in 0..2 {
-            while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
-                let mut octets = Vec::new();
-                self.sides[side]
-                    .messenger
-                    .gather(&burst, |piece| octets.extend_from_slice(piece));
-                let other = &mut self.sides[1 - side].messenger;
-                other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
-                any = true;
-            }
-            let Side {
-                messenger,
-                tagged,
-                active,
-            } = &mut self.sides[side];
-            if messenger.poll_timeout().is_some_and(|at| at <= self.now) {
-                messenger.handle_timeout(self.now);
-            }
-            while let Some(event) = messenger.poll_event() {
-                match event {
-                    Event::Sent { token, .. } => assert!(tagged.handle_sent(token)),
-                    Event::Down { peer, error, .. } => tagged.handle_down(messenger, peer, error),
-                    _ => {}
-                }
-            }
-            tagged.handle_ready(messenger, self.now, active);
+            any |= self.carry(side);
+            self.work(side);
         }
         any
+    }
+
+    /// The other side gets what this one has to transmit. Gives whether that is anything.
+    fn carry(&mut self, side: usize) -> bool {
+        let (mut burst, mut any) = (Burst::default(), false);
+        while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
+            let mut octets = Vec::new();
+            self.sides[side]
+                .messenger
+                .gather(&burst, |piece| octets.extend_from_slice(piece));
+            let other = &mut self.sides[1 - side].messenger;
+            other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
+            any = true;
+        }
+        any
+    }
+
+    /// A side does what is to be done with what has come.
+    fn work(&mut self, side: usize) {
+        let Side {
+            messenger,
+            tagged,
+            active,
+        } = &mut self.sides[side];
+        if messenger.poll_timeout().is_some_and(|at| at <= self.now) {
+            messenger.handle_timeout(self.now);
+        }
+        while let Some(event) = messenger.poll_event() {
+            match event {
+                Event::Sent { token, .. } => assert!(tagged.handle_sent(token)),
+                Event::Down { peer, error, .. } => tagged.handle_down(messenger, peer, error),
+                _ => {}
+            }
+        }
+        tagged.handle_ready(messenger, self.now, active);
     }
 
     /// Sends as an engine does: eagerly if that is possible. Gives whether it is complete.
@@ -385,6 +396,78 @@ fn requests_hold_credit_too() {
     }
     assert_eq!(unexpected(&pair), 0);
     assert_eq!(pair.completions(0).len() as u64, REQUESTS - 1);
+}
+
+/// The key of a table whose keys peers choose is that of its messenger, which they do not know.
+#[test]
+fn the_table_of_unexpected_messages_has_the_messengers_key() {
+    let hash = |seed| {
+        let messenger = &mut Pair::new(1 << 20).sides[0].messenger;
+        messenger.seed_keys(seed);
+        Tagged::<Shared>::new(messenger, 0).unexpected.hash(1, 2)
+    };
+    assert_eq!(hash(1), hash(1));
+    assert_ne!(hash(1), hash(2));
+}
+
+/// A sender that places what it was not granted yet, or what it has placed before, loses its session at once, and what it
+/// was granted.
+#[test]
+fn a_peer_that_places_beyond_its_grant_or_twice_is_given_up() {
+    const LEN: u64 = 3 * GRANT_BYTES;
+    // What it places: offsets from the beginning and from the end of its grant.
+    let place: [&[(bool, u64)]; 4] = [
+        &[(false, 0), (true, 0)],
+        &[(true, LEN - GRANT_BYTES - 100)],
+        &[(false, 0), (false, 0)],
+        &[(false, 200), (false, 150)],
+    ];
+    for places in place {
+        let mut pair = Pair::new(1 << 20);
+        pair.send(0, 1, &pattern(10, 0), 0);
+        pair.run();
+        pair.receive(1, any(5), LEN as usize, 50);
+        // It says what it likes, without queues of its own.
+        let now = pair.now;
+        let liar = &mut pair.sides[0].messenger;
+        let mut request = Vec::new();
+        Control::RequestToSend {
+            id: 3,
+            bits: 5,
+            len: LEN,
+        }
+        .emit(&mut request);
+        liar.send(now, PEER, &SendOptions::default(), Payload::Copy(&request))
+            .unwrap();
+        pair.carry(0);
+        pair.work(1);
+        pair.carry(1);
+        let liar = &mut pair.sides[0].messenger;
+        let grant = liar.receive().map(|message| match Control::parse(&message) {
+            Ok(Control::Grant { landing, until, .. }) => (landing, until),
+            other => panic!("{other:?}"),
+        });
+        let (landing, until) = grant.unwrap();
+        assert_eq!(until, GRANT_BYTES);
+        for &(from_end, offset) in places {
+            let offset = if from_end { until + offset } else { offset };
+            let octets = Bytes::from(vec![7; 100]);
+            liar.place(now, PEER, BULK, landing, offset, octets).unwrap();
+        }
+        pair.carry(0);
+        pair.work(1);
+        let done = pair.completions(1);
+        let given_up = Outcome::Failed(PeerError::Misbehaved);
+        assert_eq!(
+            done.iter().map(|done| done.outcome).collect::<Vec<_>>(),
+            [given_up],
+            "{places:?}"
+        );
+        assert_eq!(
+            pair.sides[1].messenger.endpoint().down(PEER),
+            Some(PeerError::Misbehaved)
+        );
+    }
 }
 
 /// However many sends wait, each has an id of its own, and a grant finds the one that it is for.

@@ -71,6 +71,13 @@ impl<T> Unexpected<T> {
         self.len
     }
 
+    /// What its table makes of a message that came from `source` with these bits.
+    #[cfg(test)]
+    pub(super) fn hash(&self, source: u32, bits: u64) -> u64 {
+        use core::hash::BuildHasher;
+        self.keys.hasher().hash_one(Key { source, bits })
+    }
+
     pub(super) fn push(&mut self, source: u32, bits: u64, value: T) {
         let key = Key {
             source,
