@@ -776,8 +776,29 @@ fn call_everything(world: &SimpleCommunicator) -> Result<Vec<&'static str>, Erro
     let copy = world.duplicate()?;
     copy.split_by_color(mpi::topology::Color::with_value(rank))?;
     world.split_by_subgroup_collective(&world.group())?;
-    world.create_cartesian_communicator(&[2], &[false], false)?;
-    called.extend(["MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_create", "MPI_Cart_create"]);
+    world.split_by_subgroup(&world.group())?;
+    world.split_shared(0)?;
+    called.extend(["MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_create"]);
+    called.extend(["MPI_Comm_create_group", "MPI_Comm_split_type"]);
+    let line = world.create_cartesian_communicator(&[2], &[false], false)?.unwrap();
+    line.subgroup(&[true])?;
+    world.create_graph_communicator(&[1, 2], &[1, 0])?;
+    world.create_adjacent_graph_communicator(&[1 - rank], &[1 - rank])?;
+    called.extend([
+        "MPI_Cart_create",
+        "MPI_Cart_sub",
+        "MPI_Graph_create",
+        "MPI_Dist_graph_create_adjacent",
+    ]);
+    let alone = world.split_by_color(mpi::topology::Color::with_value(rank))?.unwrap();
+    let between = alone.create_intercommunicator(0, world, 1 - rank, 5)?;
+    between.duplicate()?.merge(mpi::topology::MergeOrder::Low)?;
+    called.extend([
+        "MPI_Comm_split",
+        "MPI_Intercomm_create",
+        "MPI_Comm_dup",
+        "MPI_Intercomm_merge",
+    ]);
     let window = mpi::window::Window::<u64>::allocate(world, 1)?;
     window.fence(|epoch| epoch.put(&[1], 1 - rank, 0))?;
     window.free()?;
