@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hikyaku::{
-    Config,
+    Config, Span,
     messaging::{
         Landing, Messenger,
         tagged::{Selector, Tagged},
@@ -29,10 +29,10 @@ impl Landing for Small {
         8
     }
 
-    fn place(&mut self, offset: u64, octets: &[u8]) {
+    fn place(&mut self, offset: u64, bytes: Span<'_>) {
         let start = (offset as usize).min(8);
-        let len = octets.len().min(8 - start);
-        self.0[start..start + len].copy_from_slice(&octets[..len]);
+        let len = bytes.len().min(8 - start);
+        bytes.part(0..len).copy_to(&mut self.0[start..start + len]);
     }
 }
 

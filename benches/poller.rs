@@ -95,9 +95,8 @@ impl Rank {
         let (mut messages, mut octets) = (0, 0);
         while let Ok(count @ 1..) = self.backend.receive(now, 64) {
             for index in 0..count {
-                let received = self.backend.received(index);
-                self.messenger
-                    .handle_datagrams(now, received.source, received.data, received.stride);
+                let record = self.backend.record(index).expect("it is a link");
+                self.messenger.handle_record(now, record);
             }
         }
         while let Some(message) = self.messenger.receive() {

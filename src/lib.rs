@@ -149,6 +149,7 @@ pub mod reliability;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod siphash;
+mod span;
 mod stats;
 #[cfg(feature = "std")]
 mod sync;
@@ -162,4 +163,5 @@ pub use config::{Config, ConfigError, Congestion, Contact, Recovery, WindowMode}
 pub use error::describe_error;
 pub use error::{AddPeerError, DropReason, PeerError, SendError};
 pub use id::{PeerId, SendToken};
+pub use span::{Foreign, Keeper, Span};
 pub use stats::{Dropped, PeerStats, Stats};

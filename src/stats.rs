@@ -84,6 +84,12 @@ impl Dropped {
             .filter(|&(_, count)| count > 0)
     }
 
+    /// Those of another endpoint, too.
+    #[cfg(all(feature = "dpdk", target_os = "linux"))]
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+
     pub(crate) fn count(&mut self, reason: DropReason) {
         self.0[reason as usize] += 1;
     }

@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("siphash", &[]),
     ("helper", &[]),
     ("id", &[]),
+    ("span", &[]),
     // Between threads, so below all that has some.
     ("sync", &[]),
     ("wire", &[]),
@@ -28,13 +29,25 @@ const ROOMS: &[(&str, &[&str])] = &[
     // A generator with a given seed is arithmetic; what is banned is asking the machine for randomness.
     (
         "reliability",
-        &["wire", "time", "prng", "siphash", "id", "config", "error", "stats"],
+        &[
+            "wire", "time", "prng", "siphash", "id", "span", "config", "error", "stats",
+        ],
     ),
     (
         "messaging",
-        &["reliability", "wire", "time", "id", "prng", "config", "error", "stats"],
+        &[
+            "reliability",
+            "wire",
+            "time",
+            "id",
+            "span",
+            "prng",
+            "config",
+            "error",
+            "stats",
+        ],
     ),
-    ("backends", &["time", "prng", "id", "sync"]),
+    ("backends", &["time", "prng", "id", "span", "sync"]),
     // Who is where; what they say to each other then is not its business.
     ("bootstrap", &["helper"]),
     (
@@ -82,6 +95,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "time",
             "config",
             "error",
+            "span",
             "sync",
         ],
     ),
@@ -95,6 +109,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "backends",
             "time",
             "id",
+            "span",
             "config",
             "error",
             "stats",

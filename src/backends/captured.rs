@@ -92,6 +92,7 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
 }
 
 impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
+    // (Not `record`: what is written down is what is handed up, a copy.)
     forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, take, wait,
         link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
 

@@ -14,8 +14,8 @@
 /// struct Mute<B>(B);
 ///
 /// impl<B: Backend> Backend for Mute<B> {
-///     forward_backend!(self => self.0; name, capabilities, is_link, link_beside, local_addr, reclaim, receive, received, take,
-///         wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+///     forward_backend!(self => self.0; name, capabilities, is_link, link_beside, local_addr, reclaim, receive, received, record,
+///         take, wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
 ///
 ///     fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> std::io::Result<Sent> {
 ///         Ok(Sent::All)
@@ -26,7 +26,7 @@
 macro_rules! forward_backend {
     ($self:ident => $inner:expr) => {
         $crate::forward_backend!($self => $inner; name, capabilities, is_link, link_beside, local_addr, transmit, reclaim,
-            receive, received, take, wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+            receive, received, record, take, wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
     };
     ($self:ident => $inner:expr; $($method:ident),+ $(,)?) => {
         $($crate::forward_backend!(@ $method $self $inner);)+
@@ -78,6 +78,11 @@ macro_rules! forward_backend {
     (@ received $self:ident $inner:expr) => {
         fn received(&mut $self, index: usize) -> $crate::backends::Received<'_> {
             $inner.received(index)
+        }
+    };
+    (@ record $self:ident $inner:expr) => {
+        fn record(&mut $self, index: usize) -> Option<$crate::Span<'_>> {
+            $inner.record(index)
         }
     };
     (@ take $self:ident $inner:expr) => {

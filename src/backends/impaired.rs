@@ -366,8 +366,8 @@ impl<B: Backend> Impaired<B> {
 }
 
 impl<B: Backend> Backend for Impaired<B> {
-    forward_backend!(self => self.inner; name, is_link, link_beside, local_addr, received, take, link_address, introduce,
-        poll_unreachable, as_fd);
+    forward_backend!(self => self.inner; name, is_link, link_beside, local_addr, received, record, take, link_address,
+        introduce, poll_unreachable, as_fd);
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {

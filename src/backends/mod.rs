@@ -39,7 +39,7 @@ pub use self::{
     impaired::{Impaired, Impairments},
     registry::{BindError, BindOptions, Place, available, bind, has_own_addresses},
 };
-use crate::{forward_backend, time::Instant};
+use crate::{forward_backend, span::Span, time::Instant};
 
 /// The abilities of a backend. They may change at run time (the kernel refuses GSO), so ask again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,6 +211,17 @@ pub trait Backend: Send {
     /// # Panics
     /// If `index` is not below the result of `receive`.
     fn received(&mut self, index: usize) -> Received<'_>;
+
+    /// Returns buffer `index` of the last [`receive`](Self::receive) as bytes to copy from, each once, if the buffer is a
+    /// record of a link ([`is_link`](Self::is_link), [`link_beside`](Self::link_beside)) in memory where another process
+    /// may be writing. [`received`](Self::received) returns a copy of such a record. `None`: the buffer is no such record.
+    ///
+    /// # Panics
+    /// If `index` is not below the result of `receive`.
+    fn record(&mut self, index: usize) -> Option<Span<'_>> {
+        let _ = index;
+        None
+    }
 
     /// Lends out buffer `index` of the last [`receive`](Self::receive). The buffer returns to the backend when the last
     /// handle is dropped, on any thread.

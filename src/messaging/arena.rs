@@ -2,6 +2,8 @@
 
 use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
 
+use crate::span::Span;
+
 /// Octets of a block …
 const BLOCK: usize = 64 << 10;
 /// … but for the first one: most queues are short, and there are many.
@@ -37,7 +39,7 @@ pub(super) struct Arena {
 impl Arena {
     /// Appends `data` (at most [`SMALL`] octets) and gives its offset in its block.
     #[inline]
-    pub(super) fn push(&mut self, data: &[u8]) -> usize {
+    pub(super) fn push(&mut self, data: Span<'_>) -> usize {
         debug_assert!(data.len() <= SMALL);
         match self.blocks.back_mut() {
             Some(block) if data.len() <= block.octets.len() - block.fill => block.push(data),
@@ -46,7 +48,7 @@ impl Arena {
     }
 
     #[cold]
-    fn push_to_new_block(&mut self, data: &[u8]) -> usize {
+    fn push_to_new_block(&mut self, data: Span<'_>) -> usize {
         let size = if self.blocks.is_empty() { FIRST_BLOCK } else { BLOCK };
         let mut block = self.spare.pop().unwrap_or_else(|| Block {
             octets: vec![0; size].into_boxed_slice(),
@@ -56,6 +58,23 @@ impl Arena {
         let at = block.push(data);
         self.blocks.push_back(block);
         at
+    }
+
+    /// The last entry, which has `len` octets at offset `at`.
+    #[inline]
+    pub(super) fn back(&self, at: usize, len: usize) -> &[u8] {
+        match self.blocks.back() {
+            Some(block) => &block.octets[at..at + len],
+            None => &[],
+        }
+    }
+
+    /// Removes the last entry, which has `len` octets.
+    pub(super) fn unpush(&mut self, len: usize) {
+        if let Some(block) = self.blocks.back_mut() {
+            block.fill -= len;
+            block.entries -= 1;
+        }
     }
 
     /// The first entry, which has `len` octets at offset `at`.
@@ -96,9 +115,9 @@ impl Arena {
 
 impl Block {
     #[inline]
-    fn push(&mut self, data: &[u8]) -> usize {
+    fn push(&mut self, data: Span<'_>) -> usize {
         let at = self.fill;
-        self.octets[at..at + data.len()].copy_from_slice(data);
+        data.copy_to(&mut self.octets[at..at + data.len()]);
         self.fill += data.len();
         self.entries += 1;
         at
@@ -154,14 +173,14 @@ impl Pool {
     }
 
     /// A buffer that begins with `data`.
-    pub(super) fn copy(&mut self, data: &[u8]) -> Vec<u8> {
+    pub(super) fn copy(&mut self, data: Span<'_>) -> Vec<u8> {
         if data.len() <= SMALL {
             return data.to_vec();
         }
         let mut buffer = self
             .reuse(data.len(), usize::MAX)
             .unwrap_or_else(|| vec![0; Self::size(data.len())]);
-        buffer[..data.len()].copy_from_slice(data);
+        data.copy_to(&mut buffer[..data.len()]);
         buffer
     }
 
@@ -192,7 +211,7 @@ mod tests {
             for i in 0..(round * 37) % 101 {
                 let len = (round * 131 + i * 977) % (SMALL + 1);
                 let data = vec![next as u8; len];
-                queue.push_back((arena.push(&data), data));
+                queue.push_back((arena.push(Span::new(&data)), data));
                 next += 1;
             }
             for _ in 0..(round * 53) % 97 {
@@ -208,13 +227,17 @@ mod tests {
             arena.pop();
         }
         assert_eq!(arena.blocks.len(), 1, "the block in use stays");
-        assert_eq!(arena.push(b"x"), 0, "and is rewound");
+        assert_eq!(arena.push(Span::new(b"x")), 0, "and is rewound");
+        assert_eq!(arena.push(Span::new(b"yz")), 1);
+        assert_eq!(arena.back(1, 2), b"yz");
+        arena.unpush(2);
+        assert_eq!(arena.push(Span::new(b"w")), 1, "in its place");
     }
 
     #[test]
     fn pool_gives_the_same_buffer_again() {
         let mut pool = Pool::default();
-        let buffer = pool.copy(&[7; 100_000]);
+        let buffer = pool.copy(Span::new(&[7; 100_000]));
         let memory = buffer.as_ptr();
         pool.give(buffer);
         let again = pool.reuse(99_000, 1 << 20).unwrap();

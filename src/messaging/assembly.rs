@@ -6,7 +6,7 @@ use super::{
     arena::{NoMemory, Pool},
     coverage::Coverage,
 };
-use crate::wire::Fragment;
+use crate::{span::Span, wire::Fragment};
 
 /// Octets that a message may take memory for before they have landed, if its peer's [`CLAIMS`] allow it.
 const FIRST: usize = 1 << 20;
@@ -129,7 +129,7 @@ impl Assembly {
         self.reserved = buffer.len();
         if let Body::Pieces(pieces) = &self.body {
             for (offset, piece) in pieces {
-                put(&mut buffer, *offset as usize, piece);
+                put(&mut buffer, *offset as usize, Span::new(piece));
             }
             self.body = Body::Landing(buffer);
         }
@@ -138,7 +138,7 @@ impl Assembly {
     /// Puts `payload` where `fragment` says if that is behind all that has landed in the message's buffer, and does not
     /// complete the message. `false`: nothing was done.
     #[inline]
-    pub(super) fn append(&mut self, fragment: Fragment, payload: &[u8]) -> bool {
+    pub(super) fn append(&mut self, fragment: Fragment, payload: Span<'_>) -> bool {
         let start = fragment.offset as usize;
         let end = start + payload.len();
         let Body::Landing(buffer) = &mut self.body else {
@@ -154,7 +154,7 @@ impl Assembly {
     }
 
     /// Puts `payload` at `offset`; together they must lie inside the message.
-    pub(super) fn land(&mut self, offset: u32, payload: &[u8], pool: &Pool) -> Result<(), Refusal> {
+    pub(super) fn land(&mut self, offset: u32, payload: Span<'_>, pool: &Pool) -> Result<(), Refusal> {
         let (at, end) = (offset as usize, offset as usize + payload.len());
         if self.covered.overlaps(at as u64, end as u64) {
             return Err(Refusal::Overlap);
@@ -177,7 +177,7 @@ impl Assembly {
             Body::Landing(buffer) => put(buffer, at, payload),
             Body::Pieces(pieces) => {
                 if let Some((_, piece)) = pieces.range_mut(..=offset).next_back() {
-                    piece.extend_from_slice(payload);
+                    payload.append_to(piece);
                 }
             }
         }
@@ -215,7 +215,7 @@ impl Assembly {
                 grown?;
                 buffer.shrink_to(most.max(reach));
                 for (&offset, piece) in &*pieces {
-                    put(&mut buffer, offset as usize, piece);
+                    put(&mut buffer, offset as usize, Span::new(piece));
                 }
                 self.body = Body::Landing(buffer);
                 Ok(())
@@ -249,14 +249,14 @@ impl Assembly {
 
 /// Puts `payload` at `at` of a buffer that has room for it.
 #[inline]
-fn put(buffer: &mut Vec<u8>, at: usize, payload: &[u8]) {
+fn put(buffer: &mut Vec<u8>, at: usize, payload: Span<'_>) {
     let end = at + payload.len();
     if let Some(place) = buffer.get_mut(at..end) {
-        return place.copy_from_slice(payload);
+        return payload.copy_to(place);
     }
     // What is skipped has not landed yet.
     buffer.resize(at, 0);
-    buffer.extend_from_slice(payload);
+    payload.append_to(buffer);
 }
 
 #[cfg(test)]
@@ -294,7 +294,7 @@ mod tests {
                     assembly.reserve(&mut pool, usize::MAX, claims);
                 }
                 prop_assert!(!assembly.is_complete());
-                let mut refused = assembly.land(piece.start as u32, &data[piece.clone()], &pool);
+                let mut refused = assembly.land(piece.start as u32, Span::new(&data[piece.clone()]), &pool);
                 if refused == Err(Refusal::FarAhead) {
                     late.push(piece);
                     refused = Ok(());
@@ -304,7 +304,7 @@ mod tests {
             // In order each has its turn.
             late.sort_by_key(|piece| piece.start);
             for piece in late {
-                prop_assert!(assembly.land(piece.start as u32, &data[piece], &pool).is_ok());
+                prop_assert!(assembly.land(piece.start as u32, Span::new(&data[piece]), &pool).is_ok());
             }
             prop_assert!(assembly.is_complete());
             prop_assert_eq!(&assembly.into_buffer()[..1_000], &data[..]);
@@ -321,7 +321,7 @@ mod tests {
         let (mut at, mut moves, mut before) = (0, 0, 0);
         while at < TOTAL {
             let part = &part[..part.len().min(TOTAL - at)];
-            assembly.land(at as u32, part, &pool).unwrap();
+            assembly.land(at as u32, Span::new(part), &pool).unwrap();
             at += part.len();
             let memory = assembly.memory() as usize;
             assert!(memory <= FIRST + GROWTH * at, "{memory} octets of memory for {at}");
@@ -351,12 +351,12 @@ mod tests {
             for n in parts {
                 pool.most = Some(0);
                 let at = n * part.len() as u32;
-                let landed = assembly.land(at, &part, &pool);
+                let landed = assembly.land(at, Span::new(&part), &pool);
                 if landed.is_err() {
                     assert_eq!(landed, Err(Refusal::NoMemory));
                     refused += 1;
                     pool.most = None;
-                    assert_eq!(assembly.land(at, &part, &pool), Ok(()));
+                    assert_eq!(assembly.land(at, Span::new(&part), &pool), Ok(()));
                 }
             }
             assert!(refused > 0 && assembly.is_complete());

@@ -16,7 +16,8 @@ use super::{
 use crate::{
     config::Config,
     reliability::{Origin, PeerId, Sink, Verdict},
-    wire::{ANY_PROCESSOR, Base, Flags, Packet, Plain, Seq},
+    span::Span,
+    wire::{ANY_PROCESSOR, Base, Flags, Head as PacketHead, Packet, Plain, Records, Seq},
 };
 
 /// A message number further ahead than this is impossible: as many messages do not fit into any credit
@@ -26,6 +27,16 @@ const MAX_AHEAD: u32 = 1 << 29;
 /// its octets, which credit does not cover. More are put off. (What is next in its flow follows what was before it, and
 /// is always taken.)
 const MAX_SCATTERED: usize = 4_096;
+
+/// A packet, wherever its payload lies.
+#[derive(Clone, Copy)]
+struct Arrived<'a> {
+    origin: Origin,
+    head: PacketHead<'a>,
+    payload: Span<'a>,
+    /// Its payload, if it may be looked at where it lies. Then that of a bundle has been.
+    open: Option<&'a [u8]>,
+}
 
 /// What can not be admitted yet.
 enum Wait {
@@ -320,17 +331,16 @@ impl Inbox {
 
     /// Counts the messages of a packet that is no fragment: `None` for a plain one. Fails on one that is too large.
     #[inline(always)]
-    fn count(&self, packet: &Packet<&[u8]>, flags: Flags) -> Result<Option<usize>, Verdict> {
+    fn count(&self, arrived: &Arrived<'_>, flags: Flags) -> Result<Option<usize>, Verdict> {
         if !flags.contains(Flags::BUNDLE) {
-            let len = packet.into_payload().len() as u64;
-            return if len <= self.max_message {
+            return if arrived.payload.len() as u64 <= self.max_message {
                 Ok(None)
             } else {
                 Err(Verdict::Impossible)
             };
         }
         let mut records = 0;
-        for record in packet.records() {
+        for record in Records::new(arrived.open.unwrap_or_default()) {
             if record.data.len() as u64 > self.max_message {
                 return Err(Verdict::Impossible);
             }
@@ -340,7 +350,8 @@ impl Inbox {
     }
 
     #[inline(never)]
-    fn deliver_slowly(&mut self, origin: Origin, base: &Base, packet: &Packet<&[u8]>) -> Verdict {
+    fn deliver_slowly(&mut self, arrived: &Arrived<'_>, base: &Base) -> Verdict {
+        let origin = arrived.origin;
         let peer = origin.peer;
         if !self.is_local(base.destination) {
             return Verdict::Misaddressed;
@@ -363,12 +374,12 @@ impl Inbox {
         };
         let verdict = if base.message.distance(next) > MAX_AHEAD {
             Verdict::Impossible
-        } else if let Some(fragment) = packet.fragment()
-            && fragment.total as usize != packet.payload().len()
+        } else if let Some(fragment) = arrived.head.fragment()
+            && fragment.total as usize != arrived.payload.len()
         {
-            self.deliver_fragment(origin, base, packet, next)
+            self.deliver_fragment(arrived, base, next)
         } else {
-            self.deliver_packet(origin, base, packet, next)
+            self.deliver_packet(arrived, base, next)
         };
         self.rest(peer);
         verdict
@@ -376,7 +387,7 @@ impl Inbox {
 
     /// A message is ready.
     #[inline(always)]
-    fn push_whole(&mut self, head: &Head, data: &[u8]) {
+    fn push_whole(&mut self, head: &Head, data: Span<'_>) {
         if self.lends && self.ready.is_empty() {
             self.ready.push_in_place(head, data.len());
         } else {
@@ -384,18 +395,17 @@ impl Inbox {
         }
     }
 
-    fn deliver_packet(&mut self, origin: Origin, base: &Base, packet: &Packet<&[u8]>, next: Seq) -> Verdict {
-        let records = match self.count(packet, packet.flags()) {
+    fn deliver_packet(&mut self, arrived: &Arrived<'_>, base: &Base, next: Seq) -> Verdict {
+        let records = match self.count(arrived, arrived.head.flags()) {
             Ok(records) => records,
             Err(verdict) => return verdict,
         };
-        let (peer, pair) = (origin.peer, (base.source, base.destination));
+        let (peer, pair) = (arrived.origin.peer, (base.source, base.destination));
         let busy = self.busy.get(self.peers[peer.index()].busy);
         if busy.is_some_and(|busy| busy.waiting.get(pair, base.message).is_some()) {
             return Verdict::Impossible;
         }
-        let head = head(origin, base, packet);
-        let data = packet.into_payload();
+        let (head, data) = (head(arrived, base), arrived.payload);
         if base.message == next {
             self.ready.push(&head, records, data, &mut self.pool);
             self.advance(peer, pair, next.plus(records.unwrap_or(1) as u32));
@@ -412,11 +422,13 @@ impl Inbox {
         Verdict::Taken
     }
 
-    fn deliver_fragment(&mut self, origin: Origin, base: &Base, packet: &Packet<&[u8]>, next: Seq) -> Verdict {
-        let Some(fragment) = packet.fragment() else {
+    fn deliver_fragment(&mut self, arrived: &Arrived<'_>, base: &Base, next: Seq) -> Verdict {
+        let &Arrived {
+            origin, head, payload, ..
+        } = arrived;
+        let Some(fragment) = head.fragment() else {
             return Verdict::Impossible;
         };
-        let payload = packet.into_payload();
         if u64::from(fragment.total) > self.max_message
             || payload.is_empty()
             || u64::from(fragment.offset) + payload.len() as u64 > fragment.total.into()
@@ -451,8 +463,8 @@ impl Inbox {
             return self.put_off(peer, pair, base.message, index, refusal);
         }
         let after = assembly.scattered();
-        assembly.tag = assembly.tag.or_else(|| packet.match_bits());
-        assembly.immediate = assembly.immediate.or_else(|| packet.immediate());
+        assembly.tag = assembly.tag.or_else(|| head.match_bits());
+        assembly.immediate = assembly.immediate.or_else(|| head.immediate());
         let give_back = if assembly.promoted {
             origin.cost
         } else if let Some(sum) = assembly.cost.checked_add(origin.cost) {
@@ -515,7 +527,8 @@ impl Inbox {
 
     /// Takes the next fragment of the message that the last one was of, unless it ends it. `false`: nothing was done.
     #[inline]
-    fn deliver_next(&mut self, origin: &Origin, base: &Base, packet: &Packet<&[u8]>, flags: Flags) -> bool {
+    fn deliver_next(&mut self, arrived: &Arrived<'_>, base: &Base, flags: Flags) -> bool {
+        let origin = &arrived.origin;
         let pair = (base.source, base.destination);
         let Some(Current { of, index }) = self.current else {
             return false;
@@ -524,13 +537,13 @@ impl Inbox {
         {
             return false;
         }
-        let (Some(fragment), Some(Wait::Parts(assembly))) = (packet.fragment(), self.waits.get_mut(index)) else {
+        let (Some(fragment), Some(Wait::Parts(assembly))) = (arrived.head.fragment(), self.waits.get_mut(index)) else {
             return false;
         };
         // A large message may have to get its credit back.
         let cost = assembly.cost.saturating_add(origin.cost);
         let small = u64::from(assembly.total) <= self.half && u64::from(cost) <= self.half;
-        if !(assembly.promoted || small) || !assembly.append(fragment, packet.into_payload()) {
+        if !(assembly.promoted || small) || !assembly.append(fragment, arrived.payload) {
             return false;
         }
         if assembly.promoted {
@@ -700,20 +713,95 @@ impl Inbox {
 }
 
 #[inline(always)]
-fn head(origin: Origin, base: &Base, packet: &Packet<&[u8]>) -> Head {
+fn head(arrived: &Arrived<'_>, base: &Base) -> Head {
+    let Arrived { origin, head, .. } = arrived;
     Head {
         peer: origin.peer,
         session: origin.session,
         source: base.source,
         destination: base.destination,
         cost: origin.cost,
-        tag: packet.match_bits(),
-        immediate: packet.immediate(),
+        tag: head.match_bits(),
+        immediate: head.immediate(),
+    }
+}
+
+impl Inbox {
+    #[inline(always)]
+    fn take_in(&mut self, arrived: &Arrived<'_>) -> Verdict {
+        let &Arrived {
+            origin,
+            head: of,
+            payload,
+            ..
+        } = arrived;
+        let base = of.base();
+        let flags = of.flags();
+        if let Some(placement) = of.placement() {
+            return self.landings.deliver(origin.peer, placement, base.message.0, payload);
+        }
+        // The short way: whole messages that are next in order, of a peer from which nothing waits.
+        if let Some(inbound) = self.peers.get(origin.peer.index())
+            && inbound.is_next(&origin, base.source, base.message)
+            && base.destination == self.processor
+            && !flags.contains(Flags::FRAGMENT)
+        {
+            if flags.contains(Flags::BUNDLE) && arrived.open.is_none() {
+                return self.take_bundle(arrived, &base);
+            }
+            let records = match self.count(arrived, flags) {
+                Ok(records) => records,
+                Err(verdict) => return verdict,
+            };
+            self.peers[origin.peer.index()].next = base.message.plus(records.unwrap_or(1) as u32);
+            let head = head(arrived, &base);
+            match records {
+                None => self.push_whole(&head, payload),
+                records => self.ready.push(&head, records, payload, &mut self.pool),
+            }
+            return Verdict::Taken;
+        }
+        if flags.contains(Flags::FRAGMENT) && self.deliver_next(arrived, &base, flags) {
+            return Verdict::Taken;
+        }
+        if flags.contains(Flags::BUNDLE) && arrived.open.is_none() {
+            return self.deliver_copy(arrived, &base);
+        }
+        self.deliver_slowly(arrived, &base)
+    }
+
+    /// Takes a bundle that can not be looked at where it lies: it is copied to where it stays, and looked at there.
+    #[inline]
+    fn take_bundle(&mut self, arrived: &Arrived<'_>, base: &Base) -> Verdict {
+        let most = usize::try_from(self.max_message).unwrap_or(usize::MAX);
+        let head = head(arrived, base);
+        let pushed = self.ready.push_bundle(&head, arrived.payload, most, &mut self.pool);
+        let Some(records) = pushed else {
+            return Verdict::Impossible;
+        };
+        self.peers[head.peer.index()].next = base.message.plus(records as u32);
+        Verdict::Taken
+    }
+
+    /// The same where it has to wait.
+    #[cold]
+    fn deliver_copy(&mut self, arrived: &Arrived<'_>, base: &Base) -> Verdict {
+        let copy = arrived.payload.to_vec();
+        if Records::count(&copy, usize::MAX).is_none() {
+            return Verdict::Impossible;
+        }
+        let copied = Arrived {
+            payload: Span::new(&copy),
+            open: Some(&copy),
+            ..*arrived
+        };
+        self.deliver_slowly(&copied, base)
     }
 }
 
 impl Sink for Inbox {
     const TAKES_PLAIN: bool = true;
+    const TAKES_APART: bool = true;
 
     #[inline(always)]
     fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
@@ -736,41 +824,29 @@ impl Sink for Inbox {
             tag: message.match_bits,
             immediate: None,
         };
-        self.push_whole(&head, message.payload);
+        self.push_whole(&head, Span::new(message.payload));
         true
     }
 
     #[inline]
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
-        let base = packet.base();
-        let flags = packet.flags();
-        if let Some(placement) = packet.placement() {
-            let payload = packet.into_payload();
-            return self.landings.deliver(origin.peer, placement, base.message.0, payload);
-        }
-        // The short way: whole messages that are next in order, of a peer from which nothing waits.
-        if let Some(inbound) = self.peers.get(origin.peer.index())
-            && inbound.is_next(&origin, base.source, base.message)
-            && base.destination == self.processor
-            && !flags.contains(Flags::FRAGMENT)
-        {
-            let records = match self.count(&packet, flags) {
-                Ok(records) => records,
-                Err(verdict) => return verdict,
-            };
-            self.peers[origin.peer.index()].next = base.message.plus(records.unwrap_or(1) as u32);
-            let head = head(origin, &base, &packet);
-            let data = packet.into_payload();
-            match records {
-                None => self.push_whole(&head, data),
-                records => self.ready.push(&head, records, data, &mut self.pool),
-            }
-            return Verdict::Taken;
-        }
-        if flags.contains(Flags::FRAGMENT) && self.deliver_next(&origin, &base, &packet, flags) {
-            return Verdict::Taken;
-        }
-        self.deliver_slowly(origin, &base, &packet)
+        let payload = packet.into_payload();
+        self.take_in(&Arrived {
+            origin,
+            head: packet.head(),
+            payload: Span::new(payload),
+            open: Some(payload),
+        })
+    }
+
+    #[inline]
+    fn deliver_apart(&mut self, origin: Origin, head: PacketHead<'_>, payload: Span<'_>) -> Verdict {
+        self.take_in(&Arrived {
+            origin,
+            head,
+            payload,
+            open: None,
+        })
     }
 }
 

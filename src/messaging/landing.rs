@@ -6,6 +6,7 @@ use core::fmt;
 use super::coverage::Coverage;
 use crate::{
     reliability::{PeerId, Verdict},
+    span::Span,
     wire::Placement,
 };
 
@@ -14,8 +15,8 @@ pub trait Landing: Send {
     /// Octets that it takes.
     fn capacity(&self) -> u64;
 
-    /// Puts `octets` at `offset`; together they lie inside the capacity.
-    fn place(&mut self, offset: u64, octets: &[u8]);
+    /// Puts `bytes` at `offset`; together they lie inside the capacity. They may come from where another process writes.
+    fn place(&mut self, offset: u64, bytes: Span<'_>);
 }
 
 impl Landing for Vec<u8> {
@@ -23,9 +24,9 @@ impl Landing for Vec<u8> {
         self.len() as u64
     }
 
-    fn place(&mut self, offset: u64, octets: &[u8]) {
+    fn place(&mut self, offset: u64, bytes: Span<'_>) {
         let at = offset as usize;
-        self[at..at + octets.len()].copy_from_slice(octets);
+        bytes.copy_to(&mut self[at..at + bytes.len()]);
     }
 }
 
@@ -186,7 +187,7 @@ impl Landings {
 
     /// Takes in octets for a landing. Those for one that has ended are late, and dropped; those beyond its end, beyond what
     /// was granted of it, or for where some have landed before, were never honest.
-    pub(super) fn deliver(&mut self, peer: PeerId, placement: Placement, key: u32, octets: &[u8]) -> Verdict {
+    pub(super) fn deliver(&mut self, peer: PeerId, placement: Placement, key: u32, bytes: Span<'_>) -> Verdict {
         let id = LandingId {
             landing: placement.landing,
             key,
@@ -206,15 +207,15 @@ impl Landings {
             Access::Once { len, .. } => len.min(slot.allowed),
             Access::Lasting => memory.capacity(),
         };
-        let end = placement.offset.checked_add(octets.len() as u64);
+        let end = placement.offset.checked_add(bytes.len() as u64);
         let Some(end) = end.filter(|&end| end <= len) else {
             return Verdict::Impossible;
         };
         let Access::Once { len, .. } = slot.access else {
-            memory.place(placement.offset, octets);
+            memory.place(placement.offset, bytes);
             return Verdict::Taken;
         };
-        if octets.is_empty() {
+        if bytes.is_empty() {
             return Verdict::Taken;
         }
         let covered = &mut slot.covered;
@@ -227,7 +228,7 @@ impl Landings {
             }
             covered.cover(placement.offset, end);
         }
-        memory.place(placement.offset, octets);
+        memory.place(placement.offset, bytes);
         if slot.covered.landed() == len {
             self.landed.push_back(id);
         }
@@ -263,24 +264,39 @@ mod tests {
         let id = landings
             .grant(Access::Once { peer, len: 10 }, Box::new(vec![0; 16]))
             .unwrap();
-        assert_eq!(landings.deliver(peer, at(id, 6), id.key, &[2; 4]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(peer, at(id, 6), id.key, Span::new(&[2; 4])),
+            Verdict::Taken
+        );
         assert_eq!(landings.progress(id), 4);
-        assert_eq!(landings.deliver(PeerId(4), at(id, 0), id.key, &[9; 6]), Verdict::Taken);
-        assert_eq!(landings.deliver(peer, at(id, 0), id.key ^ 1, &[9; 6]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(PeerId(4), at(id, 0), id.key, Span::new(&[9; 6])),
+            Verdict::Taken
+        );
+        assert_eq!(
+            landings.deliver(peer, at(id, 0), id.key ^ 1, Span::new(&[9; 6])),
+            Verdict::Taken
+        );
         assert_eq!(landings.strays(), 2);
         assert_eq!(landings.poll_landed(), None);
         for offset in [5, 10, u64::MAX, u64::MAX - 3] {
             assert_eq!(
-                landings.deliver(peer, at(id, offset), id.key, &[9; 6]),
+                landings.deliver(peer, at(id, offset), id.key, Span::new(&[9; 6])),
                 Verdict::Impossible
             );
         }
-        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[1; 6]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(peer, at(id, 0), id.key, Span::new(&[1; 6])),
+            Verdict::Taken
+        );
         assert_eq!(landings.poll_landed(), Some(id));
         let memory = landings.revoke(id).unwrap();
         assert_eq!(memory.capacity(), 16);
         assert!(landings.revoke(id).is_none());
-        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[1; 6]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(peer, at(id, 0), id.key, Span::new(&[1; 6])),
+            Verdict::Taken
+        );
         assert_eq!(landings.strays(), 3);
     }
 
@@ -292,23 +308,35 @@ mod tests {
         let id = landings.grant(access, Box::new(vec![0; 100])).unwrap();
         landings.allow(id, 20);
         assert_eq!(
-            landings.deliver(peer, at(id, 10), id.key, &[1; 11]),
+            landings.deliver(peer, at(id, 10), id.key, Span::new(&[1; 11])),
             Verdict::Impossible
         );
-        assert_eq!(landings.deliver(peer, at(id, 10), id.key, &[1; 10]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(peer, at(id, 10), id.key, Span::new(&[1; 10])),
+            Verdict::Taken
+        );
         for (offset, len) in [(10, 10), (5, 10), (0, 11), (0, 20), (19, 1)] {
             let octets = vec![9; len];
             assert_eq!(
-                landings.deliver(peer, at(id, offset), id.key, &octets),
+                landings.deliver(peer, at(id, offset), id.key, Span::new(&octets)),
                 Verdict::Impossible
             );
         }
         landings.allow(id, 100);
-        assert_eq!(landings.deliver(peer, at(id, 20), id.key, &[2; 80]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(peer, at(id, 20), id.key, Span::new(&[2; 80])),
+            Verdict::Taken
+        );
         assert_eq!((landings.progress(id), landings.poll_landed()), (90, None));
-        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[3; 10]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(peer, at(id, 0), id.key, Span::new(&[3; 10])),
+            Verdict::Taken
+        );
         assert_eq!(landings.poll_landed(), Some(id));
-        assert_eq!(landings.deliver(peer, at(id, 99), id.key, &[9; 1]), Verdict::Impossible);
+        assert_eq!(
+            landings.deliver(peer, at(id, 99), id.key, Span::new(&[9; 1])),
+            Verdict::Impossible
+        );
         assert_eq!(landings.poll_landed(), None);
     }
 
@@ -319,12 +347,12 @@ mod tests {
         let access = Access::Once { peer, len: 100_000 };
         let id = landings.grant(access, Box::new(vec![0; 100_000])).unwrap();
         let taken = (0..40_000)
-            .filter(|n| landings.deliver(peer, at(id, 2 * n + 1), id.key, &[1]) == Verdict::Taken)
+            .filter(|n| landings.deliver(peer, at(id, 2 * n + 1), id.key, Span::new(&[1])) == Verdict::Taken)
             .count();
         assert_eq!(taken, MAX_SCATTERED);
         // What was put off comes in its turn.
         for n in 0..100_000 {
-            let verdict = landings.deliver(peer, at(id, n), id.key, &[1]);
+            let verdict = landings.deliver(peer, at(id, n), id.key, Span::new(&[1]));
             assert!(
                 verdict == Verdict::Taken || n % 2 == 1 && n < 2 * MAX_SCATTERED as u64,
                 "{n}: {verdict:?}"
@@ -339,7 +367,7 @@ mod tests {
         let first = landings.grant(Access::Lasting, Box::new(vec![0; 4])).unwrap();
         for offset in [0, 1, 0, 1] {
             assert_eq!(
-                landings.deliver(PeerId(offset), at(first, offset.into()), first.key, &[1; 3]),
+                landings.deliver(PeerId(offset), at(first, offset.into()), first.key, Span::new(&[1; 3])),
                 Verdict::Taken
             );
         }
@@ -359,7 +387,10 @@ mod tests {
         let peer = PeerId(0);
         let id = landings.grant(Access::Once { peer, len: 0 }, Box::new(vec![])).unwrap();
         assert_eq!(landings.poll_landed(), Some(id));
-        assert_eq!(landings.deliver(peer, at(id, 0), id.key, &[]), Verdict::Taken);
+        assert_eq!(
+            landings.deliver(peer, at(id, 0), id.key, Span::new(&[])),
+            Verdict::Taken
+        );
         assert_eq!(landings.poll_landed(), None);
     }
 }

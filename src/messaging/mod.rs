@@ -49,6 +49,7 @@ use crate::{
     reliability::{
         Burst, Event, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Target, delegated::Carrier,
     },
+    span::Span,
     time::Instant,
     wire::Seq,
 };
@@ -356,7 +357,16 @@ impl Messenger {
         self.apply_releases();
     }
 
-    /// The same, and if it makes one message ready, that may stay where it is: see [`is_in_place`](Self::is_in_place).
+    /// A record of a link ([`reliability::delegated`](crate::reliability::delegated)), which may lie where another process
+    /// writes: nothing of it is read twice.
+    #[inline]
+    pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {
+        self.finish();
+        self.endpoint.handle_record(now, record, &mut self.inbox);
+        self.apply_releases();
+    }
+
+    /// [`handle_datagrams`](Self::handle_datagrams), and if it makes one message ready, that may stay where it is: see [`is_in_place`](Self::is_in_place).
     #[inline]
     pub fn handle_datagrams_in_place(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.inbox.lend(data.len() <= stride);

@@ -11,7 +11,11 @@ use super::{
     pair::Slab,
     ring::Ring,
 };
-use crate::{reliability::PeerId, wire::Record};
+use crate::{
+    reliability::PeerId,
+    span::Span,
+    wire::{Record, Records},
+};
 
 /// What is known of a packet or message besides its octets.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +203,7 @@ impl Ready {
             return;
         }
         let mut entry = self.alone;
-        let data = last(datagram, entry.len as usize);
+        let data = Span::new(last(datagram, entry.len as usize));
         if data.len() <= SMALL {
             entry.at = self.arena.push(data) as u32;
         } else {
@@ -211,7 +215,7 @@ impl Ready {
 
     /// Appends a message (`records` is `None`) or a bundle of so many.
     #[inline(always)]
-    pub(super) fn push(&mut self, head: &Head, records: Option<usize>, data: &[u8], pool: &mut Pool) {
+    pub(super) fn push(&mut self, head: &Head, records: Option<usize>, data: Span<'_>, pool: &mut Pool) {
         if data.len() <= SMALL {
             let at = self.arena.push(data);
             self.push_entry(head, records, data.len(), at as u32, Marks::empty());
@@ -219,6 +223,29 @@ impl Ready {
             let buffer = pool.copy(data);
             self.push_buffer(head, records, buffer, data.len(), false);
         }
+    }
+
+    /// Appends a bundle that has not been looked at, whose messages have at most `most` octets, and gives how many they are.
+    /// `None`: it is none.
+    #[inline]
+    pub(super) fn push_bundle(&mut self, head: &Head, data: Span<'_>, most: usize, pool: &mut Pool) -> Option<usize> {
+        let count = |octets| Records::count(octets, most).filter(|(_, fit)| *fit);
+        if data.len() > SMALL {
+            let buffer = pool.copy(data);
+            let Some((records, _)) = count(&buffer[..data.len()]) else {
+                pool.give(buffer);
+                return None;
+            };
+            self.push_buffer(head, Some(records), buffer, data.len(), false);
+            return Some(records);
+        }
+        let at = self.arena.push(data);
+        let Some((records, _)) = count(self.arena.back(at, data.len())) else {
+            self.arena.unpush(data.len());
+            return None;
+        };
+        self.push_entry(head, Some(records), data.len(), at as u32, Marks::empty());
+        Some(records)
     }
 
     /// Appends what is in the first `len` octets of `buffer`.

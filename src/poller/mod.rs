@@ -69,6 +69,7 @@ use crate::{
     config::Config,
     progress::{Clock, limits_of, random, random_key},
     reliability::{Burst, Endpoint, Origin, Sink, Verdict},
+    span::Span,
     time::Instant,
     wire::Packet,
 };
@@ -248,7 +249,13 @@ impl Poller {
     #[must_use]
     pub fn stats(&self) -> PollerStats {
         let backend = self.net.backend.stats();
+        let mut dropped = self.table.stats.dropped;
+        dropped.add(&self.nobody.stats().dropped);
+        for rank in self.ranks.iter().flatten() {
+            dropped.add(&rank.dropped());
+        }
         PollerStats {
+            dropped,
             processes: self.ranks.iter().flatten().count(),
             on_loan: self.net.on_loan,
             datagrams_received: backend.datagrams_received,
@@ -368,8 +375,9 @@ impl Poller {
         self.net.send_from(port);
         while self.nobody.poll_transmit(now, &mut self.burst) {
             let nobody = &self.nobody;
-            self.net
-                .transmit(now, &self.burst, |each| nobody.gather(&self.burst, each))?;
+            self.net.transmit(now, &self.burst, |each| {
+                nobody.gather(&self.burst, |octets| each(Span::new(octets)));
+            })?;
         }
         while self.nobody.poll_event().is_some() {}
         Ok(())
@@ -391,6 +399,7 @@ impl Poller {
         };
         self.ports[usize::from(rank.port())] = NOBODY;
         self.net.on_loan -= rank.on_loan();
+        self.table.stats.dropped.add(&rank.dropped());
         self.table.note_end(&rank.person(), reason);
     }
 

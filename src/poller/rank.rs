@@ -9,7 +9,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bytes::Bytes;
 use rustix::{
     event::{EventfdFlags, eventfd},
     net::{RecvFlags, recv},
@@ -21,8 +20,8 @@ use super::{
 };
 use crate::{
     backends::{
-        Backend, Sent, Transmit,
-        dpdk::{DpdkBackend, Lent},
+        Backend, Sent,
+        dpdk::{DpdkBackend, Lent, Outgoing},
         poller::{
             INLINE, hello,
             memory::{Memory, Others},
@@ -32,9 +31,11 @@ use crate::{
     },
     progress::{random, random_key},
     reliability::{
-        Burst, Carried, Limits,
+        Burst, Limits,
         delegated::{Broken, DELIVERY, Host, REPORT},
     },
+    span::{Foreign, Keeper, Span},
+    stats::Dropped,
     time::Instant,
 };
 
@@ -45,8 +46,8 @@ const RESERVE: usize = 64 << 10;
 /// Commands and bursts of a process in one pass.
 const COMMANDS: usize = 64;
 const BURSTS: usize = 4;
-/// Slices of most bursts.
-const FEW_SLICES: usize = 8;
+/// Parts of most bursts.
+const FEW_SPANS: usize = 8;
 /// Octets of the longest first command: settings, and the numbers of a million processors.
 const MOST_SETTINGS: usize = 4 << 20;
 /// Buffers kept for datagrams that stay here.
@@ -123,9 +124,9 @@ impl Net {
 
     /// Keeps the datagrams of a burst that is for somebody here.
     #[cold]
-    fn keep(&mut self, transmit: &Transmit<'_>) {
-        let mut slices = transmit.slices.iter();
-        let mut rest: &[u8] = &[];
+    fn keep(&mut self, transmit: &Outgoing<'_>) {
+        let mut spans = transmit.spans.iter();
+        let mut rest = Span::default();
         let mut left = transmit.len;
         while left > 0 {
             let mut octets = self.spare.pop().unwrap_or_default();
@@ -133,11 +134,11 @@ impl Net {
             let len = left.min(transmit.segment_size);
             while octets.len() < len {
                 if rest.is_empty() {
-                    let Some(slice) = slices.next() else { return };
-                    rest = slice;
+                    let Some(&span) = spans.next() else { return };
+                    rest = span;
                 }
                 let (now, later) = rest.split_at(rest.len().min(len - octets.len()));
-                octets.extend_from_slice(now);
+                now.append_to(&mut octets);
                 rest = later;
             }
             left -= len;
@@ -175,35 +176,32 @@ impl Net {
         &mut self,
         now: Instant,
         burst: &Burst,
-        gather: impl Fn(&mut dyn FnMut(&'a [u8])),
+        gather: impl Fn(&mut dyn FnMut(Span<'a>)),
     ) -> io::Result<bool> {
-        let mut few = [IoSlice::new(&[]); FEW_SLICES];
+        let mut few = [Span::default(); FEW_SPANS];
         let mut many = Vec::new();
         let mut count = 0;
         gather(&mut |octets| {
-            if let Some(slice) = few.get_mut(count) {
-                *slice = IoSlice::new(octets);
+            if let Some(span) = few.get_mut(count) {
+                *span = octets;
             }
             count += 1;
         });
-        if count > FEW_SLICES {
+        if count > FEW_SPANS {
             many.reserve(count);
-            gather(&mut |octets| many.push(IoSlice::new(octets)));
+            gather(&mut |octets| many.push(octets));
         }
-        let slices = few.get(..count).unwrap_or(&many);
-        let transmit = Transmit {
+        let transmit = Outgoing {
             destination: burst.destination(),
             segment_size: burst.segment_size(),
             len: burst.len(),
-            slices,
-            dont_fragment: burst.dont_fragment(),
-            token: burst.token(),
+            spans: few.get(..count).unwrap_or(&many),
         };
         if transmit.destination.ip() == self.backend.local_addr().ip() {
             self.keep(&transmit);
             return Ok(true);
         }
-        Ok(self.backend.transmit(now, &transmit)? != Sent::Busy)
+        Ok(self.backend.transmit_spans(now, transmit)? != Sent::Busy)
     }
 }
 
@@ -218,10 +216,10 @@ struct Extent {
     freed: Freed,
 }
 
-impl AsRef<[u8]> for Extent {
-    fn as_ref(&self) -> &[u8] {
+impl Keeper for Extent {
+    fn span(&self) -> Span<'_> {
         let Range { start, end } = self.octets;
-        self.memory.shared(start, end - start).unwrap_or_default()
+        self.memory.span(start, end - start).unwrap_or_default()
     }
 }
 
@@ -231,52 +229,17 @@ impl Drop for Extent {
     }
 }
 
-/// The octets of a command's message, where its process may still write: what is decided by is not among them.
-struct InMemory<'a> {
-    memory: &'a Memory,
-    at: usize,
-    len: usize,
-    /// The same octets, if they may stay there until they are acknowledged.
-    stays: Option<&'a Bytes>,
-}
-
-impl<'a> InMemory<'a> {
-    /// A command of `len` octets, which lie in `memory`: a copy of its record, and what is behind it.
-    #[inline(always)]
-    fn command(memory: &'a Memory, at: usize, len: usize) -> Result<([u8; REPORT], Self), Corrupt> {
-        let mut record = [0; REPORT];
-        if len < REPORT || !memory.copy(at, &mut record) {
-            return Err(Corrupt);
-        }
-        let carried = Self {
-            memory,
-            at: at + REPORT,
-            len: len - REPORT,
-            stays: None,
-        };
-        Ok((record, carried))
+/// A command of `len` octets, which lie in `memory`, where its process may still write: a copy of its record, which is
+/// decided by, and the octets of its message.
+#[inline(always)]
+fn command(memory: &Memory, at: usize, len: usize) -> Result<([u8; REPORT], Span<'_>), Corrupt> {
+    if len < REPORT {
+        return Err(Corrupt);
     }
-}
-
-impl Carried for InMemory<'_> {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline(always)]
-    fn copy_to(&self, into: &mut [u8]) {
-        let copied = self.memory.copy(self.at, into);
-        debug_assert!(copied, "it was looked at whether they lie in the memory");
-    }
-
-    fn share(&self) -> Bytes {
-        self.stays.cloned().unwrap_or_else(|| {
-            let mut octets = vec![0; self.len];
-            self.copy_to(&mut octets);
-            octets.into()
-        })
-    }
+    let (beginning, carried) = memory.span(at, len).ok_or(Corrupt)?.split_at(REPORT);
+    let mut record = [0; REPORT];
+    beginning.copy_to(&mut record);
+    Ok((record, carried))
 }
 
 pub(super) struct Rank {
@@ -357,6 +320,12 @@ impl Rank {
 
     pub(super) fn on_loan(&self) -> u32 {
         self.loans.len() as u32
+    }
+
+    /// Packets for it that were dropped.
+    pub(super) fn dropped(&self) -> Dropped {
+        let host = self.host.as_ref();
+        host.map_or_else(Dropped::default, |host| host.endpoint().stats().dropped)
     }
 
     pub(super) fn person(&self) -> Person {
@@ -454,7 +423,7 @@ impl Rank {
         for _ in 0..BURSTS {
             let (burst, kept) = (&mut self.burst, &mut self.kept);
             let sent = if self.held {
-                net.transmit(now, burst, |each| each(kept))
+                net.transmit(now, burst, |each| each(Span::new(kept)))
             } else if host.poll_transmit(now, burst) {
                 let shown: &Host = host;
                 net.transmit(now, burst, |each| shown.gather(burst, each))
@@ -464,7 +433,7 @@ impl Rank {
             if !sent.map_err(Thrown::Net)? {
                 if !self.held {
                     kept.clear();
-                    host.gather(burst, |octets| kept.extend_from_slice(octets));
+                    host.gather(burst, |octets| octets.append_to(kept));
                     self.held = true;
                 }
                 break;
@@ -508,8 +477,8 @@ impl Rank {
                 let Some(host) = &mut self.host else {
                     return self.begin(net, at, len);
                 };
-                let (record, carried) = InMemory::command(&self.memory, at, len)?;
-                Ok(host.handle_command(now, &record, &carried)?)
+                let (record, carried) = command(&self.memory, at, len)?;
+                Ok(host.handle_command(now, &record, carried, None)?)
             }
             kind::AWAY => {
                 let [start, len] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
@@ -529,17 +498,15 @@ impl Rank {
             self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(start);
             return Ok(());
         };
-        let (record, mut carried) = InMemory::command(&self.memory, start, len)?;
+        let (record, carried) = command(&self.memory, start, len)?;
         // Freed when the last reference is gone, which may be at once.
-        let stays = Bytes::from_owner(Extent {
+        let stays = Foreign::new(Extent {
             memory: Arc::clone(&self.memory),
             at: start,
             octets: start + REPORT..start + len,
             freed: Arc::clone(&self.freed),
         });
-        carried.stays = Some(&stays);
-        host.handle_command(now, &record, &carried)?;
-        Ok(())
+        Ok(host.handle_command(now, &record, carried, Some(&stays))?)
     }
 
     /// Begins with its first command.

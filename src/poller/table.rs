@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::reliability::delegated::Broken;
+use crate::{reliability::delegated::Broken, stats::Dropped};
 
 /// Why a process is not served any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct PollerStats {
     pub put_off: u64,
     /// Datagrams dropped because their process does not read what happens to its peers and messages.
     pub unread: u64,
+    /// Packets dropped by what they say, those for processes that are gone included, and those for nobody.
+    pub dropped: Dropped,
 }
 
 /// Counters, and the last word about processes.

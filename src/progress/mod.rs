@@ -71,6 +71,8 @@ pub struct Driver {
     messenger: Messenger,
     backend: Box<dyn Backend>,
     capabilities: Capabilities,
+    /// It carries records of a link, or some beside its datagrams.
+    has_link: bool,
     clock: Stopwatch,
     policy: WaitPolicy,
     /// The last reading of the clock.
@@ -132,6 +134,7 @@ impl Driver {
         Self {
             messenger,
             capabilities: backend.capabilities(),
+            has_link: backend.is_link() || backend.link_beside().is_some(),
             backend,
             clock: Stopwatch::new(clock),
             policy,
@@ -662,6 +665,11 @@ impl Driver {
         let now = if fresh { now } else { self.read_clock() };
         self.looked = now;
         self.last = count - 1;
+        if self.has_link {
+            self.hand_in_records(now, count);
+            self.collect_events();
+            return Ok(count);
+        }
         for index in 0..self.last {
             let received = self.backend.received(index);
             self.messenger
@@ -672,6 +680,20 @@ impl Driver {
             .handle_datagrams_in_place(now, received.source, received.data, received.stride);
         self.collect_events();
         Ok(count)
+    }
+
+    /// Hands in a burst that may hold records of a link.
+    #[inline(never)]
+    fn hand_in_records(&mut self, now: Instant, count: usize) {
+        for index in 0..count {
+            if let Some(record) = self.backend.record(index) {
+                self.messenger.handle_record(now, record);
+                continue;
+            }
+            let received = self.backend.received(index);
+            self.messenger
+                .handle_datagrams(now, received.source, received.data, received.stride);
+        }
     }
 
     /// What a pass begins with. Under steady load deadlines come too, only later.

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     config::{MAX_WINDOW_PACKETS, WindowMode},
+    span::Span,
     time::Instant,
     wire::{Base, Flags, Kind, Record as Stored, write_plain},
 };
@@ -94,7 +95,7 @@ impl Endpoint {
             active.busy = true;
             self.busy += 1;
         }
-        let (offset, len) = store_record(send, &mut self.sources, message.match_bits, data);
+        let (offset, len) = store_record(send, &mut self.sources, message.match_bits, Span::new(data));
         self.sources.retain(send.tail);
         let record = Record {
             sent_at: now,
@@ -222,7 +223,7 @@ impl Endpoint {
         send.want_ack = false;
         let stamp = timestamp(now, config, receive.stamp, receive.stamp_at);
         let header = write_plain(burst.header(), &base, marks(ask), match_bits, stamp, data.len() as u16);
-        burst.push_inline(header, data);
+        burst.push_inline(header, Span::new(data));
         self.stats.packets_sent += 1;
         self.stats.payload_sent += data.len() as u64;
         self.launched(index, first);

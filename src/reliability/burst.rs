@@ -1,10 +1,13 @@
 //! What `poll_transmit` fills in.
 
 use alloc::{boxed::Box, vec, vec::Vec};
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    ops::Range,
+};
 
 use super::source::{NONE, SourceId};
-use crate::wire::MAX_HEADER_LEN;
+use crate::{span::Span, wire::MAX_HEADER_LEN};
 
 /// Most datagrams in one burst: what Linux allows for UDP segmentation.
 pub(crate) const MAX_SEGMENTS: usize = 64;
@@ -130,10 +133,10 @@ impl Burst {
 
     /// The next `header_len` octets of the arena are a header; `payload` is copied behind it.
     #[inline]
-    pub(crate) fn push_inline(&mut self, header_len: usize, payload: &[u8]) {
+    pub(crate) fn push_inline(&mut self, header_len: usize, payload: Span<'_>) {
         let start = self.used + header_len;
         self.used = start + payload.len();
-        self.arena[start..self.used].copy_from_slice(payload);
+        payload.copy_to(&mut self.arena[start..self.used]);
         self.count(header_len + payload.len());
     }
 
@@ -191,23 +194,29 @@ impl Burst {
             .filter(|&source| source != PADDING)
     }
 
+    /// Its parts in order: `ours` makes one of bytes that lie in it, `theirs` of a range of a source.
     #[inline]
-    pub(crate) fn each<'a>(&'a self, bytes: impl Fn(SourceId) -> &'a [u8], mut each: impl FnMut(&'a [u8])) {
+    pub(crate) fn each<'a, T>(
+        &'a self,
+        ours: impl Fn(&'a [u8]) -> T,
+        theirs: impl Fn(SourceId, Range<usize>) -> T,
+        mut each: impl FnMut(T),
+    ) {
         let mut given = 0;
         for reference in &self.references {
             let before = reference.before as usize;
             if given < before {
-                each(&self.arena[given..before]);
+                each(ours(&self.arena[given..before]));
                 given = before;
             }
             let (from, len) = (reference.offset as usize, reference.len as usize);
             each(match reference.source {
-                PADDING => &ZEROS[from..from + len],
-                source => &bytes(source)[from..from + len],
+                PADDING => ours(&ZEROS[from..from + len]),
+                source => theirs(source, from..from + len),
             });
         }
         if given < self.used {
-            each(&self.arena[given..self.used]);
+            each(ours(&self.arena[given..self.used]));
         }
     }
 

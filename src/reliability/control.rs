@@ -7,7 +7,10 @@ use super::{
     endpoint::Endpoint,
     transmit::{finish_extensions, open_of, window_of},
 };
-use crate::wire::{self, Base, Builder, Features, Kind, Open, Seq, Token, checksum::Crc32c};
+use crate::{
+    span::Span,
+    wire::{self, Base, Builder, Features, Kind, Open, Seq, Token, checksum::Crc32c},
+};
 
 /// Packets of control that wait to be sent; more are forgotten (their cause will come again).
 pub(super) const MAX_CONTROL: usize = 256;
@@ -143,7 +146,7 @@ impl Endpoint {
         if padding > 0 {
             burst.push_padding(header_len, padding)
         } else {
-            burst.push_inline(header_len, &[])
+            burst.push_inline(header_len, Span::default())
         }
         self.stats.packets_sent += 1;
     }

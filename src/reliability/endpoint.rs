@@ -29,6 +29,7 @@ use crate::{
     config::{Config, ConfigError, MIN_DATAGRAM},
     error::{AddPeerError, PeerError},
     prng::mix,
+    span::Span,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
     wire::{Features, Token},
@@ -646,7 +647,13 @@ impl Endpoint {
     /// The octets of a burst, front to back. Call it before anything else changes the endpoint.
     #[inline]
     pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
-        burst.each(|source| self.sources.bytes(source), each);
+        burst.each(|bytes| bytes, |source, range| &self.sources.bytes(source)[range], each);
+    }
+
+    /// The same of an endpoint whose payload may lie where no slice can.
+    #[inline]
+    pub(super) fn gather_spans<'a>(&'a self, burst: &'a Burst, each: impl FnMut(Span<'a>)) {
+        burst.each(Span::new, |source, range| self.sources.span(source).part(range), each);
     }
 
     // ---- inner

@@ -40,7 +40,8 @@ use bytes::Bytes;
 
 use crate::{
     error::PeerError,
-    wire::{Packet, Plain, Seq},
+    span::Span,
+    wire::{Head, Packet, Plain, Seq},
 };
 
 pub use burst::Burst;
@@ -75,40 +76,6 @@ impl Payload<'_> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-/// Octets of a message that may lie where no slice can, such as in memory where another process may be writing: each of
-/// them is read once, by being copied.
-pub trait Carried {
-    /// Octets.
-    fn len(&self) -> usize;
-
-    /// No octets.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies all of them into `into`, which is as long.
-    fn copy_to(&self, into: &mut [u8]);
-
-    /// The octets, to be referred to for as long as they are needed: a copy where they can not stay.
-    fn share(&self) -> Bytes;
-}
-
-impl Carried for [u8] {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    #[inline(always)]
-    fn copy_to(&self, into: &mut [u8]) {
-        into.copy_from_slice(self);
-    }
-
-    fn share(&self) -> Bytes {
-        Bytes::copy_from_slice(self)
     }
 }
 
@@ -175,6 +142,8 @@ pub enum Verdict {
 pub trait Sink {
     /// [`deliver_plain`](Self::deliver_plain) may take something.
     const TAKES_PLAIN: bool = false;
+    /// [`deliver_apart`](Self::deliver_apart) is to be used where it can be.
+    const TAKES_APART: bool = false;
 
     /// Takes the data packet of `origin`, delivered for the first and only time, in any order within its flow.
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict;
@@ -184,6 +153,13 @@ pub trait Sink {
     fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
         let _ = (origin, message);
         false
+    }
+
+    /// [`deliver`](Self::deliver) for a packet whose payload lies where no slice can, and goes from there to where it stays.
+    /// The records of a bundle have not been looked at. Only if [`TAKES_APART`](Self::TAKES_APART) says so: else such a packet is copied first.
+    fn deliver_apart(&mut self, origin: Origin, head: Head<'_>, payload: Span<'_>) -> Verdict {
+        let _ = (origin, head, payload);
+        Verdict::NoRoom
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Carried, Outgoing, Payload, PeerId, SendToken, Target,
+    Outgoing, Payload, PeerId, SendToken, Target,
     endpoint::Endpoint,
     flow::{Form, Queued, Sender},
     peer::{MESSAGE_COST, Peer, Phase},
@@ -12,14 +12,49 @@ use super::{
 use crate::{
     config::Config,
     error::{PeerError, SendError},
+    span::{Foreign, Span},
     time::Instant,
     wire::{BASE_LEN, CHECKSUM_LEN, OPEN_LEN, Placement, Record, Seq},
 };
 
-/// A [`Payload`] whose octets to copy may lie where no slice can.
-pub(super) enum Source<'a, C: ?Sized> {
-    Copy(&'a C),
-    Shared(Bytes),
+/// A [`Payload`] that may lie where no slice can.
+pub(super) enum Source<'a, R> {
+    Copy(Span<'a>),
+    Shared(R),
+}
+
+/// What is referred to until all of it is acknowledged.
+pub(super) trait Referred {
+    fn octets(&self) -> usize;
+
+    /// Puts it where it stays.
+    fn put(self, sources: &mut Sources, whole: Whole, token: SendToken, flow: u32) -> SourceId;
+}
+
+impl Referred for Bytes {
+    #[inline(always)]
+    fn octets(&self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn put(self, sources: &mut Sources, whole: Whole, token: SendToken, flow: u32) -> SourceId {
+        sources.shared(self, whole, Some(token), flow)
+    }
+}
+
+/// Octets that lie where no slice can, and may stay there, or are to be copied.
+impl Referred for (Span<'_>, Option<&Foreign>) {
+    fn octets(&self) -> usize {
+        self.0.len()
+    }
+
+    fn put(self, sources: &mut Sources, whole: Whole, token: SendToken, flow: u32) -> SourceId {
+        match self {
+            (_, Some(foreign)) => sources.foreign(foreign.clone(), whole, Some(token), flow),
+            (octets, None) => sources.shared(octets.to_vec().into(), whole, Some(token), flow),
+        }
+    }
 }
 
 impl Endpoint {
@@ -37,7 +72,7 @@ impl Endpoint {
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
         let payload = match payload {
-            Payload::Copy(data) => Source::Copy(data),
+            Payload::Copy(data) => Source::Copy(Span::new(data)),
             Payload::Shared(data) => Source::Shared(data),
         };
         self.send_from(now, peer, channel, message, payload)
@@ -45,19 +80,19 @@ impl Endpoint {
 
     /// [`send`](Self::send) of octets that may lie where no slice can.
     #[inline(always)]
-    pub(super) fn send_from<C: Carried + ?Sized>(
+    pub(super) fn send_from<R: Referred>(
         &mut self,
         now: Instant,
         peer: PeerId,
         channel: u8,
         message: &Outgoing,
-        payload: Source<'_, C>,
+        payload: Source<'_, R>,
     ) -> Result<Option<SendToken>, SendError> {
         self.advance(now);
         self.dialogue.queues = true;
         let len = match &payload {
             Source::Copy(data) => data.len(),
-            Source::Shared(data) => data.len(),
+            Source::Shared(data) => data.octets(),
         };
         if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));
@@ -99,7 +134,7 @@ impl Endpoint {
                 self.next_token += 1;
                 let token = SendToken(self.next_token);
                 let whole = whole_of(message, len, false);
-                let source = self.sources.shared(data, whole, Some(token), flow);
+                let source = data.put(&mut self.sources, whole, token, flow);
                 send.shared_messages += 1;
                 push_whole(send, message, source, len, cost);
                 Some(token)
@@ -125,12 +160,24 @@ impl Endpoint {
         target: &Target,
         data: Bytes,
     ) -> Result<SendToken, SendError> {
+        self.place_from(now, peer, channel, target, data)
+    }
+
+    /// [`place`](Self::place) of octets that may lie where no slice can.
+    pub(super) fn place_from(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        target: &Target,
+        data: impl Referred,
+    ) -> Result<SendToken, SendError> {
         self.advance(now);
         if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));
         }
-        let Ok(len) = u32::try_from(data.len()) else {
-            return Err(too_large(data.len()));
+        let Ok(len) = u32::try_from(data.octets()) else {
+            return Err(too_large(data.octets()));
         };
         let flow = self.flow_for(peer.0, channel);
         let index = self.activate(flow);
@@ -156,7 +203,7 @@ impl Endpoint {
             }),
             ..Whole::default()
         };
-        let source = self.sources.shared(data, whole, Some(token), flow);
+        let source = data.put(&mut self.sources, whole, token, flow);
         send.queue.push_back(Queued {
             form: Form::Placed,
             source,
@@ -222,7 +269,7 @@ pub(super) fn store_record(
     send: &mut Sender,
     sources: &mut Sources,
     match_bits: Option<u64>,
-    data: &(impl Carried + ?Sized),
+    data: Span<'_>,
 ) -> (u32, u32) {
     let need = Record::header_len(match_bits) + data.len();
     if send.tail != NONE && sources.is_sole(send.tail) {
@@ -254,13 +301,7 @@ pub(super) fn store_record(
 
 /// Copies a small message behind those that wait already.
 #[inline]
-fn append_record(
-    send: &mut Sender,
-    sources: &mut Sources,
-    message: &Outgoing,
-    data: &(impl Carried + ?Sized),
-    cost: u64,
-) {
+fn append_record(send: &mut Sender, sources: &mut Sources, message: &Outgoing, data: Span<'_>, cost: u64) {
     let (at, len) = store_record(send, sources, message.match_bits, data);
     send.queued_bytes = send.queued_bytes.saturating_add(len);
     let cost_end = cost + data.len() as u64 + u64::from(MESSAGE_COST);
@@ -294,18 +335,11 @@ fn append_record(
 }
 
 /// Copies a message that takes several packets.
-fn queue_copy(
-    send: &mut Sender,
-    sources: &mut Sources,
-    flow: u32,
-    message: &Outgoing,
-    data: &(impl Carried + ?Sized),
-    cost: u64,
-) {
+fn queue_copy(send: &mut Sender, sources: &mut Sources, flow: u32, message: &Outgoing, data: Span<'_>, cost: u64) {
     send.copied_bytes += charge(data.len() as u32);
     let whole = whole_of(message, data.len(), true);
     let source = if data.len() > Sources::MAX_BLOCK {
-        sources.shared(data.share(), whole, None, flow)
+        sources.shared(data.to_vec().into(), whole, None, flow)
     } else {
         let source = sources.block(data.len(), whole);
         data.copy_to(&mut sources.block_mut(source)[..data.len()]);

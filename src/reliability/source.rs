@@ -1,11 +1,15 @@
 //! Where payload lies until it is acknowledged: blocks of copied messages, and memory shared with its owner.
 
 use alloc::{boxed::Box, vec, vec::Vec};
+use core::ops::Range;
 
 use bytes::Bytes;
 
 use super::SendToken;
-use crate::wire::Placement;
+use crate::{
+    span::{Foreign, Span},
+    wire::{Placement, checksum::Crc32c},
+};
 
 /// Index of a [`Source`].
 pub(crate) type SourceId = u32;
@@ -22,6 +26,7 @@ const KEPT: usize = 64;
 enum Data {
     Block(Box<[u8]>),
     Shared(Bytes),
+    Foreign(Foreign),
     Free,
 }
 
@@ -149,13 +154,51 @@ impl Sources {
         self.insert(Data::Shared(data), whole, token, flow)
     }
 
+    /// Memory that another process may write, with one reference.
+    pub(crate) fn foreign(&mut self, data: Foreign, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
+        self.insert(Data::Foreign(data), whole, token, flow)
+    }
+
+    /// What lies in this process's memory.
+    ///
+    /// # Panics
+    /// If it lies in another's ([`foreign`](Self::foreign)).
     #[inline]
     pub(crate) fn bytes(&self, id: SourceId) -> &[u8] {
         match &self.slots[id as usize].data {
             Data::Block(block) => block,
             Data::Shared(data) => data,
+            Data::Foreign(_) => is_foreign(),
             Data::Free => &[],
         }
+    }
+
+    /// What it is, wherever it lies.
+    #[inline]
+    pub(crate) fn span(&self, id: SourceId) -> Span<'_> {
+        match &self.slots[id as usize].data {
+            Data::Block(block) => Span::new(block),
+            Data::Shared(data) => Span::new(data),
+            Data::Foreign(data) => data.span(),
+            Data::Free => Span::default(),
+        }
+    }
+
+    /// Takes a range of it into a checksum.
+    pub(crate) fn sum_up(&self, crc: Crc32c, id: SourceId, range: Range<usize>) -> Crc32c {
+        let Data::Foreign(data) = &self.slots[id as usize].data else {
+            return crc.update(&self.bytes(id)[range]);
+        };
+        let (mut crc, mut rest) = (crc, data.span().part(range));
+        let mut some = [0; 1 << 10];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(some.len()));
+            let some = &mut some[..now.len()];
+            now.copy_to(some);
+            crc = crc.update(some);
+            rest = later;
+        }
+        crc
     }
 
     #[inline]
@@ -242,4 +285,10 @@ impl Sources {
         }
         Freed::Block
     }
+}
+
+#[cold]
+#[inline(never)]
+fn is_foreign() -> ! {
+    panic!("bytes of another process's memory have no slice")
 }

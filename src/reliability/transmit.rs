@@ -13,6 +13,7 @@ use super::{
 use crate::{
     config::{Config, Recovery, WindowMode},
     prng::mix,
+    span::Span,
     stats::Stats,
     time::Instant,
     wire::{
@@ -397,7 +398,7 @@ impl Endpoint {
             let crc = Crc32c::new().update(burst.arena(start, start + header_len)).finish();
             burst.patch(start + at, crc.to_be_bytes());
         }
-        burst.push_inline(header_len, &[]);
+        burst.push_inline(header_len, Span::default());
         self.stats.packets_sent += 1;
         self.stats.acks_alone += 1;
         if flags.contains(Flags::NACK) {
@@ -551,9 +552,8 @@ impl Lane<'_> {
         debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
         let from = record.offset as usize + usize::from(record.len) - plan.payload;
         if let Some(at) = checksum {
-            let crc = Crc32c::new()
-                .update(burst.arena(start, start + header_len))
-                .update(self.payload(record.source, from, plan.payload));
+            let crc = Crc32c::new().update(burst.arena(start, start + header_len));
+            let crc = self.sum_up(crc, record.source, from, plan.payload);
             burst.patch(start + at, crc.finish().to_be_bytes());
         }
         if plan.payload <= INLINE {
@@ -565,11 +565,21 @@ impl Lane<'_> {
     }
 
     #[inline]
-    fn payload(&self, source: SourceId, from: usize, len: usize) -> &[u8] {
+    fn payload(&self, source: SourceId, from: usize, len: usize) -> Span<'_> {
         if source == NONE {
-            &[]
+            Span::default()
         } else {
-            &self.sources.bytes(source)[from..from + len]
+            self.sources.span(source).part(from..from + len)
+        }
+    }
+
+    /// Takes the payload into a checksum. What another process may write may be other bytes when it is transmitted: then who
+    /// receives it drops it.
+    fn sum_up(&self, crc: Crc32c, source: SourceId, from: usize, len: usize) -> Crc32c {
+        if source == NONE {
+            crc
+        } else {
+            self.sources.sum_up(crc, source, from..from + len)
         }
     }
 

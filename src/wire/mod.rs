@@ -294,7 +294,7 @@ pub use header::{
     Placement, Seal, Timestamp, Token, VERSION,
 };
 pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN};
-pub use packet::{Error, Packet, Quoted};
+pub use packet::{Error, Head, Packet, Quoted};
 pub use plain::Plain;
 pub(crate) use plain::{Prefix, write as write_plain};
 pub use record::{RECORD_LEN, Record, Records};

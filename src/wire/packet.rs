@@ -113,6 +113,14 @@ pub struct Quoted {
     pub open: Option<Open>,
 }
 
+/// What is known of a header whose lengths are right.
+struct Checked {
+    kind: Kind,
+    flags: Flags,
+    header: usize,
+    payload_len: usize,
+}
+
 /// A view of one datagram as a packet.
 ///
 /// After [`new_checked`](Packet::new_checked) no accessor panics, whatever the octets.
@@ -154,6 +162,28 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     #[inline(always)]
     fn check(&self) -> Result<(), Error> {
+        let len = self.buffer.as_ref().len();
+        let Checked {
+            kind,
+            flags,
+            payload_len,
+            ..
+        } = self.check_header(len)?;
+        if kind == Kind::Data && !flags.intersects(PARTICULAR) {
+            return Ok(());
+        }
+        self.check_meaning(kind, flags, payload_len)?;
+        // What is sealed can be looked at only when it is opened.
+        if flags.contains(Flags::BUNDLE) && !flags.contains(Flags::SEAL) {
+            return Records::check(self.payload());
+        }
+        Ok(())
+    }
+
+    /// Checks what does not depend on what kind of packet it is, of a packet of `len` bytes that begins with those that are
+    /// here.
+    #[inline(always)]
+    fn check_header(&self, len: usize) -> Result<Checked, Error> {
         let octets = self.buffer.as_ref();
         let have = octets.len();
         if have < BASE_LEN {
@@ -184,16 +214,18 @@ impl<T: AsRef<[u8]>> Packet<T> {
             fixed
         };
         let need = header + payload_len;
-        if have < need {
-            return Err(Error::Truncated { need, have });
+        if len < need {
+            return Err(Error::Truncated { need, have: len });
         }
-        if have > need {
-            return Err(Error::Trailing { excess: have - need });
+        if len > need {
+            return Err(Error::Trailing { excess: len - need });
         }
-        if kind == Kind::Data && !flags.intersects(PARTICULAR) {
-            return Ok(());
-        }
-        self.check_meaning(kind, flags, payload_len)
+        Ok(Checked {
+            kind,
+            flags,
+            header,
+            payload_len,
+        })
     }
 
     /// Checks the extensions behind those whose place is known from the flags, which end at `at`.
@@ -267,14 +299,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if flags.contains(Flags::PLACEMENT) && self.field::<16>(Flags::PLACEMENT)[4..8] != [0; 4] {
             return Err(Error::Reserved);
         }
-        if flags.contains(Flags::BUNDLE) {
-            if flags.intersects(Flags::MATCH.union(Flags::IMMEDIATE).union(Flags::PLACEMENT)) {
-                return Err(Error::Unexpected);
-            }
-            // What is sealed can be looked at only when it is opened.
-            if !flags.contains(Flags::SEAL) {
-                return Records::check(self.payload());
-            }
+        let alone = Flags::MATCH.union(Flags::IMMEDIATE).union(Flags::PLACEMENT);
+        if flags.contains(Flags::BUNDLE) && flags.intersects(alone) {
+            return Err(Error::Unexpected);
         }
         Ok(())
     }
@@ -522,5 +549,89 @@ impl<'a> Packet<&'a [u8]> {
     #[inline]
     pub fn into_payload(self) -> &'a [u8] {
         &self.buffer[self.header_len()..]
+    }
+
+    /// The header alone.
+    #[must_use]
+    #[inline(always)]
+    pub fn head(self) -> Head<'a> {
+        Head { packet: self }
+    }
+}
+
+/// A view of a data packet's header, whose payload is elsewhere: where no slice can be, such as in memory that another
+/// process may be writing.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// Its payload may be missing.
+    packet: Packet<&'a [u8]>,
+}
+
+impl<'a> Head<'a> {
+    /// Of a packet of `len` bytes that begins with `beginning`; and the header's length. As far as there is one here,
+    /// `beginning` with any payload behind it is a packet by [`Packet::new_checked`].
+    ///
+    /// The records of a bundle have still to be looked at. `None`: it is no data packet, or a sealed one, or its header may
+    /// go on behind `beginning`. All of it together tells.
+    #[must_use]
+    #[inline(always)]
+    pub fn of_data(beginning: &'a [u8], len: usize) -> Option<(Self, usize)> {
+        let packet = Packet { buffer: beginning };
+        let checked = packet.check_header(len).ok()?;
+        let Checked {
+            kind,
+            flags,
+            header,
+            payload_len,
+        } = checked;
+        if kind != Kind::Data || flags.contains(Flags::SEAL) || header > beginning.len() {
+            return None;
+        }
+        if flags.intersects(PARTICULAR) {
+            packet.check_meaning(kind, flags, payload_len).ok()?;
+        }
+        Some((Self { packet }, header))
+    }
+
+    /// See [`Packet::base`].
+    #[must_use]
+    #[inline]
+    pub fn base(&self) -> Base {
+        self.packet.base()
+    }
+
+    /// See [`Packet::flags`].
+    #[must_use]
+    #[inline]
+    pub fn flags(&self) -> Flags {
+        self.packet.flags()
+    }
+
+    /// See [`Packet::match_bits`].
+    #[must_use]
+    #[inline]
+    pub fn match_bits(&self) -> Option<u64> {
+        self.packet.match_bits()
+    }
+
+    /// See [`Packet::immediate`].
+    #[must_use]
+    #[inline]
+    pub fn immediate(&self) -> Option<u64> {
+        self.packet.immediate()
+    }
+
+    /// See [`Packet::fragment`].
+    #[must_use]
+    #[inline]
+    pub fn fragment(&self) -> Option<Fragment> {
+        self.packet.fragment()
+    }
+
+    /// See [`Packet::placement`].
+    #[must_use]
+    #[inline]
+    pub fn placement(&self) -> Option<Placement> {
+        self.packet.placement()
     }
 }

@@ -109,6 +109,20 @@ impl<'a> Records<'a> {
         Self { rest: octets }
     }
 
+    /// How many there are, and whether none is longer than `most`. `None`: it is no bundle.
+    #[must_use]
+    #[inline]
+    pub fn count(mut octets: &'a [u8], most: usize) -> Option<(usize, bool)> {
+        let (mut count, mut fit) = (0, true);
+        while !octets.is_empty() {
+            let (record, rest) = Record::split(octets).ok()?;
+            fit &= record.data.len() <= most;
+            count += 1;
+            octets = rest;
+        }
+        (count > 0).then_some((count, fit))
+    }
+
     pub(super) fn check(mut octets: &[u8]) -> Result<(), Error> {
         if octets.is_empty() {
             return Err(Error::Bundle);

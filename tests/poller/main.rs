@@ -36,7 +36,7 @@ use std::{
 
 use exchange::{LONG, exchange};
 use hikyaku::{
-    Config, PeerId,
+    Config, Contact, DropReason, PeerId,
     backends::dpdk::DpdkOptions,
     poller::{Poller, PollerOptions},
     transport::{Event, Transport},
@@ -109,6 +109,8 @@ fn play_poller() {
     }
     println!("{:?}", poller.dpdk_stats());
     println!("{:?}", poller.stats());
+    let dropped = poller.stats().dropped;
+    println!("openings of strangers: {}.", dropped.of(DropReason::Stranger));
     drop(poller);
     assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
     println!("all buffers are back");
@@ -120,10 +122,16 @@ fn stop_file(socket: &Path) -> PathBuf {
 
 /// A rank with UDP port `PART_PORT` that knows the one at `PART_TO`.
 fn open(processor: u32) -> (Transport, PeerId) {
-    let config = Config {
+    open_with(processor, |_| {})
+}
+
+fn open_with(processor: u32, change: impl FnOnce(&mut Config)) -> (Transport, PeerId) {
+    let mut config = Config {
         death_timeout: DEATH,
+        contact: env::var("PART_JOB").map_or(Contact::NONE, |job| Contact::of_job(&[job.parse().unwrap(); 16])),
         ..Config::default()
     };
+    change(&mut config);
     let builder = Transport::builder().processor(processor).config(config).environment();
     let at = (
         env::var("PART_IP").unwrap_or_else(|_| "0.0.0.0".into()),
@@ -168,6 +176,22 @@ fn play_exchange() {
         }
     }
     println!("done");
+}
+
+/// Calls until it gives up, because nobody answers.
+fn play_outsider() {
+    let (mut transport, peer) = open_with(1, |config| config.open_timeout = DEATH);
+    let data = bytes::Bytes::from_static(b"let me in");
+    transport.send_bytes(peer, data).unwrap();
+    loop {
+        match transport.wait_event(Some(LONG)).unwrap() {
+            Some(Event::PeerDown { error, .. }) => break println!("not let in: {error}"),
+            Some(Event::PeerUp { .. }) => panic!("it was let in"),
+            Some(_) => {}
+            None => panic!("it does not give up"),
+        }
+    }
+    assert!(transport.try_receive().unwrap().is_none(), "it was answered");
 }
 
 /// Sends to its twin, and takes from it, as fast as it can, until that is gone.
@@ -261,6 +285,7 @@ fn part() {
         Some("exchange") => play_exchange(),
         Some("flood") => play_flood(),
         Some("orphan") => play_orphan(),
+        Some("outsider") => play_outsider(),
         Some("steady") => play_steady(),
         Some(other) => panic!("unknown part {other}"),
     }
@@ -437,6 +462,32 @@ fn ranks_that_are_killed_cost_the_others_nothing() {
     for output in outputs {
         assert!(output.contains("died: 6, thrown_out: 0"), "{output}");
     }
+}
+
+/// What the processes of a job know, and others do not, is asked for by the poller, which has their endpoints.
+#[test]
+fn an_opening_must_know_the_job() {
+    let nodes = Nodes::new("contact", 8_192);
+    let job = [("PART_JOB", "1")];
+    let mut answers = nodes.rank(1, 7_001, "answers", &job);
+    answers.wait_for("answers", START_LIMIT);
+    // From the very address at which a process of the job is awaited.
+    for other in [&[("PART_JOB", "2")][..], &[]] {
+        let output = finish(nodes.rank(0, 7_001, "outsider", other));
+        assert!(output.contains("not let in: "), "{output}");
+    }
+    finish(nodes.rank(0, 7_001, "exchange", &job));
+    finish(answers);
+    let [theirs, ours] = nodes.finish();
+    assert!(theirs.contains("openings of strangers: 0."), "{theirs}");
+    let dropped = ours
+        .split_once("openings of strangers: ")
+        .and_then(|(_, rest)| rest.split_once('.'));
+    let dropped: u64 = dropped
+        .and_then(|(count, _)| count.parse().ok())
+        .unwrap_or_else(|| panic!("{ours}"));
+    // Each has called more than once.
+    assert!(dropped >= 4, "{dropped}");
 }
 
 #[test]

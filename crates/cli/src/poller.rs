@@ -125,7 +125,8 @@ fn spin(wait: Wait) -> Option<Duration> {
 #[cfg(feature = "dpdk")]
 fn table(poller: &hikyaku::poller::Poller) -> String {
     let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());
-    let rows: [(&str, u64); 19] = [
+    let strangers = stats.dropped.of(hikyaku::DropReason::Stranger);
+    let rows: [(&str, u64); 21] = [
         ("processes: came", stats.came),
         ("  left with a goodbye", stats.left),
         ("  ended without one", stats.died),
@@ -138,6 +139,8 @@ fn table(poller: &hikyaku::poller::Poller) -> String {
         ("  copied to them", stats.copied),
         ("  put off: no room at a process", stats.put_off),
         ("  dropped: a process does not read", stats.unread),
+        ("  dropped: strangers, or another job's", strangers),
+        ("  dropped for another reason", stats.dropped.total() - strangers),
         ("  for UDP ports that nobody has", stats.for_nobody),
         ("  unresolved neighbours", port.unresolved),
         ("frames: malformed", port.malformed + port.bad_checksum + port.oversized),

@@ -1,37 +1,72 @@
 //! Payload that lies in several places.
 
-use std::io;
+use std::net::SocketAddr;
+
+use crate::{backends::Transmit, span::Span};
+
+/// A [`Transmit`] whose payload may lie where no slice can.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) destination: SocketAddr,
+    /// Bytes per datagram.
+    pub(crate) segment_size: usize,
+    /// Bytes in all.
+    pub(crate) len: usize,
+    /// The bytes, gathered.
+    pub(crate) spans: &'a [Span<'a>],
+}
+
+impl<'a> Outgoing<'a> {
+    #[inline(always)]
+    pub(super) fn new(transmit: &Transmit<'a>) -> Self {
+        Self {
+            destination: transmit.destination,
+            segment_size: transmit.segment_size,
+            len: transmit.len,
+            spans: Span::of_slices(transmit.slices),
+        }
+    }
+
+    /// Number of datagrams. Without a division for a lone one.
+    #[inline]
+    pub(super) fn segments(&self) -> usize {
+        if self.len <= self.segment_size {
+            1
+        } else {
+            self.len.div_ceil(self.segment_size.max(1))
+        }
+    }
+}
 
 /// Copies a gather list piece by piece.
 pub(super) struct Gather<'a> {
-    slices: &'a [io::IoSlice<'a>],
-    /// Bytes of the first slice that are done.
+    spans: &'a [Span<'a>],
+    /// Bytes of the first one that are done.
     done: usize,
 }
 
 /// Fills `to` with all of a gather list; less if there is no more.
 #[inline(always)]
-pub(super) fn copy_all(slices: &[io::IoSlice<'_>], mut to: &mut [u8]) {
-    for slice in slices {
-        let (now, later) = to.split_at_mut(slice.len().min(to.len()));
-        now.copy_from_slice(&slice[..now.len()]);
+pub(super) fn copy_all(spans: &[Span<'_>], mut to: &mut [u8]) {
+    for span in spans {
+        let (now, later) = to.split_at_mut(span.len().min(to.len()));
+        span.split_at(now.len()).0.copy_to(now);
         to = later;
     }
 }
 
 impl<'a> Gather<'a> {
-    pub(super) fn new(slices: &'a [io::IoSlice<'a>]) -> Self {
-        Self { slices, done: 0 }
+    pub(super) fn new(spans: &'a [Span<'a>]) -> Self {
+        Self { spans, done: 0 }
     }
 
     /// The last piece of the next `len` bytes that lies in one place.
-    pub(super) fn tail(&self, mut len: usize) -> Option<&'a [u8]> {
+    pub(super) fn tail(&self, mut len: usize) -> Option<Span<'a>> {
         let mut done = self.done;
-        for slice in self.slices {
-            // The slices outlive the list of them.
-            let left: &'a [u8] = &slice[done..];
+        for span in self.spans {
+            let left = span.split_at(done).1;
             if left.len() >= len {
-                return Some(&left[..len]);
+                return Some(left.split_at(len).0);
             }
             (len, done) = (len - left.len(), 0);
         }
@@ -41,25 +76,25 @@ impl<'a> Gather<'a> {
     /// Leaves out `len` bytes, which lie in one place.
     pub(super) fn skip(&mut self, len: usize) {
         self.done += len;
-        if self.slices.first().is_some_and(|first| first.len() == self.done) {
-            (self.slices, self.done) = (&self.slices[1..], 0);
+        if self.spans.first().is_some_and(|first| first.len() == self.done) {
+            (self.spans, self.done) = (&self.spans[1..], 0);
         }
     }
 
     /// Fills `to` with the next bytes; less if there are no more.
     #[inline]
     pub(super) fn copy(&mut self, mut to: &mut [u8]) {
-        while let Some((first, rest)) = self.slices.split_first() {
-            let left = &first[self.done..];
+        while let Some((first, rest)) = self.spans.split_first() {
+            let left = first.split_at(self.done).1;
             if left.len() > to.len() {
-                to.copy_from_slice(&left[..to.len()]);
+                left.split_at(to.len()).0.copy_to(to);
                 self.done += to.len();
                 return;
             }
             let (now, later) = to.split_at_mut(left.len());
-            now.copy_from_slice(left);
+            left.copy_to(now);
             to = later;
-            (self.slices, self.done) = (rest, 0);
+            (self.spans, self.done) = (rest, 0);
         }
     }
 }

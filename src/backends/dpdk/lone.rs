@@ -5,14 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{
     ATTACH, DpdkBackend, ETHERNET, Packet, Payload, Scope, Slot, UdpChecksum, Usual,
-    gather::{Gather, copy_all},
+    gather::{Gather, Outgoing, copy_all},
     is_large,
     sys::Found,
 };
-use crate::{
-    backends::{Sent, Transmit},
-    time::Instant,
-};
+use crate::{backends::Sent, time::Instant};
 
 impl DpdkBackend {
     /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends, bytes. 0: it sends none.
@@ -26,7 +23,7 @@ impl DpdkBackend {
     /// Sends a datagram over IPv4 that is copied as a whole and needs no checksum to the neighbour of the last one. `None`:
     /// it is something else, or there is no buffer for it.
     #[inline(always)]
-    pub(super) fn transmit_lone(&mut self, now: Instant, transmit: &Transmit<'_>) -> Option<Sent> {
+    pub(super) fn transmit_lone(&mut self, now: Instant, transmit: Outgoing<'_>) -> Option<Sent> {
         let len = transmit.len;
         let SocketAddr::V4(to) = transmit.destination else {
             return None;
@@ -40,7 +37,7 @@ impl DpdkBackend {
         self.identification = self.identification.wrapping_add(1);
         let ports = [self.host.addr.port(), to.port()];
         template.write_usual(head, len as u16, ports, self.identification);
-        copy_all(transmit.slices, payload);
+        copy_all(transmit.spans, payload);
         let sent = self.send_packet(now, packet);
         self.count_sent(sent, 1, len);
         Some(sent)
@@ -52,14 +49,14 @@ impl DpdkBackend {
     pub(super) fn send_one<'env>(
         &mut self,
         now: Instant,
-        transmit: &Transmit<'env>,
+        transmit: &Outgoing<'env>,
         scope: Option<&Scope<'_, 'env>>,
     ) -> Option<Sent> {
         let to = transmit.destination;
         let template = self.neighbours.last(now, to.ip())?;
         let at = template.len();
         let pool = &*self.port.shared.pools.send;
-        let mut gather = Gather::new(transmit.slices);
+        let mut gather = Gather::new(transmit.spans);
         let stays = scope.and_then(|scope| Some((scope, gather.tail(transmit.len).filter(is_large)?)));
         let copied = transmit.len - stays.map_or(0, |(_, tail)| tail.len());
         let Some(mut packet) = pool.take_one(at + copied) else {

@@ -41,7 +41,6 @@ use std::{
 
 use bytes::Bytes;
 
-pub(crate) use self::whole::{Lending, Lent, lending_size};
 use self::{
     discovery::Notice,
     frame::{Datagram, ETHERNET, Frame, Headers, Host, Template, UdpChecksum, Useless, Usual},
@@ -58,8 +57,12 @@ pub use self::{
     port::{DpdkPort, Steering},
     stats::DpdkStats,
 };
+pub(crate) use self::{
+    gather::Outgoing,
+    whole::{Lending, Lent, lending_size},
+};
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
-use crate::time::Instant;
+use crate::{span::Span, time::Instant};
 
 /// Calls that find the port full, after which it is busy.
 const TRIES: usize = 64;
@@ -354,7 +357,7 @@ impl DpdkBackend {
     /// Sends what fits a burst. With a `scope`, large pieces of payload stay where they are, and nothing is left that
     /// refers to them.
     #[inline(always)]
-    fn send<'env>(&mut self, now: Instant, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
+    fn send<'env>(&mut self, now: Instant, transmit: &Outgoing<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
         if transmit.len <= transmit.segment_size
             && let Some(sent) = self.send_one(now, transmit, scope)
         {
@@ -363,7 +366,7 @@ impl DpdkBackend {
         self.send_burst(now, transmit, scope)
     }
 
-    fn send_burst<'env>(&mut self, now: Instant, transmit: &Transmit<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
+    fn send_burst<'env>(&mut self, now: Instant, transmit: &Outgoing<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
         let to = transmit.destination;
         let route = self.neighbours.route(now, to.ip());
         let ask = route.ask;
@@ -566,8 +569,15 @@ impl DpdkBackend {
         }
     }
 
+    /// [`Backend::transmit`] of payload that may lie where no slice can: it is copied, or read by the device.
+    #[inline(always)]
+    pub(crate) fn transmit_spans(&mut self, now: Instant, transmit: Outgoing<'_>) -> io::Result<Sent> {
+        let lone = self.transmit_lone(now, transmit);
+        Ok(lone.unwrap_or_else(|| self.transmit_any(now, &transmit)))
+    }
+
     #[inline(never)]
-    fn transmit_any(&mut self, now: Instant, transmit: &Transmit<'_>) -> Sent {
+    fn transmit_any(&mut self, now: Instant, transmit: &Outgoing<'_>) -> Sent {
         if transmit.len == 0 {
             return Sent::All;
         }
@@ -577,7 +587,7 @@ impl DpdkBackend {
         }
         // Nothing is fragmented here, so what does not fit can not go, whatever the caller allows.
         let datagram = transmit.segment_size.min(transmit.len);
-        if datagram > self.max_datagram || datagram == 0 || segments(transmit) > BURST {
+        if datagram > self.max_datagram || datagram == 0 || transmit.segments() > BURST {
             return self.dropped();
         }
         let sent = if datagram >= ATTACH
@@ -589,7 +599,7 @@ impl DpdkBackend {
         } else {
             self.send(now, transmit, None)
         };
-        self.count_sent(sent, segments(transmit), transmit.len);
+        self.count_sent(sent, transmit.segments(), transmit.len);
         sent
     }
 
@@ -644,18 +654,8 @@ impl Drop for DpdkBackend {
 
 /// Worth being referred to.
 #[inline]
-fn is_large(payload: &&[u8]) -> bool {
+fn is_large(payload: &Span<'_>) -> bool {
     payload.len() >= ATTACH
-}
-
-/// [`Transmit::segments`] without a division for a lone datagram.
-#[inline]
-fn segments(transmit: &Transmit<'_>) -> usize {
-    if transmit.len <= transmit.segment_size {
-        1
-    } else {
-        transmit.segments()
-    }
 }
 
 /// Fills `burst` with the datagrams of `transmit`, behind room for so many bytes of headers. With a `scope`, large
@@ -664,17 +664,17 @@ fn segments(transmit: &Transmit<'_>) -> usize {
 fn load<'env>(
     burst: &mut Burst,
     pool: &Pool,
-    transmit: &Transmit<'env>,
+    transmit: &Outgoing<'env>,
     headers: usize,
     scope: Option<&Scope<'_, 'env>>,
 ) -> bool {
     let segment = transmit.segment_size.min(transmit.len);
-    let segments = segments(transmit);
+    let segments = transmit.segments();
     if !pool.take(segments, headers + segment, burst) {
         return false;
     }
     let last = transmit.len - (segments - 1) * segment;
-    let mut gather = Gather::new(transmit.slices);
+    let mut gather = Gather::new(transmit.spans);
     let Some(scope) = scope else {
         if last != segment {
             burst.cut_last(headers + last);
@@ -686,7 +686,7 @@ fn load<'env>(
     burst.for_each(|index, packet| {
         let len = if index + 1 == segments { last } else { segment };
         let tail = gather.tail(len).filter(is_large);
-        let copied = len - tail.map_or(0, <[u8]>::len);
+        let copied = len - tail.map_or(0, |tail| tail.len());
         if copied < segment {
             packet.cut(headers + copied);
         }
@@ -746,8 +746,9 @@ impl Backend for DpdkBackend {
     }
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
-        let lone = self.transmit_lone(now, transmit);
-        Ok(lone.unwrap_or_else(|| self.transmit_any(now, transmit)))
+        // (Made twice, as nearly always the first one is not needed in memory.)
+        let lone = self.transmit_lone(now, Outgoing::new(transmit));
+        Ok(lone.unwrap_or_else(|| self.transmit_any(now, &Outgoing::new(transmit))))
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {

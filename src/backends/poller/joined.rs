@@ -16,6 +16,7 @@ use crate::{
         has_own_addresses, refusals::Refusals,
     },
     id::LINK,
+    span::Span,
     time::Instant,
 };
 
@@ -176,6 +177,13 @@ impl Backend for Joined {
         let received = self.own.received(index);
         let source = self.back.get(&received.source).copied().unwrap_or(NOBODY);
         Received { source, ..received }
+    }
+
+    fn record(&mut self, index: usize) -> Option<Span<'_>> {
+        match self.find(index) {
+            (true, index) => self.link.record(index),
+            (false, _) => None,
+        }
     }
 
     fn take(&mut self, index: usize) -> Bytes {

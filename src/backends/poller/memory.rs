@@ -8,7 +8,6 @@ use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
-    slice,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -16,6 +15,8 @@ use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
+
+use crate::span::Span;
 
 /// What those may do who are given the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +28,8 @@ pub(crate) enum Others {
 /// A mapping of memory that another process has too.
 ///
 /// It never becomes smaller (it is sealed), so looking at it never fails. What is in it may change at any time if the
-/// other process is broken. So nothing is decided by looking at it in place: numbers are read once, as atomics
-/// ([`number`](Self::number)), and octets are copied first ([`copy`](Self::copy)). Two things are read where they lie,
-/// [`shared`](Self::shared) and [`received`](Self::received), for the reasons given there.
+/// other process is broken. So no reference to its bytes is ever made: numbers are read once, as atomics
+/// ([`number`](Self::number)), and bytes are copied ([`copy`](Self::copy), [`span`](Self::span)).
 pub(crate) struct Memory {
     base: NonNull<u8>,
     len: usize,
@@ -120,41 +120,16 @@ impl Memory {
     /// here.
     #[inline]
     pub(crate) fn copy(&self, at: usize, into: &mut [u8]) -> bool {
-        if !self.holds(at, into.len()) {
-            return false;
-        }
-        // SAFETY: in the mapping, which lives as long as `self`; `into` is memory of this process alone. No reference to the
-        // octets is made: if the other process writes there nevertheless, what is copied is some of both, no more.
-        unsafe { ptr::copy_nonoverlapping(self.base.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
-        true
+        let span = self.span(at, into.len());
+        span.map(|span| span.copy_to(into)).is_some()
     }
 
-    /// Octets that are only sent: large messages are not copied. `None`: they do not lie in here.
+    /// Bytes that the other process may be writing, to be copied. `None`: they do not lie in here.
     #[inline]
-    pub(crate) fn shared(&self, at: usize, len: usize) -> Option<&[u8]> {
-        if !self.holds(at, len) {
-            return None;
-        }
-        // SAFETY: in the mapping, which lives as long as `self`. By the rules between the two processes, which have the same
-        // user, nobody writes there until it is given back. If the other one breaks them its peers get garbage: the
-        // octets are summed up and copied into packets; nothing is decided by them.
-        Some(unsafe { slice::from_raw_parts(self.base.as_ptr().add(at), len) })
-    }
-
-    /// The same for a [`Backend`](crate::backends::Backend), which hands octets up mutably so that they could be
-    /// decrypted in place.
-    #[inline]
-    #[expect(clippy::mut_from_ref, reason = "what is received is its receiver's alone")]
-    pub(super) fn received(&self, at: usize, len: usize) -> Option<&mut [u8]> {
-        if !self.holds(at, len) {
-            return None;
-        }
-        // SAFETY: in the mapping, which lives as long as `self`. Only the poller writes to it (memory for packets can be
-        // written by nobody else), and not here until it is given back. That it is a poller of the same user or of root is
-        // checked when we meet; it has all of our traffic anyway. The consumer hands out each record once, until the next
-        // receive. Records are for who stands for an endpoint, which reads them only: packets have been decrypted where
-        // the endpoint is.
-        Some(unsafe { slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) })
+    pub(crate) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
+        // SAFETY: in the mapping, which lives as long as `self`. Whatever this process writes there it writes raw.
+        self.holds(at, len)
+            .then(|| unsafe { Span::from_raw(self.base.as_ptr().add(at), len) })
     }
 
     /// Writes octets to a place that is ours by the rules between the two processes.

@@ -61,7 +61,7 @@ use self::{
     trust::Peer,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
-use crate::{sync::primitives, time::Instant};
+use crate::{span::Span, sync::primitives, time::Instant};
 
 /// Names the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
@@ -81,11 +81,23 @@ struct Slot {
     lent: bool,
     at: usize,
     len: usize,
+    /// Where its copy begins, if there is one.
+    copy: Option<usize>,
+}
+
+impl Slot {
+    #[inline]
+    fn new(lent: bool, at: usize, len: usize) -> Self {
+        let copy = None;
+        Self { lent, at, len, copy }
+    }
 }
 
 /// A [`Backend`] whose network is a poller's.
 pub struct PollerBackend {
     slots: Vec<Slot>,
+    /// Records of theirs that were asked for as slices.
+    copies: Vec<u8>,
     up: Consumer,
     down: Producer,
     memory: Arc<Memory>,
@@ -153,6 +165,7 @@ impl PollerBackend {
         let memory = Arc::new(Memory::map(memory.as_fd(), hello::MEMORY, Others::Write).map_err(strange)?);
         Ok(Self {
             slots: Vec::with_capacity(64),
+            copies: Vec::new(),
             up: Consumer::new(Arc::clone(&memory), hello::UP),
             down: Producer::new(Arc::clone(&memory), hello::DOWN),
             memory,
@@ -211,22 +224,25 @@ impl PollerBackend {
         let _ = rustix::io::write(&self.bells[1], &1_u64.to_ne_bytes());
     }
 
+    /// What was received before goes.
+    #[inline]
+    fn forget(&mut self) {
+        self.slots.clear();
+        self.copies.clear();
+    }
+
     /// Takes in a record of the link.
     #[inline]
     fn note(&mut self, found: Found) -> Result<(), Corrupt> {
         let Found { kind, at, len } = found;
         if kind == kind::WHOLE {
-            self.slots.push(Slot { lent: false, at, len });
+            self.slots.push(Slot::new(false, at, len));
             return Ok(());
         }
         let [first, second] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
         match kind {
-            kind::AWAY if first.checked_add(second).is_some_and(|end| end <= self.packets.len()) => {
-                self.slots.push(Slot {
-                    lent: true,
-                    at: first,
-                    len: second,
-                });
+            kind::AWAY if self.packets.holds(first, second) => {
+                self.slots.push(Slot::new(true, first, second));
                 Ok(())
             }
             kind::FREED => {
@@ -239,7 +255,7 @@ impl PollerBackend {
 
     /// Sleeps until the poller rings, something else becomes readable, or the time is over.
     fn wait_beside(&mut self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<Wake> {
-        self.slots.clear();
+        self.forget();
         self.up.release();
         if !self.up.arm().map_err(broken)? {
             return Ok(Wake::Readable);
@@ -272,6 +288,13 @@ impl PollerBackend {
         }
         Ok(Wake::TimedOut)
     }
+}
+
+/// The record of a slot, which was found to lie there.
+#[inline]
+fn span_of<'a>(memory: &'a Memory, packets: &'a Memory, slot: &Slot) -> Span<'a> {
+    let memory = if slot.lent { packets } else { memory };
+    memory.span(slot.at, slot.len).unwrap_or_default()
 }
 
 /// The two numbers that a record of the link holds.
@@ -358,7 +381,7 @@ impl Backend for PollerBackend {
     }
 
     fn receive(&mut self, _: Instant, budget: usize) -> io::Result<usize> {
-        self.slots.clear();
+        self.forget();
         // What was handed up before is free.
         self.up.release();
         while self.slots.len() < budget {
@@ -380,15 +403,27 @@ impl Backend for PollerBackend {
         Ok(self.slots.len())
     }
 
+    /// A copy of the record, the same one until the next receive.
     fn received(&mut self, index: usize) -> Received<'_> {
-        let Slot { lent, at, len } = self.slots[index];
-        let memory = if lent { &self.packets } else { &*self.memory };
-        let data = memory.received(at, len).unwrap_or_default();
+        if self.slots[index].copy.is_none() {
+            let start = self.copies.len();
+            let record = span_of(&self.memory, &self.packets, &self.slots[index]);
+            record.append_to(&mut self.copies);
+            self.slots[index].copy = Some(start);
+        }
+        let Slot { len, copy, .. } = self.slots[index];
+        let start = copy.unwrap_or_default();
+        let data = &mut self.copies[start..start + len];
         Received {
             source: self.addr,
             stride: data.len(),
             data,
         }
+    }
+
+    #[inline]
+    fn record(&mut self, index: usize) -> Option<Span<'_>> {
+        Some(span_of(&self.memory, &self.packets, &self.slots[index]))
     }
 
     fn take(&mut self, index: usize) -> Bytes {

@@ -1,10 +1,34 @@
-//! Rings between two threads, and what a broken side may write into them.
+//! Rings between two threads, and what a broken side may write into them and into what they lead to, at any time.
 
-use std::{io::IoSlice, sync::Arc, thread};
+mod double;
 
+use std::{
+    io::IoSlice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread,
+};
+
+use proptest::prelude::*;
+
+use self::double::{BEFORE, Double, OURS, PACKETS, delivery, packet};
 use super::{
+    PollerBackend, hello,
     memory::{Memory, Others},
+    numbered,
     ring::{CONTROL, Consumer, Corrupt, Place, Producer, kind},
+};
+use crate::{
+    Config,
+    backends::Backend,
+    messaging::{Access, LandingId, Messenger},
+    progress::limits_of,
+    reliability::{Burst, delegated::Remote},
+    time::Instant,
+    transport::Transport,
+    wire::{BASE_LEN, Flags, Fragment, Placement, Record},
 };
 
 const RING: Place = Place {
@@ -119,7 +143,277 @@ fn memory_for_reading_can_not_be_written() {
     assert_eq!(&octets, b"seen");
     for outside in [4093, usize::MAX, usize::MAX - 2] {
         assert!(!theirs.copy(outside, &mut octets) && theirs.number(outside).is_none());
-        assert!(theirs.shared(outside, 4).is_none() && theirs.received(outside, 4).is_none());
+        assert!(theirs.span(outside, 4).is_none());
     }
     assert!(Memory::map(fd.as_fd(), 8192, Others::Read).is_err());
+}
+
+fn rank(backend: PollerBackend) -> Transport {
+    let builder = Transport::builder().processor(OURS);
+    builder.backend(Box::new(backend)).unwrap()
+}
+
+/// A message stays what it was when its record was looked at, whatever is written to where it came from.
+#[test]
+fn what_is_handed_up_does_not_change_any_more() {
+    let (mut double, backend) = Double::new();
+    let mut rank = rank(backend);
+    double.tell_peer();
+    for (message, len) in [(0, 20), (1, 80), (2, 1_000), (3, 1_400)] {
+        let record = delivery(&packet(message, &vec![7; len], |_| {}));
+        double.push_away(4_096, &record);
+        while rank.ready() == 0 {
+            rank.progress().unwrap();
+        }
+        double.packets.write(4_096, &vec![0xff; record.len()]);
+        let message = rank.try_receive().unwrap().expect("it is ready");
+        assert!(message.data() == vec![7; len], "{len} bytes");
+    }
+    // The same of a bundle, before and after its turn: of its messages, lengths are among what is looked at.
+    for (message, ready) in [(6, 0), (4, 4)] {
+        let bytes = bundle(&[&[1, 7, 20][..], &[7; 20]].concat());
+        let record = delivery(&packet(message, &bytes, |header| {
+            header.set(Flags::BUNDLE);
+        }));
+        double.push_away(4_096, &record);
+        while double.up.refresh().unwrap() < double.up.position() {
+            rank.progress().unwrap();
+        }
+        double.packets.write(4_096, &vec![0xff; record.len()]);
+        assert_eq!(rank.ready(), ready);
+    }
+    for len in [1, 20, 1, 20] {
+        assert_eq!(rank.try_receive().unwrap().expect("it is ready").data(), vec![7; len]);
+    }
+    // The same of what lies in the ring.
+    let record = delivery(&packet(8, &[7; 100], |_| {}));
+    double.push(kind::WHOLE, &record);
+    while rank.ready() == 0 {
+        rank.progress().unwrap();
+    }
+    double.memory.write(hello::UP.data, &[0xff; 64 << 10]);
+    assert_eq!(rank.try_receive().unwrap().expect("it is ready").data(), [7; 100]);
+}
+
+/// Slices of records, for who asks for them, are copies that stay the same until the next receive.
+#[test]
+fn slices_of_records_are_copies() {
+    let (mut double, mut backend) = Double::new();
+    let records = [1_400, 0, 300].map(|len| delivery(&packet(0, &vec![7; len], |_| {})));
+    for (n, record) in records.iter().enumerate() {
+        double.push_away(4_096 * n, record);
+    }
+    assert_eq!(backend.receive(Instant::ZERO, 8).unwrap(), 3);
+    for (index, record) in records.iter().enumerate() {
+        assert_eq!(backend.record(index).expect("a record").to_vec(), *record);
+        assert!(backend.received(index).data == record, "record {index}");
+    }
+    double.packets.write(0, &[0xff; 4 * 4_096]);
+    for (index, record) in records.iter().enumerate() {
+        assert!(backend.received(index).data == record, "record {index}");
+        assert_eq!(backend.received(index).stride, record.len());
+        assert_eq!(backend.take(index), record);
+    }
+}
+
+/// The other side changes lengths and flags of a header between any two looks at it.
+#[test]
+fn headers_that_change_meanwhile_are_read_once() {
+    const AT: usize = 4_096;
+    const LEN: usize = 1_000;
+    /// With match bits, which are the first of its bytes.
+    const SHORTER: usize = LEN - 8;
+    const TRIES: u32 = 100_000;
+    let (mut double, backend) = Double::new();
+    let mut rank = rank(backend);
+    double.tell_peer();
+    let record = delivery(&packet(0, &[7; LEN], |_| {}));
+    double.packets.write(AT, &record);
+    let first = u64::from_be_bytes(record[BEFORE..BEFORE + 8].try_into().unwrap());
+    let packets = Arc::clone(&double.packets);
+    let (number, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut taken = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let put = |at: usize, word: u64| packets.atomic(AT + BEFORE + at).store(word.to_be(), Ordering::Relaxed);
+            while !stop.load(Ordering::Relaxed) {
+                let message = u64::from(number.load(Ordering::Relaxed));
+                for len in [LEN, 0, SHORTER, 60_000, LEN + 1, LEN] {
+                    for flags in [
+                        Flags::BUNDLE,
+                        Flags::MATCH,
+                        Flags::FRAGMENT,
+                        Flags::SACK,
+                        Flags::empty(),
+                    ] {
+                        put(0, first | u64::from(flags.bits()) << 32);
+                        put(BASE_LEN - 8, (len as u64) << 48 | message);
+                    }
+                }
+            }
+        });
+        for _ in 0..TRIES {
+            double.push(kind::AWAY, &numbered(AT, record.len()));
+            rank.progress().unwrap();
+            while let Some(message) = rank.try_receive().unwrap() {
+                assert!(matches!(message.len(), LEN | SHORTER), "{} bytes", message.len());
+                assert!(message.iter().all(|byte| *byte == 7));
+                taken += 1;
+                number.store(taken, Ordering::Relaxed);
+            }
+            while rank.next_event().is_some() {}
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(taken > 0);
+}
+
+/// What a poller may do that is none.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Writes a number anywhere in the ring to the process or its control.
+    Write { at: usize, word: u64 },
+    /// Writes a record into the ring.
+    Push { kind: u32, bytes: Vec<u8> },
+    /// The same for one that lies in the memory for packets.
+    PushAway { at: usize, bytes: Vec<u8> },
+    /// Says that something lies there.
+    Point { kind: u32, at: u64, len: u64 },
+    /// Writes over what lies in the memory for packets.
+    Smear { at: usize, byte: u8 },
+}
+
+/// A number near one of the limits that there are, or any.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => 0_u64..256,
+        3 => (prop_oneof![Just(PACKETS as u64), Just(hello::MEMORY as u64), Just(4_096), Just(u64::MAX)], 0_u64..64)
+            .prop_map(|(limit, less)| limit - less),
+        1 => any::<u64>(),
+    ]
+}
+
+/// Messages that share a packet: their lengths are those of the first bytes.
+fn bundle(mut bytes: &[u8]) -> Vec<u8> {
+    let mut bundle = vec![];
+    while let Some((&len, rest)) = bytes.split_first() {
+        let (data, rest) = rest.split_at(rest.len().min(len.into()));
+        let match_bits = (len % 2 == 0).then_some(len.into());
+        let mut record = vec![0; Record { match_bits, data }.len()];
+        Record { match_bits, data }.emit(&mut record);
+        bundle.extend(record);
+        bytes = rest;
+    }
+    bundle
+}
+
+/// A record as a host writes it, and spoiled in some places.
+fn record() -> impl Strategy<Value = Vec<u8>> {
+    let report = (64_u8..76, prop::collection::vec(any::<u8>(), 47), 0_u8..3, 0_u8..4).prop_map(
+        |(kind, mut rest, peer, session)| {
+            rest.insert(0, kind);
+            rest[4..16].copy_from_slice(&[peer, 0, 0, 0, session, 0, 0, 0, 1, 0, 0, 0]);
+            rest
+        },
+    );
+    let of_peer = Just(double::peer().to_vec());
+    let extensions = (any::<Option<u64>>(), any::<Option<u64>>(), 0_u8..5, number(), number());
+    let brought = (0_u32..6, extensions, prop::collection::vec(any::<u8>(), 0..300)).prop_map(
+        |(message, (bits, immediate, what, one, other), payload)| {
+            let payload = if what == 4 { bundle(&payload) } else { payload };
+            let packet = packet(message, &payload, |header| {
+                if what == 4 {
+                    header.set(Flags::BUNDLE);
+                }
+                if let Some(bits) = bits.filter(|_| what != 4) {
+                    header.match_bits(bits);
+                }
+                if let Some(immediate) = immediate.filter(|_| what != 4) {
+                    header.immediate(immediate);
+                }
+                match what {
+                    1 => {
+                        let (offset, total) = (one as u32, other as u32);
+                        header.fragment(Fragment { offset, total });
+                    }
+                    2 | 3 => {
+                        let landing = if what == 2 { 1 << 20 } else { one as u32 };
+                        header.placement(Placement { landing, offset: other });
+                    }
+                    _ => {}
+                }
+            });
+            delivery(&packet)
+        },
+    );
+    let bytes = prop_oneof![2 => report, 1 => of_peer, 4 => brought, 1 => prop::collection::vec(any::<u8>(), 0..200)];
+    let spoils = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    (bytes, spoils).prop_map(|(mut bytes, spoils)| {
+        for (at, byte) in spoils {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+        }
+        bytes
+    })
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let places = prop_oneof![0_usize..24, 512..1_024_usize];
+    prop_oneof![
+        1 => (places, number()).prop_map(|(word, value)| Act::Write { at: 8 * word, word: value }),
+        6 => (prop_oneof![8 => Just(kind::WHOLE), 1 => 0_u32..6], record())
+            .prop_map(|(kind, bytes)| Act::Push { kind, bytes }),
+        6 => (0_usize..PACKETS - 1_000, record()).prop_map(|(at, bytes)| Act::PushAway { at, bytes }),
+        2 => (0_u32..6, number(), number()).prop_map(|(kind, at, len)| Act::Point { kind, at, len }),
+        1 => (0_usize..PACKETS - 100, any::<u8>()).prop_map(|(at, byte)| Act::Smear { at, byte }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever is in the rings and where they point to: the process takes it in, leaves it out, or finds that its poller
+    /// is broken.
+    #[test]
+    fn nothing_that_a_poller_writes_does_harm(acts in prop::collection::vec(act(), 1..60), landing: bool) {
+        /// Records of a round: none is longer than what was written.
+        const MOST: usize = hello::REPORTS / 16;
+        let (mut double, mut backend) = Double::new();
+        let remote = Remote::new(Config::default(), limits_of(&backend.capabilities()), &[OURS]).unwrap();
+        let mut messenger = Messenger::new(remote, &[OURS]);
+        if landing {
+            let LandingId { landing, .. } = messenger.grant(Access::Lasting, Box::new(vec![0; 100])).unwrap();
+            prop_assert_eq!(landing, 1 << 20);
+        }
+        let mut burst = Burst::default();
+        double.tell_peer();
+        for act in acts {
+            match act {
+                Act::Write { at, word } => double.memory.atomic(at).store(word, Ordering::Release),
+                Act::Push { kind, bytes } if double.up.has_room(bytes.len()) == Ok(true) => double.push(kind, &bytes),
+                Act::PushAway { at, bytes } if double.up.has_room(16) == Ok(true) => double.push_away(at, &bytes),
+                Act::Point { kind, at, len } if double.up.has_room(16) == Ok(true) => {
+                    double.push(kind, &numbered(at as usize, len as usize));
+                }
+                Act::Smear { at, byte } => double.packets.write(at, &[byte; 100]),
+                // It has damaged its own ring.
+                _ => {}
+            }
+            let mut records = 0;
+            while let Ok(count @ 1..) = backend.receive(Instant::ZERO, 64) {
+                for index in 0..count {
+                    let record = backend.record(index).expect("all of a link is records");
+                    prop_assert!(record.len() <= hello::REPORTS.max(PACKETS));
+                    messenger.handle_record(Instant::ZERO, record);
+                }
+                records += count;
+                prop_assert!(records <= MOST, "it never ends");
+            }
+            while messenger.receive().is_some() {}
+            while messenger.poll_event().is_some() {}
+            while messenger.poll_transmit(Instant::ZERO, &mut burst) {}
+        }
+    }
 }

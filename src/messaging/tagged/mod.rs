@@ -58,6 +58,7 @@ use super::{Landing, LandingId, Message, Messenger, SendOptions, message::Kept};
 use crate::{
     error::{PeerError, SendError},
     reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
+    span::Span,
     time::Instant,
     wire::ANY_PROCESSOR,
 };
@@ -567,7 +568,7 @@ impl<B: Landing + 'static> Tagged<B> {
         let room = receive.buffer.capacity();
         let fits = len.min(room) as usize;
         if fits > 0 {
-            receive.buffer.place(0, &data[..fits]);
+            receive.buffer.place(0, Span::new(&data[..fits]));
         }
         self.completions.push_back(Completion {
             request: receive.request,
@@ -590,7 +591,7 @@ impl<B: Landing + 'static> Tagged<B> {
             if chunk.is_empty() {
                 break;
             }
-            receive.buffer.place(at, &chunk);
+            receive.buffer.place(at, Span::new(&chunk));
             at += chunk.len() as u64;
         }
         let envelope = Envelope {

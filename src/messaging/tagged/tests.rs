@@ -102,8 +102,8 @@ impl Landing for Shared {
         self.0.lock().unwrap().len() as u64
     }
 
-    fn place(&mut self, offset: u64, octets: &[u8]) {
-        Landing::place(&mut *self.0.lock().unwrap(), offset, octets);
+    fn place(&mut self, offset: u64, bytes: Span<'_>) {
+        Landing::place(&mut *self.0.lock().unwrap(), offset, bytes);
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     error::DatatypeError,
     layout::Run,
 };
+use crate::span::Span;
 
 /// Turns that are copied run by run before the next ones, so that they stay in the cache.
 const TURNS: u64 = 64;
@@ -48,9 +49,24 @@ impl Datatype {
     /// The data of `count` elements that are covered (see [`segments`](Self::segments)) are memory that may be
     /// written through `base`, is not used by others meanwhile, and is not within `octets`.
     pub unsafe fn unpack_at(&self, base: *mut u8, count: u64, packed_offset: u64, octets: &[u8]) -> usize {
-        let len = octets.len() as u64;
-        // SAFETY: `octets` are valid for their length, and only read; the rest is the caller's contract.
-        unsafe { transfer::<false>(self, base, count, packed_offset, octets.as_ptr().cast_mut(), len) }
+        // SAFETY: the caller's contract.
+        unsafe { self.unpack_span_at(base, count, packed_offset, Span::new(octets)) }
+    }
+
+    /// The same for bytes that may lie where no slice can.
+    ///
+    /// # Safety
+    /// That of [`unpack_at`](Self::unpack_at).
+    pub(crate) unsafe fn unpack_span_at(
+        &self,
+        base: *mut u8,
+        count: u64,
+        packed_offset: u64,
+        bytes: Span<'_>,
+    ) -> usize {
+        let len = bytes.len() as u64;
+        // SAFETY: `bytes` can be read for their length, and are only copied; the rest is the caller's contract.
+        unsafe { transfer::<false>(self, base, count, packed_offset, bytes.as_ptr().cast_mut(), len) }
     }
 
     /// [`pack_at`](Self::pack_at) with checks: the elements are at `memory[origin]`, and the data of all `count` of

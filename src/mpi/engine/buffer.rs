@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::{
     messaging::{Landing, tagged::Content},
     mpi::datatype::{Datatype, Signature},
+    span::Span,
     sync,
 };
 
@@ -186,7 +187,7 @@ impl Buffer {
     pub(crate) fn copy_from(&mut self, from: &Self, scratch: &mut Vec<u8>) {
         let (mut at, len) = (0, from.len().min(self.len()));
         if let Some(data) = from.as_slice() {
-            self.place(0, &data[..len as usize]);
+            self.place(0, Span::new(&data[..len as usize]));
             return;
         }
         if let Pieces::One(piece) = &self.pieces
@@ -207,7 +208,7 @@ impl Buffer {
         while at < len {
             scratch.clear();
             from.pack(at, PACK.min(len - at), scratch);
-            self.place(at, scratch);
+            self.place(at, Span::new(scratch));
             at += scratch.len() as u64;
         }
     }
@@ -255,17 +256,17 @@ impl Piece {
 }
 
 impl Piece {
-    /// Puts octets to where those from `offset` on belong.
+    /// Puts bytes to where those from `offset` on belong.
     #[inline]
-    fn place(&self, offset: u64, octets: &[u8]) {
+    fn place(&self, offset: u64, bytes: Span<'_>) {
         let Some(left) = self.len.checked_sub(offset) else {
             return;
         };
-        let len = octets.len().min(left as usize);
-        // SAFETY: `Buffer::new`'s contract: the data may be written, and nobody else uses them, so `octets` is other memory.
+        let len = bytes.len().min(left as usize);
+        // SAFETY: `Buffer::new`'s contract: the data may be written, and nobody else uses them, so `bytes` is other memory.
         unsafe {
             self.datatype
-                .unpack_at(self.base, self.count, self.from + offset, &octets[..len])
+                .unpack_span_at(self.base, self.count, self.from + offset, bytes.part(0..len))
         };
     }
 }
@@ -275,20 +276,20 @@ impl Landing for Buffer {
         self.len()
     }
 
-    fn place(&mut self, mut offset: u64, mut octets: &[u8]) {
+    fn place(&mut self, mut offset: u64, mut bytes: Span<'_>) {
         if let Pieces::One(piece) = &self.pieces {
-            return piece.place(offset, octets);
+            return piece.place(offset, bytes);
         }
         for piece in self.pieces() {
             if offset >= piece.len {
                 offset -= piece.len;
                 continue;
             }
-            let (here, rest) = octets.split_at(octets.len().min((piece.len - offset) as usize));
+            let (here, rest) = bytes.split_at(bytes.len().min((piece.len - offset) as usize));
             piece.place(offset, here);
-            octets = rest;
+            bytes = rest;
             offset = 0;
-            if octets.is_empty() {
+            if bytes.is_empty() {
                 break;
             }
         }

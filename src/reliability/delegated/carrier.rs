@@ -11,6 +11,7 @@ use crate::{
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{Burst, Endpoint, Event, Limits, LostMessages, Outgoing, Payload, Sink, Target},
+    span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
 };
@@ -334,8 +335,19 @@ impl Carrier {
     ) {
         match self {
             Self::Here(endpoint) => endpoint.handle_datagrams(now, source, data, stride, sink),
-            Self::There(remote) => remote.handle_record(now, data, sink),
+            Self::There(remote) => remote.handle_record(now, Span::new(data), sink),
             Self::Both(split) => split.handle_datagrams(now, source, data, stride, sink),
+        }
+    }
+
+    /// Takes in a record of the link.
+    #[inline]
+    pub(crate) fn handle_record<S: Sink>(&mut self, now: Instant, record: Span<'_>, sink: &mut S) {
+        match self {
+            // There is no link.
+            Self::Here(_) => {}
+            Self::There(remote) => remote.handle_record(now, record, sink),
+            Self::Both(split) => split.handle_record(now, record, sink),
         }
     }
 }

@@ -3,8 +3,6 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{fmt, net::SocketAddr};
 
-use bytes::Bytes;
-
 use super::{
     REPORT,
     record::{self, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, Record, TOLD},
@@ -14,7 +12,8 @@ use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
-    reliability::{Burst, Carried, Endpoint, Event, Limits, Origin, Outgoing, Sink, Target, Verdict, send::Source},
+    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Sink, Target, Verdict, send::Source},
+    span::{Foreign, Span},
     time::Instant,
     wire::{ANY_PROCESSOR, Packet, Seq},
 };
@@ -146,7 +145,8 @@ impl Host {
         Ok(endpoint)
     }
 
-    /// Executes a command, in the order in which they were given, with the octets of its message.
+    /// Executes a command, in the order in which they were given, with the octets of its message, which are `stays` if they
+    /// may stay where they are until they are acknowledged.
     ///
     /// # Errors
     /// The process is broken and should not be heard any more.
@@ -154,7 +154,8 @@ impl Host {
         &mut self,
         now: Instant,
         command: &[u8; REPORT],
-        carried: &(impl Carried + ?Sized),
+        carried: Span<'_>,
+        stays: Option<&Foreign>,
     ) -> Result<(), Broken> {
         let record = Record::command(command).ok_or(Broken::Malformed)?;
         self.commands += 1;
@@ -180,8 +181,8 @@ impl Host {
             }
             // What follows is about a session, which may be over.
             _ if self.endpoint.session(peer) != record.session => {}
-            Kind::Send => return self.send(now, peer, &record, carried),
-            Kind::Place => return self.place(now, peer, &record, carried.share()),
+            Kind::Send => return self.send(now, peer, &record, carried, stays),
+            Kind::Place => return self.place(now, peer, &record, (carried, stays)),
             Kind::AskRoom => self.endpoint.tell_when_writable(peer),
             Kind::Release => self.endpoint.release(peer, record.session, record.value),
             Kind::Close => self.endpoint.close(now, peer),
@@ -216,7 +217,8 @@ impl Host {
         now: Instant,
         peer: PeerId,
         record: &Record,
-        carried: &(impl Carried + ?Sized),
+        carried: Span<'_>,
+        stays: Option<&Foreign>,
     ) -> Result<(), Broken> {
         let message = Outgoing {
             source: record.source,
@@ -231,13 +233,19 @@ impl Host {
         }
         let payload = match told {
             false => Source::Copy(carried),
-            true => Source::Shared(carried.share()),
+            true => Source::Shared((carried, stays)),
         };
         let sent = self.endpoint.send_from(now, peer, record.channel, &message, payload);
         self.note_sent(peer, record, sent)
     }
 
-    fn place(&mut self, now: Instant, peer: PeerId, record: &Record, data: Bytes) -> Result<(), Broken> {
+    fn place(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        record: &Record,
+        data: (Span<'_>, Option<&Foreign>),
+    ) -> Result<(), Broken> {
         let target = Target {
             source: record.source,
             destination: record.destination,
@@ -245,7 +253,7 @@ impl Host {
             key: record.value,
             offset: record.a,
         };
-        let sent = self.endpoint.place(now, peer, record.channel, &target, data);
+        let sent = self.endpoint.place_from(now, peer, record.channel, &target, data);
         self.note_sent(peer, record, sent.map(Some))
     }
 
@@ -399,10 +407,10 @@ impl Host {
         self.endpoint.poll_transmit(now, burst)
     }
 
-    /// The octets of a burst in order. See [`Endpoint::gather`].
+    /// The octets of a burst in order. See [`Endpoint::gather`]: some may lie where the process can write.
     #[inline]
-    pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
-        self.endpoint.gather(burst, each);
+    pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(Span<'a>)) {
+        self.endpoint.gather_spans(burst, each);
     }
 
     /// See [`Endpoint::poll_timeout`].
@@ -444,7 +452,7 @@ impl Host {
         self.endpoint.has_sessions()
     }
 
-    /// The endpoint: its getters. It has its own numbers of peers.
+    /// The endpoint: its getters. It has its own numbers of peers, and [`gather`](Self::gather) is the host's.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

@@ -21,6 +21,7 @@ use crate::{
     reliability::{
         Burst, Event, Limits, MESSAGE_COST, Outgoing, Payload, Target, peer::INITIAL_CREDIT, source::Sources,
     },
+    span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
 };
@@ -120,6 +121,8 @@ pub struct Remote {
     block: Vec<u8>,
     /// What the burst refers to.
     current: Bytes,
+    /// Where records are copied that have to be looked at as a whole.
+    whole: Vec<u8>,
     outstanding: BTreeMap<u64, Outstanding>,
     events: VecDeque<Event>,
     next_token: u64,
@@ -157,6 +160,7 @@ impl Remote {
             queue: VecDeque::new(),
             block: Vec::new(),
             current: Bytes::new(),
+            whole: Vec::new(),
             outstanding: BTreeMap::new(),
             events: VecDeque::new(),
             next_token: 0,
@@ -509,7 +513,7 @@ impl Remote {
             return;
         };
         p.taken = p.taken.saturating_sub(cost);
-        p.owed += cost;
+        p.owed = p.owed.saturating_add(cost);
         if p.owed >= self.config.unexpected_bytes / RELEASE {
             let owed = core::mem::take(&mut p.owed);
             self.order(Kind::Release, peer, owed);
@@ -591,10 +595,10 @@ impl Remote {
         burst.begin(LINK);
         burst.header()[..REPORT].copy_from_slice(&piece.head);
         match piece.payload {
-            Body::None => burst.push_inline(REPORT, &[]),
+            Body::None => burst.push_inline(REPORT, Span::default()),
             Body::Copied { at, len } => {
                 let (at, len) = (at as usize, len as usize);
-                burst.push_inline(REPORT, &self.block[at..at + len]);
+                burst.push_inline(REPORT, Span::new(&self.block[at..at + len]));
             }
             Body::Shared(data) => {
                 burst.push_reference(REPORT, 0, 0, data.len() as u32);
@@ -608,7 +612,7 @@ impl Remote {
 
     #[inline]
     pub(super) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
-        burst.each(|_| &self.current, each);
+        burst.each(|bytes| bytes, |_, range| &self.current[range], each);
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {

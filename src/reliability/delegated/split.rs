@@ -12,6 +12,7 @@ use crate::{
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, Sink, Target, Verdict},
+    span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
     wire::Packet,
@@ -326,17 +327,25 @@ impl Split {
         stride: usize,
         sink: &mut S,
     ) {
-        self.now = self.now.max(now);
         if source == LINK {
-            self.eager.handle_record(now, data, sink);
-            self.follow();
-        } else if self.eager.knows(&source) {
+            return self.handle_record(now, Span::new(data), sink);
+        }
+        self.now = self.now.max(now);
+        if self.eager.knows(&source) {
             self.bulk
                 .handle_datagrams(now, source, data, stride, &mut Placements(sink));
         } else {
             // It would get a number that is another's there.
             self.bulk.count_drop(DropReason::Stranger);
         }
+    }
+
+    /// Takes in a record of the link.
+    #[inline]
+    pub(super) fn handle_record<S: Sink>(&mut self, now: Instant, record: Span<'_>, sink: &mut S) {
+        self.now = self.now.max(now);
+        self.eager.handle_record(now, record, sink);
+        self.follow();
     }
 }
 

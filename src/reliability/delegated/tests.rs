@@ -83,7 +83,7 @@ impl Two {
             }
             while self.host.poll_transmit(self.now, &mut burst) {
                 let mut octets = vec![];
-                self.host.gather(&burst, |slice| octets.extend_from_slice(slice));
+                self.host.gather(&burst, |span| span.append_to(&mut octets));
                 let stride = octets.len();
                 self.peer
                     .handle_datagrams(self.now, address(1), &mut octets, stride, &mut Nothing);

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use hikyaku::{
-    AddPeerError, Config, SendError,
+    AddPeerError, Config, SendError, Span,
     messaging::Messenger,
     reliability::{
         Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken,
@@ -107,7 +107,7 @@ impl Delegated {
 
     fn obey(&mut self, command: &[u8]) {
         let (record, carried) = command.split_first_chunk().expect("a command has a record");
-        let done = self.host.handle_command(self.now, record, carried);
+        let done = self.host.handle_command(self.now, record, Span::new(carried), None);
         done.expect("a correct process says nothing wrong");
     }
 
@@ -243,7 +243,7 @@ impl Stack for Delegated {
         if self.is_of_bulk {
             self.inner.gather(burst, each);
         } else {
-            self.host.gather(burst, each);
+            self.host.gather(burst, |span| each(&span.to_vec()));
         }
     }
     fn bulk(&self) -> Option<&Endpoint> {

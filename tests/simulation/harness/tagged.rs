@@ -6,7 +6,7 @@ use std::{
 };
 
 use hikyaku::{
-    AddPeerError, SendError,
+    AddPeerError, SendError, Span,
     messaging::{
         Landing, Messenger,
         tagged::{Completion, Tagged},
@@ -42,8 +42,8 @@ impl Landing for Buffer {
         self.octets().len() as u64
     }
 
-    fn place(&mut self, offset: u64, octets: &[u8]) {
-        Landing::place(&mut *self.octets(), offset, octets);
+    fn place(&mut self, offset: u64, bytes: Span<'_>) {
+        Landing::place(&mut *self.octets(), offset, bytes);
     }
 }
 

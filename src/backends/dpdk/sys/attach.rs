@@ -9,6 +9,7 @@ use std::{cell::UnsafeCell, marker::PhantomData, mem};
 use dpdk_sys as sys;
 
 use super::{Packet, Pool};
+use crate::span::Span;
 
 /// Counts the packets that refer to memory of a caller.
 pub(in crate::backends::dpdk) struct Attached {
@@ -52,13 +53,13 @@ impl<'env> Scope<'_, 'env> {
     /// Puts `payload` behind the bytes of `packet`, which is in one segment, with a buffer of `pool` that refers to it.
     /// `false`: there is no buffer.
     #[inline]
-    pub(in crate::backends::dpdk) fn attach(&self, packet: &mut Packet, pool: &Pool, payload: &'env [u8]) -> bool {
+    pub(in crate::backends::dpdk) fn attach(&self, packet: &mut Packet, pool: &Pool, payload: Span<'env>) -> bool {
         let Ok(len) = u16::try_from(payload.len()) else {
             return false;
         };
         let octets = payload.as_ptr().cast_mut().cast();
-        // SAFETY: packet and pool are ours. The bytes outlive the scope, at whose end nobody refers to them any more
-        // (see `Drop`); packets that are sent are only read.
+        // SAFETY: packet and pool are ours. The bytes can be read for longer than the scope, at whose end nobody refers to
+        // them any more (see `Drop`); packets that are sent are only read, by the device.
         unsafe { sys::dpdk_attach(packet.mbuf(), pool.raw, octets, len, self.attached.shared.get()) == 0 }
     }
 }

@@ -87,7 +87,10 @@ fn a_lone_datagram_becomes_the_same_frame_on_both_ways() {
         assert_eq!(backend.transmit(Instant::ZERO, &transmit).unwrap(), Sent::All);
         let between = backend.stats();
         backend.identification = identification;
-        assert_eq!(backend.send_burst(Instant::ZERO, &transmit, None), Sent::All);
+        assert_eq!(
+            backend.send_burst(Instant::ZERO, &Outgoing::new(&transmit), None),
+            Sent::All
+        );
         assert_eq!(between.datagrams_sent - before.datagrams_sent, 1);
         assert_eq!(between.bytes_sent - before.bytes_sent, len as u64);
         assert_eq!(between.transmit_calls - before.transmit_calls, 1);

@@ -200,7 +200,7 @@ fn frames_that_fill_more_than_one_buffer_are_counted() {
         assert!(pool.take(1, 1000, &mut one));
         one.for_each(|_, packet| {
             packet.data_mut().copy_from_slice(&frame[..1000]);
-            assert!(scope.attach(packet, &pool, &frame[1000..]));
+            assert!(scope.attach(packet, &pool, Span::new(&frame[1000..])));
         });
         assert_eq!(backend.queues[0].send(&mut one), 1);
         assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 0);

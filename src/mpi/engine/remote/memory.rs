@@ -7,7 +7,7 @@ use core::{ptr, slice};
 use bytes::Bytes;
 
 use super::{super::buffer::Loans, message::Run};
-use crate::messaging::Landing;
+use crate::{messaging::Landing, span::Span};
 
 /// Runs of at least so many octets are sent from where they lie.
 const LEND: u32 = 1 << 10;
@@ -168,12 +168,12 @@ impl Landing for Target {
         self.0.len
     }
 
-    fn place(&mut self, offset: u64, octets: &[u8]) {
+    fn place(&mut self, offset: u64, bytes: Span<'_>) {
         // SAFETY: `Memory::new`'s contract holds until the landing is revoked; it is inside the capacity (`Landing`);
-        // `octets` are of a packet.
+        // `bytes` are of a packet, and can be read.
         unsafe {
             let start = self.0.base.wrapping_add(offset as usize);
-            ptr::copy_nonoverlapping(octets.as_ptr(), start, octets.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::{
         operation::Predefined,
     },
     reliability::SendToken,
+    span::Span,
 };
 
 /// Runs of at least so many octets are placed by themselves; shorter ones go together in a message.
@@ -351,7 +352,7 @@ impl Remote {
                     // It is done when it has landed, not when somebody says so.
                     (None, Some(_), _) => false,
                     (None, None, Some(result)) if data.len() as u64 == *len => {
-                        crate::messaging::Landing::place(result, *at, data);
+                        crate::messaging::Landing::place(result, *at, Span::new(data));
                         true
                     }
                     (None, None, result) => data.is_empty() && result.is_none(),

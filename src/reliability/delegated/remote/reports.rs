@@ -1,4 +1,9 @@
 //! What a [`Remote`] is told by its host.
+//!
+//! Records lie in memory where their writer may still write, and a broken one may do so at any time. What is decided by is
+//! copied first, once, so that what is used is what was looked at. The payload of a packet goes straight to where it stays.
+
+use core::mem;
 
 use super::Remote;
 use crate::{
@@ -7,36 +12,85 @@ use crate::{
         Event, Origin, Sink, Verdict,
         delegated::record::{DELIVERY, Kind, LOST, NEW, Record},
     },
+    span::Span,
     time::Instant,
-    wire::{Packet, Seq},
+    wire::{Flags, Head, Kind as PacketKind, Packet, Seq},
 };
+
+/// So many bytes of a record are copied to look at. The header of nearly every packet is among them, and all of every
+/// record that brings none.
+const NEAR: usize = 96;
 
 /// What comes in.
 impl Remote {
-    /// Takes in a record of the host's.
+    /// Takes in a record of the host's, which may change while it is read.
     #[inline]
     pub(in crate::reliability::delegated) fn handle_record<S: Sink>(
         &mut self,
         now: Instant,
-        octets: &[u8],
+        record: Span<'_>,
         sink: &mut S,
     ) {
         self.now = self.now.max(now);
         self.stats.packets_received += 1;
-        let Some(record) = Record::report(octets) else {
+        let mut near = [0; NEAR];
+        if record.len() < NEAR {
+            let near = &mut near[..record.len()];
+            record.copy_to(near);
+            return self.handle_octets(near, sink);
+        }
+        let (beginning, rest) = record.split_at(NEAR);
+        beginning.copy_to(&mut near);
+        if near[0] != Kind::Deliver as u8 {
+            return self.handle_octets(&near, sink);
+        }
+        let packet = record.len() - DELIVERY;
+        if S::TAKES_APART
+            && let Some((head, header)) = Head::of_data(&near[DELIVERY..], packet)
+        {
+            let Some((peer, delivery)) = self.addressed(&near) else {
+                return;
+            };
+            let payload = record.part(DELIVERY + header..record.len());
+            let origin = self.begin_delivery(peer, &delivery, payload.len());
+            let verdict = sink.deliver_apart(origin, head, payload);
+            return self.end_delivery(&origin, verdict);
+        }
+        self.handle_whole(&near, rest, sink);
+    }
+
+    /// The same for one whose packet must be looked at as a whole, of which the beginning is here already.
+    fn handle_whole<S: Sink>(&mut self, beginning: &[u8], rest: Span<'_>, sink: &mut S) {
+        let mut whole = mem::take(&mut self.whole);
+        whole.clear();
+        whole.extend_from_slice(beginning);
+        rest.append_to(&mut whole);
+        self.handle_octets(&whole, sink);
+        self.whole = whole;
+    }
+
+    /// What a record says, and of which of our peers.
+    #[inline(always)]
+    fn addressed(&self, octets: &[u8]) -> Option<(PeerId, Record)> {
+        let record = Record::report(octets)?;
+        let &peer = self.ours.get(record.peer as usize)?;
+        // The host may have said that it has more than we allow.
+        ((peer as usize) < self.peers.len()).then_some((PeerId(peer), record))
+    }
+
+    /// Takes in a record that does not change any more.
+    fn handle_octets<S: Sink>(&mut self, octets: &[u8], sink: &mut S) {
+        match Record::report(octets) {
+            Some(record) if record.kind == Kind::Peer => return self.learn(&record),
+            Some(record) if record.kind == Kind::Idle => {
+                self.idle = record.a;
+                return;
+            }
+            _ => {}
+        }
+        let Some((peer, record)) = self.addressed(octets) else {
             return;
         };
-        if record.kind == Kind::Peer {
-            return self.learn(&record);
-        }
-        if record.kind == Kind::Idle {
-            self.idle = record.a;
-            return;
-        }
-        let Some(&peer) = self.ours.get(record.peer as usize) else {
-            return;
-        };
-        let peer = PeerId(peer);
         match record.kind {
             Kind::Deliver => self.deliver(peer, &record, &octets[DELIVERY..], sink),
             Kind::Up => {
@@ -79,19 +133,34 @@ impl Remote {
         let Ok(packet) = Packet::new_checked(packet) else {
             return;
         };
+        // What was sealed has been opened where the endpoint is.
+        if packet.kind() != PacketKind::Data || packet.flags().contains(Flags::SEAL) {
+            return;
+        }
+        let origin = self.begin_delivery(peer, record, packet.payload().len());
+        let verdict = sink.deliver(origin, packet);
+        self.end_delivery(&origin, verdict);
+    }
+
+    #[inline(always)]
+    fn begin_delivery(&mut self, peer: PeerId, record: &Record, payload: usize) -> Origin {
         self.follow(peer, record.session);
-        self.stats.note_delivered(packet.payload().len() as u32);
+        self.stats.note_delivered(payload as u32);
         let p = &mut self.peers[peer.index()];
         p.taken = p.taken.saturating_add(record.value);
-        let origin = Origin {
+        Origin {
             peer,
             channel: record.channel,
             session: record.session,
             cost: record.value,
-        };
+        }
+    }
+
+    #[inline(always)]
+    fn end_delivery(&mut self, origin: &Origin, verdict: Verdict) {
         // It has been acknowledged: it can not be put off any more. No correct peer comes to that.
-        if sink.deliver(origin, packet) != Verdict::Taken && p.session == record.session {
-            self.give_up(peer);
+        if verdict != Verdict::Taken && self.peers[origin.peer.index()].session == origin.session {
+            self.give_up(origin.peer);
         }
     }
 
