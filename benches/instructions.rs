@@ -11,19 +11,11 @@ use std::hint::black_box;
 
 use hikyaku::{Config, Congestion, reliability::Payload, time::Instant};
 
-#[path = "support/clock.rs"]
-mod clock;
-#[path = "support/ranks.rs"]
-mod ranks;
+#[path = "support/cases.rs"]
+mod cases;
 mod support;
-use ranks::Ranks;
+use cases::{Case, Work};
 use support::Pair;
-
-/// Work that is prepared and not yet done.
-type Work = Box<dyn FnMut() -> u64>;
-
-/// Name, and what prepares it.
-type Case = (&'static str, fn() -> Work);
 
 const CASES: &[Case] = &[
     ("time_arithmetic_x1000", time_arithmetic),
@@ -32,7 +24,6 @@ const CASES: &[Case] = &[
     ("core_64b_bundled_x1600", || core(&Payload::Copy(&[3; 64]), 8_972)),
     ("core_64b_answered_x800", || answered(&[3; 64])),
     ("core_64k_fragmented_x1600", || core(&Pair::shared(65_536), 1_472)),
-    ("mpi_8b_x1000", mpi),
 ];
 
 /// Messages one way in windows of 16, both ends and the acknowledgements included.
@@ -62,12 +53,6 @@ fn answered(data: &'static [u8]) -> Work {
     })
 }
 
-/// Messages of 8 B between two ranks in turn, from the call that sends to the test that finds them received, both ends.
-fn mpi() -> Work {
-    let mut ranks = Ranks::new();
-    Box::new(move || (0..500).map(|_| ranks.ping_pong()).sum())
-}
-
 /// Adding an interval to an instant and taking the difference, 1000 times.
 fn time_arithmetic() -> Work {
     Box::new(|| {
@@ -82,22 +67,6 @@ fn time_arithmetic() -> Work {
     })
 }
 
-/// What is counted. Valgrind finds it by its name, so it must stay a function.
-#[inline(never)]
-fn measured(work: &mut Work) -> u64 {
-    black_box(work())
-}
-
 fn main() {
-    // Cargo adds `--bench`.
-    let wanted = std::env::args().skip(1).find(|arg| arg != "--bench");
-    for (name, prepare) in CASES {
-        match wanted.as_deref() {
-            Some("--list") => println!("{name}"),
-            Some(wanted) if wanted != *name => {}
-            _ => {
-                black_box(measured(&mut prepare()));
-            }
-        }
-    }
+    cases::run(CASES);
 }

@@ -1,4 +1,4 @@
-//! Instruction counts of `benches/instructions.rs`, per packet of `benches/dpdk.rs`, and per message of
+//! Instruction counts of `benches/instructions.rs` and `benches/mpi.rs`, per packet of `benches/dpdk.rs`, and per message of
 //! `benches/poller.rs`, compared with the figures in `benches/instructions.toml`.
 //!
 //! A count is the same on a busy machine, so it shows what a time hides. It is a property of the code *and* of the
@@ -35,6 +35,7 @@ pub(crate) fn run(steps: &mut Steps, bless: bool) -> Result<(), String> {
     }
     steps.call("instruction counts", || {
         let mut counts = count(&Bench::CORE)?;
+        counts.extend(count(&Bench::MPI)?);
         if dpdk {
             counts.extend(count(&Bench::DPDK)?);
             counts.extend(count(&Bench::POLLER)?);
@@ -64,8 +65,12 @@ impl Bench {
     const CORE: Self = Self {
         name: "instructions",
         features: "",
-        measured: |_| "--toggle-collect=*instructions::measured*",
+        measured: |_| "--toggle-collect=*cases::measured*",
         packets: None,
+    };
+    const MPI: Self = Self {
+        name: "mpi",
+        ..Self::CORE
     };
     const DPDK: Self = Self {
         name: "dpdk",
@@ -192,7 +197,7 @@ fn totals(profile: &str) -> Option<u64> {
 
 fn write(counts: &BTreeMap<String, u64>) -> Result<(), String> {
     let mut text = String::from(
-        "# Instructions per case of instructions.rs, dpdk.rs and poller.rs; written by `cargo xtask callgrind --bless`.\n",
+        "# Instructions per case of instructions.rs, mpi.rs, dpdk.rs and poller.rs; written by `cargo xtask callgrind --bless`.\n",
     );
     let _ = writeln!(text, "rustc = \"{}\"\n\n[counts]", shell::rustc_version());
     for (case, count) in counts {

@@ -1,0 +1,24 @@
+//! Cases of MPI whose instructions `cargo xtask callgrind` counts: see `instructions.rs`, of which this is a part. It is a
+//! program by itself, because the compiler inlines less of the core where MPI uses it, too.
+
+#[path = "support/cases.rs"]
+mod cases;
+#[path = "support/clock.rs"]
+mod clock;
+#[path = "support/ranks.rs"]
+mod ranks;
+
+use cases::{Case, Work};
+use ranks::Ranks;
+
+const CASES: &[Case] = &[("mpi_8b_x1000", messages)];
+
+/// Messages of 8 B between two ranks in turn, from the call that sends to the test that finds them received, both ends.
+fn messages() -> Work {
+    let mut ranks = Ranks::new();
+    Box::new(move || (0..500).map(|_| ranks.ping_pong()).sum())
+}
+
+fn main() {
+    cases::run(CASES);
+}
