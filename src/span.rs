@@ -41,7 +41,7 @@ impl<'a> Span<'a> {
     }
 
     /// Those of a gather list's slices.
-    #[cfg(all(feature = "std", unix))]
+    #[cfg(all(feature = "dpdk", unix))]
     #[must_use]
     #[inline(always)]
     pub(crate) const fn of_slices<'b>(slices: &'b [std::io::IoSlice<'a>]) -> &'b [Self] {
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(span.part(10..20).part(2..3).to_vec(), [12]);
     }
 
-    #[cfg(unix)]
+    #[cfg(all(feature = "dpdk", unix))]
     #[test]
     fn slices_of_a_gather_list_are_spans() {
         let bytes = [1, 2, 3, 4, 5];

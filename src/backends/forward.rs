@@ -81,7 +81,7 @@ macro_rules! forward_backend {
         }
     };
     (@ record $self:ident $inner:expr) => {
-        fn record(&mut $self, index: usize) -> Option<$crate::Span<'_>> {
+        fn record(&mut $self, index: usize) -> Option<$crate::backends::Span<'_>> {
             $inner.record(index)
         }
     };

@@ -39,7 +39,8 @@ pub use self::{
     impaired::{Impaired, Impairments},
     registry::{BindError, BindOptions, Place, available, bind, has_own_addresses},
 };
-use crate::{forward_backend, span::Span, time::Instant};
+pub use crate::span::Span;
+use crate::{forward_backend, time::Instant};
 
 /// The abilities of a backend. They may change at run time (the kernel refuses GSO), so ask again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -380,7 +380,8 @@ fn a_wire_up_server_without_descriptors_says_so_to_both_sides() {
         let _ = stream.read_to_string(&mut text);
         text.contains("rc=-1 msg=no_more_files_can_be_opened_there,_of_which_16_are_allowed")
     });
-    assert!(heard, "nobody was told");
+    // The first that is told may be rank 0 itself, which ends then.
+    assert!(heard || as_client, "nobody was told");
 }
 
 #[test]
