@@ -36,7 +36,8 @@ pub(crate) fn build(steps: &mut Steps) -> Result<(), String> {
         // `cargo package` would build each for itself, in six times the time; what it finds that a check does not is
         // what linkers say. With the feature that would need DPDK.
         in_unpacked("cargo check")
-            .args(["--workspace", "--features", "hikyaku/dpdk"])
+            .args(["--workspace", "--features", "hikyaku/dpdk", "--target-dir"])
+            .args([shell::target_dir().to_string_lossy()])
             .run()
     })
 }
