@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let Node { messenger, peer, .. } = &mut nodes[0];
         messenger.send(now, *peer, &SendOptions::default(), Payload::Copy(text.as_bytes()))?;
     }
-    while received < MESSAGES || !nodes[0].messenger.endpoint().all_idle() {
+    while received < MESSAGES || !nodes[0].messenger.layer().all_idle() {
         for node in &mut nodes {
             // 2. Transmit until there is nothing more.
             while node.messenger.poll_transmit(now, &mut burst) {
@@ -114,7 +114,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    let stats = nodes[0].messenger.endpoint().stats();
+    let stats = nodes[0].messenger.layer().stats();
     println!("{datagrams} datagrams, {} of them sent again", stats.resends);
     Ok(())
 }

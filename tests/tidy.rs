@@ -356,15 +356,17 @@ fn names_a_part(line: &str) -> bool {
 }
 
 /// (folder, what else than every package is in the package): only what builds, with its programs to try.
-const PACKAGES: [(&str, &[&str]); 5] = [
+const PACKAGES: [(&str, &[&str]); 7] = [
     (".", &["src/", "examples/", "CHANGELOG.md"]),
-    ("crates/cli", &["src/", "build.rs"]),
+    ("crates/bench", &["src/", "build.rs"]),
+    ("crates/cli", &["src/"]),
     (
         "crates/dpdk-sys",
         &["src/", "build.rs", "bindings/", "shim.c", "shim.h"],
     ),
     ("crates/mpi", &["src/", "examples/"]),
     ("crates/mpi-derive", &["src/"]),
+    ("crates/papers", &["src/"]),
 ];
 /// What every package has: ours, then what cargo adds.
 const IN_EACH: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];

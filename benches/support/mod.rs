@@ -21,7 +21,10 @@ pub(crate) struct Count {
 }
 
 impl Sink for Count {
-    const TAKES_PLAIN: bool = true;
+    #[inline]
+    fn takes_plain(&self) -> bool {
+        true
+    }
 
     #[inline]
     fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {

@@ -1,8 +1,8 @@
 //! Which address and port of this host a process uses.
 //!
 //! One setting decides: [`HIKYAKU_IFACE`](super::environment::names::IFACE), the name of an interface, an address of
-//! this host, or a network in CIDR notation that one of its addresses is in. Without it: loopback if all ranks are on
-//! this host, else the address at which the launcher knows this host, else the one that packets to elsewhere leave from.
+//! this host, or a network in CIDR notation that contains one of its addresses. Without it: loopback if all ranks are
+//! on this host, else the address by which the launcher knows this host, else the source address of the default route.
 
 use std::{
     fmt,
@@ -59,7 +59,7 @@ crate::debug_as_display!(AddressError);
 
 impl std::error::Error for AddressError {}
 
-/// The addresses of this host's interfaces that are up. IPv6 addresses of a single link are left out: they mean nothing
+/// The addresses of this host's interfaces that are up. Link-local IPv6 addresses are left out: they mean nothing
 /// without the link.
 #[must_use]
 pub fn interfaces() -> Vec<Interface> {
@@ -80,21 +80,21 @@ pub fn interfaces() -> Vec<Interface> {
     .collect()
 }
 
-/// What a choice depends on.
+/// The inputs of the choice.
 #[derive(Clone, Debug, Default)]
 pub struct Wish<'a> {
     /// The setting: name, CIDR or address.
     pub interface: Option<&'a str>,
-    /// All ranks are on this host.
+    /// Whether all ranks are on this host.
     pub all_local: bool,
-    /// At which address the launcher knows this host.
+    /// The address by which the launcher knows this host.
     pub known_as: Option<IpAddr>,
 }
 
-/// Chooses among `interfaces`; `route` gives the address that packets to elsewhere leave from.
+/// Chooses among `interfaces`; `route` gives the source address of the default route.
 ///
 /// # Errors
-/// If the setting fits no interface, or there is none to choose from. The error lists those that there are.
+/// The setting fits no interface, or there is none to choose from. The error lists the interfaces.
 pub fn choose(
     wish: &Wish<'_>,
     interfaces: &[Interface],
@@ -122,13 +122,13 @@ pub fn choose(
         .ok_or_else(|| fail("ranks are on several hosts, and no interface leads to them"))
 }
 
-/// The address that the setting means. IPv4 first, if an interface has both.
+/// The address that the setting means; IPv4 first, if an interface has both.
 fn named(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, &'static str> {
     let mut candidates: Vec<IpAddr>;
     let addresses = || interfaces.iter().map(|interface| interface.address);
     if let Ok(address) = wanted.parse::<IpAddr>() {
         candidates = addresses().filter(|candidate| *candidate == address).collect();
-        // The rest of 127.0.0.0/8 is this host too.
+        // All of 127.0.0.0/8 is this host.
         if address.is_loopback() {
             candidates.push(address);
         }
@@ -159,11 +159,11 @@ fn bits(address: IpAddr) -> (u128, u32) {
 
 fn in_network(address: IpAddr, network: IpAddr, length: u32) -> bool {
     let ((address, width), (network, other)) = (bits(address), bits(network));
-    // A shift by all bits is none.
+    // A shift by the full width is undefined.
     width == other && (address ^ network).checked_shr(width - length).unwrap_or(0) == 0
 }
 
-/// The address from which packets to elsewhere leave. Nothing is sent.
+/// The source address of the default route. Sends nothing.
 #[must_use]
 pub fn default_route() -> Option<IpAddr> {
     let elsewhere: [(IpAddr, IpAddr); 2] = [
@@ -179,7 +179,7 @@ pub fn default_route() -> Option<IpAddr> {
     })
 }
 
-/// The address of this host that packets to `target` have. Nothing is sent.
+/// The source address of packets to `target`. Sends nothing.
 #[must_use]
 pub fn towards(target: IpAddr) -> Option<IpAddr> {
     let any = match target {

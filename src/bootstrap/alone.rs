@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Exchange, error::BootstrapError, identity::Identity};
 
-/// Values that were put before the last fence, and those since.
+/// Values put before the last fence, and later ones.
 #[derive(Default)]
 struct Alone {
     visible: BTreeMap<String, Vec<u8>>,

@@ -34,7 +34,7 @@ impl Stream for UnixStream {
 
 pub(super) struct Channel {
     stream: Box<dyn Stream>,
-    /// Received, and not yet part of a message.
+    /// Received bytes that are not part of a message yet.
     input: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl Channel {
         }
     }
 
-    /// What has come and is not part of a message yet.
+    /// Received bytes that are not part of a message yet.
     pub(super) fn into_input(self) -> Vec<u8> {
         self.input
     }
@@ -122,7 +122,7 @@ impl Channel {
     }
 }
 
-/// Interrupted, or a wait that ended: the deadline decides whether it goes on.
+/// Filters errors after which waiting goes on, up to the deadline: an interruption, or a time-out of one wait.
 fn passing(error: io::Error) -> Result<(), Cause> {
     match error.kind() {
         ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),

@@ -1,10 +1,10 @@
-//! Until when to wait. The one place of this room that reads a clock.
+//! Deadlines. The only file of this room that reads a clock.
 
 use std::time::{Duration, Instant};
 
 use super::error::Cause;
 
-/// A moment after which waiting ends, and how long the wait was allowed to be.
+/// The moment when a wait ends, and how long it was allowed to be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     at: Instant,
@@ -23,7 +23,7 @@ impl Deadline {
         }
     }
 
-    /// What is left; never zero, which sockets take for "for ever".
+    /// The remaining time; never zero, which sockets take for "for ever".
     #[expect(
         clippy::disallowed_methods,
         reason = "waits for other processes; no protocol depends on it"
@@ -39,7 +39,7 @@ impl Deadline {
         self.remaining().is_err()
     }
 
-    /// The error that says so.
+    /// The error of a missed deadline.
     pub(super) const fn missed(&self) -> Cause {
         Cause::TimedOut(self.limit)
     }

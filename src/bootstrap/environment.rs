@@ -1,14 +1,14 @@
-//! The environment variables that this room reads, as a value, so that a test can make one.
+//! The environment variables of this room, as a value, so that tests can make one.
 
 use std::{collections::BTreeMap, env, str::FromStr, time::Duration};
 
 use super::{Launcher, error::Cause};
 
-/// Variables that `hikyaku run` sets for each rank. The first says that a rank was started by it.
+/// Variables that `hikyaku run` sets for each rank. The first one shows that it has started the rank.
 pub mod names {
     /// Where the wire-up server of this host listens: `127.0.0.1:port`.
     pub const RUN_ADDRESS: &str = "HIKYAKU_RUN_ADDRESS";
-    /// What a rank says to the wire-up server to be let in.
+    /// The ticket with which the wire-up server admits a rank.
     pub const RUN_TICKET: &str = "HIKYAKU_RUN_TICKET";
     /// The number of this process in the job, from 0.
     pub const RANK: &str = "HIKYAKU_RANK";
@@ -18,23 +18,23 @@ pub mod names {
     pub const LOCAL_RANK: &str = "HIKYAKU_LOCAL_RANK";
     /// The number of processes of the job on this host.
     pub const LOCAL_SIZE: &str = "HIKYAKU_LOCAL_SIZE";
-    /// Which of the programs of the job this is, from 0.
+    /// The number of this process's program in the job, from 0.
     pub const APP: &str = "HIKYAKU_APP";
-    /// `continue`: the job goes on without ranks that have failed, and the launcher says which.
+    /// `continue`: the job goes on without failed ranks, and the launcher reports them.
     pub const ON_FAILURE: &str = "HIKYAKU_ON_FAILURE";
     /// 32 hexadecimal digits.
     pub const JOB_KEY: &str = "HIKYAKU_JOB_KEY";
     /// The address of this host as the launcher's hosts reach it.
     pub const HOST_ADDRESS: &str = "HIKYAKU_HOST_ADDRESS";
-    /// Where rank 0 waits for the others when no launcher does: `host:port`.
+    /// Where rank 0 waits for the others if there is no launcher: `host:port`.
     pub const RENDEZVOUS: &str = "HIKYAKU_RENDEZVOUS";
-    /// Set by people: which way to start up, for instance `pmi1`.
+    /// Set by users: the way to start up, for instance `pmi1`.
     pub const BOOTSTRAP: &str = "HIKYAKU_BOOTSTRAP";
-    /// Set by people: how long to wait for others, in seconds.
+    /// Set by users: how long to wait for other processes, seconds.
     pub const TIMEOUT: &str = "HIKYAKU_BOOTSTRAP_TIMEOUT";
-    /// Set by people: the network interface to use (name, CIDR or address).
+    /// Set by users: the network interface to use (name, CIDR or address).
     pub const IFACE: &str = "HIKYAKU_IFACE";
-    /// Set by people: the first of the ports to use.
+    /// Set by users: the first of the ports to use.
     pub const PORT_BASE: &str = "HIKYAKU_PORT_BASE";
 
     /// All of them: settings of a process, not of a transport.
@@ -67,7 +67,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Those of this process. What is not UTF-8 is left out.
+    /// The variables of this process. Those that are not UTF-8 are left out.
     #[must_use]
     pub fn of_process() -> Self {
         env::vars_os()
@@ -84,7 +84,7 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// The value, or what is wrong with it.
+    /// The parsed value of a variable; an error if it can not be parsed.
     pub(super) fn parse<T: FromStr>(&self, name: &str, expected: &'static str) -> Result<Option<T>, Cause> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.trim().parse().map(Some).map_err(|_| Cause::Variable {
@@ -94,7 +94,7 @@ impl Environment {
         })
     }
 
-    /// The value; that there is none is an error too.
+    /// The same, with an error if the variable is not set.
     pub(super) fn require<T: FromStr>(&self, name: &str, expected: &'static str) -> Result<T, Cause> {
         self.parse(name, expected)?.ok_or_else(|| Cause::Variable {
             name: name.to_owned(),
@@ -103,7 +103,7 @@ impl Environment {
         })
     }
 
-    /// The way to start up that was asked for.
+    /// The requested way to start up.
     pub(super) fn wanted(&self) -> Result<Option<Launcher>, Cause> {
         self.parse(
             names::BOOTSTRAP,
@@ -111,7 +111,7 @@ impl Environment {
         )
     }
 
-    /// How long to wait for others.
+    /// How long to wait for other processes.
     pub(super) fn timeout(&self) -> Result<Duration, Cause> {
         let expected = "a number of seconds above 0";
         let seconds: Option<f64> = self.parse(names::TIMEOUT, expected)?;

@@ -1,10 +1,10 @@
-//! What can go wrong before a process knows where its peers are.
+//! Errors of start-up.
 
 use std::{fmt, io, time::Duration};
 
 use super::{Launcher, address::AddressError, message::MessageError};
 
-/// What was tried, with which launcher, and why it failed.
+/// A failed step, with its launcher and cause.
 pub struct BootstrapError {
     launcher: Launcher,
     doing: String,
@@ -20,34 +20,34 @@ pub enum Cause {
         name: String,
         /// Its value, if it is set.
         value: Option<String>,
-        /// What it should have been.
+        /// The expected kind of value.
         expected: &'static str,
     },
     /// An input or output error.
     Io(io::Error),
-    /// Nothing came within this time.
+    /// No answer within this time.
     TimedOut(Duration),
     /// The other end closed the connection: the launcher has ended, or has given this job up.
     Closed,
-    /// What came is no message.
+    /// The received bytes are no message.
     Malformed {
-        /// The beginning of what came, escaped.
+        /// Their beginning, escaped.
         text: String,
-        /// What is wrong with it.
+        /// The error in them.
         error: MessageError,
     },
-    /// A message came, but not the one that belongs here, or without a field that it needs.
+    /// A message of another kind than expected, or without a required field.
     Unexpected {
-        /// What was expected.
+        /// The expected message.
         expected: String,
-        /// What came.
+        /// The received message.
         text: String,
     },
-    /// The launcher said no, in its own words.
+    /// The launcher has refused; its reason.
     Refused(String),
-    /// That rank has put nothing under that key before the last fence.
+    /// The rank has put nothing under the key before the last fence.
     NoSuchKey {
-        /// The rank that was asked about.
+        /// The rank.
         rank: u32,
         /// The key.
         key: String,
@@ -69,13 +69,13 @@ impl BootstrapError {
         }
     }
 
-    /// Which launcher was spoken to.
+    /// The launcher.
     #[must_use]
     pub const fn launcher(&self) -> Launcher {
         self.launcher
     }
 
-    /// Why it failed.
+    /// The cause.
     #[must_use]
     pub const fn cause(&self) -> &Cause {
         &self.cause

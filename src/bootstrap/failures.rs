@@ -1,4 +1,4 @@
-//! News of ranks that have failed, in a job that goes on without them: `hikyaku run --on-failure continue`.
+//! Reports of failed ranks, in a job that goes on without them: `hikyaku run --on-failure continue`.
 
 use std::{
     io::{BufRead, BufReader},
@@ -15,10 +15,10 @@ use super::{
     pmi, rendezvous,
 };
 
-/// What [`ON_FAILURE`](super::environment::names::ON_FAILURE) says if the job goes on.
+/// The value of [`ON_FAILURE`](super::environment::names::ON_FAILURE) if the job goes on.
 pub(super) const CONTINUE: &str = "continue";
 
-/// Where the news are, and who wants to hear them.
+/// The source of reports, and the rank that wants them.
 #[derive(Clone, Debug)]
 pub(super) struct News {
     pub(super) address: String,
@@ -28,7 +28,7 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Opens a connection of its own, so that news need not wait for somebody to ask.
+    /// Opens a connection of its own, so that reports are sent without being asked for.
     pub(super) fn listen(&self) -> Result<Failures, BootstrapError> {
         rendezvous::patiently(Launcher::Hikyaku, &|| {
             self.hello()
@@ -59,21 +59,21 @@ impl News {
     }
 }
 
-/// The ranks that fail, as an iterator that waits for the next one. It ends with the job, or when
-/// [its end](Self::ender) is asked for.
+/// Failed ranks, as an iterator that waits for the next one. It ends with the job, or when [its end](Self::ender) is
+/// requested.
 #[derive(Debug)]
 pub struct Failures {
-    /// Received together with the welcome.
+    /// Bytes received together with the welcome.
     begun: Vec<u8>,
     stream: BufReader<TcpStream>,
 }
 
-/// Ends the wait of [`Failures`] in another thread.
+/// Ends the iteration of [`Failures`] from another thread.
 #[derive(Debug)]
 pub struct FailuresEnd(TcpStream);
 
 impl Failures {
-    /// What ends this from another thread.
+    /// A handle that ends the iteration from another thread.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -83,9 +83,9 @@ impl Failures {
 }
 
 impl FailuresEnd {
-    /// The iterator ends.
+    /// Ends the iteration.
     pub fn end(&self) {
-        // It has ended if this fails.
+        // If this fails, it has ended already.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
@@ -95,7 +95,7 @@ impl Iterator for Failures {
 
     fn next(&mut self) -> Option<u32> {
         loop {
-            // What has come with the welcome may end within a line.
+            // The bytes received with the welcome may end within a line.
             let whole = self.begun.iter().position(|octet| *octet == b'\n');
             let line: Vec<u8> = match whole {
                 Some(end) => self.begun.drain(..=end).collect(),

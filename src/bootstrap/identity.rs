@@ -1,16 +1,16 @@
-//! What a launcher says about a process.
+//! Data about a process that its launcher provides.
 
 use super::{
     JobKey, Launcher,
     error::{BootstrapError, Cause},
 };
 
-/// Numbers of a process, as far as the launcher told them.
+/// Numbers of a process, as far as the launcher provides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) rank: u32,
     pub(super) size: u32,
-    /// Number on this host, and how many there are on it.
+    /// Number on this host, and number of processes on it.
     pub(super) local: Option<(u32, u32)>,
     pub(super) app: u32,
     pub(super) job_key: Option<JobKey>,

@@ -11,16 +11,16 @@ use super::message::{from_hex, to_hex};
 
 /// 128 random bits that all processes of a job share, and others do not.
 ///
-/// What openings of sessions say comes from it (`Contact::of_job`), so that packets of other jobs are dropped. It is not
-/// printed by `Debug`.
+/// The contact secret of sessions is derived from it (`Contact::of_job`), so that packets of other jobs are dropped.
+/// `Debug` does not print it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct JobKey([u8; 16]);
 
 impl JobKey {
-    /// A new one. Needs no file descriptor: a wire-up server may be out of them.
+    /// A new key. Needs no file descriptor: a wire-up server may have none left.
     ///
     /// # Errors
-    /// If the operating system has no randomness (`getrandom`) to give.
+    /// The operating system has no randomness (`getrandom`).
     pub fn random() -> io::Result<Self> {
         let mut key = [0; 16];
         let mut filled = 0;
@@ -30,19 +30,19 @@ impl JobKey {
         Ok(Self(key))
     }
 
-    /// From its octets.
+    /// A key with these bytes.
     #[must_use]
     pub const fn new(octets: [u8; 16]) -> Self {
         Self(octets)
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub const fn octets(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// As 32 hexadecimal digits. Whoever has them can take part in the job.
+    /// As 32 hexadecimal digits. A process that has them can take part in the job.
     #[must_use]
     pub fn to_hex(&self) -> String {
         to_hex(&self.0)

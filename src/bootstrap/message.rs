@@ -1,4 +1,4 @@
-//! The messages of PMI: a command and its fields, in the two forms that they have on a wire.
+//! PMI messages: a command and its fields, in two wire formats.
 //!
 //! - **Version 1**: one line, `cmd=get_result rc=0 value=abc` and a line feed; fields are separated by blanks.
 //! - **Version 2**: six characters with the length of what follows, then `cmd=kvs-get-response;rc=0;value=abc;`. A
@@ -8,13 +8,13 @@
 
 use std::fmt;
 
-/// Longest message, in octets, that is sent or accepted. Hydra's own limit is 4,096 for version 1.
+/// Longest message, in bytes, that is sent or accepted. Hydra's own limit is 4,096 for version 1.
 pub const MAX_MESSAGE: usize = 64 << 10;
 
-/// Octets of the length in front of a message of version 2.
+/// Bytes of the length in front of a message of version 2.
 pub const LENGTH_OCTETS: usize = 6;
 
-/// Which form a message has on the wire.
+/// Wire formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// Lines.
@@ -23,13 +23,13 @@ pub enum Version {
     Two,
 }
 
-/// Why octets are not a message.
+/// Why bytes are not a message.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageError {
     /// Nothing, or nothing but blanks.
     Empty,
-    /// More than [`MAX_MESSAGE`] octets.
+    /// More than [`MAX_MESSAGE`] bytes.
     TooLong,
     /// Not UTF-8, or a control character in it.
     NotText,
@@ -65,7 +65,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message with nothing but its command.
+    /// A message without fields.
     #[must_use]
     pub fn new(command: &str) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Message {
         self
     }
 
-    /// What it asks for or answers to.
+    /// The command.
     #[must_use]
     pub fn command(&self) -> &str {
         &self.fields[0].1
@@ -99,7 +99,7 @@ impl Message {
         self.get(name)?.parse().ok()
     }
 
-    /// What goes onto the wire: with the line feed, or behind its length.
+    /// The encoded message: with its line feed, or after its length.
     #[must_use]
     pub fn encode(&self, version: Version) -> String {
         let mut text = String::new();
@@ -124,7 +124,7 @@ impl Message {
     /// Reads a line of version 1, with or without its line feed.
     ///
     /// # Errors
-    /// What is wrong with it; any octets give a message or an error.
+    /// The error in the line; any bytes give a message or an error.
     pub fn parse_line(line: &[u8]) -> Result<Self, MessageError> {
         let text = text_of(line)?;
         let fields = text.split_ascii_whitespace().map(field);
@@ -134,7 +134,7 @@ impl Message {
     /// Reads the body of a message of version 2, without its length.
     ///
     /// # Errors
-    /// What is wrong with it; any octets give a message or an error.
+    /// The error in the body; any bytes give a message or an error.
     pub fn parse_body(body: &[u8]) -> Result<Self, MessageError> {
         let mut fields = Vec::new();
         let mut part = String::new();
@@ -157,7 +157,7 @@ impl Message {
     /// Reads the length in front of a message of version 2: a number with blanks before or after it.
     ///
     /// # Errors
-    /// If it is no number, or more than [`MAX_MESSAGE`].
+    /// It is no number, or exceeds [`MAX_MESSAGE`].
     pub fn parse_length(octets: &[u8]) -> Result<usize, MessageError> {
         let text = String::from_utf8_lossy(octets);
         match text.trim_matches(' ').parse::<usize>() {
@@ -195,7 +195,7 @@ fn field(text: &str) -> Result<(String, String), MessageError> {
     }
 }
 
-/// Octets as lower-case hexadecimal digits: the one form that every PMI carries.
+/// Bytes as lower-case hexadecimal digits, which every PMI can carry.
 #[must_use]
 pub fn to_hex(octets: &[u8]) -> String {
     use fmt::Write as _;
@@ -205,18 +205,18 @@ pub fn to_hex(octets: &[u8]) -> String {
     })
 }
 
-/// What a rank's second connection is for: it hears which ranks are lost.
+/// Marks a rank's second connection, on which it receives reports of failed ranks.
 pub(super) const NEWS: &str = "news";
 
-/// What stands for the value of a rank that has put none.
+/// Stands for the value of a rank that has put none.
 pub(super) const NOTHING: &str = "-";
 
-/// Keys are of the whole job, so each rank has its own by name.
+/// Prefixes a key with the rank, since the keys of a job share one name space.
 pub(super) fn key_of(rank: u32, key: &str) -> String {
     format!("hk.{rank}.{key}")
 }
 
-/// What [`to_hex`] has written, or `None`.
+/// Decodes the output of [`to_hex`]; `None` if it is something else.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     if !text.is_ascii() || !text.len().is_multiple_of(2) || text.contains('+') {
@@ -302,7 +302,7 @@ mod tests {
         #[test]
         fn what_is_written_behind_its_length_is_read(
             command in "[a-z_-]{1,20}",
-            // A value that ends with a semicolon can not be told from one that is followed by another field's end.
+            // A value that ends with a semicolon is ambiguous.
             fields in proptest::collection::vec(("[a-z_]{1,10}", "[ -~]{0,30}[!-:<-~]"), 0..6),
         ) {
             let mut message = Message::new(&command);

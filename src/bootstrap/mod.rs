@@ -1,8 +1,8 @@
-//! Who is where: how the processes of a job find each other before they can exchange messages.
+//! Start-up of a job: how its processes find each other before they can exchange messages.
 //!
-//! A [`World`] knows the number of its process and of all, and has a small store of keys and values that all processes
-//! share: each puts what others must know (its address), all meet at a fence, and then each can get what any other has
-//! put. Behind it is whatever has started the job:
+//! A [`World`] knows the number of its process and the size of the job, and has a small key-value store that all
+//! processes share: each puts its data for the others (its address), all meet at a fence, and then each can get the
+//! data of any other. It works with whichever launcher has started the job:
 //!
 //! | launcher | how it is recognised | what is spoken |
 //! |---|---|---|
@@ -14,8 +14,8 @@
 //! | Slurm's `srun` alone | `SLURM_STEP_ID` | the same, at an address made of Slurm's variables |
 //! | nothing | none of the above | a world of one |
 //!
-//! `HIKYAKU_BOOTSTRAP` chooses by name instead. Every wait ends after `HIKYAKU_BOOTSTRAP_TIMEOUT` seconds (60), and every
-//! error says what was being done with whom.
+//! `HIKYAKU_BOOTSTRAP` chooses by name instead. Every wait ends after `HIKYAKU_BOOTSTRAP_TIMEOUT` seconds (60), and
+//! every error names the step and the launcher.
 //!
 //! ```
 //! use hikyaku::bootstrap::{self, Environment};
@@ -68,10 +68,10 @@ use message::Version;
 
 /// Longest key, in characters.
 pub const MAX_KEY: usize = 32;
-/// Longest value, in octets: PMI's 1,024 characters hold that many twice over.
+/// Longest value, in bytes: PMI's 1,024 characters hold their hexadecimal form.
 pub const MAX_VALUE: usize = 511;
 
-/// What has started this process, and how it is spoken to.
+/// How this process was started, and the protocol of its launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launcher {
@@ -122,20 +122,20 @@ trait Exchange: Send {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError>;
     fn fence(&mut self) -> Result<(), BootstrapError>;
     fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
-    /// What each of `size` ranks has put under `key`.
+    /// The values that each of `size` ranks has put under `key`.
     fn get_all(&mut self, size: u32, key: &str) -> Result<Vec<Option<Vec<u8>>>, BootstrapError> {
         (0..size).map(|rank| self.get(rank, key)).collect()
     }
     fn finalize(&mut self) -> Result<(), BootstrapError>;
-    /// Where it is said who has failed, if the job goes on then.
+    /// Where failed ranks are reported, if the job goes on without them.
     fn news(&self) -> Option<&News> {
         None
     }
-    /// Tells the launcher that the job shall end.
+    /// Tells the launcher to end the job.
     fn abort(&mut self, code: u8, message: &str);
 }
 
-/// Which launcher an environment is of.
+/// The launcher that an environment belongs to.
 fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {
     let wanted = environment.wanted();
     if let Some(wanted) = wanted.map_err(|cause| BootstrapError::new(Launcher::Alone, "the environment", cause))? {
@@ -159,9 +159,10 @@ fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {
     })
 }
 
-/// Four processes that each believe to be alone are a trap: what hints at a launcher that can not be used is an error.
+/// Several processes that each take themselves for a world of one would be a trap: a hint at a launcher that can not be
+/// used is an error.
 fn not_alone(environment: &Environment) -> Result<(), BootstrapError> {
-    /// Of a job of one it does not matter who has started it.
+    /// In a job of one, the launcher does not matter.
     const ONE: Option<&str> = Some("1");
     let hints = [
         (
@@ -187,10 +188,10 @@ fn not_alone(environment: &Environment) -> Result<(), BootstrapError> {
     Ok(())
 }
 
-/// Finds out what has started this process, and joins its job. Meets all other processes once.
+/// Recognises the launcher of this process, and joins its job. Meets all other processes once.
 ///
 /// # Errors
-/// If the launcher can not be recognised or spoken to, or other processes do not come within the time-out.
+/// The launcher can not be recognised or reached, or other processes do not come within the time-out.
 pub fn discover(environment: &Environment) -> Result<World, BootstrapError> {
     let launcher = recognise(environment)?;
     let fail = |cause| BootstrapError::new(launcher, "the environment", cause);

@@ -23,7 +23,7 @@ struct Vocabulary {
     fence: [&'static str; 2],
     get: [&'static str; 2],
     finalize: [&'static str; 2],
-    /// What the name of the key space is called.
+    /// The field that names the key space.
     space: &'static str,
 }
 
@@ -43,7 +43,8 @@ const TWO: Vocabulary = Vocabulary {
     space: "jobid",
 };
 
-/// How long a fence may take where others may compute until they come, and the launcher says who never will.
+/// Time-out of a fence in a job where others may compute for long before they come, and the launcher reports those that
+/// never will.
 const WHOLE_JOB: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 pub(super) struct Pmi {
@@ -55,11 +56,11 @@ pub(super) struct Pmi {
     space: String,
     /// Longest value, in characters.
     max_value: usize,
-    /// The server is this project's, which gives the values of many ranks at once.
+    /// Whether the server is hikyaku's, which gives the values of many ranks at once.
     has_pages: bool,
-    /// Where it is said who is lost, if the job goes on then.
+    /// Where failed ranks are reported, if the job goes on without them.
     news: Option<News>,
-    /// All ranks have been in a fence.
+    /// Whether all ranks have been in a fence.
     met: bool,
     timeout: Duration,
 }
@@ -182,7 +183,7 @@ impl Pmi {
         Identity::new(self.launcher, rank, size)
     }
 
-    /// The greeting of connections to `PMI_PORT`: who we are is in its answer.
+    /// The greeting on connections to `PMI_PORT`, whose answer has the rank and size.
     fn acknowledge(&mut self, environment: &Environment) -> Result<Identity, BootstrapError> {
         let doing = "saying who we are over PMI_PORT";
         let id: u32 = environment
@@ -234,7 +235,7 @@ impl Pmi {
         let (Some(rank), Some(size)) = (answer.number("rank"), answer.number("size")) else {
             return Err(self.unexpected(doing, "rank and size".into(), &answer));
         };
-        // Slurm says -1 for "only one".
+        // Slurm sends -1 if there is only one.
         let app = answer.number("appnum").unwrap_or(0);
         let answer = self.ask(doing, &Message::new("job-getid"), "job-getid-response")?;
         self.space = match answer.get("jobid") {
@@ -395,7 +396,7 @@ impl Exchange for Pmi {
                 .with("exitcode", code)
                 .with("text", to_hex(message.as_bytes())),
         };
-        // This process ends, whether it could still be said or not.
+        // This process ends, whether the message could be sent or not.
         let _ = self.channel.send(self.version, &request, Deadline::after(self.timeout));
     }
 }
@@ -416,7 +417,7 @@ pub(super) fn connect(address: &str, timeout: Duration) -> Result<TcpStream, Cau
     Err(last.map_or_else(|| Cause::Argument(format!("'{address}' has no address")), Cause::Io))
 }
 
-/// Local rank and size as launchers with PMI tell them besides.
+/// Local rank and size from the launcher's other variables.
 pub(super) fn local(environment: &Environment) -> Option<(u32, u32)> {
     let number = |name: &str| environment.get(name)?.parse().ok();
     let hydra = Option::zip(number("MPI_LOCALRANKID"), number("MPI_LOCALNRANKS"));

@@ -1,7 +1,7 @@
-//! PMIx: the library of whoever has started the job, loaded when it is needed.
+//! PMIx: the library of the launcher, loaded when it is needed.
 //!
-//! Its calls may wait for ever, so a thread of their own makes them, and callers wait for that with a time-out. The
-//! layouts below are those of `pmix_common.h`, the same since PMIx 2; keys and constants are of the PMIx standard.
+//! Its calls may wait for ever, so a thread makes them, for which callers wait with a time-out. The layouts below are
+//! those of `pmix_common.h`, the same since PMIx 2; keys and constants are those of the PMIx standard.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::{
@@ -80,7 +80,7 @@ type Finalize = unsafe extern "C" fn(*const Info, usize) -> c_int;
 type Abort = unsafe extern "C" fn(c_int, *const c_char, *const Process, usize) -> c_int;
 type ValueFree = unsafe extern "C" fn(*mut Value, usize);
 
-/// What is called in the library.
+/// The functions of the library.
 struct Api {
     init: Init,
     put: Put,
@@ -89,7 +89,7 @@ struct Api {
     get: Get,
     finalize: Finalize,
     abort: Abort,
-    /// Not in all versions; without it a value that was got stays allocated.
+    /// Not in all versions; without it, values are leaked.
     value_free: Option<ValueFree>,
 }
 
@@ -97,7 +97,7 @@ impl Api {
     fn load() -> Result<Self, String> {
         let mut tried = Vec::new();
         for name in LIBRARIES {
-            // SAFETY: loading runs the library's initialisers, which those of a system library may be trusted with.
+            // SAFETY: loading runs the library's initialisers, which are trusted in a system library.
             match unsafe { Library::new(name) } {
                 // SAFETY: the functions have the types that the PMIx standard gives them. The library is never
                 // unloaded: its threads would not survive that.
@@ -111,7 +111,7 @@ impl Api {
     /// # Safety
     /// `library` is PMIx of version 2 or later.
     unsafe fn of(library: &'static Library) -> Result<Self, libloading::Error> {
-        // SAFETY: the caller says that the library is PMIx, whose functions have these types.
+        // SAFETY: by the caller's contract the library is PMIx, whose functions have these types.
         unsafe {
             Ok(Self {
                 init: *library.get(b"PMIx_Init\0")?,
@@ -180,17 +180,18 @@ impl Api {
         if value.is_null() {
             return Ok(None);
         }
-        // SAFETY: the call succeeded, so the pointer is to a value of which nobody else knows.
+        // SAFETY: the call has succeeded, so the pointer is to a value to which no other reference exists.
         let result = read(unsafe { &*value });
         if let Some(free) = self.value_free {
-            // SAFETY: the value is ours, and nothing of it is used any more: `read` gives no reference out.
+            // SAFETY: the value is owned here, and not used any more: `read` gives no reference out.
             unsafe { free(value, 1) };
         }
         Ok(result)
     }
 }
 
-/// What the system's loader says, which names the library or the function; the error itself says only which call failed.
+/// The message of the system's loader, which names the library or the function; the error itself only says which call
+/// has failed.
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -220,7 +221,7 @@ impl Value {
         if bytes.length == 0 || bytes.start.is_null() {
             return Some(Vec::new());
         }
-        // SAFETY: the library says that there are so many octets, and keeps them as long as the value.
+        // SAFETY: the library says that there are so many bytes, and keeps them as long as the value.
         let octets = unsafe { std::slice::from_raw_parts(bytes.start.cast::<u8>(), bytes.length) };
         Some(octets.to_vec())
     }
@@ -228,7 +229,7 @@ impl Value {
 
 type Call = Box<dyn FnOnce(&Api) + Send>;
 
-/// The thread that makes the calls.
+/// The thread that makes PMIx calls.
 struct Worker {
     calls: Sender<Call>,
     timeout: Duration,
@@ -258,7 +259,7 @@ impl Worker {
         }
     }
 
-    /// Has the thread do `call`, and waits for it.
+    /// Has the thread make `call`, and waits for it.
     fn call<T: Send + 'static>(
         &self,
         doing: &str,
@@ -326,7 +327,7 @@ impl Pmix {
         Process { rank, ..self.me }
     }
 
-    /// What the launcher knows about a rank; whatever hinders it counts as not knowing.
+    /// A number that the launcher has about a rank; any failure counts as not having it.
     fn number(&self, rank: u32, key: &str) -> Result<Option<u32>, BootstrapError> {
         let (of, name) = (self.process(rank), c_string(key));
         let doing = format!("asking for {key}");
@@ -361,7 +362,7 @@ impl Exchange for Pmix {
 
     fn abort(&mut self, code: u8, message: &str) {
         let message = c_string(message);
-        // This process ends, whether it could still be said or not.
+        // This process ends, whether the message could be sent or not.
         let _ = self.worker.call("aborting", move |api| {
             // SAFETY: no processes means all of the namespace; the message outlives the call.
             done(unsafe { (api.abort)(c_int::from(code), message.as_ptr(), ptr::null(), 0) })

@@ -22,13 +22,13 @@ use crate::helper;
 
 type Joined = (Box<dyn Exchange>, Identity);
 
-/// First of the ports at which rank 0 of a Slurm job without PMI listens, and how many there are: below those that
-/// Linux gives out by itself (32768 and up).
+/// First of the ports at which rank 0 of a Slurm job without PMI listens, and their number: below the ports that Linux
+/// allocates itself (32768 and up).
 const SLURM_PORTS: (u16, u16) = (15_000, 15_000);
 
-/// Between two attempts to connect; after a connection that was closed it doubles each time.
+/// Time between two attempts to connect; it doubles each time the server closes the connection.
 const SHORT: Duration = Duration::from_millis(20);
-/// How many connections may be closed without a word: 2.5 s in all.
+/// Most connections that may be closed without an answer: 2.5 s in all.
 const RETRIES: u32 = 7;
 
 /// Joins the job of `hikyaku run`.
@@ -63,15 +63,15 @@ pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<J
     Ok((Box::new(pmi.with_news(news)), identity))
 }
 
-/// Where and with whom to meet.
+/// A meeting point, and this process's place in the job.
 struct Meeting {
-    /// Of rank 0: `host:port`.
+    /// Address of rank 0: `host:port`.
     address: String,
     ticket: String,
     identity: Identity,
 }
 
-/// Meets without a launcher: rank 0 listens, the others connect.
+/// Joins without a launcher: rank 0 listens, the others connect.
 pub(super) fn join(launcher: Launcher, environment: &Environment, timeout: Duration) -> Result<Joined, BootstrapError> {
     let meeting = match launcher {
         Launcher::Slurm => slurm(environment),
@@ -96,12 +96,12 @@ pub(super) fn join(launcher: Launcher, environment: &Environment, timeout: Durat
     }
 }
 
-/// A meeting point that people have set.
+/// The meeting point that the user has set.
 fn told(environment: &Environment) -> Result<Meeting, Cause> {
     let number = |name| environment.require::<u32>(name, "a number");
     Ok(Meeting {
         address: environment.require(names::RENDEZVOUS, "host:port of rank 0")?,
-        // Without one, whoever reaches the port can take part until all ranks are there.
+        // Without a key, any process that reaches the port can take part until all ranks are there.
         ticket: environment.get(names::JOB_KEY).unwrap_or("open").to_owned(),
         identity: Identity {
             rank: number(names::RANK)?,
@@ -113,7 +113,7 @@ fn told(environment: &Environment) -> Result<Meeting, Cause> {
     })
 }
 
-/// One that follows from what Slurm tells each task.
+/// A meeting point derived from the variables that Slurm sets for each task.
 fn slurm(environment: &Environment) -> Result<Meeting, Cause> {
     let number = |name| environment.require::<u32>(name, "a number");
     let nodes: String = environment.require("SLURM_STEP_NODELIST", "a list of nodes")?;
@@ -168,8 +168,8 @@ fn enter(
     })
 }
 
-/// Says hello. A connection that ends before there is an answer may have had to make room for another one, so it is
-/// tried again.
+/// Connects and says hello. If the connection ends before there is an answer, it may have had to make room for another
+/// one, so it is tried again.
 pub(super) fn patiently<T>(
     launcher: Launcher,
     hello: &dyn Fn() -> Result<T, BootstrapError>,
@@ -215,7 +215,7 @@ fn pause(time: Duration) {
     thread::sleep(time);
 }
 
-/// Rank 0: has the store in a thread, and is one of its clients.
+/// Rank 0: runs the store in a thread, and is one of its clients.
 struct Host {
     client: Pmi,
     server: Option<JoinHandle<()>>,
@@ -227,7 +227,7 @@ impl Host {
         let fail = |cause: Cause| BootstrapError::new(launcher, format!("listening as rank 0 at {address}"), cause);
         let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         let port = port.ok_or_else(|| fail(Cause::Argument("that is not host:port".into())))?;
-        // All addresses: the name may mean another of them to the other ranks.
+        // On all addresses: other ranks may resolve the name to another of them.
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
             .or_else(|_| TcpListener::bind(("0.0.0.0", port)))
             .map_err(|error| fail(error.into()))?;
@@ -237,7 +237,7 @@ impl Host {
             SocketAddr::from(([127, 0, 0, 1], port))
         };
         let mut gate = Gate::new(listener, &meeting.ticket, 0..size).map_err(|error| fail(error.into()))?;
-        // Before others are let in, which may take all files that this process can open.
+        // Before others are admitted, which may use up the descriptors of this process.
         let stream = TcpStream::connect(here).map_err(|error| fail(error.into()))?;
         stream.set_nodelay(true).map_err(|error| fail(error.into()))?;
         let server = helper::spawn("hikyaku rendezvous", move || serve(&mut gate, size, timeout))
@@ -263,7 +263,7 @@ impl Exchange for Host {
         self.client.get(rank, key)
     }
 
-    /// Stays until the others have said goodbye too, or the time-out has passed.
+    /// Waits until the others have said goodbye, too, or for the time-out.
     fn finalize(&mut self) -> Result<(), BootstrapError> {
         self.client.finalize()?;
         if let Some(server) = self.server.take() {
@@ -277,7 +277,7 @@ impl Exchange for Host {
     }
 }
 
-/// Answers until nobody is left, or, once rank 0 has said goodbye, for `timeout` at most.
+/// Answers until no rank is left, or, once rank 0 has said goodbye, for `timeout` at most.
 fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
     let mut store = Store::new(size);
     let mut farewell = None;
@@ -306,7 +306,7 @@ fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
     }
 }
 
-/// Until something is ready, or time matters to the gate.
+/// Waits until a connection is ready, or a time-out of the gate is due.
 fn wait(gate: &Gate) {
     let limit = Duration::from_millis(if gate.has_strangers() { 100 } else { 1000 });
     let limit = Timespec::try_from(limit).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The client of PMI against recorded launchers, and against octets that no launcher would send.
+//! The PMI client against recorded launchers, and against bytes that no launcher would send.
 
 use std::{
     io::{Read, Write},
@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 use super::{BootstrapError, Cause, Environment, Exchange, Identity, message::Version, pmi::Pmi};
 
-/// What `mpiexec.hydra` 4.0.2 says to rank 0 of 2, recorded, with the keys and values of these tests. `>` is from the
-/// client, `<` from the launcher.
+/// The dialogue of `mpiexec.hydra` 4.0.2 with rank 0 of 2, recorded, with the keys and values of these tests. `>` is
+/// sent by the client, `<` by the launcher.
 const HYDRA: &[&str] = &[
     "> cmd=init pmi_version=1 pmi_subversion=1\n",
     "< cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
@@ -31,7 +31,7 @@ const HYDRA: &[&str] = &[
     "< cmd=finalize_ack\n",
 ];
 
-/// The same of Slurm 22.05, `srun --mpi=pmi2`. It puts lengths to the left.
+/// The same of Slurm 22.05, `srun --mpi=pmi2`, which aligns lengths to the left.
 const SLURM: &[&str] = &[
     "> cmd=init pmi_version=2 pmi_subversion=0\n",
     "< cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
@@ -51,7 +51,7 @@ const SLURM: &[&str] = &[
     "< 27    cmd=finalize-response;rc=0;",
 ];
 
-/// Plays the launcher; fails if the client says something else than was recorded.
+/// Plays the launcher; fails if the client deviates from the recording.
 fn play(script: &'static [&'static str], mut launcher: UnixStream) {
     for line in script {
         let (who, text) = line.split_at(2);
@@ -77,7 +77,7 @@ fn join(client: &UnixStream, version: Version, timeout: &str) -> Result<(Pmi, Id
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
     let timeout = environment.timeout().unwrap();
-    // Version 1 has it from the launcher in some forms, so it must not depend on this one.
+    // In some forms the launcher provides the version, so it must not depend on this argument.
     Pmi::join(&environment, version, timeout)
 }
 
@@ -144,7 +144,7 @@ proptest! {
     ) {
         let _ = told(&answer, Version::One);
         let _ = told(&answer, Version::Two);
-        // And nearly what was recorded.
+        // And variations of the recordings.
         for (script, version) in [(HYDRA, Version::One), (SLURM, Version::Two)] {
             let recorded = script.iter().filter_map(|line| line.strip_prefix("< "));
             let mut octets: Vec<u8> = recorded.flat_map(str::bytes).collect();

@@ -1,4 +1,4 @@
-//! The job that this process is a part of.
+//! The job of this process.
 
 use std::{
     fmt, io,
@@ -17,14 +17,14 @@ use super::{
     identity::Identity,
 };
 
-/// Keys of this room begin with a dot, so that no caller's are the same.
+/// Keys of this room begin with a dot, which keys of callers must not.
 const HOST: &str = ".host";
 const JOB_KEY: &str = ".key";
 
-/// The job that this process is a part of: numbers, and a store that its processes share.
+/// The job of this process: numbers, and a store that its processes share.
 ///
-/// A process that joined must [`finalize`](Self::finalize) before it exits; otherwise the launcher takes it for dead and
-/// ends the job. Dropping a `World` does not finalize.
+/// A process that joined must [`finalize`](Self::finalize) before it exits; otherwise the launcher takes it for dead
+/// and ends the job. Dropping a `World` does not finalize.
 pub struct World {
     launcher: Launcher,
     exchange: Box<dyn Exchange>,
@@ -67,7 +67,7 @@ impl World {
         })
     }
 
-    /// What has started this process.
+    /// How this process was started.
     #[must_use]
     pub const fn launcher(&self) -> Launcher {
         self.launcher
@@ -79,7 +79,7 @@ impl World {
         self.rank
     }
 
-    /// How many processes there are.
+    /// Number of processes.
     #[must_use]
     pub const fn size(&self) -> u32 {
         self.size
@@ -91,35 +91,35 @@ impl World {
         self.local_rank
     }
 
-    /// How many processes of the job are on this host.
+    /// Number of processes of the job on this host.
     #[must_use]
     pub const fn local_size(&self) -> u32 {
         self.local_size
     }
 
-    /// Which of the programs of the job this is, from 0 (MPI's `MPI_APPNUM`).
+    /// The number of this process's program in the job, from 0 (MPI's `MPI_APPNUM`).
     #[must_use]
     pub const fn app_number(&self) -> u32 {
         self.app
     }
 
-    /// The key that the processes of this job share, and no other's.
+    /// The key that only the processes of this job share.
     #[must_use]
     pub const fn job_key(&self) -> &JobKey {
         &self.job_key
     }
 
-    /// Processes of the job per processor of this host. More than 1: who waits should let others run.
+    /// Processes of the job per core of this host. If it is more than 1, a process that waits should yield.
     #[must_use]
     pub fn sharing(&self) -> f64 {
         let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
         f64::from(self.local_size) / processors.unwrap_or(1).max(1) as f64
     }
 
-    /// The address of this host that the process should bind and publish; how it is chosen says [`address`].
+    /// The address of this host that the process should bind and publish; see [`address`] for the choice.
     ///
     /// # Errors
-    /// If `HIKYAKU_IFACE` fits no interface; the error lists those that there are.
+    /// `HIKYAKU_IFACE` fits no interface; the error lists the interfaces.
     pub fn address(&self) -> Result<IpAddr, BootstrapError> {
         let wish = Wish {
             interface: self.interface.as_deref(),
@@ -133,7 +133,7 @@ impl World {
     /// [`address`](Self::address) with the port `HIKYAKU_PORT_BASE` + local rank, or port 0 (any) if that is not set.
     ///
     /// # Errors
-    /// As `address`, or if the port is above 65,535.
+    /// As `address`; or the port is above 65,535.
     pub fn bind_address(&self) -> Result<SocketAddr, BootstrapError> {
         let port = address::port(self.port_base, self.local_rank).ok_or_else(|| {
             let (base, local_rank) = (self.port_base, self.local_rank);
@@ -146,13 +146,13 @@ impl World {
         Ok(SocketAddr::new(self.address()?, port))
     }
 
-    /// Puts a value where the other processes will find it after the next [`fence`](Self::fence). Each key once.
+    /// Puts a value that the other processes can get after the next [`fence`](Self::fence). Each key can be put once.
     ///
     /// Keys have 1 to [`MAX_KEY`] letters, digits, `-`, `_` or `.`, and do not begin with a dot; values have up to
-    /// [`MAX_VALUE`] octets.
+    /// [`MAX_VALUE`] bytes.
     ///
     /// # Errors
-    /// If key or value are out of range, or the launcher does not take it.
+    /// Key or value are out of range, or the launcher refuses them.
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if key.is_empty() || key.len() > MAX_KEY || key.starts_with('.') || !key.chars().all(allowed) {
@@ -167,15 +167,15 @@ impl World {
         self.exchange.put(key, value)
     }
 
-    /// Waits until all processes are here. What they have put before, all can get afterwards.
+    /// Waits until all processes are here. Values that were put before can be got afterwards.
     ///
     /// # Errors
-    /// If they do not come within the time-out, or the launcher ends.
+    /// A process does not come within the time-out, or the launcher ends.
     pub fn fence(&mut self) -> Result<(), BootstrapError> {
         self.exchange.fence()
     }
 
-    /// What `rank` has put under `key` before the last fence.
+    /// The value that `rank` has put under `key` before the last fence.
     ///
     /// # Errors
     /// [`Cause::NoSuchKey`] if it has put nothing; [`Cause::Argument`] if there is no such rank.
@@ -186,7 +186,7 @@ impl World {
         get(self.launcher, self.exchange.as_mut(), rank, key)
     }
 
-    /// What each rank has put under `key`, in the order of ranks.
+    /// The values of all ranks under `key`, in rank order.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -196,18 +196,18 @@ impl World {
         (0..).zip(all).map(value).collect()
     }
 
-    /// The job goes on when a rank fails (`hikyaku run --on-failure continue`): fences are complete without it, and all
-    /// but the first wait without a limit of time.
+    /// Whether the job goes on when a rank fails (`hikyaku run --on-failure continue`): fences are complete without it,
+    /// and all but the first one have no time-out.
     #[must_use]
     pub fn goes_on_after_failures(&self) -> bool {
         self.exchange.news().is_some()
     }
 
-    /// The ranks that fail while this process runs, those that have failed before first; `None` if the job ends with the
-    /// first of them. Can be asked for once.
+    /// The ranks that fail while this process runs, beginning with those that have failed before; `None` if the job
+    /// ends with the first failure. Can be called once.
     ///
     /// # Errors
-    /// If the launcher can not be reached.
+    /// The launcher can not be reached.
     pub fn failures(&self) -> Result<Option<Failures>, BootstrapError> {
         self.exchange.news().map(News::listen).transpose()
     }
@@ -221,7 +221,7 @@ impl World {
     /// Says goodbye to the launcher: from now on this process may exit without ending the job.
     ///
     /// # Errors
-    /// If the launcher does not answer.
+    /// The launcher does not answer.
     pub fn finalize(mut self) -> Result<(), BootstrapError> {
         self.exchange.finalize()
     }
@@ -255,7 +255,7 @@ fn no_such_key(launcher: Launcher, rank: u32, key: &str) -> BootstrapError {
     BootstrapError::new(launcher, format!("getting '{key}'"), cause)
 }
 
-/// What the launcher did not tell, the processes tell each other: a key from rank 0, and who shares a host.
+/// Exchanges data that the launcher did not provide: a key from rank 0, and which ranks share a host.
 fn agree(
     launcher: Launcher,
     exchange: &mut dyn Exchange,
@@ -270,7 +270,7 @@ fn agree(
         let fresh = || JobKey::random().map_err(|error| BootstrapError::new(launcher, doing, error));
         return Ok(((0, 1), job_key.map_or_else(fresh, Ok)?));
     }
-    // Each rank puts both, because another one may lack what this one knows.
+    // Each rank puts both, because another one may lack what this one has.
     let host = gethostname()
         .map_err(|errno| BootstrapError::new(launcher, "asking for the host's name", io::Error::from(errno)))?;
     exchange.put(HOST, &host.as_encoded_bytes()[..host.len().min(MAX_VALUE)])?;
@@ -292,7 +292,7 @@ fn agree(
     Ok((local, JobKey::new(key)))
 }
 
-/// Local rank and size from the names of all ranks' hosts.
+/// Local rank and size from the host names of all ranks.
 fn local_of(
     launcher: Launcher,
     exchange: &mut dyn Exchange,

@@ -4,18 +4,18 @@ use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
 
 use crate::span::Span;
 
-/// Octets of a block …
+/// Bytes of a block …
 const BLOCK: usize = 64 << 10;
 /// … but for the first one: most queues are short, and there are many.
 const FIRST_BLOCK: usize = SMALL;
 /// Empty blocks kept for later.
 const SPARE_BLOCKS: usize = 16;
-/// What is longer than this gets a buffer of its own.
+/// Longer entries get a buffer of their own.
 pub(super) const SMALL: usize = 4 << 10;
 
 /// Buffers kept for later.
 const SPARE_BUFFERS: usize = 64;
-/// Octets kept for later in buffers.
+/// Bytes of unused buffers that are kept.
 const SPARE_OCTETS: usize = 64 << 20;
 /// Sizes of buffers are multiples of this.
 const GRAIN: usize = 4 << 10;
@@ -27,7 +27,7 @@ struct Block {
     entries: usize,
 }
 
-/// A queue of octet strings: pushed at the back, read and popped at the front; nothing is allocated per entry.
+/// A queue of byte strings: pushed at the back, read and popped at the front; nothing is allocated per entry.
 ///
 /// The block in use is rewound when it runs empty, so that a queue that is short stays in the same cache lines.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Appends `data` (at most [`SMALL`] octets) and gives its offset in its block.
+    /// Appends `data` (at most [`SMALL`] bytes). Returns its offset in its block.
     #[inline]
     pub(super) fn push(&mut self, data: Span<'_>) -> usize {
         debug_assert!(data.len() <= SMALL);
@@ -60,7 +60,7 @@ impl Arena {
         at
     }
 
-    /// The last entry, which has `len` octets at offset `at`.
+    /// The last entry, which has `len` bytes at offset `at`.
     #[inline]
     pub(super) fn back(&self, at: usize, len: usize) -> &[u8] {
         match self.blocks.back() {
@@ -69,7 +69,7 @@ impl Arena {
         }
     }
 
-    /// Removes the last entry, which has `len` octets.
+    /// Removes the last entry, which has `len` bytes.
     pub(super) fn unpush(&mut self, len: usize) {
         if let Some(block) = self.blocks.back_mut() {
             block.fill -= len;
@@ -77,7 +77,7 @@ impl Arena {
         }
     }
 
-    /// The first entry, which has `len` octets at offset `at`.
+    /// The first entry, which has `len` bytes at offset `at`.
     #[inline]
     pub(super) fn front(&self, at: usize, len: usize) -> &[u8] {
         match self.blocks.front() {
@@ -124,8 +124,8 @@ impl Block {
     }
 }
 
-/// Buffers to use again. They keep their length and their octets, so that nothing is zeroed that is going to be
-/// overwritten, and their pages, so that nothing faults.
+/// Buffers for reuse. They keep their length and content, so that nothing is zeroed that will be overwritten, and their
+/// pages, so that nothing faults.
 #[derive(Default)]
 pub(super) struct Pool {
     buffers: Vec<Vec<u8>>,
@@ -140,13 +140,13 @@ pub(super) struct Pool {
 pub(super) struct NoMemory;
 
 impl Pool {
-    /// Octets of a new buffer for `len` octets: less than twice as many, so that the credit of a message pays for it.
+    /// Size of a new buffer for `len` bytes: less than twice as many, so that the credit of a message pays for it.
     pub(super) fn size(len: usize) -> usize {
         if len < GRAIN { len } else { len.next_multiple_of(GRAIN) }
     }
 
-    /// A buffer that was used before, of at least `len` octets and at most `max` (no less than [`size`](Self::size)), whose
-    /// content is anything.
+    /// A used buffer of at least `len` bytes and at most `max` (no less than [`size`](Self::size)), with arbitrary
+    /// content.
     pub(super) fn reuse(&mut self, len: usize, max: usize) -> Option<Vec<u8>> {
         let max = max.min(4 * Self::size(len));
         let fits = |buffer: &Vec<u8>| (len..=max).contains(&buffer.len());
@@ -162,7 +162,7 @@ impl Pool {
         Some(buffer)
     }
 
-    /// Makes room for `size` octets in a buffer. A large one is not copied by that: the allocator maps its pages elsewhere.
+    /// Makes room for `size` bytes in a buffer. A large buffer is not copied by that: the allocator remaps its pages.
     pub(super) fn grow(&self, buffer: &mut Vec<u8>, size: usize) -> Result<(), NoMemory> {
         #[cfg(test)]
         if self.most.is_some_and(|most| size > most) {

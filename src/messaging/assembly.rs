@@ -8,19 +8,19 @@ use super::{
 };
 use crate::{span::Span, wire::Fragment};
 
-/// Octets that a message may take memory for before they have landed, if its peer's [`CLAIMS`] allow it.
+/// Bytes of memory that a message may take before they have landed, if its peer's [`CLAIMS`] allow it.
 const FIRST: usize = 1 << 20;
-/// All that the messages of one peer may take in this way.
+/// Bytes that the messages of one peer may take in this way together.
 pub(super) const CLAIMS: usize = 4 << 20;
-/// A buffer is at most so many times as large as what has landed in it, apart from that.
+/// Apart from that, a buffer is at most this many times as large as the bytes that have landed in it.
 const GROWTH: usize = 4;
 
 /// Why a fragment does not land.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// It covers octets that have landed before.
+    /// It covers bytes that have landed before.
     Overlap,
-    /// It is so far ahead of what has landed that a buffer which reaches there would be mostly empty.
+    /// It is so far ahead of the landed bytes that a buffer up to there would be mostly empty.
     FarAhead,
     /// There is no memory for it.
     NoMemory,
@@ -32,13 +32,13 @@ impl From<NoMemory> for Refusal {
     }
 }
 
-/// Where the octets of a message are.
+/// The storage of a message's bytes.
 #[derive(Debug)]
 enum Body {
-    /// At their place in one buffer, which reaches as far as something has landed, or further, and grows with that: what a
-    /// message *says* of its length costs no memory.
+    /// In one buffer, at their final place. The buffer grows with the bytes that land, so the length that a message
+    /// *claims* costs no memory.
     Landing(Vec<u8>),
-    /// By offset, as they came: about as much memory as what has arrived. What follows a piece is appended to it.
+    /// By offset, as they arrived: about as much memory as bytes. A fragment that follows a piece is appended to it.
     Pieces(BTreeMap<u32, Vec<u8>>),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Assembly {
     pub(super) listed: bool,
     /// Its part of its peer's [`CLAIMS`].
     pub(super) claim: usize,
-    /// What it may grow to, octets, whatever its credit; 0: as far as that covers it.
+    /// The size to which it may grow whatever its credit, bytes; 0: as far as its credit covers it.
     reserved: usize,
     covered: Coverage,
     body: Body,
@@ -82,17 +82,17 @@ impl Assembly {
         }
     }
 
-    /// Octets that are set aside for it; 0 if there are none.
+    /// Bytes reserved for it; 0 if there are none.
     pub(super) fn reserved(&self) -> usize {
         self.reserved
     }
 
-    /// A fragment at `offset` follows one that has landed, or is the first: it takes no more memory than its octets.
+    /// A fragment at `offset` follows one that has landed, or is the first: it takes no more memory than its bytes.
     pub(super) fn follows(&self, offset: u32) -> bool {
         self.covered.follows(offset.into())
     }
 
-    /// Things to remember beside the octets, for each of which a fragment came that did not follow another.
+    /// Number of pieces to track, each begun by a fragment that did not follow another.
     pub(super) fn scattered(&self) -> usize {
         match &self.body {
             Body::Landing(_) => self.covered.scattered(),
@@ -104,18 +104,18 @@ impl Assembly {
         self.covered.prefix() == self.total.into()
     }
 
-    /// What has landed is worth the claim.
+    /// Enough bytes have landed to justify the claim.
     pub(super) fn has_earned(&self) -> bool {
         self.landed().saturating_mul(GROWTH) >= self.claim || self.is_complete()
     }
 
-    /// Octets that are here.
+    /// Bytes that have landed.
     pub(super) fn landed(&self) -> usize {
         self.covered.landed() as usize
     }
 
-    /// Sets the message's size aside (at most `max` octets): in a buffer that is there already, or one that grows as octets
-    /// land, to the first of which it may lay claim if `claims` are left.
+    /// Reserves memory for the message's size (at most `max` bytes): in a buffer of the pool, or in one that grows as
+    /// bytes land. The message may claim the first part of that at once if `claims` are left.
     pub(super) fn reserve(&mut self, pool: &mut Pool, max: usize, claims: usize) {
         if self.reserved > 0 {
             return;
@@ -135,7 +135,7 @@ impl Assembly {
         }
     }
 
-    /// Puts `payload` where `fragment` says if that is behind all that has landed in the message's buffer, and does not
+    /// Puts `payload` where `fragment` says if that is behind all landed bytes of the message's buffer and does not
     /// complete the message. `false`: nothing was done.
     #[inline]
     pub(super) fn append(&mut self, fragment: Fragment, payload: Span<'_>) -> bool {
@@ -200,7 +200,7 @@ impl Assembly {
                 if landed < total && (self.reserved == 0 || reach > most) {
                     return Ok(());
                 }
-                // What is all in one piece is in its buffer already.
+                // A single piece from the start is in its final buffer already.
                 let whole = pieces.len() == 1 && pieces.contains_key(&0);
                 let mut buffer = if whole {
                     pieces.remove(&0).unwrap_or_default()
@@ -254,7 +254,7 @@ fn put(buffer: &mut Vec<u8>, at: usize, payload: Span<'_>) {
     if let Some(place) = buffer.get_mut(at..end) {
         return payload.copy_to(place);
     }
-    // What is skipped has not landed yet.
+    // The bytes in between have not landed yet.
     buffer.resize(at, 0);
     payload.append_to(buffer);
 }

@@ -1,26 +1,26 @@
-//! Which octets have landed of something that arrives in pieces, each of them once.
+//! The bytes that have landed of an object that arrives in pieces, each byte once.
 
 use alloc::collections::BTreeMap;
 
-/// Octets that are there: those before an offset, and islands beyond.
+/// The bytes present: all before an offset, and islands beyond.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
-    /// Octets before this are all there.
+    /// All bytes before this are present.
     prefix: u64,
-    /// Start and end of what is there beyond it, merged.
+    /// Start and end of the ranges present beyond it, merged.
     islands: BTreeMap<u64, u64>,
-    /// Octets of those.
+    /// Bytes in those ranges.
     beyond: u64,
 }
 
 impl Coverage {
-    /// Octets before this are all there.
+    /// All bytes before this are present.
     #[inline]
     pub(super) fn prefix(&self) -> u64 {
         self.prefix
     }
 
-    /// Octets that are there.
+    /// Bytes present.
     #[inline]
     pub(super) fn landed(&self) -> u64 {
         self.prefix + self.beyond
@@ -32,7 +32,7 @@ impl Coverage {
         self.islands.len()
     }
 
-    /// What is at `offset` follows what is there, or is the first.
+    /// A piece at `offset` follows a piece that is present, or is the first.
     pub(super) fn follows(&self, offset: u64) -> bool {
         let before = self.islands.range(..offset).next_back();
         offset == self.prefix || before.is_some_and(|(_, &end)| end == offset)
@@ -47,7 +47,7 @@ impl Coverage {
             || before.is_some_and(|(_, &before)| before > start)
     }
 
-    /// Notes what is behind all that is there. `false`: it is not, and nothing was done.
+    /// Notes a piece that begins where all present bytes end. `false`: it does not, and nothing was done.
     #[inline]
     pub(super) fn append(&mut self, start: u64, end: u64) -> bool {
         let is_next = start == self.prefix && self.islands.is_empty();

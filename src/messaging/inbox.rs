@@ -20,12 +20,12 @@ use crate::{
     wire::{ANY_PROCESSOR, Base, Flags, Head as PacketHead, Packet, Plain, Records, Seq},
 };
 
-/// A message number further ahead than this is impossible: as many messages do not fit into any credit
-/// ([`Config::unexpected_bytes`]), since a record takes 4 octets at least. It also separates old numbers from new.
+/// A message number further ahead than this is impossible: no credit ([`Config::unexpected_bytes`]) covers that many
+/// messages, since a record takes at least 4 bytes. It also separates old numbers from new.
 const MAX_AHEAD: u32 = 1 << 29;
-/// So many fragments of a peer may wait for what they follow, be it in one message or in many: each takes memory beside
-/// its octets, which credit does not cover. More are put off. (What is next in its flow follows what was before it, and
-/// is always taken.)
+/// Most fragments of a peer, over all its messages, that may wait for an earlier fragment: each takes memory beside its
+/// bytes, which credit does not cover. Further ones are put off. (A packet that is next in its flow follows the one
+/// before it, and is always taken.)
 const MAX_SCATTERED: usize = 4_096;
 
 /// A packet, wherever its payload lies.
@@ -38,7 +38,7 @@ struct Arrived<'a> {
     open: Option<&'a [u8]>,
 }
 
-/// What can not be admitted yet.
+/// A packet or message that can not be admitted yet.
 enum Wait {
     /// A packet that came before its turn: a message, or a bundle of so many.
     Packet {
@@ -67,7 +67,7 @@ struct Candidate {
 /// The message that the last fragment was of, if more of it is to come.
 #[derive(Clone, Copy)]
 struct Current {
-    /// Whose, in which session, of which pair, and its number.
+    /// Its peer, session, pair and number.
     of: (PeerId, u32, Pair, Seq),
     /// Where it waits.
     index: u32,
@@ -79,14 +79,14 @@ pub(super) struct Inbox {
     /// The others, sorted.
     others: Vec<u32>,
     max_message: u64,
-    /// Most octets of buffers per peer that credit does not cover.
+    /// Most bytes of buffers per peer that credit does not cover.
     max_landing: u64,
     /// A message that holds more credit than this, and is the oldest, gets it back as it lands.
     half: u64,
     unexpected: u64,
     peers: Vec<Inbound>,
     busy: Slab<Busy>,
-    /// Emptied ones, whose memory is used again.
+    /// Emptied ones, for reuse.
     idle: Vec<Busy>,
     waits: Slab<Wait>,
     current: Option<Current>,
@@ -146,8 +146,8 @@ impl Inbox {
         self.ready.messages()
     }
 
-    /// The next message; what was taken before must have been [retired](Self::retire). What is in place is at the end of
-    /// `datagram`.
+    /// The next message; the one taken before must have been [retired](Self::retire). A message in place is at the end
+    /// of `datagram`.
     #[inline]
     pub(super) fn take<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         self.ready.take(datagram)
@@ -165,7 +165,7 @@ impl Inbox {
         self.ready.is_in_place()
     }
 
-    /// Copies what is in place, at the end of `datagram`.
+    /// Copies the message in place, at the end of `datagram`.
     pub(super) fn settle(&mut self, datagram: &[u8]) {
         self.ready.settle(datagram, &mut self.pool);
     }
@@ -176,7 +176,7 @@ impl Inbox {
         self.ready.is_lent()
     }
 
-    /// Frees the memory of what was taken. Gives what is to be given to `Endpoint::release` for it.
+    /// Frees the memory of the taken message. Returns the credit to pass to `Endpoint::release` for it.
     #[inline]
     pub(super) fn retire(&mut self) -> Option<Release> {
         let retired = self.ready.retire(&mut self.pool)?;
@@ -205,7 +205,7 @@ impl Inbox {
         self.rest(peer);
     }
 
-    /// What else is to be given to `Endpoint::release` now.
+    /// Other credit to pass to `Endpoint::release` now.
     #[inline]
     pub(super) fn releases(&mut self) -> impl Iterator<Item = Release> + '_ {
         self.releases.drain(..)
@@ -232,7 +232,7 @@ impl Inbox {
         self.releases.push((peer, session, cost));
     }
 
-    /// The session has ended: what is not admitted never will be.
+    /// The session has ended: messages that wait for admission are dropped.
     pub(super) fn end(&mut self, peer: PeerId, session: u32) {
         if let Some(inbound) = self.peers.get(peer.index())
             && inbound.session == session
@@ -261,7 +261,7 @@ impl Inbox {
         }
         if let Some(busy) = self.busy.get_mut(busy) {
             busy.pairs.clear();
-            // What of it is admitted is counted as stale when the next session begins.
+            // Its admitted messages are counted as stale when the next session begins.
             busy.landing = 0;
             busy.claimed = 0;
             busy.scattered = 0;
@@ -284,7 +284,7 @@ impl Inbox {
         self.rest(peer);
     }
 
-    /// What the peer has waiting; makes it busy.
+    /// The peer's waiting messages; makes it busy.
     fn busy_of(&mut self, peer: PeerId) -> &mut Busy {
         let inbound = &mut self.peers[peer.index()];
         if self.busy.get(inbound.busy).is_none() {
@@ -294,7 +294,7 @@ impl Inbox {
         self.busy.get_mut(inbound.busy).unwrap_or_else(|| unreachable!())
     }
 
-    /// Lets go of what a peer needs only while something waits.
+    /// Frees the state that a peer needs only while messages of it wait.
     #[inline]
     fn rest(&mut self, peer: PeerId) {
         let inbound = &mut self.peers[peer.index()];
@@ -554,7 +554,7 @@ impl Inbox {
         true
     }
 
-    /// Everything of `pair` before `next` has been admitted: admits what follows, and remembers where it ends.
+    /// All messages of `pair` before `next` have been admitted: admits those that follow, and remembers where they end.
     fn advance(&mut self, peer: PeerId, pair: Pair, mut next: Seq) {
         let session = self.peers[peer.index()].session;
         loop {
@@ -800,8 +800,15 @@ impl Inbox {
 }
 
 impl Sink for Inbox {
-    const TAKES_PLAIN: bool = true;
-    const TAKES_APART: bool = true;
+    #[inline]
+    fn takes_plain(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn takes_apart(&self) -> bool {
+        true
+    }
 
     #[inline(always)]
     fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
@@ -862,12 +869,12 @@ impl Inbox {
         self.waits.len()
     }
 
-    /// Messages that may be promoted once what is before them is taken.
+    /// Messages that may be promoted once those before them are taken.
     pub(super) fn candidates_len(&self) -> usize {
         self.candidates.len()
     }
 
-    /// Octets of payload and buffers in use.
+    /// Bytes of payload and buffers in use.
     pub(super) fn memory(&self) -> u64 {
         let waits = self.waits.iter().map(|wait| match wait {
             Wait::Packet { buffer, .. } => buffer.len() as u64,

@@ -10,12 +10,13 @@ use crate::{
     wire::Placement,
 };
 
-/// Memory that octets land in, at any offset and in any order.
+/// Memory in which placements land, at any offset and in any order.
 pub trait Landing: Send {
-    /// Octets that it takes.
+    /// Capacity in bytes.
     fn capacity(&self) -> u64;
 
-    /// Puts `bytes` at `offset`; together they lie inside the capacity. They may come from where another process writes.
+    /// Puts `bytes` at `offset`; the range is inside the capacity. The source may be memory that another process
+    /// writes.
     fn place(&mut self, offset: u64, bytes: Span<'_>);
 }
 
@@ -30,7 +31,7 @@ impl Landing for Vec<u8> {
     }
 }
 
-/// Names a landing for those who write to it: an index with its generation, and a key.
+/// Names a landing for the peers that write to it: an index with its generation, and a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LandingId {
     /// Index (20 bits) and generation (12 bits).
@@ -39,21 +40,22 @@ pub struct LandingId {
     pub key: u32,
 }
 
-/// Who may write to a landing, and when it is full.
+/// The peers that may write to a landing, and when it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// One peer, so many octets, each once: then it has landed.
+    /// One peer may write this many bytes, each once; then the landing is complete.
     Once {
         /// The peer.
         peer: PeerId,
-        /// Octets; at most the capacity.
+        /// Bytes; at most the capacity.
         len: u64,
     },
     /// Every peer that knows the key, as often as it likes (remote memory).
     Lasting,
 }
 
-/// So many pieces may land in one landing before what they follow: each takes memory beside its octets. More are put off.
+/// Most pieces of one landing that may arrive before the ones they follow: each takes memory beside its bytes. Further
+/// ones are put off.
 const MAX_SCATTERED: usize = 4_096;
 /// Indices of landings have so many bits, generations the rest.
 const INDEX_BITS: u32 = 20;
@@ -61,7 +63,7 @@ const INDEX_BITS: u32 = 20;
 struct Slot {
     id: LandingId,
     access: Access,
-    /// What may be written so far of one of [`Access::Once`], and what was.
+    /// For [`Access::Once`]: the end of the range that may be written so far, and the ranges that were.
     allowed: u64,
     covered: Coverage,
     /// `None`: free.
@@ -73,7 +75,7 @@ struct Slot {
 pub(super) struct Landings {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
-    /// What has landed and has not been told.
+    /// The complete landings that have not been reported.
     landed: VecDeque<LandingId>,
     /// Packets for landings that are not (or not any more) there, or of peers that may not.
     strays: u64,
@@ -91,7 +93,7 @@ impl fmt::Debug for Landings {
 }
 
 impl Landings {
-    /// Keys follow from `seed`: nobody who does not know it can guess them.
+    /// Sets the secret from which keys are drawn: a peer that does not know it can not guess them.
     pub(super) fn seed(&mut self, seed: u64) {
         self.key = seed;
     }
@@ -165,14 +167,14 @@ impl Landings {
         memory
     }
 
-    /// Sets what may be written so far.
+    /// Sets the end of the range that may be written so far.
     pub(super) fn allow(&mut self, id: LandingId, until: u64) {
         if let Some(slot) = self.slot(id) {
             slot.allowed = until;
         }
     }
 
-    /// Octets that have landed so far.
+    /// Bytes that have landed so far.
     pub(super) fn progress(&mut self, id: LandingId) -> u64 {
         self.slot(id).map_or(0, |slot| slot.covered.landed())
     }
@@ -185,8 +187,8 @@ impl Landings {
         self.landed.len()
     }
 
-    /// Takes in octets for a landing. Those for one that has ended are late, and dropped; those beyond its end, beyond what
-    /// was granted of it, or for where some have landed before, were never honest.
+    /// Writes a placement to its landing. A placement for a landing that has ended is late, and dropped. One beyond the
+    /// end, beyond the allowed range, or over bytes that have landed before is no honest peer's.
     pub(super) fn deliver(&mut self, peer: PeerId, placement: Placement, key: u32, bytes: Span<'_>) -> Verdict {
         let id = LandingId {
             landing: placement.landing,
@@ -350,7 +352,7 @@ mod tests {
             .filter(|n| landings.deliver(peer, at(id, 2 * n + 1), id.key, Span::new(&[1])) == Verdict::Taken)
             .count();
         assert_eq!(taken, MAX_SCATTERED);
-        // What was put off comes in its turn.
+        // A placement that was put off comes in its turn.
         for n in 0..100_000 {
             let verdict = landings.deliver(peer, at(id, n), id.key, Span::new(&[1]));
             assert!(

@@ -1,13 +1,13 @@
-//! What the application gets.
+//! A received message.
 
 use alloc::vec::Vec;
 use core::{fmt, mem, ops::Deref};
 
 use crate::reliability::{MESSAGE_COST, PeerId};
 
-/// A message as it was received, lent by who received it until the next call.
+/// A received message, lent until the next call.
 ///
-/// It dereferences to its octets.
+/// It dereferences to its bytes.
 pub struct Message<'a> {
     // (In another order than in the queue, so that they are read one by one: of several that have just been written one by
     // one, read at once, the processor would wait for all.)
@@ -17,7 +17,7 @@ pub struct Message<'a> {
     pub(super) session: u32,
     /// Credit that it holds, with those that it was bundled with.
     pub(super) cost: u32,
-    /// Credit of what is kept of its packet.
+    /// Credit of the kept messages of its packet.
     pub(super) kept: &'a mut u32,
     pub(super) tag: Option<u64>,
     pub(super) immediate: Option<u64>,
@@ -26,7 +26,7 @@ pub struct Message<'a> {
 
 pub(super) enum Body<'a> {
     Lent(&'a [u8]),
-    /// The message is the first so many octets of the buffer.
+    /// The message is the first bytes of the buffer, this many.
     Buffer(&'a mut Vec<u8>, usize),
 }
 
@@ -74,7 +74,7 @@ impl Message<'_> {
         self.immediate
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     #[inline]
     pub fn data(&self) -> &[u8] {
@@ -84,7 +84,7 @@ impl Message<'_> {
         }
     }
 
-    /// Its octets to keep: small messages are copied; a large one hands over its buffer.
+    /// Takes the bytes: a small message is copied, a large one hands over its buffer.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.body {
@@ -99,9 +99,9 @@ impl Message<'_> {
 }
 
 impl Message<'_> {
-    /// Its octets to keep, with the credit that they hold: the sender is not given it back before
-    /// [`Messenger::release`](super::Messenger::release). `None`: it was so large that its credit had to be given back for
-    /// it to come at all, so nothing would bound how many of its kind are kept.
+    /// Takes the bytes together with their credit, which the sender gets back only by
+    /// [`Messenger::release`](super::Messenger::release). `None`: the message was so large that its credit had to be
+    /// returned for it to arrive at all, so nothing would bound how many such messages are kept.
     #[must_use]
     pub(super) fn keep(mut self) -> Option<Kept> {
         let (peer, session) = (self.peer, self.session);
@@ -115,7 +115,7 @@ impl Message<'_> {
         })
     }
 
-    /// The same where something is kept that its octets said, and not they.
+    /// Like [`keep`](Self::keep), for information derived from the bytes: these are dropped.
     #[must_use]
     pub(super) fn keep_credit(mut self) -> Option<Kept> {
         Some(Kept {

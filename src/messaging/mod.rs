@@ -1,7 +1,7 @@
 //! Messages between processors: numbered per ordered pair, admitted in that order, put together where they land.
 //!
-//! A [`Messenger`] is an [`Endpoint`](crate::reliability::Endpoint), here or elsewhere ([`Carrier`]), together with the
-//! order of messages, which the endpoint knows nothing of: it delivers packets exactly once but in any order. Like the
+//! A [`Messenger`] is an [`Endpoint`](crate::reliability::Endpoint) or another [packet layer](crate::reliability::PacketLayer), together with the order
+//! of messages, which that layer knows nothing of: it delivers packets exactly once but in any order. Like the
 //! endpoint it does no IO and reads no clock; it is driven in the same way ([`crate`] shows the loop), and has one more
 //! thing to give: [`Messenger::receive`].
 //!
@@ -46,9 +46,7 @@ pub use self::{
 };
 use crate::{
     error::{AddPeerError, SendError},
-    reliability::{
-        Burst, Event, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Target, delegated::Carrier,
-    },
+    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Target},
     span::Span,
     time::Instant,
     wire::Seq,
@@ -68,18 +66,17 @@ pub struct SendOptions {
     pub tag: Option<u64>,
     /// Immediate data to carry.
     pub immediate: Option<u64>,
-    /// More is to come at once: nothing needs to be transmitted yet. For who drives the messenger; it makes no
-    /// difference to the message.
+    /// More messages follow at once, so the driver need not transmit yet. It makes no difference to the message.
     pub more: bool,
 }
 
-/// An endpoint, here or in another process, that keeps messages in order. See the module's documentation.
+/// Messages in order, over a packet layer. See the module's documentation.
 pub struct Messenger {
-    endpoint: Carrier,
+    layer: Layer,
     inbox: Inbox,
     numbers: Numbers,
     seed: u64,
-    /// When somebody above wants its turn.
+    /// When the layer above wants to be called again.
     alarm: Option<Instant>,
 }
 
@@ -94,15 +91,15 @@ impl fmt::Debug for Messenger {
 
 /// Getters.
 impl Messenger {
-    /// Messages for `processors` over `endpoint`, an [`Endpoint`](crate::reliability::Endpoint) or a stand-in for one.
+    /// Messages for `processors` over `layer`: an [`Endpoint`](crate::reliability::Endpoint), or any other packet layer.
     /// The first processor is the source of messages that name no other; if the list is empty, that is processor 0.
     #[must_use]
-    pub fn new(endpoint: impl Into<Carrier>, processors: &[u32]) -> Self {
-        let mut endpoint = endpoint.into();
-        let inbox = Inbox::new(endpoint.config(), processors);
-        endpoint.set_processor(inbox.processor());
+    pub fn new(layer: impl Into<Layer>, processors: &[u32]) -> Self {
+        let mut layer = layer.into();
+        let inbox = Inbox::new(layer.config(), processors);
+        layer.set_processor(inbox.processor());
         Self {
-            endpoint,
+            layer,
             inbox,
             numbers: Numbers::default(),
             seed: 0,
@@ -110,11 +107,11 @@ impl Messenger {
         }
     }
 
-    /// The layer below: its getters.
+    /// The packet layer below, for its getters.
     #[must_use]
     #[inline]
-    pub fn endpoint(&self) -> &Carrier {
-        &self.endpoint
+    pub fn layer(&self) -> &Layer {
+        &self.layer
     }
 
     /// Number of our first processor.
@@ -131,7 +128,7 @@ impl Messenger {
         self.inbox.messages() + self.inbox.landings.has_landed()
     }
 
-    /// Tells where the numbers of the messages to and from a peer lie, and how many octets they have
+    /// Passes the addresses and lengths in bytes of the message numbers to and from a peer to `tell`
     /// ([`Endpoint::locate`](crate::reliability::Endpoint)).
     #[cfg(feature = "sim")]
     #[inline]
@@ -149,7 +146,7 @@ impl Messenger {
     /// # Errors
     /// There are too many, or one with this address exists.
     pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
-        self.endpoint.add_peer(address, processor)
+        self.layer.add_peer(address, processor)
     }
 
     /// Queues a message; nothing is transmitted before the next [`poll_transmit`](Self::poll_transmit). The token
@@ -166,8 +163,8 @@ impl Messenger {
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
         self.finish();
-        let (message, number) = number(&self.endpoint, &self.inbox, &mut self.numbers, peer, options)?;
-        let token = self.endpoint.send(now, peer, options.channel, &message, payload)?;
+        let (message, number) = number(&self.layer, &self.inbox, &mut self.numbers, peer, options)?;
+        let token = self.layer.send(now, peer, options.channel, &message, payload)?;
         *number = number.plus(1);
         Ok(token)
     }
@@ -185,12 +182,12 @@ impl Messenger {
         burst: &mut Burst,
         transmit: impl FnOnce(&mut Burst, &[u8]),
     ) -> bool {
-        // What was lent is given back later, when nobody waits for it.
-        let Ok((message, number)) = number(&self.endpoint, &self.inbox, &mut self.numbers, peer, options) else {
+        // A lent message is retired later, when no latency depends on it.
+        let Ok((message, number)) = number(&self.layer, &self.inbox, &mut self.numbers, peer, options) else {
             return false;
         };
         let sent = self
-            .endpoint
+            .layer
             .send_alone(now, peer, options.channel, &message, data, burst, transmit);
         if sent {
             *number = number.plus(1);
@@ -217,7 +214,7 @@ impl Messenger {
             return None;
         }
         let message = self.inbox.take(&[])?;
-        let processor = self.endpoint.processor(message.peer());
+        let processor = self.layer.processor(message.peer());
         Some((message, processor))
     }
 
@@ -228,9 +225,9 @@ impl Messenger {
         self.inbox.take(datagram)
     }
 
-    /// Lends memory to a peer, or to all of them, to write to. `None`: there are too many landings (2^20).
+    /// Registers memory that a peer, or every peer, may write to. `None`: there are too many landings (2^20).
     ///
-    /// What has landed is told by [`poll_landed`](Self::poll_landed); a landing lasts until it is revoked.
+    /// [`poll_landed`](Self::poll_landed) reports the landings that are complete; a landing lasts until it is revoked.
     pub fn grant(&mut self, access: Access, memory: Box<dyn Landing>) -> Option<LandingId> {
         self.inbox.landings.grant(access, memory)
     }
@@ -240,30 +237,31 @@ impl Messenger {
         self.inbox.landings.has_room()
     }
 
-    /// Ends a landing and gives its memory back. What comes for it later is dropped and counted.
+    /// Ends a landing and returns its memory. Placements that arrive for it later are dropped and counted.
     pub fn revoke(&mut self, id: LandingId) -> Option<Box<dyn Landing>> {
         self.inbox.landings.revoke(id)
     }
 
-    /// Of a landing of [`Access::Once`] only what lies before `until` may be written so far; without this, all of it. A peer
-    /// that writes elsewhere, or twice, is given up ([`PeerError::Misbehaved`](crate::PeerError::Misbehaved)).
+    /// Allows writes to a landing of [`Access::Once`] only before `until`; without this call, to all of it. A peer that
+    /// writes elsewhere, or twice to the same place, is given up
+    /// ([`PeerError::Misbehaved`](crate::PeerError::Misbehaved)).
     pub fn allow(&mut self, id: LandingId, until: u64) {
         self.inbox.landings.allow(id, until);
     }
 
-    /// Keys of landings, and of tables whose keys peers choose ([`tagged::Tagged`] made after this), follow from `seed`,
-    /// which nobody else should know. Without one they are the same in each run.
+    /// Sets the secret `seed` from which the keys of landings are derived, and those of hash tables whose entries peers
+    /// choose ([`tagged::Tagged`] made after this). Without one they are the same in each run.
     pub fn seed_keys(&mut self, seed: u64) {
         self.seed = seed;
         self.inbox.landings.seed(seed);
     }
 
-    /// Octets that have landed so far in a landing of [`Access::Once`].
+    /// Bytes that have landed so far in a landing of [`Access::Once`].
     pub fn landed(&mut self, id: LandingId) -> u64 {
         self.inbox.landings.progress(id)
     }
 
-    /// A landing of [`Access::Once`] in which all octets have landed.
+    /// A landing of [`Access::Once`] in which all bytes have landed.
     #[inline]
     pub fn poll_landed(&mut self) -> Option<LandingId> {
         self.inbox.landings.poll_landed()
@@ -275,11 +273,11 @@ impl Messenger {
         self.inbox.landings.strays()
     }
 
-    /// Sends octets to `offset` of a landing of the peer, on `channel`. They need no credit and have no order;
-    /// [`Event::Sent`] tells that they are there.
+    /// Places bytes at `offset` of a landing of the peer, on `channel`. They take no credit and have no order;
+    /// [`Event::Sent`] reports that they have landed.
     ///
     /// # Errors
-    /// Nothing was taken: the queue is full, more than 2^32 − 1 octets, or the peer gone.
+    /// Nothing was taken: the queue is full, there are more than 2^32 − 1 bytes, or the peer is gone.
     pub fn place(
         &mut self,
         now: Instant,
@@ -290,7 +288,7 @@ impl Messenger {
         data: Bytes,
     ) -> Result<SendToken, SendError> {
         self.finish();
-        let Some(processor) = self.endpoint.processor(peer) else {
+        let Some(processor) = self.layer.processor(peer) else {
             return Err(SendError::UnknownPeer(peer));
         };
         let target = Target {
@@ -300,7 +298,7 @@ impl Messenger {
             key: to.key,
             offset,
         };
-        self.endpoint.place(now, peer, channel, &target, data)
+        self.layer.place(now, peer, channel, &target, data)
     }
 
     /// Gives back the credit of a message that was kept.
@@ -311,62 +309,62 @@ impl Messenger {
 
     /// Asks for acknowledgement of everything outstanding, at once.
     pub fn request_acks(&mut self, now: Instant) {
-        self.endpoint.request_acks(now);
+        self.layer.request_acks(now);
     }
 
     /// See [`Endpoint::connect`](crate::reliability::Endpoint::connect).
     pub fn connect(&mut self, now: Instant, peer: PeerId) {
-        self.endpoint.connect(now, peer);
+        self.layer.connect(now, peer);
     }
 
     /// Watches a peer though nothing is sent to it: its silence ends the session.
     pub fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
-        self.endpoint.watch(now, peer, on);
+        self.layer.watch(now, peer, on);
     }
 
-    /// Says goodbye to a peer, after all that is queued. [`Event::Down`] says when it is done.
+    /// Says goodbye to a peer once its queue is drained. [`Event::Down`] reports the end.
     pub fn close(&mut self, now: Instant, peer: PeerId) {
         self.finish();
-        self.endpoint.close(now, peer);
+        self.layer.close(now, peer);
     }
 
     /// Tries a peer that is down again, with a new session.
     pub fn reconnect(&mut self, peer: PeerId) {
-        self.endpoint.reconnect(peer);
+        self.layer.reconnect(peer);
     }
 
     /// See [`Endpoint::take_lost`](crate::reliability::Endpoint::take_lost).
     pub fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
-        self.endpoint.take_lost(peer)
+        self.layer.take_lost(peer)
     }
 
     /// The backend can do something else now.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.endpoint.set_limits(limits);
+        self.layer.set_limits(limits);
     }
 }
 
-/// What came in.
+/// Input.
 impl Messenger {
-    /// Datagrams of `stride` octets each (the last may be shorter) from `source`.
+    /// Handles datagrams of `stride` bytes each (the last may be shorter) from `source`.
     #[inline]
     pub fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.finish();
-        self.endpoint
-            .handle_datagrams(now, source, data, stride, &mut self.inbox);
+        self.layer.handle_datagrams(now, source, data, stride, &mut self.inbox);
         self.apply_releases();
     }
 
-    /// A record of a link ([`reliability::delegated`](crate::reliability::delegated)), which may lie where another process
-    /// writes: nothing of it is read twice.
+    /// Handles a record of a link ([`reliability::delegated`](crate::reliability::delegated)). It may be in memory that
+    /// another process writes, so nothing of it is read twice.
     #[inline]
     pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {
         self.finish();
-        self.endpoint.handle_record(now, record, &mut self.inbox);
+        self.layer.handle_record(now, record, &mut self.inbox);
         self.apply_releases();
     }
 
-    /// [`handle_datagrams`](Self::handle_datagrams), and if it makes one message ready, that may stay where it is: see [`is_in_place`](Self::is_in_place).
+    /// Like [`handle_datagrams`](Self::handle_datagrams), but a single message that becomes ready may stay where it is:
+    /// see [`is_in_place`](Self::is_in_place).
     #[inline]
     pub fn handle_datagrams_in_place(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
         self.inbox.lend(data.len() <= stride);
@@ -374,9 +372,9 @@ impl Messenger {
         self.inbox.lend(false);
     }
 
-    /// A message is ready that was not copied: it is at the end of the datagram that was handed in last. Before that goes,
-    /// and before other datagrams are handed in, it is to be [received](Self::receive_in_place) or [copied](Self::settle);
-    /// [`receive`](Self::receive) does not give it.
+    /// A message is ready that was not copied: it is at the end of the datagram that was handed in last. It must be
+    /// [received](Self::receive_in_place) or [copied](Self::settle) before the datagram's memory is reused and before
+    /// other datagrams are handed in; [`receive`](Self::receive) does not return it.
     #[must_use]
     #[inline]
     pub fn is_in_place(&self) -> bool {
@@ -397,40 +395,40 @@ impl Messenger {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.finish();
         self.alarm = self.alarm.filter(|alarm| *alarm > now);
-        self.endpoint.handle_timeout(now);
+        self.layer.handle_timeout(now);
     }
 
     /// See [`Endpoint::handle_unreachable`](crate::reliability::Endpoint::handle_unreachable).
     pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
-        self.endpoint.handle_unreachable(now, address, quoted);
+        self.layer.handle_unreachable(now, address, quoted);
     }
 
-    /// The backend has let go of the memory of the burst with this token.
+    /// The backend has released the memory of the burst with this token.
     pub fn handle_released(&mut self, token: u64) {
-        self.endpoint.handle_released(token);
+        self.layer.handle_released(token);
     }
 }
 
-/// What goes out: poll transmits until `false`, then the time-out, then events until `None`.
+/// Output: poll transmits until `false`, then the time-out, then events until `None`.
 impl Messenger {
     /// Fills `burst` with something to transmit, if there is anything.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.finish();
-        self.endpoint.poll_transmit(now, burst)
+        self.layer.poll_transmit(now, burst)
     }
 
-    /// The octets of a burst in order, as slices. To be called before any other method of `&mut self`.
+    /// The bytes of a burst in order, as slices. Call it before any other method of `&mut self`.
     #[inline]
     pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
-        self.endpoint.gather(burst, each);
+        self.layer.gather(burst, each);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match (self.endpoint.poll_timeout(), self.alarm) {
+        match (self.layer.poll_timeout(), self.alarm) {
             (deadline, None) => deadline,
             (None, alarm) => alarm,
             (Some(deadline), Some(alarm)) => Some(deadline.min(alarm)),
@@ -441,13 +439,13 @@ impl Messenger {
     #[must_use]
     #[inline]
     pub fn has_events(&self) -> bool {
-        self.endpoint.has_events()
+        self.layer.has_events()
     }
 
-    /// What there is to tell.
+    /// The next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.endpoint.poll_event()?;
+        let event = self.layer.poll_event()?;
         if let Event::Down { peer, session, .. } = event {
             self.inbox.end(peer, session);
             self.apply_releases();
@@ -457,7 +455,7 @@ impl Messenger {
 }
 
 impl Messenger {
-    /// Frees what was lent.
+    /// Retires the message that is lent, if any.
     #[inline(always)]
     fn finish(&mut self) {
         if self.inbox.is_lent() {
@@ -467,7 +465,7 @@ impl Messenger {
 
     fn retire(&mut self) {
         if let Some((peer, session, cost)) = self.inbox.retire() {
-            self.endpoint.release(peer, session, cost);
+            self.layer.release(peer, session, cost);
         }
         self.apply_releases();
     }
@@ -482,28 +480,28 @@ impl Messenger {
     #[cold]
     fn release_more(&mut self) {
         for (peer, session, cost) in self.inbox.releases() {
-            self.endpoint.release(peer, session, cost);
+            self.layer.release(peer, session, cost);
         }
     }
 }
 
-/// A message as it goes to the endpoint, and its pair's next number, which is its own until it is taken.
+/// A message as it goes to the packet layer, and its pair's next number, which is its own until it is taken.
 #[inline(always)]
 fn number<'a>(
-    endpoint: &Carrier,
+    layer: &Layer,
     inbox: &Inbox,
     numbers: &'a mut Numbers,
     peer: PeerId,
     options: &SendOptions,
 ) -> Result<(Outgoing, &'a mut Seq), SendError> {
-    let Some(processor) = endpoint.processor(peer) else {
+    let Some(processor) = layer.processor(peer) else {
         return Err(SendError::UnknownPeer(peer));
     };
     let source = options.source.unwrap_or_else(|| inbox.processor());
     let destination = options.destination.unwrap_or(processor);
     let usual = source == inbox.processor() && destination == processor;
     let other = if usual { None } else { Some((source, destination)) };
-    let Some(number) = numbers.next(peer, endpoint.session(peer), other) else {
+    let Some(number) = numbers.next(peer, layer.session(peer), other) else {
         return Err(SendError::TooManyPairs {
             peer,
             max: pair::MAX_PAIRS as u32,

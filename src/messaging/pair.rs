@@ -1,4 +1,4 @@
-//! Order of the messages of each ordered pair of processors: what to number next, what to admit next.
+//! Order of the messages of each ordered pair of processors: the next number to send, the next number to admit.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -13,8 +13,8 @@ use crate::{
 /// An ordered pair of processors: source, destination.
 pub(super) type Pair = (u32, u32);
 
-/// Most pairs of processors between which one peer's messages go in one session, in each direction: a receiver remembers
-/// a number for each of them.
+/// Most pairs of processors that the messages of one peer may use in one session, in each direction: a receiver
+/// remembers a number for each of them.
 pub(super) const MAX_PAIRS: usize = 4_096;
 
 /// No processor has this number.
@@ -53,8 +53,8 @@ struct Next {
 }
 
 impl Numbers {
-    /// Number of the next message of a pair. It is used up by setting it to what follows. `None`: the receiver would not
-    /// take messages of yet another pair.
+    /// Number of the next message of a pair; the caller uses it up by setting its successor. `None`: the pair would be
+    /// one too many for the receiver.
     #[inline(always)]
     pub(super) fn next(&mut self, peer: PeerId, session: u32, other: Option<Pair>) -> Option<&mut Seq> {
         if let Some(pair) = other {
@@ -100,7 +100,7 @@ impl Numbers {
 /// No [`Busy`].
 pub(super) const IDLE: u32 = u32::MAX;
 
-/// What is remembered of every peer that has sent something.
+/// The state of every peer that has sent something.
 #[derive(Clone, Copy)]
 pub(super) struct Inbound {
     /// The session that the rest belongs to; 0: none yet.
@@ -130,21 +130,21 @@ impl Inbound {
 
 const _: () = assert!(size_of::<Inbound>() + size_of::<Next>() <= 24, "idle peers are many");
 
-/// What is remembered of a peer from which something waits, or that uses several pairs of processors.
+/// The state of a peer with waiting messages, or with several pairs of processors.
 #[derive(Default)]
 pub(super) struct Busy {
     /// Number of the next message to admit, of pairs other than the usual one.
     pub(super) pairs: BTreeMap<Pair, Seq>,
-    /// What can not be admitted yet: indices into [`Waits`].
+    /// The messages that can not be admitted yet: indices into [`Waits`].
     pub(super) waiting: Waiting,
-    /// Octets of buffers whose packets' credit does not cover them: landings that are not full, and messages whose
-    /// credit was given back before they were taken.
+    /// Bytes of buffers that their packets' credit does not cover: messages that are not complete, and messages whose
+    /// credit was returned before they were taken.
     pub(super) landing: u64,
-    /// Octets of memory that messages have laid claim to before they have landed.
+    /// Bytes of memory that messages have claimed before they have landed.
     pub(super) claimed: usize,
-    /// Credit of messages of former sessions that have not been taken, and the octets of those without credit.
+    /// Credit of messages of former sessions that have not been taken, and the bytes of those without credit.
     pub(super) stale: u64,
-    /// Fragments that came before what they follow and have to be remembered one by one.
+    /// Fragments that arrived before the ones they follow, and are tracked one by one.
     pub(super) scattered: usize,
     /// Large messages, each the first of its pair, which wait for `landing` to become smaller.
     pub(super) starved: VecDeque<(Pair, Seq)>,
@@ -156,7 +156,7 @@ impl Busy {
     }
 }
 
-/// What waits, by pair and number. Most of the time that is one thing; only more of them go into the map.
+/// The waiting messages, by pair and number. Mostly there is only one; the map is used for more.
 #[derive(Default)]
 pub(super) struct Waiting {
     one: Option<((Pair, u32), u32)>,

@@ -17,7 +17,7 @@ use crate::{
     wire::{Record, Records},
 };
 
-/// What is known of a packet or message besides its octets.
+/// The properties of a packet or message other than its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) peer: PeerId,
@@ -34,9 +34,9 @@ bitflags! {
     struct Marks: u8 {
         const TAG = 1;
         const IMMEDIATE = 2;
-        /// The octets are a row of records.
+        /// The bytes are a sequence of records.
         const BUNDLE = 4;
-        /// The octets are in a buffer, else in the arena.
+        /// The bytes are in a buffer, else in the arena.
         const BUFFER = 8;
         /// The credit was given back before.
         const PROMOTED = 16;
@@ -104,7 +104,7 @@ impl Entry {
         }
     }
 
-    /// Its octets, if its credit was given back before.
+    /// Its length in bytes, if its credit was returned before it was taken; else 0.
     #[inline]
     fn promoted(&self) -> u64 {
         if self.marks.contains(Marks::PROMOTED) {
@@ -115,7 +115,7 @@ impl Entry {
     }
 }
 
-/// What has been taken.
+/// The credit of an entry that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retired {
     pub(super) peer: PeerId,
@@ -123,7 +123,7 @@ pub(super) struct Retired {
     pub(super) cost: u32,
     /// How much of that belongs to messages that are kept.
     pub(super) kept: u32,
-    /// Octets of a message whose credit was given back before.
+    /// Bytes of a message whose credit was returned before it was taken.
     pub(super) promoted: u64,
 }
 
@@ -155,8 +155,7 @@ pub(super) struct Ready {
     cursor: usize,
     /// All of the first entry has been handed out.
     lent: bool,
-    /// A message that is the only one and has not been handed out: its octets are the last of the datagram that they came
-    /// in, wherever that lies.
+    /// The only message, not handed out yet: its bytes are the last ones of the datagram that it arrived in.
     in_place: bool,
     /// It has been handed out.
     lent_in_place: bool,
@@ -180,7 +179,7 @@ impl Ready {
         self.messages == 0 && !self.lent_in_place && self.entries.front().is_none()
     }
 
-    /// Appends the first message; its octets, the last `len` of a datagram, stay where they are.
+    /// Appends the first message. Its bytes, the last `len` of a datagram, stay where they are.
     #[inline(always)]
     pub(super) fn push_in_place(&mut self, head: &Head, len: usize) {
         debug_assert!(self.is_empty());
@@ -190,14 +189,14 @@ impl Ready {
         self.messages = 1;
     }
 
-    /// A message is ready whose octets are in place: before anything else becomes ready, and before the datagram goes, it
-    /// is to be [taken](Self::take), or [copied](Self::settle).
+    /// A message is ready in place. It must be [taken](Self::take) or [copied](Self::settle) before another becomes
+    /// ready and before the datagram's memory is reused.
     #[inline(always)]
     pub(super) fn is_in_place(&self) -> bool {
         self.in_place
     }
 
-    /// Copies what is in place, at the end of `datagram`.
+    /// Copies the message in place, at the end of `datagram`.
     pub(super) fn settle(&mut self, datagram: &[u8], pool: &mut Pool) {
         if !mem::take(&mut self.in_place) {
             return;
@@ -225,8 +224,8 @@ impl Ready {
         }
     }
 
-    /// Appends a bundle that has not been looked at, whose messages have at most `most` octets, and gives how many they are.
-    /// `None`: it is none.
+    /// Appends a bundle that has not been validated, whose messages may have at most `most` bytes each. Returns their
+    /// number, or `None` if it is no valid bundle.
     #[inline]
     pub(super) fn push_bundle(&mut self, head: &Head, data: Span<'_>, most: usize, pool: &mut Pool) -> Option<usize> {
         let count = |octets| Records::count(octets, most).filter(|(_, fit)| *fit);
@@ -248,7 +247,7 @@ impl Ready {
         Some(records)
     }
 
-    /// Appends what is in the first `len` octets of `buffer`.
+    /// Appends the first `len` bytes of `buffer`.
     pub(super) fn push_buffer(
         &mut self,
         head: &Head,
@@ -309,8 +308,8 @@ impl Ready {
         })
     }
 
-    /// Hands out the next message. What was handed out before must have been retired. What is in place is at the end of
-    /// `datagram`.
+    /// Hands out the next message. The one handed out before must have been retired. A message in place is at the end
+    /// of `datagram`.
     #[inline]
     pub(super) fn take<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         debug_assert!(!self.lent);
@@ -347,20 +346,20 @@ impl Ready {
         Some(entry.message(tag, &mut self.kept, body))
     }
 
-    /// All that has not been retired.
+    /// The entries that have not been retired.
     fn held(&self) -> impl Iterator<Item = &Entry> {
         let alone = (self.in_place || self.lent_in_place).then_some(&self.alone);
         alone.into_iter().chain(self.entries.iter())
     }
 
-    /// Credit that messages of this peer hold, and the octets of those whose credit was given back before.
+    /// The credit that messages of this peer hold, and the bytes of those whose credit was returned before.
     pub(super) fn held_by(&self, peer: PeerId) -> u64 {
         let of_peer = self.held().filter(|entry| entry.peer == peer);
         of_peer.map(|entry| u64::from(entry.cost) + entry.promoted()).sum()
     }
 }
 
-/// The last `len` octets.
+/// The last `len` bytes.
 #[inline]
 fn last(datagram: &[u8], len: usize) -> &[u8] {
     &datagram[datagram.len().saturating_sub(len)..]

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// A queue whose entries are written where they stay. (`VecDeque::push_back` is a call, to which an entry goes by way of the
-/// stack, field by field, and is then read as a whole: that waits until all of them are written.)
+/// A queue whose entries are written in place. (`VecDeque::push_back` is a call: the entry is written to the stack
+/// field by field and then read as a whole, a load that waits for all of those stores.)
 #[derive(Default)]
 pub(super) struct Ring<T> {
     /// As many as a power of two; none at first.

@@ -1,14 +1,14 @@
-//! What ranks have called, for errors that tell two of them apart.
+//! Compact descriptions of calls, for errors that compare the calls of two ranks.
 
 use core::fmt;
 
 use super::{Rank, datatype::Kind, operation::Predefined};
 
-/// The longest name of a function, octets.
+/// Longest name of a function, bytes.
 pub(crate) const NAME: usize = 32;
 
-/// Functions that all ranks of a communicator call together; the blocking, the immediate and the persistent one. The
-/// first stands for all that are not here.
+/// The collective functions: blocking, non-blocking and persistent. The first entry stands for any function that is not
+/// listed.
 const NAMES: &[&str] = &[
     "another function",
     "MPI_Barrier",
@@ -97,11 +97,11 @@ const NAMES: &[&str] = &[
     "MPI_Win_free",
 ];
 
-/// What a rank has called.
+/// The call of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called {
     name: u8,
-    /// Place in `Predefined::ALL` plus 1; 0 for none, 255 for the user's.
+    /// Index in `Predefined::ALL` plus 1; 0 for none, 255 for a user operation.
     operation: u8,
     kind: Option<Kind>,
     /// −1: none.
@@ -110,7 +110,8 @@ pub struct Called {
 }
 
 impl Called {
-    /// `operation` as [`operation_code`] gives it; a negative root is none. `count` elements, of `kind` if they are of one.
+    /// `operation` is as [`operation_code`] gives it; a negative root means none. `kind` is that of all `count`
+    /// elements, if they have one.
     pub(crate) fn new(name: &str, root: Rank, operation: u8, count: u64, kind: Option<Kind>) -> Self {
         let place = NAMES.iter().position(|known| *known == name).unwrap_or(0);
         Self {
@@ -122,7 +123,7 @@ impl Called {
         }
     }
 
-    /// The function.
+    /// The MPI function.
     #[must_use]
     pub fn name(&self) -> &'static str {
         NAMES[usize::from(self.name)]
@@ -134,13 +135,13 @@ impl Called {
         (self.root >= 0).then_some(self.root)
     }
 
-    /// Elements, as far as all ranks must have the same number.
+    /// Number of elements, if all ranks must have the same number.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// What they are, if they are of one predefined kind.
+    /// Their kind, if they are of one predefined kind.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         self.kind
@@ -155,7 +156,7 @@ impl Called {
     }
 }
 
-/// A reduction in one octet.
+/// A reduction in one byte.
 pub(crate) fn operation_code(operation: Option<Option<Predefined>>) -> u8 {
     let place = |wanted| Predefined::ALL.iter().position(|known| *known == wanted);
     match operation {
@@ -190,16 +191,16 @@ impl fmt::Display for Called {
     }
 }
 
-/// Two ranks have called what does not go together.
+/// Two ranks have called collectives that do not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// A rank …
     pub rank: Rank,
-    /// … and what it has called …
+    /// … and its call …
     pub called: Called,
-    /// … where this one …
+    /// … and another rank …
     pub other: Rank,
-    /// … has called this.
+    /// … with its call.
     pub other_called: Called,
 }
 

@@ -1,4 +1,4 @@
-//! MPI's error classes, and errors that say what was being done (MPI 9.4).
+//! MPI's error classes, and errors that name the failed call (MPI 9.4).
 
 pub use super::called::{Called, Mismatch};
 use super::{
@@ -22,13 +22,13 @@ macro_rules! classes {
             /// All classes.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The name that the standard gives it.
+            /// Its name in the standard.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What it means, in words.
+            /// Its meaning in words.
             #[must_use]
             pub const fn description(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -111,8 +111,8 @@ impl core::fmt::Display for ErrorClass {
     }
 }
 
-/// What went wrong in an MPI call. Making one neither allocates nor formats. It is printed as a sentence also for
-/// debugging, since that is what a program says whose `main` returns it.
+/// An error of an MPI call. Making one neither allocates nor formats. `Debug` prints it as a sentence, too, since that
+/// is what a program prints whose `main` returns it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Error {
     class: ErrorClass,
@@ -122,55 +122,55 @@ pub struct Error {
     detail: Detail,
 }
 
-/// What is known beyond the class.
+/// Details of an error beyond its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Detail {
     /// Nothing.
     None,
-    /// What happened, or what to do.
+    /// The cause, or a remedy.
     Text(&'static str),
     /// A rank that the communicator does not have.
     Rank {
-        /// As it was given.
+        /// The rank as given.
         rank: Rank,
-        /// Ranks of the communicator.
+        /// Number of ranks of the communicator.
         size: Rank,
     },
-    /// A number that is not allowed.
+    /// An argument out of range.
     Value {
-        /// Which argument.
+        /// Name of the argument.
         argument: &'static str,
-        /// What it is.
+        /// Its value.
         value: i64,
-        /// The least allowed.
+        /// The least allowed value.
         min: i64,
-        /// The greatest allowed.
+        /// The greatest allowed value.
         max: i64,
     },
-    /// A message that is longer than the receive, or a part of a collective that is shorter than what is expected there.
+    /// A message that is longer than the receive buffer, or a message of a collective that is shorter than expected.
     Truncated {
-        /// Octets of the message.
+        /// Bytes of the message.
         sent: u64,
-        /// Octets of room, or those that are expected.
+        /// Bytes of the receive buffer, or expected bytes.
         room: u64,
     },
-    /// A message of other types than the receive.
+    /// A message whose types differ from those of the receive.
     Types {
-        /// What is in the message.
+        /// Signature of the message.
         sent: Signature,
-        /// What there is room for.
+        /// Signature of the receive buffer.
         expected: Signature,
     },
-    /// Ranks have called what does not go together.
+    /// Ranks have called collectives that do not match.
     Mismatch(Mismatch),
-    /// See there.
+    /// The error of a datatype.
     Datatype(DatatypeError),
-    /// See there.
+    /// The error of a reduction.
     Operation(OperationError),
-    /// See there.
+    /// The error of a group.
     Group(GroupError),
-    /// See there.
+    /// The error of a topology.
     Topology(TopologyError),
 }
 
@@ -205,55 +205,55 @@ impl Error {
         }
     }
 
-    /// With what else is known.
+    /// With a detail.
     #[must_use]
     pub const fn with_detail(self, detail: Detail) -> Self {
         Self { detail, ..self }
     }
 
-    /// The rank `rank` is not one of the `size` of the communicator.
+    /// `rank` is not one of the `size` ranks of the communicator.
     #[must_use]
     pub const fn rank(call: &'static str, rank: Rank, size: Rank) -> Self {
         Self::new(ErrorClass::Rank, call).with_detail(Detail::Rank { rank, size })
     }
 
-    /// A message of `sent` octets came for a receive of `room`.
+    /// A message of `sent` bytes has arrived for a receive buffer of `room` bytes.
     #[must_use]
     pub const fn truncated(call: &'static str, sent: u64, room: u64) -> Self {
         Self::new(ErrorClass::Truncate, call).with_detail(Detail::Truncated { sent, room })
     }
 
-    /// A datatype was wrong, or its use.
+    /// A datatype is wrong, or used wrongly.
     #[must_use]
     pub const fn datatype(call: &'static str, error: DatatypeError) -> Self {
         Self::new(error.class(), call).with_detail(Detail::Datatype(error))
     }
 
-    /// A reduction was wrong.
+    /// A reduction is wrong.
     #[must_use]
     pub const fn operation(call: &'static str, error: OperationError) -> Self {
         Self::new(error.class(), call).with_detail(Detail::Operation(error))
     }
 
-    /// A group could not be made.
+    /// A group can not be made.
     #[must_use]
     pub const fn group(call: &'static str, error: GroupError) -> Self {
         Self::new(error.class(), call).with_detail(Detail::Group(error))
     }
 
-    /// A topology could not be made, or was asked for what it has not.
+    /// A topology can not be made, or does not have what was asked for.
     #[must_use]
     pub const fn topology(call: &'static str, error: TopologyError) -> Self {
         Self::new(error.class(), call).with_detail(Detail::Topology(error))
     }
 
-    /// MPI's class of it.
+    /// Its MPI class.
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         self.class
     }
 
-    /// The MPI function in which it happened.
+    /// The MPI function that has failed.
     #[must_use]
     pub const fn call(&self) -> &'static str {
         self.call
@@ -271,7 +271,7 @@ impl Error {
         self.communicator
     }
 
-    /// What is known beyond the class.
+    /// Details beyond the class.
     #[must_use]
     pub const fn detail(&self) -> &Detail {
         &self.detail

@@ -7,7 +7,7 @@ use alloc::{sync::Arc, vec, vec::Vec};
 
 use super::{Rank, error::ErrorClass};
 
-/// A group is kept as pieces if there is at most one for so many members; otherwise as a list.
+/// A group is kept as pieces if it has at least this many members per piece, otherwise as a list.
 const MEMBERS_PER_PIECE: usize = 4;
 
 /// An ordered set of processes. Cheap to clone; never changes.
@@ -36,7 +36,7 @@ struct Piece {
 #[derive(Debug)]
 struct Pieces {
     by_rank: Vec<Piece>,
-    /// The same, by their least process.
+    /// The same, sorted by their least process.
     by_process: Vec<Piece>,
     len: u32,
 }
@@ -44,7 +44,7 @@ struct Pieces {
 #[derive(Debug)]
 struct List {
     by_rank: Vec<u32>,
-    /// Processes and their ranks.
+    /// Processes and their ranks, sorted by process.
     by_process: Vec<(u32, u32)>,
 }
 
@@ -54,23 +54,23 @@ struct List {
 pub enum GroupError {
     /// A rank that the group does not have.
     Rank {
-        /// Which element of the argument.
+        /// Index of the wrong element of the argument.
         index: usize,
-        /// What it says, or leads to.
+        /// Its value, or the rank that results from it.
         rank: i64,
-        /// Members of the group.
+        /// Number of members of the group.
         size: Rank,
     },
-    /// A rank that is there twice.
+    /// A rank that occurs twice.
     Duplicate {
-        /// Which element of the argument has it for the second time.
+        /// Index of its second occurrence.
         index: usize,
-        /// What it says.
+        /// The rank.
         rank: Rank,
     },
     /// A range with a stride of zero.
     Stride {
-        /// Which range.
+        /// Index of the range.
         index: usize,
     },
 }
@@ -82,7 +82,7 @@ pub enum Comparison {
     Identical,
     /// The same members in another order (`MPI_SIMILAR`).
     Similar,
-    /// Other members (`MPI_UNEQUAL`).
+    /// Different members (`MPI_UNEQUAL`).
     Unequal,
 }
 
@@ -93,15 +93,15 @@ pub struct RankRange {
     pub first: Rank,
     /// The limit, included.
     pub last: Rank,
-    /// From one to the next; not 0, may be negative.
+    /// The distance of ranks; not 0, may be negative.
     pub stride: Rank,
 }
 
 impl Group {
-    /// Nobody (`MPI_GROUP_EMPTY`).
+    /// The empty group (`MPI_GROUP_EMPTY`).
     pub const EMPTY: Self = Self::world(0);
 
-    /// Processes 0 to `size` − 1. A negative size is none.
+    /// Processes 0 to `size` − 1; empty if `size` is negative.
     #[must_use]
     pub const fn world(size: Rank) -> Self {
         Self(Members::Range(Piece {
@@ -115,7 +115,7 @@ impl Group {
     /// These processes in this order, none of them twice.
     ///
     /// # Errors
-    /// [`GroupError::Duplicate`]; [`GroupError::Rank`] if there are more than ranks.
+    /// [`GroupError::Duplicate`]; [`GroupError::Rank`] if there are more processes than ranks.
     pub fn of_processes(processes: &[u32]) -> Result<Self, GroupError> {
         if let Some(rank) = processes.get(Rank::MAX as usize).map(|_| processes.len() as i64) {
             return Err(GroupError::Rank {
@@ -135,7 +135,7 @@ impl Group {
         Ok(Self::new(processes.to_vec(), by_process))
     }
 
-    /// Without duplicates; `by_process` is sorted.
+    /// From members without duplicates; `by_process` is sorted.
     fn new(by_rank: Vec<u32>, by_process: Vec<(u32, u32)>) -> Self {
         let pieces = pieces(&by_rank);
         match pieces[..] {
@@ -157,14 +157,14 @@ impl Group {
         })
     }
 
-    /// Without duplicates, which is known.
+    /// From members that are known to have no duplicates.
     fn of_distinct(by_rank: Vec<u32>) -> Self {
         let mut by_process: Vec<(u32, u32)> = by_rank.iter().copied().zip(0..).collect();
         by_process.sort_unstable();
         Self::new(by_rank, by_process)
     }
 
-    /// How many members it has.
+    /// Number of members.
     #[must_use]
     pub fn size(&self) -> Rank {
         let len = match &self.0 {
@@ -225,7 +225,7 @@ impl Group {
         Ok(Self::of_distinct(members))
     }
 
-    /// All members but those of these ranks, in the order that they have (`MPI_Group_excl`).
+    /// All members but those of these ranks, in their order (`MPI_Group_excl`).
     ///
     /// # Errors
     /// [`GroupError::Rank`], [`GroupError::Duplicate`].
@@ -262,20 +262,20 @@ impl Group {
         Ok(self.filtered(|rank, _| !seen.contains(rank)))
     }
 
-    /// All members of this, and then those of `other` that are not in it (`MPI_Group_union`).
+    /// All members of this group, then those members of `other` that are not in it (`MPI_Group_union`).
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let new = other.processes().filter(|process| self.rank_of(*process).is_none());
         Self::of_distinct(self.processes().chain(new).collect())
     }
 
-    /// The members of this that are in `other` as well, in the order that they have here (`MPI_Group_intersection`).
+    /// The members of this group that are in `other`, too, in the order of this group (`MPI_Group_intersection`).
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.filtered(|_, process| other.rank_of(process).is_some())
     }
 
-    /// The members of this that are not in `other` (`MPI_Group_difference`).
+    /// The members of this group that are not in `other` (`MPI_Group_difference`).
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.filtered(|_, process| other.rank_of(process).is_none())
@@ -284,7 +284,7 @@ impl Group {
     /// The rank in `other` of the member that has `rank` here (`MPI_Group_translate_ranks`, for one rank).
     ///
     /// # Errors
-    /// [`GroupError::Rank`] if this group has no such rank. That `other` has no such member is `None`.
+    /// [`GroupError::Rank`] if this group has no such rank. If `other` has no such member, the result is `None`.
     pub fn translate_rank(&self, rank: Rank, other: &Self) -> Result<Option<Rank>, GroupError> {
         match self.process(rank) {
             Some(process) => Ok(other.rank_of(process)),
@@ -379,7 +379,7 @@ fn pieces(members: &[u32]) -> Vec<Piece> {
     pieces
 }
 
-/// Calls `visit` with the index of its range and each rank, which may be out of range; that ends it.
+/// Calls `visit` with the index of its range and each rank. A rank may be out of range, which ends the iteration.
 fn each_rank(
     ranges: &[RankRange],
     mut visit: impl FnMut(usize, i64) -> Result<(), GroupError>,
@@ -398,7 +398,7 @@ fn each_rank(
     Ok(())
 }
 
-/// Which ranks there have been: a bit for each.
+/// The ranks seen so far: a bit for each.
 struct Seen {
     size: Rank,
     bits: Vec<u64>,
@@ -429,7 +429,7 @@ impl Seen {
 }
 
 impl GroupError {
-    /// MPI's class of it.
+    /// Its MPI class.
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {

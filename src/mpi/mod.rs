@@ -1,15 +1,16 @@
-//! MPI: what programs of many processes say to each other, above messages.
+//! MPI on top of messages: datatypes, groups, topologies, collectives and the engine that runs them.
 //!
-//! All but the [`engine`] and [`trace`] are pure computations: no transport, no IO, no clock; `core` and `alloc` suffice.
+//! All but the [`engine`] and [`trace`] are pure computations: no transport, no IO, no clock; `core` and `alloc`
+//! suffice.
 //!
-//! - [`datatype`]: how data lies in memory, and how it gets into messages and out of them.
+//! - [`datatype`]: how data lie in memory, and how they are packed into messages and unpacked from them.
 //! - [`operation`]: reductions over arrays of predefined kinds, and operations of the user.
 //! - [`group`]: ordered sets of processes.
 //! - [`topology`]: grids and graphs of processes.
-//! - [`collectives`]: what each rank does in a collective, as data.
+//! - [`collectives`]: the schedule of each rank in a collective, as data.
 //! - [`engine`]: communicators and requests, by pointer, count and datatype, over a transport.
-//! - [`error`]: MPI's error classes, and errors that say what was being done.
-//! - [`trace`]: a profiler of the engine that writes what was called to files.
+//! - [`error`]: MPI's error classes, and errors that name the failed call.
+//! - [`trace`]: a profiler that writes the calls of the engine to files.
 //!
 //! Sections cited as "MPI 5.1" are those of the MPI standard, version 4.1.
 

@@ -1,5 +1,5 @@
-//! Writes what the calls of a process were to a file, from which timelines are drawn and programs replayed.
-//! `docs/tracing.md` has the format.
+//! Writes the calls of a process to a file, from which timelines are drawn and programs replayed. `docs/tracing.md` has
+//! the format.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::fmt;
@@ -16,41 +16,41 @@ use std::{
 use super::engine::{Communicator, Entry, Exit, Profiler, Status};
 use crate::time::Instant;
 
-/// Names the directory.
+/// The environment variable that names the directory.
 const VARIABLE: &str = "HIKYAKU_TRACE";
 /// Version of the format.
 const VERSION: u32 = 1;
-/// The file is written when there are so many octets …
+/// The file is written when this many bytes are buffered …
 const LARGE: usize = 64 << 10;
-/// … or when the last time was so many nanoseconds ago.
+/// … or when this many nanoseconds have passed since the last write.
 const OLD: u64 = 1_000_000_000;
 
 /// A [`Profiler`] that writes a file of lines, each a JSON object: one per call, in the order in which calls end.
 ///
-/// Looks that found nothing (`MPI_Test`, `MPI_Iprobe` and their sisters) are one line as long as nothing else happens.
-/// Lines are kept until they are 64 KiB, a second old or one tells of an error; the rest is written by
-/// [`close`](Profiler::close), and by dropping it.
+/// Polls without result (`MPI_Test`, `MPI_Iprobe` and the like) share one line as long as nothing else happens. Lines
+/// are buffered until they are 64 KiB, or a second old, or one of them reports an error; [`close`](Profiler::close) and
+/// dropping the tracer write the rest.
 #[derive(Debug)]
 pub struct Tracer {
     path: PathBuf,
-    /// Times are those of a simulation, which all processes have in common; the clock is not asked.
+    /// Times come from a simulation, which all processes share; the clock is not read.
     simulated: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// `None` after an error, or the end.
+    /// `None` after an error, or after the end.
     file: Option<File>,
-    /// Why not all is there, if it is simulated.
+    /// In a simulation: why the trace is not complete.
     error: Option<io::Error>,
     lines: Vec<u8>,
     /// When lines were last written to the file.
     written: Instant,
-    /// Lines of calls so far.
+    /// Lines of calls written so far.
     calls: u64,
     threads: Vec<ThreadId>,
-    /// Looks that have found nothing, and when the last one ended.
+    /// Polls without result, and when the last one ended.
     idle: Option<Idle>,
 }
 
@@ -63,11 +63,11 @@ struct Idle {
     looks: u64,
 }
 
-/// A trace can not be begun.
+/// A trace can not be started.
 pub struct TraceError {
-    /// Of this directory.
+    /// The directory.
     pub directory: PathBuf,
-    /// Why not.
+    /// The cause.
     pub source: io::Error,
 }
 
@@ -104,16 +104,16 @@ impl Tracer {
         tracer.map(Some).map_err(|source| TraceError { directory, source })
     }
 
-    /// Writes to `rank-N.jsonl` in `directory`, for process `N`; makes the directory if there is none.
+    /// Writes to `rank-N.jsonl` in `directory`, for process `N`; creates the directory if there is none.
     ///
     /// # Errors
-    /// The directory or file can not be made.
+    /// The directory or the file can not be created.
     pub fn create(directory: &Path, process: u32) -> io::Result<Arc<Self>> {
         Self::begin(directory, process, false)
     }
 
-    /// The same for a simulated process, incarnation `incarnation` (from 0) of it: those after the first have directories
-    /// of their own.
+    /// The same for incarnation `incarnation` (from 0) of a simulated process: incarnations after the first have
+    /// directories of their own.
     #[cfg(feature = "sim")]
     pub(crate) fn simulated(directory: &Path, process: u32, incarnation: u32) -> io::Result<Arc<Self>> {
         let directory = match incarnation {
@@ -123,7 +123,7 @@ impl Tracer {
         Self::begin(&directory, process, true)
     }
 
-    /// Why the trace of a simulated process is not complete, if it is not: told once.
+    /// Takes the error that has ended the trace of a simulated process, if there is one.
     #[cfg(feature = "sim")]
     pub(crate) fn take_error(&self) -> Option<(PathBuf, io::Error)> {
         self.lock().error.take().map(|error| (self.path.clone(), error))
@@ -148,7 +148,7 @@ impl Tracer {
         }))
     }
 
-    /// The file.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -221,7 +221,7 @@ impl Drop for Tracer {
     }
 }
 
-/// Calls that do not wait for what they ask about.
+/// Calls that poll without waiting.
 fn only_looks(call: &str) -> bool {
     matches!(
         call,
@@ -248,7 +248,7 @@ impl State {
         })
     }
 
-    /// A look has found nothing.
+    /// A poll without result.
     fn look(&mut self, thread: usize, begun: Instant, now: Instant, entry: &Entry) {
         if let Some(idle) = &mut self.idle
             && idle.thread == thread
@@ -299,7 +299,7 @@ impl State {
         line.close();
     }
 
-    /// Writes the lines to the file. The first error is the end of it.
+    /// Writes the buffered lines to the file. The first error ends the trace.
     fn write(&mut self, path: &Path, simulated: bool, now: Instant) {
         self.written = now;
         let Some(file) = &mut self.file else {
@@ -311,7 +311,7 @@ impl State {
             if simulated {
                 self.error = Some(error);
             } else {
-                // A trace is not worth the end of the program.
+                // A failed trace must not end the program.
                 std::eprintln!("hikyaku: the trace {} ends here: {error}", path.display());
             }
         }
@@ -319,7 +319,7 @@ impl State {
     }
 }
 
-/// A JSON object in one line. Formatting is done by hand, as it happens while the program communicates.
+/// A JSON object in one line. Formatted by hand for speed, since this runs while the program communicates.
 struct Line<'a>(&'a mut Vec<u8>);
 
 impl Line<'_> {

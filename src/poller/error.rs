@@ -7,7 +7,7 @@ use crate::{backends::dpdk::DpdkError, config::ConfigError};
 /// Why a poller does not start.
 #[non_exhaustive]
 pub enum StartError {
-    /// Another poller has the socket.
+    /// Another poller listens on the socket.
     Running {
         /// The socket.
         path: PathBuf,
@@ -17,36 +17,36 @@ pub enum StartError {
         /// The device.
         device: String,
     },
-    /// The socket can not be made.
+    /// The socket can not be created.
     Socket {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The folder for the socket is not one's own.
+    /// Other users can use the folder for the socket.
     Folder {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: io::Error,
     },
-    /// So many buffers are not possible.
+    /// The number of buffers is too small.
     Buffers {
-        /// As many were asked for.
+        /// The requested number.
         buffers: u32,
-        /// As many it takes.
+        /// The least number.
         least: u32,
     },
     /// The port can not be opened.
     Port(DpdkError),
-    /// The port takes only datagrams that are too small.
+    /// The port's datagrams are too small for the protocol.
     Config(ConfigError),
-    /// The system refuses something else.
+    /// Another system call has failed.
     System {
-        /// What was being done.
+        /// The step that has failed.
         doing: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }

@@ -1,28 +1,29 @@
 //! The node-wide poller: a process that owns a DPDK port and runs the protocol for the processes of its machine (the
 //! DPDK paper, section 4.1; `docs/papers.md`).
 //!
-//! It looks at the network all the time, so nothing is lost while a process computes: packets are acknowledged and kept
-//! for it. A process comes by a Unix socket ([`backends::poller`](crate::backends::poller)) and gets a UDP port of the
-//! poller's address; the poller runs an endpoint for it ([`reliability::delegated`](crate::reliability::delegated)).
+//! It polls the network all the time, so no packet is lost while a process computes: packets are acknowledged and kept
+//! for it. A process connects by a Unix socket ([`backends::poller`](crate::backends::poller)) and gets a UDP port of
+//! the poller's address; the poller runs an endpoint for it
+//! ([`reliability::delegated`](crate::reliability::delegated)).
 //!
-//! - **In**: what the port receives lies in one memory, which every process may read. A packet is lent to the process
-//!   that it is for: the poller keeps it in a table, and takes it back when the process has read on. Small packets are
-//!   copied into the process's ring instead.
-//! - **Out**: large messages are transmitted from the memory that the process shares, which gets its place back when all
-//!   is acknowledged.
-//! - **Room**: what is lent to one process is bounded, and so is its ring; beyond, packets are put off, and their senders
-//!   send them again. Buffers that the port needs are not lent at all.
+//! - **In**: received packets lie in one shared memory, which every process may read. A packet is lent to its process:
+//!   the poller keeps it in a table, and takes it back when the process has read on. Small packets are copied into the
+//!   process's ring instead.
+//! - **Out**: large messages are transmitted from the memory that the process shares; the process gets that memory back
+//!   when the whole message is acknowledged.
+//! - **Limits**: loans to one process are bounded, and so is its ring; beyond that, packets are put off, and their
+//!   senders send them again. Buffers that the port needs are not lent at all.
 //!
-//! # Death
+//! # The end of a process
 //!
-//! The socket of a process that ends hangs up, however it ends. What was lent to it comes back, its endpoint goes, and
-//! whoever still sends to its UDP port is told so (as a restarted process tells it). If it has said goodbye to its peers,
-//! its endpoint stays a moment to see them off. A process that says what a correct one can not say is thrown out in the
-//! same way.
+//! When a process ends, in whatever way, its socket hangs up. Its loans are taken back, its endpoint is removed, and
+//! peers that still send to its UDP port are told so (as by a restarted process). If the process has said goodbye to
+//! its peers, its endpoint stays for a moment to acknowledge theirs. A process that breaks the rules of the rings or
+//! records is disconnected in the same way.
 //!
-//! A process that can use the socket can read what others of this poller receive. So it is made for its owner only, and either side
-//! asks the kernel who the other one is: of the same user, or of root. [`default_socket`] is in a folder that is the
-//! owner's alone.
+//! A process that can use the socket can read the packets of all processes of this poller. So the socket is for its
+//! owner only, and each side asks the kernel for the user of the other one, which must be the same user, or root.
+//! [`default_socket`] is in a folder that only its owner can use.
 
 mod error;
 mod place;
@@ -74,21 +75,21 @@ use crate::{
     wire::Packet,
 };
 
-/// Between two looks at who comes and who has gone, ns.
+/// Interval of checks for processes that connect or hang up, ns.
 const LOOK: u64 = 1_000_000;
-/// A sleep while nothing happens: the port can not wake anybody up.
+/// Length of a sleep while nothing happens: the port can not wake a thread.
 const NAP: Duration = Duration::from_micros(50);
-/// Bursts that are received before processes are served.
+/// Bursts received before processes are served.
 const BURSTS: usize = 4;
-/// Datagrams of a burst.
+/// Datagrams per burst.
 const BUDGET: usize = 32;
-/// A process has so long to say what it wants, and one that has gone to see its peers off.
+/// Time that a process has for its first message, and that an endpoint stays after its process has said goodbye, ns.
 const PATIENCE: u64 = 2_000_000_000;
-/// First of the UDP ports that are given out.
+/// First of the UDP ports that are allocated.
 const FIRST_PORT: u16 = 49_152;
-/// Nobody has this port.
+/// Marks a UDP port without a process.
 const NOBODY: u16 = u16::MAX;
-/// Most processes.
+/// Most processes at a time.
 const MOST: usize = 4_096;
 
 /// Settings of a [`Poller`].
@@ -99,13 +100,12 @@ pub struct PollerOptions {
     pub dpdk: DpdkOptions,
     /// Its address, which no interface of the kernel has.
     pub address: IpAddr,
-    /// Where processes come.
+    /// Path of the socket to which processes connect.
     pub socket: PathBuf,
     /// Buffers for received packets: 512 to 1,048,576, and four times the descriptors of all queues at least. Default
     /// 8,192.
     pub buffers: u32,
-    /// How long to look again and again while nothing happens, before sleeping for moments. `None`: for ever. Default
-    /// 1 ms.
+    /// How long to poll while nothing happens, before sleeping for moments. `None`: for ever. Default 1 ms.
     pub spin: Option<Duration>,
     /// Most peers of one process: 1 to 1,048,575, default 65,536.
     pub most_peers: u32,
@@ -126,13 +126,13 @@ impl PollerOptions {
     }
 }
 
-/// A process that has come and has not said yet what it wants.
+/// A process that has connected and has not sent its first message yet.
 struct Visitor {
     socket: UnixStream,
     since: Instant,
 }
 
-/// Nothing is for nobody.
+/// Delivers nothing: the sink of the endpoint that has no process.
 struct Refuse;
 
 impl Sink for Refuse {
@@ -144,9 +144,9 @@ impl Sink for Refuse {
 /// A node-wide poller. See the module's documentation.
 pub struct Poller {
     ranks: Vec<Option<Rank>>,
-    /// Which of `ranks` has a UDP port.
+    /// Index in `ranks` of the process with each UDP port.
     ports: Box<[u16]>,
-    /// Answers for ports that nobody has: sessions there are not known.
+    /// Endpoint that answers for ports without a process: it knows no sessions.
     nobody: Endpoint,
     burst: Burst,
     visitors: Vec<Visitor>,
@@ -154,16 +154,16 @@ pub struct Poller {
     memory: Arc<Memory>,
     packets: OwnedFd,
     listener: UnixListener,
-    /// Rung for us.
+    /// The bell that processes ring for the poller.
     bell: OwnedFd,
     options: PollerOptions,
     clock: Clock,
     looked: Instant,
     next_port: u16,
     table: Table,
-    /// Keeps others from the device.
+    /// Keeps other pollers from the device.
     _device: UnixListener,
-    /// Keeps others from the socket.
+    /// Keeps other pollers from the socket.
     _lock: Lock,
 }
 
@@ -233,19 +233,19 @@ impl Poller {
         self.net.backend.mac()
     }
 
-    /// A look at the packet buffers.
+    /// State of the packet buffers.
     #[must_use]
     pub fn pools(&self) -> Pools {
         self.net.backend.pools()
     }
 
-    /// What the port and frames have come to.
+    /// Counters of the port and of frames.
     #[must_use]
     pub fn dpdk_stats(&self) -> DpdkStats {
         self.net.backend.dpdk_stats()
     }
 
-    /// What has been counted.
+    /// Counters of the poller.
     #[must_use]
     pub fn stats(&self) -> PollerStats {
         let backend = self.net.backend.stats();
@@ -268,7 +268,7 @@ impl Poller {
         }
     }
 
-    /// Serves until `stop` says so, which is asked about every millisecond.
+    /// Serves until `stop` gives true; `stop` is called about every millisecond.
     ///
     /// # Errors
     /// The port has failed.
@@ -294,8 +294,9 @@ impl Poller {
         }
     }
 
-    /// One round of [`run`](Self::run), for a loop and a clock of one's own: looks once a millisecond who comes and who
-    /// has gone, receives, serves everybody, transmits. Gives whether there was anything to do.
+    /// One round of [`run`](Self::run), for a caller with a loop and a clock of its own: checks once a millisecond for
+    /// processes that connect or hang up, receives, serves every process, transmits. Gives whether there was anything
+    /// to do.
     ///
     /// # Errors
     /// The port has failed.
@@ -333,7 +334,7 @@ impl Poller {
         Ok(any)
     }
 
-    /// Brings a datagram to whom it is for.
+    /// Hands a received datagram to its process.
     #[inline]
     fn hand_over(&mut self, now: Instant, index: usize) -> io::Result<()> {
         let port = self.net.backend.received_port(index);
@@ -350,7 +351,7 @@ impl Poller {
         self.answer_for_nobody(now, port)
     }
 
-    /// Brings a datagram of somebody here to whom it is for.
+    /// Hands a datagram of a local process to another local process.
     fn hand_over_local(&mut self, now: Instant, mut local: Local) -> io::Result<()> {
         let source = SocketAddr::new(self.options.address, local.from);
         let owner = usize::from(self.ports[usize::from(local.to)]);
@@ -368,7 +369,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Whoever has sent to a UDP port that nobody has is told that its session is not known.
+    /// Tells the sender of a datagram for a UDP port without a process that its session is not known.
     #[cold]
     fn answer_for_nobody(&mut self, now: Instant, port: u16) -> io::Result<()> {
         self.table.stats.for_nobody += 1;
@@ -392,7 +393,7 @@ impl Poller {
         Ok(())
     }
 
-    /// A process is over.
+    /// Removes a process.
     fn remove(&mut self, index: usize, reason: Reason) {
         let Some(rank) = self.ranks.get_mut(index).and_then(Option::take) else {
             return;
@@ -403,7 +404,7 @@ impl Poller {
         self.table.note_end(&rank.person(), reason);
     }
 
-    /// Looks who comes, and who has gone.
+    /// Checks for processes that connect, and for some that hang up.
     fn look_around(&mut self, now: Instant) {
         while let Ok((socket, _)) = self.listener.accept() {
             let ready = socket.set_nonblocking(true).is_ok();
@@ -425,7 +426,7 @@ impl Poller {
         }
     }
 
-    /// Removes a process that is over.
+    /// Removes a process if it has ended.
     fn look_at(&mut self, now: Instant, index: usize) {
         if let Some(Some(rank)) = self.ranks.get_mut(index)
             && let Some(reason) = rank.look_for_life(now, &mut self.net)
@@ -444,11 +445,11 @@ impl Poller {
             Err(refusal) => refusal,
         };
         self.table.stats.refused += 1;
-        // If it has gone already it need not hear it.
+        // A process that has gone already need not hear it.
         let _ = hello::send(&socket, &Answer::Refused(refusal).octets(), &[]);
     }
 
-    /// Makes a rank of a process, or says why not.
+    /// Makes a rank of a process, or gives the reason for refusing it.
     fn admit(&mut self, now: Instant, socket: &UnixStream, hello: &Hello) -> Result<(), String> {
         if !hello.fits() {
             let ours = env!("CARGO_PKG_VERSION");
@@ -495,7 +496,7 @@ impl Poller {
     fn choose_port(&mut self, now: Instant, wanted: u16) -> Result<u16, String> {
         if wanted != 0 {
             let owner = usize::from(self.ports[usize::from(wanted)]);
-            // It may have gone just now.
+            // Its process may have gone just now.
             self.look_at(now, owner);
             while let Some(Some(rank)) = self.ranks.get_mut(owner)
                 && rank.is_leaving()
@@ -504,13 +505,13 @@ impl Poller {
             self.look_at(now, owner);
             match self.ranks.get(owner).and_then(Option::as_ref) {
                 None => {}
-                // Who only sees peers off makes place for who comes.
+                // An endpoint without a process makes place for a new process.
                 Some(rank) if rank.has_gone() => self.remove(owner, Reason::Left),
                 Some(_) => return Err(format!("another process has UDP port {wanted}")),
             }
             return Ok(wanted);
         }
-        // The one that has been free for longest, so that what is late for somebody reaches nobody else.
+        // The port that has been free for longest, so that a late packet for its former process reaches no other one.
         for _ in FIRST_PORT..u16::MAX {
             let port = self.next_port;
             self.next_port = if port == u16::MAX { FIRST_PORT } else { port + 1 };
@@ -521,7 +522,7 @@ impl Poller {
         Err("all UDP ports are taken".to_owned())
     }
 
-    /// Sleeps until a process rings or for a moment.
+    /// Sleeps until a process rings, or for a moment.
     #[cold]
     fn nap(&mut self) {
         let mut armed = true;
@@ -548,7 +549,7 @@ impl Poller {
 
 impl Drop for Poller {
     fn drop(&mut self) {
-        // Before the lock goes.
+        // Before the lock is released.
         let _ = fs::remove_file(&self.options.socket);
     }
 }

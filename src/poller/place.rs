@@ -1,4 +1,4 @@
-//! Where a poller's socket is, and that nobody else has it.
+//! The location of a poller's socket, and its locks.
 
 use std::{
     env, fs,
@@ -22,21 +22,22 @@ use super::{PollerOptions, StartError};
 
 /// Name of the socket in the folder for it.
 const NAME: &str = "hikyaku-poller";
-/// Bits of a mode that let others in.
+/// Mode bits that give access to other users.
 const OTHERS: u32 = 0o077;
 
-/// Where the socket is if nothing is said: `hikyaku-poller` in `$XDG_RUNTIME_DIR`, or in `/tmp/hikyaku-<user>`, which is
-/// made. No other user can make a file there.
+/// The default path of the socket: `hikyaku-poller` in `$XDG_RUNTIME_DIR`, or in `/tmp/hikyaku-<user>`, which is
+/// created. No other user can create a file there.
 ///
 /// # Errors
-/// Neither folder is ours alone.
+/// Other users can use both folders, or neither can be created.
 pub fn default_socket() -> Result<PathBuf, StartError> {
     let user = geteuid().as_raw();
     let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     socket_in(session.as_deref(), &env::temp_dir().join(format!("hikyaku-{user}")))
 }
 
-/// In the first folder, if it is ours alone; else in the second one, which is made if there is none.
+/// In the first folder, if only this user can use it; otherwise in the second one, which is created if it does not
+/// exist.
 fn socket_in(first: Option<&Path>, second: &Path) -> Result<PathBuf, StartError> {
     if let Some(first) = first.filter(|path| path.is_absolute() && check_folder(path).is_ok()) {
         return Ok(first.join(NAME));
@@ -52,7 +53,7 @@ fn socket_in(first: Option<&Path>, second: &Path) -> Result<PathBuf, StartError>
     Ok(second.join(NAME))
 }
 
-/// It is a folder (no link to one), belongs to us, and others can not use it.
+/// Checks that it is a folder (no link to one), belongs to this user, and is closed to others.
 fn check_folder(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     let wrong = if !found.is_dir() {
@@ -67,21 +68,22 @@ fn check_folder(path: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, wrong))
 }
 
-/// One poller has a socket: the lock goes with the process, however it ends, and its file if it is not killed.
+/// Ensures that a socket has one poller: the lock is released when the process ends, in whatever way; its file is
+/// removed unless the process is killed.
 pub(super) struct Lock {
     path: PathBuf,
-    /// Locked.
+    /// Holds the lock.
     _file: fs::File,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Who has opened it meanwhile finds that it is not there any more: `lock_socket`.
+        // A process that has opened the file meanwhile notices that it is gone: see `lock_socket`.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Keeps other pollers from the socket.
+/// Locks the socket against other pollers.
 pub(super) fn lock_socket(options: &PollerOptions) -> Result<Lock, StartError> {
     let mut path = options.socket.clone().into_os_string();
     path.push(".lock");
@@ -90,7 +92,7 @@ pub(super) fn lock_socket(options: &PollerOptions) -> Result<Lock, StartError> {
         path: options.socket.clone(),
         source,
     };
-    // Where others may make files it could be a link to one of ours.
+    // Where others may create files, it could be a link to one of this user's.
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
     loop {
         let file = fs::OpenOptions::new()
@@ -110,7 +112,7 @@ pub(super) fn lock_socket(options: &PollerOptions) -> Result<Lock, StartError> {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        // One that was removed between the two keeps nobody away.
+        // If the file was removed between the two calls, its lock means nothing.
         let ours = file.metadata().map_err(failed)?;
         let there = fs::symlink_metadata(&path);
         if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
@@ -119,7 +121,7 @@ pub(super) fn lock_socket(options: &PollerOptions) -> Result<Lock, StartError> {
     }
 }
 
-/// One poller of a network namespace has a device: a name that goes with the process.
+/// Ensures that a device has one poller per network namespace: an abstract socket name, which goes with the process.
 pub(super) fn lock_device(options: &PollerOptions) -> Result<UnixListener, StartError> {
     let name = format!("hikyaku-poller {}", options.dpdk.device);
     let taken = |source: io::Error| match source.kind() {
@@ -131,13 +133,13 @@ pub(super) fn lock_device(options: &PollerOptions) -> Result<UnixListener, Start
             source,
         },
     };
-    // Names have 107 octets.
+    // Abstract names have at most 107 bytes.
     let end = name.len().min(107);
     let address = UnixAddr::from_abstract_name(&name.as_bytes()[name.len() - end..]).map_err(taken)?;
     UnixListener::bind_addr(&address).map_err(taken)
 }
 
-/// The socket, for the owner only. One that a killed poller has left behind is removed; nothing else is.
+/// Listens on the socket, for the owner only. Removes a socket that a killed poller has left behind, and nothing else.
 pub(super) fn listen(options: &PollerOptions) -> Result<UnixListener, StartError> {
     let path = &options.socket;
     let failed = |source| StartError::Socket {
@@ -151,7 +153,7 @@ pub(super) fn listen(options: &PollerOptions) -> Result<UnixListener, StartError
         Err(error) => return Err(failed(error)),
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
-    // (Who comes before that is refused by who it is.)
+    // (A process that connects before that is refused by its user.)
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
     use crate::backends::dpdk::{Device, DpdkOptions};
 
-    /// A folder for a test, that is ours alone.
+    /// A folder for a test, closed to other users.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -198,7 +200,7 @@ mod tests {
         let second = folder.0.join("second");
         assert_eq!(socket_in(Some(&folder.0), &second).unwrap(), folder.0.join(NAME));
         assert!(!second.exists(), "it was not needed");
-        // Others may use it, it is a link, it is not there, it is named from somewhere.
+        // Not the first folder if others may use it, if it is a link, does not exist, or has a relative path.
         let open = folder.0.join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o711)).unwrap();

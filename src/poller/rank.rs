@@ -1,4 +1,4 @@
-//! A process that is served: its rings, its endpoint, and what is lent to it.
+//! A served process: its rings, its endpoint, and its loans.
 
 use std::{
     collections::VecDeque,
@@ -39,23 +39,23 @@ use crate::{
     time::Instant,
 };
 
-/// Packets up to this size are copied: it costs less than lending.
+/// Packets up to this size are copied, which costs less than a loan; bytes.
 const SMALL: usize = 256;
-/// What is left of a process's ring for what must be told, octets.
+/// Bytes of a process's ring that are kept free for reports.
 const RESERVE: usize = 64 << 10;
-/// Commands and bursts of a process in one pass.
+/// Commands and bursts handled per process and pass.
 const COMMANDS: usize = 64;
 const BURSTS: usize = 4;
-/// Parts of most bursts.
+/// Number of parts that most bursts do not exceed.
 const FEW_SPANS: usize = 8;
-/// Octets of the longest first command: settings, and the numbers of a million processors.
+/// Most bytes of the first command: settings, and the numbers of a million processors.
 const MOST_SETTINGS: usize = 4 << 20;
-/// Buffers kept for datagrams that stay here.
+/// Buffers kept for local datagrams.
 const SPARE: usize = 256;
 
-/// A process is not served any more, or the network is gone.
+/// Why a process can not be served any more.
 pub(super) enum Thrown {
-    /// It has broken the rules: of records, or (`None`) of the rings.
+    /// It has broken the rules of records, or (`None`) of the rings.
     Broken(Option<Broken>),
     Net(io::Error),
 }
@@ -72,26 +72,26 @@ impl From<Broken> for Thrown {
     }
 }
 
-/// The port, and what all processes have of it.
+/// The port, and state shared by all processes.
 pub(super) struct Net {
     pub(super) backend: DpdkBackend,
     pub(super) limits: Limits,
-    /// Buffers that processes have, and may have together.
+    /// Buffers on loan to all processes, and their limit.
     pub(super) on_loan: u32,
     most: u32,
     pub(super) lent: u64,
     pub(super) copied: u64,
     pub(super) put_off: u64,
     pub(super) unread: u64,
-    /// Datagrams from one process here to another, which no port would bring.
+    /// Datagrams from one local process to another, which the port would not carry.
     local: VecDeque<Local>,
-    /// Their buffers, to use again.
+    /// Free buffers for them.
     spare: Vec<Vec<u8>>,
-    /// UDP port of who sends.
+    /// UDP port of the current sender.
     from: u16,
 }
 
-/// A datagram that stays here.
+/// A datagram from one local process to another.
 pub(super) struct Local {
     pub(super) from: u16,
     pub(super) to: u16,
@@ -115,14 +115,14 @@ impl Net {
         }
     }
 
-    /// What is sent from now on comes from this UDP port.
+    /// Sets the source UDP port of what is sent from now on.
     #[inline]
     pub(super) fn send_from(&mut self, port: u16) {
         self.from = port;
         self.backend.send_from(port);
     }
 
-    /// Keeps the datagrams of a burst that is for somebody here.
+    /// Keeps the datagrams of a burst for a local process.
     #[cold]
     fn keep(&mut self, transmit: &Outgoing<'_>) {
         let mut spans = transmit.spans.iter();
@@ -150,14 +150,14 @@ impl Net {
         }
     }
 
-    /// The next datagram that stays here.
+    /// The next local datagram.
     #[inline]
     pub(super) fn next_local(&mut self) -> Option<Local> {
         self.local.pop_front()
     }
 
-    /// A datagram was not taken: because there was no room for it, because its process does not read what happens, or
-    /// because there is nothing in it for the process.
+    /// Counts a datagram that was not taken: because there was no room for it, because its process does not read its
+    /// reports, or because it has nothing for the process.
     #[inline]
     fn note_untaken(&mut self, room: bool, full: bool) {
         self.unread += u64::from(full);
@@ -170,7 +170,7 @@ impl Net {
         }
     }
 
-    /// Sends a burst whose octets `gather` shows. `false`: the port is busy.
+    /// Sends a burst whose bytes `gather` shows. `false`: the port is busy.
     #[inline]
     pub(super) fn transmit<'a>(
         &mut self,
@@ -208,7 +208,7 @@ impl Net {
 /// Extents of a process's memory that are free again.
 type Freed = Arc<Mutex<Vec<usize>>>;
 
-/// A record that lies in the process's memory, until all of it is acknowledged.
+/// A record in the process's memory, until the whole of it is acknowledged.
 struct Extent {
     memory: Arc<Memory>,
     at: usize,
@@ -229,8 +229,8 @@ impl Drop for Extent {
     }
 }
 
-/// A command of `len` octets, which lie in `memory`, where its process may still write: a copy of its record, which is
-/// decided by, and the octets of its message.
+/// A command of `len` bytes in `memory`, where its process may still write: a copy of its record, on which decisions
+/// are based, and the bytes of its message.
 #[inline(always)]
 fn command(memory: &Memory, at: usize, len: usize) -> Result<([u8; REPORT], Span<'_>), Corrupt> {
     if len < REPORT {
@@ -249,27 +249,27 @@ pub(super) struct Rank {
     up: Producer,
     down: Consumer,
     memory: Arc<Memory>,
-    /// Rung for it.
+    /// The bell that the poller rings for it.
     bell: OwnedFd,
-    /// `None` until it has said how to begin.
+    /// `None` until it has sent its settings.
     host: Option<Host>,
     most_peers: u32,
-    /// What is lent to it, with the place in its ring after which it has read it.
+    /// Its loans, each with the position in its ring after which the process has read it.
     loans: VecDeque<(u64, Lent)>,
     freed: Freed,
     burst: Burst,
-    /// The burst has not been sent yet.
+    /// Whether the current burst is still to be sent.
     held: bool,
-    /// Its octets meanwhile: what they were gathered from may be acknowledged and gone before it is tried again.
+    /// Copy of that burst: its sources may be acknowledged and gone before it is tried again.
     kept: Vec<u8>,
-    /// Its socket has hung up: what it has said before is still done, some in each pass.
+    /// Its socket has hung up: commands that it has sent before are still executed, some in each pass.
     hung_up: bool,
-    /// Since when it has been gone, with peers to be seen off.
+    /// When it hung up, if its endpoint stays for its peers' goodbyes.
     gone: Option<Instant>,
 }
 
 impl Rank {
-    /// Gives the process's memory and its bell, too, to be handed to it.
+    /// Also gives the process's memory and bell, to be handed to it.
     pub(super) fn new(
         socket: UnixStream,
         process: u32,
@@ -313,7 +313,7 @@ impl Rank {
         self.gone.is_some()
     }
 
-    /// It has hung up, and not all that it has said before is done.
+    /// Whether it has hung up with commands left to execute.
     pub(super) fn is_leaving(&self) -> bool {
         self.hung_up && self.gone.is_none() && !self.down.is_drained()
     }
@@ -335,7 +335,7 @@ impl Rank {
         }
     }
 
-    /// A datagram has come for it.
+    /// A datagram has arrived for it.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -356,7 +356,7 @@ impl Rank {
             net.note_untaken(room, full);
             return Ok(());
         };
-        // What happens is told before: that there is such a peer, for one.
+        // Reports first: that the peer exists, for example.
         Self::tell(host, &mut self.up, need + 64)?;
         if !lend {
             net.copied += 1;
@@ -365,7 +365,7 @@ impl Rank {
         }
         let (_, record) = net.backend.received_with(index, DELIVERY);
         record[..DELIVERY].copy_from_slice(&header);
-        // The port receives nowhere else.
+        // The port receives into no other memory.
         let Some(at) = packets.offset_of(record) else {
             return Ok(());
         };
@@ -377,7 +377,7 @@ impl Rank {
         Ok(())
     }
 
-    /// A datagram of somebody here has come for it.
+    /// A datagram of a local process has arrived for it.
     pub(super) fn receive_local(
         &mut self,
         now: Instant,
@@ -399,7 +399,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Reports what has happened, as far as there is room, leaving some for a record of `keep` octets.
+    /// Writes reports to its ring, as far as there is room, leaving room for a record of `keep` bytes.
     #[inline]
     fn tell(host: &mut Host, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
         while up.has_room(REPORT + keep)? {
@@ -409,7 +409,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Does what it has asked for, and what time has brought. Gives whether there was anything.
+    /// Executes its commands, and handles deadlines. Gives whether there was anything to do.
     pub(super) fn serve(&mut self, now: Instant, net: &mut Net) -> Result<bool, Thrown> {
         let mut any = false;
         if self.gone.is_none() {
@@ -442,7 +442,7 @@ impl Rank {
             any = true;
         }
         if self.hung_up {
-            // Nobody reads what happens.
+            // The process does not read reports any more.
             while host.poll_report().is_some() {}
             return Ok(any);
         }
@@ -450,7 +450,7 @@ impl Rank {
         self.give_back(net)?;
         if self.up.publish() {
             any = true;
-            // It can only fail when it has rung already.
+            // A write fails only if the counter is full, and then the bell has rung already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
         Ok(any)
@@ -460,7 +460,7 @@ impl Rank {
     #[inline]
     fn obey(&mut self, now: Instant, net: &Net) -> Result<bool, Thrown> {
         let mut count = 0;
-        // Who does not read does not command.
+        // A process that does not read its reports gets no commands executed.
         while count < COMMANDS && !self.host.as_ref().is_some_and(Host::is_full) {
             let Some(found) = self.down.next()? else { break };
             count += 1;
@@ -491,7 +491,7 @@ impl Rank {
         }
     }
 
-    /// Executes a command that lies in the memory that is shared for them.
+    /// Executes a command in shared memory.
     fn command_away(&mut self, now: Instant, net: &Net, start: usize, len: usize) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else {
             self.begin(net, start, len)?;
@@ -499,7 +499,7 @@ impl Rank {
             return Ok(());
         };
         let (record, carried) = command(&self.memory, start, len)?;
-        // Freed when the last reference is gone, which may be at once.
+        // Freed with the last reference, which may be at once.
         let stays = Foreign::new(Extent {
             memory: Arc::clone(&self.memory),
             at: start,
@@ -509,7 +509,7 @@ impl Rank {
         Ok(host.handle_command(now, &record, carried, Some(&stays))?)
     }
 
-    /// Begins with its first command.
+    /// Makes the endpoint from its first command.
     #[cold]
     fn begin(&mut self, net: &Net, at: usize, len: usize) -> Result<(), Thrown> {
         if len > MOST_SETTINGS {
@@ -523,7 +523,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Takes back what it has read, and tells it what it may use again.
+    /// Takes back the loans that it has read, and tells it which of its memory is free again.
     #[inline]
     fn give_back(&mut self, net: &mut Net) -> Result<(), Thrown> {
         if !self.loans.is_empty() {
@@ -541,7 +541,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Gives why it is over, if it is. Once it has hung up, that takes passes in which it is [served](Self::serve).
+    /// Gives why it has ended, if it has. After it has hung up, that takes passes in which it is [served](Self::serve).
     pub(super) fn look_for_life(&mut self, now: Instant, net: &mut Net) -> Option<Reason> {
         if let Some(gone) = self.gone {
             let seen_off = self.host.as_ref().is_none_or(|host| !host.is_parting());
@@ -552,11 +552,12 @@ impl Rank {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
                     return self.up.refresh().is_err().then_some(Reason::Broken(None));
                 }
-                // Nobody has anything more to say.
+                // Neither the process nor its peers have anything more to say.
                 Ok((_, 1..)) => return Some(Reason::Broken(Some(Broken::Order))),
                 _ => {}
             }
-            // What it has said before it went still counts; not what somebody writes later who has the memory, too.
+            // Commands that it has sent before it went still count, but not later writes of another process that has
+            // the memory, too.
             if self.down.close().is_err() {
                 return Some(Reason::Died);
             }
@@ -575,11 +576,11 @@ impl Rank {
         }
     }
 
-    /// Asks to be woken up by it; `false`: there is something to do.
+    /// Asks to be woken by it; `false`: there is something to do.
     pub(super) fn arm(&mut self) -> bool {
-        // What it asks for waits until it reads.
+        // A process that does not read its reports gets no commands executed, so it need not ring for them.
         let is_full = self.host.as_ref().is_some_and(Host::is_full);
-        // What is wrong is found by the next pass.
+        // The next pass finds errors.
         self.gone.is_some() || self.held || is_full || self.down.arm().unwrap_or(false)
     }
 

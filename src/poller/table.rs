@@ -1,4 +1,4 @@
-//! What is counted, and what is told of processes that come and go.
+//! Counters, and log entries of processes that come and go.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub enum Reason {
     Left,
     /// It has ended without a goodbye.
     Died,
-    /// It has said what a correct process can not say.
+    /// It has broken the rules of the rings or records.
     Broken(Option<Broken>),
 }
 
@@ -31,11 +31,12 @@ impl fmt::Display for Reason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PollerStats {
-    /// Processes that are served, or have gone and whose peers are being seen off.
+    /// Processes that are served, or whose endpoints stay for their peers' goodbyes.
     pub processes: usize,
-    /// Processes that have come.
+    /// Processes that have been admitted.
     pub came: u64,
-    /// Of those that are gone: with a goodbye, without one, thrown out.
+    /// Processes that have ended with a goodbye; the next two count those without one, and those that were disconnected
+    /// for breaking rules.
     pub left: u64,
     /// See [`left`](Self::left).
     pub died: u64,
@@ -43,13 +44,13 @@ pub struct PollerStats {
     pub thrown_out: u64,
     /// Processes that were refused.
     pub refused: u64,
-    /// Connections that said nothing that could be understood.
+    /// Connections whose first message could not be parsed.
     pub strangers: u64,
-    /// Datagrams for UDP ports that nobody has.
+    /// Datagrams for UDP ports without a process.
     pub for_nobody: u64,
-    /// Buffers that processes have.
+    /// Buffers on loan to processes.
     pub on_loan: u32,
-    /// Datagrams received, for whomever.
+    /// Datagrams received, for any process.
     pub datagrams_received: u64,
     /// Datagrams sent.
     pub datagrams_sent: u64,
@@ -57,11 +58,11 @@ pub struct PollerStats {
     pub lent: u64,
     /// Packets copied instead, because they are small, or because too many were lent.
     pub copied: u64,
-    /// Packets for which a process had no room; they come again.
+    /// Packets for which a process had no room; their senders send them again.
     pub put_off: u64,
-    /// Datagrams dropped because their process does not read what happens to its peers and messages.
+    /// Datagrams dropped because their process does not read its reports.
     pub unread: u64,
-    /// Packets dropped by what they say, those for processes that are gone included, and those for nobody.
+    /// Packets dropped by reason, those for processes that have ended and for ports without a process included.
     pub dropped: Dropped,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Table {
     pub(super) stats: PollerStats,
 }
 
-/// A process, as people know it.
+/// A process as it appears in the log.
 pub(super) struct Person {
     pub(super) process: u32,
     pub(super) port: u16,

@@ -1,4 +1,4 @@
-//! A poller in a thread, and processes that are threads too: correct ones, broken ones, and many that come and go.
+//! A poller in a thread, and threads as its processes: correct ones, broken ones, and many that come and go.
 
 use std::{
     env, fs,
@@ -36,7 +36,7 @@ fn options(device: &str, socket: PathBuf) -> PollerOptions {
 struct Running {
     socket: PathBuf,
     stop: Arc<AtomicBool>,
-    /// Without waiting for its processes.
+    /// Ends without waiting for its processes.
     at_once: Arc<AtomicBool>,
     thread: Option<JoinHandle<(PollerStats, Pools)>>,
 }
@@ -46,7 +46,7 @@ impl Running {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let socket = env::temp_dir().join(format!("hikyaku-poller-{}-{number}", process::id()));
-        // Other tests have the low numbers.
+        // The low numbers belong to other tests.
         let device = format!("net_null{},size=64,no-rx=1", 1_000 + number);
         let mut poller = Poller::start(options(&device, socket.clone())).unwrap_or_else(|error| panic!("{error}"));
         let stop = Arc::new(AtomicBool::new(false));
@@ -54,7 +54,7 @@ impl Running {
         let (seen, hurry) = (Arc::clone(&stop), Arc::clone(&at_once));
         let thread = thread::spawn(move || {
             poller.run(|| seen.load(Ordering::Relaxed)).unwrap();
-            // What has gone is noticed a moment later.
+            // A process that has gone is noticed a moment later.
             for _ in 0..LONG.as_millis() {
                 if poller.stats().processes == 0 || hurry.load(Ordering::Relaxed) {
                     break;
@@ -83,7 +83,7 @@ impl Running {
         builder.backend(Box::new(backend)).unwrap()
     }
 
-    /// Two ranks that know each other.
+    /// Two ranks that have each other as peers.
     fn pair(&self) -> [(Transport, PeerId); 2] {
         let (mut a, mut b) = (self.rank(1), self.rank(2));
         let to_b = a.add_peer(2, b.local_addr()).unwrap();
@@ -91,7 +91,7 @@ impl Running {
         [(a, to_b), (b, to_a)]
     }
 
-    /// Ends it, when all processes are gone.
+    /// Stops the poller when all processes are gone.
     fn finish(mut self) -> PollerStats {
         self.stop.store(true, Ordering::Relaxed);
         let (stats, pools) = self.thread.take().unwrap().join().unwrap();
@@ -113,7 +113,7 @@ impl Drop for Running {
     }
 }
 
-/// Sends something back and forth.
+/// Exchanges messages in both directions.
 fn talk(pair: &mut [(Transport, PeerId); 2]) {
     let [(a, to_b), (b, to_a)] = pair;
     for len in [0, 1, 100, 3_000, 100_000] {
@@ -177,7 +177,7 @@ fn thousands_come_and_go() {
         guest.send(to_steady, &[7; 5_000]).unwrap();
         assert_eq!(steady.receive(Some(LONG)).unwrap().len(), 5_000);
         steady.send(to_guest, b"welcome").unwrap();
-        // Some go without having looked, some with a goodbye.
+        // Some end without having received, some with a goodbye.
         if round % 3 == 0 {
             assert_eq!(guest.receive(Some(LONG)).unwrap().data(), b"welcome");
         }
@@ -185,7 +185,7 @@ fn thousands_come_and_go() {
             guest.close(LONG).unwrap();
         }
     }
-    // Those of other tests come and go, too.
+    // Descriptors of other tests come and go, too.
     assert!(
         descriptors() < before + 200,
         "{before} descriptors, then {}",
@@ -217,7 +217,7 @@ fn the_end_of_the_poller_is_an_error() {
 fn strangers_and_other_releases_are_refused() {
     let running = Running::new();
     let mut steady = running.pair();
-    // Nothing that could be understood, nothing at all, and half of it.
+    // An unknown message, none at all, and half of one.
     for octets in [&[0_u8; hello::LEN][..], &[], &[1; 100]] {
         let mut socket = UnixStream::connect(&running.socket).unwrap();
         socket.write_all(octets).unwrap();
@@ -233,7 +233,7 @@ fn strangers_and_other_releases_are_refused() {
         panic!("it was let in");
     };
     assert!(why.contains("0.0.7"), "{why}");
-    // A UDP port that somebody has.
+    // A UDP port that is in use.
     let taken = steady[0].0.local_addr().port();
     let error = PollerBackend::connect(&running.socket, taken).unwrap_err().to_string();
     assert!(
@@ -246,7 +246,7 @@ fn strangers_and_other_releases_are_refused() {
     assert_eq!((stats.came, stats.refused, stats.strangers), (2, 2, 3));
 }
 
-/// What a broken process writes into the memory that it shares.
+/// Each break writes something else into the shared memory.
 #[test]
 fn broken_processes_are_thrown_out_and_others_do_not_notice() {
     use crate::backends::poller::{hello::DOWN, numbered, ring::kind};
@@ -305,7 +305,7 @@ fn broken_processes_are_thrown_out_and_others_do_not_notice() {
     for (what, break_it) in breaks {
         let mut broken = PollerBackend::connect(&running.socket, 0).unwrap();
         break_it(broken.memory());
-        // It is told by its socket.
+        // The poller closes its socket.
         let mut gone = false;
         for _ in 0..1_000 {
             // (A ring that it has damaged itself may be what it sees first.)
@@ -342,7 +342,7 @@ fn a_flooded_process_that_does_not_look_is_bounded_and_harms_nobody() {
     }
     talk(&mut steady);
     drop(sink);
-    // It has said goodbye, or everything was lost with it.
+    // Either its goodbye has arrived, or the session is lost.
     let end = source.wait_event(Some(LONG)).unwrap();
     assert!(end.is_some());
     drop((source, steady));
@@ -368,14 +368,14 @@ fn processes_of_other_users_are_refused() {
     }
 }
 
-/// A process that hangs up has what it said before done in turns, as others have; what is written to its memory after that
-/// (a child of its may have it) is not read.
+/// The commands of a process that has hung up are executed in turns, as those of others; later writes to its memory (a
+/// child process may have it) are not read.
 #[test]
 fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
     use crate::backends::poller::{hello::DOWN, ring::kind};
     const RECORD: u64 = 64;
     const RECORDS: u64 = 5_000;
-    /// `RequestAcks`, which needs nobody to ask.
+    /// `RequestAcks`, which needs no peer.
     const COMMAND: u8 = 7;
     let path = env::temp_dir().join(format!("hikyaku-poller-{}-hangs-up", process::id()));
     let mut poller = Poller::start(options("net_null80,size=64,no-rx=1", path.clone())).unwrap();
@@ -390,7 +390,7 @@ fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
     }
     let backend = coming.join().unwrap();
     let memory = Arc::clone(backend.memory());
-    // It begins, and is gone.
+    // It connects, and is gone.
     let rank = Transport::builder().processor(1).backend(Box::new(backend)).unwrap();
     drop(rank);
     let head = || memory.atomic(DOWN.control).load(Ordering::Acquire);
@@ -431,7 +431,7 @@ fn one_poller_has_a_socket_and_a_device() {
     };
     let error = again(running.socket.clone(), "net_null77");
     assert!(matches!(error, StartError::Running { .. }), "{error}");
-    // The device is locked by its name.
+    // The lock of the device goes by its name.
     let first = env::temp_dir().join(format!("hikyaku-poller-{}-device", process::id()));
     let device = format!("net_null78,size={}", 64 + process::id() % 1000);
     let poller = Poller::start(options(&device, first.clone())).unwrap();

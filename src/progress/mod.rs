@@ -16,6 +16,7 @@
 
 mod chance;
 mod clock;
+mod closing;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod counter;
 mod events;
@@ -293,7 +294,7 @@ impl Driver {
         options: &SendOptions,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
-        let quiet = !options.more && self.messenger.endpoint().is_quiet(peer, options.channel);
+        let quiet = !options.more && self.messenger.layer().is_quiet(peer, options.channel);
         if quiet
             && let Payload::Copy(data) = payload
             && self.send_alone(peer, options, data)
@@ -304,7 +305,7 @@ impl Driver {
         let token = self.messenger.send(self.now, peer, options, payload)?;
         if quiet {
             self.transmit_now();
-        } else if !options.more && self.messenger.endpoint().has_batch(peer, options.channel) {
+        } else if !options.more && self.messenger.layer().has_batch(peer, options.channel) {
             self.transmit_batches(peer, options.channel);
         }
         Ok(token)
@@ -358,7 +359,7 @@ impl Driver {
     /// Transmits as long as a full batch is queued. The rest waits for company: it would be a burst of its own.
     fn transmit_batches(&mut self, peer: PeerId, channel: u8) {
         let now = self.read_clock();
-        while self.messenger.endpoint().has_batch(peer, channel) {
+        while self.messenger.layer().has_batch(peer, channel) {
             match self.transmit_next(now) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -465,22 +466,6 @@ impl Driver {
     #[cfg(feature = "mpi")]
     pub(crate) fn clock(&self) -> Clock {
         self.clock.clock()
-    }
-
-    /// Says goodbye to every peer and waits, not longer than `linger`, until all have heard it. Gives how many have not.
-    pub(crate) fn close_all(&mut self, linger: Duration) -> io::Result<usize> {
-        let endpoint = self.messenger.endpoint();
-        let peers = || (0..endpoint.peers() as u32).map(PeerId);
-        let open: Vec<PeerId> = peers().filter(|&peer| endpoint.down(peer).is_none()).collect();
-        let done = self.ended + open.len() as u64;
-        for peer in open {
-            self.close(peer);
-        }
-        self.request_acks();
-        let closed = self.run(Some(linger), Acks::Now, |driver| driver.ended >= done);
-        // The answer to a goodbye that came last.
-        self.transmit_now();
-        closed.map(|_| done.saturating_sub(self.ended) as usize)
     }
 
     /// Gives the protocol and the backend up for others, which have no references to anything.

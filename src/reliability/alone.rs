@@ -1,6 +1,6 @@
-//! A small message that is all that its flow has to send. If the flow is quiet, too, it is written at once, past the queue:
-//! the usual case of request and answer, in which nothing counts but how short this way is. If it was queued before, it is
-//! written without the choices that there are among several.
+//! The short path for a single small message. On a quiet flow it is written at once, past the queue: this is the
+//! latency path of request and response. A message that was queued but is the only one is written without the general
+//! choice between several.
 
 use super::{
     Outgoing, PeerId,
@@ -75,7 +75,7 @@ impl Endpoint {
             rail: 0,
             message: message.message,
         };
-        // Another one like it would not be allowed: its acknowledgement is what we wait for.
+        // The window allows no other packet of this size: sending on needs the acknowledgement of this one.
         let ask = send.want_ack || one_is_all || 2 * size > window as usize;
         let stamp = timestamp(now, &self.config, receive.stamp, receive.stamp_at);
         burst.begin(p.address);
@@ -127,8 +127,8 @@ impl Endpoint {
         true
     }
 
-    /// A flow on which nothing is in flight, and its active part; and whether there is a [dialogue](super::dialogue) on it,
-    /// so that it [is usual](Self::is_usual).
+    /// A flow with nothing in flight, its active part, and whether it has a [dialogue](super::dialogue), in which case
+    /// it [is usual](Self::is_usual).
     #[inline(always)]
     fn quiet_flow(&self, peer: PeerId, channel: u8) -> Option<(u32, u32, bool)> {
         let dialogue = self.dialogue_with(peer, channel);
@@ -144,8 +144,8 @@ impl Endpoint {
         quiet.then_some((flow_index, index, dialogue.is_some()))
     }
 
-    /// The session is open, without checksums, nothing of the flow is queued or to be sent again, and nothing of what has
-    /// come is missing.
+    /// The session is open and without checksums, the flow has nothing queued or to be retransmitted, and no received
+    /// packet of it is missing.
     fn is_usual(&self, peer: &Peer, flow: &Flow, active: &Active) -> bool {
         let Active {
             send, receive, probe, ..
@@ -155,8 +155,9 @@ impl Endpoint {
         !waits && !owes && peer.confirmed && peer.is_open() && !peer.checksums(&self.config)
     }
 
-    /// Writes the packet of the only message that is queued, if that may go now, in a packet of its own without checksum,
-    /// and nothing but an acknowledgement is owed. `false`: nothing was done. It is what `fill` would do.
+    /// Writes the packet of the only queued message, if it may go now in a packet of its own without checksum and the
+    /// flow owes nothing but an acknowledgement. `false`: nothing was done. The packet equals the one that `fill` would
+    /// write.
     #[inline]
     pub(super) fn fill_alone(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
@@ -218,7 +219,7 @@ impl Endpoint {
         send.probe = false;
         let is_last = in_flight + 1 >= config.window_packets.into();
         send.waiting = is_last && config.window_mode == WindowMode::BurstThenWait;
-        // Another one like it would not be allowed: its acknowledgement is what we wait for.
+        // The window allows no other packet of this size: sending on needs the acknowledgement of this one.
         let ask = send.want_ack || is_last || !send.has_room(window, record.len.into());
         send.want_ack = false;
         let stamp = timestamp(now, config, receive.stamp, receive.stamp_at);

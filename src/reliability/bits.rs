@@ -7,11 +7,11 @@ use crate::wire::Seq;
 
 const WORDS: usize = 16;
 
-/// A ring of 1,024 bits, indexed by sequence number modulo 1,024. Whoever uses it keeps all set bits within 1,024 of
-/// each other.
+/// A ring of 1,024 bits, indexed by sequence number modulo 1,024. The caller keeps all set bits within 1,024 of each
+/// other.
 #[derive(Clone, Default)]
 pub(crate) struct Bits {
-    /// None before the first bit is set, as where nothing is ever lost: 128 octets, three times for each peer.
+    /// Allocated with the first bit that is set, so never where nothing is lost: 128 bytes, three times for each peer.
     words: Option<Box<[u64; WORDS]>>,
 }
 

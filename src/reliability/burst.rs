@@ -1,4 +1,4 @@
-//! What `poll_transmit` fills in.
+//! The burst of datagrams that `poll_transmit` fills.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::{
@@ -9,12 +9,12 @@ use core::{
 use super::source::{NONE, SourceId};
 use crate::{span::Span, wire::MAX_HEADER_LEN};
 
-/// Most datagrams in one burst: what Linux allows for UDP segmentation.
+/// Most datagrams in one burst: Linux's limit for UDP segmentation.
 pub(crate) const MAX_SEGMENTS: usize = 64;
 /// Payload up to this size is copied behind its header, so that a small datagram is one piece.
 pub(crate) const INLINE: usize = 512;
 
-/// Octets of a burst that lie elsewhere than in its arena.
+/// Bytes of a burst that are not in its arena.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     /// They go before this offset of the arena.
@@ -68,13 +68,13 @@ impl Burst {
         self.destination
     }
 
-    /// Octets per datagram.
+    /// Bytes per datagram.
     #[must_use]
     pub fn segment_size(&self) -> usize {
         self.segment_size
     }
 
-    /// Octets in all.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -98,7 +98,7 @@ impl Burst {
         self.dont_fragment
     }
 
-    /// To be handed to `Endpoint::handle_released` when the backend refers to the octets no more
+    /// The token for `Endpoint::handle_released`, to be called when the backend no longer refers to the bytes
     /// ([`super::Limits::holds_references`]).
     #[must_use]
     pub fn token(&self) -> u64 {
@@ -131,7 +131,7 @@ impl Burst {
         header.unwrap_or_else(|| unreachable!("there is room for the longest header of each datagram"))
     }
 
-    /// The next `header_len` octets of the arena are a header; `payload` is copied behind it.
+    /// The next `header_len` bytes of the arena are a header; `payload` is copied behind it.
     #[inline]
     pub(crate) fn push_inline(&mut self, header_len: usize, payload: Span<'_>) {
         let start = self.used + header_len;
@@ -140,14 +140,14 @@ impl Burst {
         self.count(header_len + payload.len());
     }
 
-    /// The next `header_len` octets of the arena are a header; who transmits has the `payload` octets.
+    /// The next `header_len` bytes of the arena are a header; the caller that transmits supplies the `payload` bytes.
     #[inline]
     pub(crate) fn push_header(&mut self, header_len: usize, payload: usize) {
         self.used += header_len;
         self.count(header_len + payload);
     }
 
-    /// The next `header_len` octets of the arena are a header; the payload stays where it is.
+    /// The next `header_len` bytes of the arena are a header; the payload stays where it is.
     #[inline]
     pub(crate) fn push_reference(&mut self, header_len: usize, source: SourceId, offset: u32, len: u32) {
         self.used += header_len;
@@ -220,8 +220,8 @@ impl Burst {
         }
     }
 
-    /// The octets of the datagram that was pushed last, as long as all of it lies in the arena or `bytes`; used to
-    /// put the checksum in.
+    /// The bytes of the datagram that was pushed last, if all of it is in the arena or `bytes`; used to insert the
+    /// checksum.
     pub(crate) fn patch(&mut self, at: usize, octets: [u8; 4]) {
         self.arena[at..at + 4].copy_from_slice(&octets);
     }
@@ -231,7 +231,8 @@ impl Burst {
         self.used
     }
 
-    /// Its octets that lie in it, front to back: what [`Endpoint::send_alone`](super::Endpoint::send_alone) has written.
+    /// The bytes in the arena, front to back: those that [`Endpoint::send_alone`](super::Endpoint::send_alone) has
+    /// written.
     #[must_use]
     #[inline]
     pub fn head(&self) -> &[u8] {

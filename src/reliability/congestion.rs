@@ -1,4 +1,4 @@
-//! How many octets may be in flight: one trait, three controllers.
+//! Congestion control: one trait, three controllers.
 
 use core::fmt;
 
@@ -7,12 +7,12 @@ use crate::{
     time::nanos,
 };
 
-/// What a controller is told about acknowledged data.
+/// The acknowledgement that a controller is informed of.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
-    /// Octets acknowledged now.
+    /// Bytes acknowledged now.
     pub bytes: u32,
-    /// Octets still in flight.
+    /// Bytes still in flight.
     pub in_flight: u32,
     /// The sender could have used more than it had (it ran out of window, not of data).
     pub limited: bool,
@@ -24,11 +24,11 @@ pub struct Acked {
     pub now: u64,
 }
 
-/// Decides how many octets of one flow may be in flight.
+/// Decides how many bytes of one flow may be in flight.
 ///
-/// Windows are octets of payload; the caller additionally obeys the peer's window and always lets one packet pass.
+/// Windows count bytes of payload. The caller additionally obeys the peer's window and always lets one packet pass.
 pub trait Controller: fmt::Debug + Send {
-    /// Octets that may be in flight now.
+    /// Bytes that may be in flight now.
     fn window(&self) -> u32;
     /// Data was acknowledged.
     fn on_ack(&mut self, acked: &Acked);
@@ -93,8 +93,8 @@ impl Controller for Aimd {
     }
 }
 
-/// Processes that share a core answer late, and that is no queue: below this a smaller window would only make them
-/// wait for each other. Whoever receives from many bounds them by the window that it allows each.
+/// Processes that share a core answer late without any queue in the network: a window below this would only make them
+/// wait for each other. A receiver bounds many senders by the window that it allows each.
 const FLOOR: u32 = 128 << 10;
 
 /// Keeps the round-trip time near a target beyond the smallest seen, in the manner of Swift (Kumar et al., SIGCOMM
@@ -105,9 +105,9 @@ const FLOOR: u32 = 128 << 10;
 pub struct Delay {
     window: u32,
     max: u32,
-    /// Increase per round trip is four of these, octets.
+    /// Increase per round trip is four of these, bytes.
     step: u32,
-    /// The window never shrinks below this, octets.
+    /// The window never shrinks below this, bytes.
     floor: u32,
     target: u32,
     next_decrease: u64,
@@ -158,7 +158,7 @@ pub(crate) enum AnyController {
 }
 
 impl AnyController {
-    /// `step`: octets of a full datagram.
+    /// `step`: bytes of a full datagram.
     pub(crate) fn new(config: &Config, step: u32) -> Self {
         let max = config.window_bytes;
         match config.congestion {

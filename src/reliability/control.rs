@@ -118,7 +118,7 @@ impl Endpoint {
         }
     }
 
-    /// A packet without a flow's extensions, padded with zeros to `size` octets.
+    /// A packet without a flow's extensions, padded with zeros to `size` bytes.
     pub(super) fn write_plain(
         &mut self,
         base: &Base,

@@ -1,7 +1,7 @@
-//! Requests and answers, one at a time: the next packet comes from the peer that was heard last, on the same flow, with a
-//! whole message and nothing else, and acknowledges all that was sent. As long as nothing else happens to the endpoint,
-//! what [prediction](super::predicted) looks at has not changed since the last such packet; what is left to be seen is
-//! that this one begins like the last, and its numbers.
+//! A fast path for request and response, one at a time: the next packet comes from the same peer as the last, on the
+//! same flow, holds one whole message, and acknowledges everything sent. As long as nothing else happens to the
+//! endpoint, the state that [header prediction](super::predicted) checks has not changed since the last such packet.
+//! Only two checks are left: that the fixed part of the header equals the last one, and the numbers.
 
 use core::net::SocketAddr;
 
@@ -23,12 +23,12 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialogue {
     pub(super) next: Option<Next>,
-    /// The last message that was sent has gone by way of the queue: whoever sends so interrupts each dialogue, and it is
-    /// not worth to begin one.
+    /// The last message was sent through the queue. Such a sender interrupts every dialogue, so beginning one is not
+    /// worth it.
     pub(super) queues: bool,
 }
 
-/// Whose it is, and how it begins.
+/// The sender of the next packet, and the expected start of its header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     from: SocketAddr,
@@ -75,8 +75,9 @@ impl Endpoint {
         });
     }
 
-    /// The flow and its active part, if there is a dialogue with this peer on this channel. Then its session is open, without
-    /// checksums, and nothing is queued, lost, missing or to be probed; credit may be to be told of.
+    /// The flow and its active part, if there is a dialogue with this peer on this channel. Then the session is open
+    /// and without checksums, and the flow has nothing queued, lost, missing or to be probed. A credit announcement may
+    /// be due.
     #[inline(always)]
     pub(super) fn dialogue_with(&self, peer: PeerId, channel: u8) -> Option<(u32, u32)> {
         let next = self
@@ -87,9 +88,9 @@ impl Endpoint {
         Some((next.flow, next.active))
     }
 
-    /// Takes in the next packet of the dialogue, if that is what `octets` are. `false`: nothing was done.
+    /// Handles the next packet of the dialogue, if `octets` holds it. `false`: nothing was done.
     #[inline(always)]
-    pub(super) fn handle_turn<S: Sink>(
+    pub(super) fn handle_turn<S: Sink + ?Sized>(
         &mut self,
         now: Instant,
         source: &SocketAddr,

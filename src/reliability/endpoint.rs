@@ -1,6 +1,6 @@
-//! The endpoint: all peers of one socket. This file has its state, getters and commands; what comes in is in
-//! `input.rs`, what goes out in `transmit.rs` and `alone.rs`, sessions in `session.rs`, acknowledgements and losses in
-//! `recovery.rs`, deadlines in `timeout.rs`.
+//! The endpoint: all peers of one socket. This file has its state, getters and commands. Input is in `input.rs`, output
+//! in `transmit.rs` and `alone.rs`, sessions in `session.rs`, acknowledgements and losses in `recovery.rs`, deadlines
+//! in `timeout.rs`.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -37,9 +37,9 @@ use crate::{
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
-/// Time ends here, after 292 years, so that deadlines beyond it can still be told, ns.
+/// Times saturate here, after 292 years, so that adding a time-out to one can not overflow, ns.
 const LAST: u64 = u64::MAX / 2;
-/// Octets by which IPv6's header is larger than IPv4's.
+/// Difference between the header lengths of IPv6 and IPv4, bytes.
 const IPV6_MORE: u16 = 20;
 
 /// Settings in the form in which the data path needs them, ns.
@@ -86,22 +86,23 @@ pub struct Endpoint {
     pub(super) active_peers: u32,
     held: Vec<Vec<SourceId>>,
     free_held: Vec<u32>,
-    /// Answers to what belongs to no session, to addresses of peers and to others: resets, then challenges.
+    /// Budgets for answers to packets that belong to no session: [0] to addresses of peers, [1] to other addresses.
+    /// First those for resets, then those for challenges.
     pub(super) resets: [Budget; 2],
     pub(super) challenges: [Budget; 2],
     pub(super) places: Places,
-    /// Peers whose address has refused packets.
+    /// Peers for whose address an ICMP message has reported that the port is unreachable.
     pub(super) doubts: BTreeMap<u32, Doubt>,
-    /// Peers that are called until they answer, and what was lost with peers.
+    /// Peers that are called until they answer, and the messages that were lost with ended sessions.
     pub(super) calls: BTreeMap<u32, Call>,
     pub(super) lost: BTreeMap<u32, Vec<LostMessages>>,
     pub(super) hints: Budget,
-    /// Peers whose credit has changed, if somebody wants to know.
+    /// Peers whose credit has changed, if [`note_credit`](Self::note_credit) asked for this list.
     pub(super) credit_news: Option<Vec<u32>>,
     /// Time that this side did not run, ns: it does not count against peers.
     pub(super) stalled: u64,
     pub(super) key: TokenKey,
-    /// The token of packets to peers whose own is not known yet, and of such packets from them.
+    /// The token of packets to peers whose own token is not known yet, and of such packets from them.
     pub(super) contact: Token,
     pub(super) times: Times,
     pub(super) sources: Sources,
@@ -109,9 +110,9 @@ pub struct Endpoint {
     pub(super) actives: Vec<Active>,
     pub(super) peers: Vec<Peer>,
     pub(super) now: u64,
-    /// What is to be taken in before anything else.
+    /// An acknowledgement that is processed before anything else.
     pub(super) answered: Answered,
-    /// What the next packet is likely to be.
+    /// The prediction of the next packet.
     pub(super) dialogue: Dialogue,
     pub(super) ready: VecDeque<u32>,
     /// Those that have much to send, in the order of their turns.
@@ -121,7 +122,7 @@ pub struct Endpoint {
     pub(super) heap: Heap,
     pub(super) free_actives: Vec<u32>,
     pub(super) free_flows: Vec<u32>,
-    /// An acknowledgement is due after so many octets.
+    /// An acknowledgement is due after this many bytes.
     pub(super) ack_bytes: u32,
     pub(super) processor: u32,
     /// Bursts that others were before those.
@@ -132,8 +133,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without peers. `epoch` is a random number of this incarnation (0 is taken for 1), and `key` one that
-    /// nobody else must know: the secrets of sessions come from it. Both are drawn by the caller.
+    /// An endpoint without peers. `epoch` is a random number of this incarnation (0 is taken for 1). `key` is a random
+    /// secret from which the secrets of sessions are derived. The caller draws both.
     ///
     /// # Errors
     /// A setting out of its range, or the backend takes only datagrams smaller than any setting allows.
@@ -213,7 +214,8 @@ impl Endpoint {
         self.stats
     }
 
-    /// A peer has answered in this session: what is known of it (credit, for one) is what it has said.
+    /// A peer has answered in this session, so the values known of it (its credit, for one) are its own and no
+    /// defaults.
     #[must_use]
     #[inline]
     pub fn is_up(&self, peer: PeerId) -> bool {
@@ -265,7 +267,8 @@ impl Endpoint {
     /// The peer at an address.
     #[must_use]
     pub fn peer_by_address(&self, address: SocketAddr) -> Option<PeerId> {
-        self.addresses.get(&self.peers, address).map(PeerId)
+        let peer = self.addresses.get(&self.peers, address)?;
+        (self.peers[peer as usize].place != Place::Left).then_some(PeerId(peer))
     }
 
     /// Peers, whatever their state.
@@ -299,7 +302,6 @@ impl Endpoint {
     }
 
     /// This peer has been asked for a sign of life or of credit, and has not given it.
-    #[cfg(feature = "sim")]
     pub(crate) fn is_asking(&self, peer: PeerId) -> bool {
         self.flows_of(peer.0).any(|flow| {
             let active = self.actives.get(self.flows[flow as usize].active as usize);
@@ -349,8 +351,8 @@ impl Endpoint {
         self.processor = processor;
     }
 
-    /// What the backend can do has changed. (Where datagrams of the smallest size that this protocol knows do not pass
-    /// any more, peers are lost in the end.)
+    /// The backend's limits have changed. (If a path no longer carries datagrams of the protocol's smallest size, its
+    /// peers are lost in the end.)
     pub fn set_limits(&mut self, mut limits: Limits) {
         self.interrupt();
         limits.max_datagram = limits.max_datagram.max(MIN_DATAGRAM.into());
@@ -391,24 +393,28 @@ impl Endpoint {
         }
         self.places.changed();
         let mtu = self.initial_mtu(address.is_ipv6());
-        if let Some(index) = self.places.take(self.now) {
-            let tokens = self.tokens(index, 0);
-            self.replace(index, Peer::new(address, processor, tokens, mtu));
-            self.addresses.insert(&self.peers, index);
-            return Some(index);
+        let rested = self.places.take(self.now);
+        let index = rested.unwrap_or(self.peers.len() as u32);
+        let mut peer = Peer::new(address, processor, self.tokens(index, 1), mtu);
+        if let Some(left) = self.addresses.get(&self.peers, address) {
+            peer.succeed(&self.peers[left as usize]);
+            self.addresses.remove(&self.peers, left);
         }
-        let index = self.peers.len() as u32;
-        if self.peers.len() == self.peers.capacity() {
-            // An eighth at a time: doubling would waste up to half of what idle peers take.
-            self.peers.reserve_exact(self.peers.len() / 8 + 8);
+        if rested.is_some() {
+            self.addresses.remove(&self.peers, index);
+            self.replace(index, peer);
+        } else {
+            if self.peers.len() == self.peers.capacity() {
+                // An eighth at a time: doubling would waste up to half of what idle peers take.
+                self.peers.reserve_exact(self.peers.len() / 8 + 8);
+            }
+            self.peers.push(peer);
         }
-        let tokens = self.tokens(index, 1);
-        self.peers.push(Peer::new(address, processor, tokens, mtu));
         self.addresses.insert(&self.peers, index);
         Some(index)
     }
 
-    /// Gives credit back: `cost` octets ([`super::Origin::cost`]) of what came in `session` are free again.
+    /// Returns credit: `cost` bytes ([`super::Origin::cost`]) that were received in `session` are free again.
     #[inline]
     pub fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
         let Some(p) = self.peers.get_mut(peer.index()) else {
@@ -419,7 +425,7 @@ impl Endpoint {
         }
         p.cost_released = p.cost_released.wrapping_add(cost);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
-        // Tell when a quarter has become free, or the peer might be waiting.
+        // Announce a quarter that has become free: the peer might be waiting for it.
         let more = limit.wrapping_sub(p.limit_told) as i32;
         if more >= (self.config.unexpected_bytes / 4) as i32 && p.is_bound() {
             let flow = self.flow_for(peer.0, 0);
@@ -473,14 +479,18 @@ impl Endpoint {
         }
         let flow = self.flow_for(peer.0, 0);
         let active = self.activate(flow);
-        let deadlines = &mut self.actives[active as usize].deadlines;
+        let Active { deadlines, send, .. } = &mut self.actives[active as usize];
         if on {
-            // Who asks again and again does not put it off.
+            // A deadline that is set already stays: repeated calls must not postpone it.
             if !deadlines.is_set(Timer::Keepalive) {
                 deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
             }
         } else {
             deadlines.stop(Timer::Keepalive);
+            if !is_busy(&self.flows[flow as usize], send) {
+                // No answer is awaited any more.
+                send.waiting_since = 0;
+            }
         }
         self.reschedule(active);
     }
@@ -504,7 +514,7 @@ impl Endpoint {
         }
     }
 
-    /// The backend refers to the octets of this burst no more ([`Burst::token`]).
+    /// The backend no longer refers to the bytes of this burst ([`Burst::token`]).
     pub fn handle_released(&mut self, token: u64) {
         let Some(held) = (token as usize)
             .checked_sub(1)
@@ -521,7 +531,7 @@ impl Endpoint {
         self.free_held.push(token as u32 - 1);
     }
 
-    /// Notes that the backend may refer to what `burst` gathers.
+    /// Notes that the backend may refer to the sources of `burst`.
     pub(super) fn hold(&mut self, burst: &mut Burst) {
         if !self.limits.holds_references || burst.sources().next().is_none() {
             return;
@@ -537,7 +547,7 @@ impl Endpoint {
         burst.set_token(u64::from(index) + 1);
     }
 
-    /// What became free is counted and told.
+    /// Counts a source that became free, and reports its completion.
     pub(super) fn on_freed(&mut self, freed: Freed) {
         let Freed::Shared(flow, Some(token)) = freed else {
             return;
@@ -560,12 +570,13 @@ impl Endpoint {
         }
     }
 
-    /// Notes from now on whose credit changes: [`poll_credit`](Self::poll_credit).
+    /// From now on, peers whose credit changes are listed for [`poll_credit`](Self::poll_credit).
     pub(super) fn note_credit(&mut self) {
         self.credit_news = Some(Vec::new());
     }
 
-    /// A peer that has been given credit since it was last told of: session, and how far may be sent in it.
+    /// The next peer whose credit has changed since this was last called for it: its session, and the limit of the
+    /// credit in it.
     pub(super) fn poll_credit(&mut self) -> Option<(PeerId, u32, u64)> {
         loop {
             let peer = self.credit_news.as_mut()?.pop()?;
@@ -576,7 +587,7 @@ impl Endpoint {
         }
     }
 
-    /// No more than half of what may be queued in copies to this peer is.
+    /// At most half of the send queue's bytes for copies are in use for this peer.
     pub(super) fn has_room(&self, peer: PeerId) -> bool {
         self.flows_of(peer.0).all(|flow| {
             self.actives
@@ -603,12 +614,12 @@ impl Endpoint {
         phases.any(|phase| matches!(phase, Phase::Closing | Phase::Goodbye))
     }
 
-    /// A session with somebody who has answered has not ended.
+    /// There is a session that has begun (the peer has answered) and has not ended.
     pub(super) fn has_sessions(&self) -> bool {
         self.peers.iter().any(|p| p.phase == Phase::Open)
     }
 
-    /// The peer has sent what a correct peer can not send.
+    /// Ends the session of a peer that has sent something that no correct peer sends.
     pub(super) fn expel(&mut self, peer: PeerId, error: PeerError) {
         self.interrupt();
         if peer.index() < self.peers.len() {
@@ -628,29 +639,30 @@ impl Endpoint {
         self.heap.earliest().map(Instant::from_nanos)
     }
 
-    /// Events that nobody has taken yet.
+    /// Number of events that have not been polled.
     pub(super) fn untaken_events(&self) -> usize {
         self.events.len()
     }
 
     /// [`poll_event`](Self::poll_event) would give something.
     #[inline]
-    pub(super) fn has_events(&self) -> bool {
+    /// Returns whether [`poll_event`](Self::poll_event) has something.
+    pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The next thing to tell.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The octets of a burst, front to back. Call it before anything else changes the endpoint.
+    /// Passes the bytes of a burst to `each`, front to back. Call it before anything else changes the endpoint.
     #[inline]
     pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
         burst.each(|bytes| bytes, |source, range| &self.sources.bytes(source)[range], each);
     }
 
-    /// The same of an endpoint whose payload may lie where no slice can.
+    /// Like [`gather`](Self::gather), for payloads that may be in memory that no slice can refer to.
     #[inline]
     pub(super) fn gather_spans<'a>(&'a self, burst: &'a Burst, each: impl FnMut(Span<'a>)) {
         burst.each(Span::new, |source, range| self.sources.span(source).part(range), each);
@@ -658,7 +670,7 @@ impl Endpoint {
 
     // ---- inner
 
-    /// Time goes on, never back. What was left for later is done first.
+    /// Moves the clock on, never back. An acknowledgement that was deferred is processed first.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
         self.interrupt();
@@ -679,7 +691,7 @@ impl Endpoint {
         }
     }
 
-    /// What a path of this kind is taken to carry before it was searched.
+    /// The size of datagram assumed to pass a path of this kind until the search for its MTU has ended, bytes.
     pub(super) fn initial_mtu(&self, ipv6: bool) -> u16 {
         let most = self
             .config

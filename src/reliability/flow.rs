@@ -56,7 +56,7 @@ pub(crate) fn first_sequence(epoch: u64, secret: u64, channel: u8) -> Seq {
     Seq((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32)
 }
 
-/// What a sent packet carries.
+/// The kind of content of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// One record of a block: sent plain, without the record's header.
@@ -65,11 +65,11 @@ pub(crate) enum Form {
     Bundle,
     /// A message that is not bundled, or a fragment of it.
     Whole,
-    /// Octets for one of the peer's landings.
+    /// A placement: bytes for one of the peer's landings.
     Placed,
     /// A goodbye.
     Goodbye,
-    /// Messages that were for nobody here; `offset` is how many beyond the first.
+    /// A report of messages for processors that are not here; `offset` is how many beyond the first.
     Return,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Record {
     pub(crate) sent_at: u64,
     pub(crate) source: SourceId,
     pub(crate) offset: u32,
-    /// Octets at the source (record headers included).
+    /// Bytes at the source (record headers included).
     pub(crate) len: u16,
     pub(crate) resends: u8,
     pub(crate) form: Form,
@@ -111,7 +111,7 @@ pub(crate) struct Queued {
     /// [`Form::Placed`]; [`Form::Goodbye`]; [`Form::Return`], before everything else.
     pub(crate) form: Form,
     pub(crate) source: SourceId,
-    /// What is left lies at the source from here …
+    /// The rest is the source's range from here …
     pub(crate) at: u32,
     /// … to here.
     pub(crate) end: u32,
@@ -120,7 +120,7 @@ pub(crate) struct Queued {
     /// Processors.
     pub(crate) from: u32,
     pub(crate) to: u32,
-    /// Place of what is left in the row of all costs; 0 if it takes no credit.
+    /// Credit offset of the rest ([`Peer::cost_queued`](super::peer::Peer::cost_queued)); 0 if it takes no credit.
     pub(crate) cost: u64,
     /// Number and place of the message that may be appended (records only).
     pub(crate) next: Seq,
@@ -128,13 +128,14 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// A packet with the next `len` octets is its last.
+    /// A packet with the next `len` bytes is its last.
     #[inline]
     pub(crate) fn is_ended_by(&self, len: u16) -> bool {
         self.at + u32::from(len) == self.end
     }
 
-    /// It may go only as far as the peer's credit reaches. (Who granted a landing has the memory.)
+    /// It may go only as far as the peer's credit reaches. (A placement takes none: the peer that granted the landing
+    /// has its memory.)
     #[inline]
     pub(crate) fn takes_credit(&self) -> bool {
         matches!(self.form, Form::Bundle | Form::Whole)
@@ -151,7 +152,7 @@ pub(crate) struct Sender {
     pub(crate) lost: Bits,
     /// The last go-back on request: from where and when.
     pub(crate) went_back: (Seq, u64),
-    /// Ring of what is in flight, indexed by sequence number; its length is a power of two.
+    /// Ring of the packets in flight, indexed by sequence number; its length is a power of two.
     records: Vec<Record>,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) congestion: AnyController,
@@ -163,12 +164,12 @@ pub(crate) struct Sender {
     pub(crate) una: Seq,
     pub(crate) sacked_count: u32,
     pub(crate) lost_count: u32,
-    /// Octets and packets in flight: sent, and neither acknowledged nor lost.
+    /// Bytes and packets in flight: sent, and neither acknowledged nor lost.
     pub(crate) bytes_in_flight: u32,
     pub(crate) packets_in_flight: u32,
-    /// Octets queued and never sent.
+    /// Bytes queued and never sent.
     pub(crate) queued_bytes: u32,
-    /// Octets of copied payload not yet acknowledged, and messages by reference.
+    /// Bytes of copied payload not yet acknowledged, and messages by reference.
     pub(crate) copied_bytes: u32,
     pub(crate) shared_messages: u32,
     /// The block that copied messages are appended to, and how far it is filled.
@@ -234,7 +235,7 @@ impl Sender {
         *self = fresh;
     }
 
-    /// Room in a window of so many octets for another packet of `len` octets.
+    /// A window of this many bytes has room for another packet of `len` bytes.
     #[inline]
     pub(crate) fn has_room(&self, window: u32, len: usize) -> bool {
         if self.packets_in_flight == 0 || self.probe {
@@ -255,7 +256,7 @@ impl Sender {
         &mut self.records[seq.0 as usize & mask]
     }
 
-    /// Puts the record of `seq`, one past what is in flight, making room if needed.
+    /// Puts the record of `seq`, one past the packets in flight, growing the ring if needed.
     #[inline(always)]
     pub(crate) fn push_record(&mut self, seq: Seq, record: Record) {
         if seq.distance(self.una) as usize >= self.records.len() {
@@ -264,7 +265,7 @@ impl Sender {
         *self.record_mut(seq) = record;
     }
 
-    /// Tells where the records of what is in flight and of what is queued begin, if `next` is to be sent next.
+    /// Passes the addresses of the records in flight and of the queue to `tell`, if `next` is the next to be sent.
     #[cfg(feature = "sim")]
     #[inline]
     pub(super) fn locate(&self, next: Seq, mut tell: impl FnMut(*const u8, usize)) {
@@ -288,7 +289,7 @@ impl Sender {
         }
     }
 
-    /// Octets that the records ring takes.
+    /// Frees the rings if they have grown.
     pub(crate) fn shrink(&mut self) {
         if self.records.len() > 64 {
             self.records = Vec::new();
@@ -303,7 +304,7 @@ impl Sender {
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Receiver {
-    /// Arrived beyond what is expected.
+    /// Packets received beyond the next expected one.
     pub(crate) arrived: Bits,
     /// One past the highest sequence number that has arrived.
     pub(crate) end: Seq,
@@ -312,9 +313,9 @@ pub(crate) struct Receiver {
     pub(crate) unacked_packets: u32,
     /// Acknowledge with the next poll.
     pub(crate) ack_now: bool,
-    /// … and ask for what is missing.
+    /// … and request the missing packets.
     pub(crate) nack_now: bool,
-    /// … alone, to tell of new credit.
+    /// … in a packet of its own, to announce new credit.
     pub(crate) tell_credit: bool,
     /// The gap that was asked for last begins here, and has been asked for.
     pub(crate) nacked: Option<Seq>,
@@ -323,7 +324,7 @@ pub(crate) struct Receiver {
     /// Latest timestamp received and when, ns; 0: none.
     pub(crate) stamp: u32,
     pub(crate) stamp_at: u64,
-    /// The last period in which octets for a landing have come ([`Placers`]); 0: none.
+    /// The last period in which placements were received ([`Placers`]); 0: none.
     pub(crate) placed: u64,
 }
 
@@ -334,8 +335,8 @@ impl Receiver {
         self.end.after(expected)
     }
 
-    /// What has arrived is to be acknowledged at once: packets with these flags asked for it, or it is so many octets, or
-    /// a quarter of a window.
+    /// An acknowledgement is due at once: packets with these flags request it, or `octets` bytes or a quarter of a
+    /// window have arrived.
     #[inline]
     pub(crate) fn is_due(&self, flags: Flags, config: &Config, octets: u32) -> bool {
         flags.contains(Flags::ACK_REQUEST)
@@ -344,8 +345,8 @@ impl Receiver {
     }
 }
 
-/// How many peers have sent octets for landings of late. The receiver has chosen how many it asks at a time,
-/// so these share the receive buffer among themselves, and not with all that have said something in the last second.
+/// Counts the peers that have sent placements recently. The receiver has chosen how many it asks at a time, so these
+/// share the receive buffer among themselves, and not with all peers that sent anything in the last second.
 #[cfg_attr(test, derive(Clone, PartialEq))]
 #[derive(Debug, Default)]
 pub(crate) struct Placers {
@@ -364,14 +365,14 @@ impl Placers {
         }
     }
 
-    /// No octets have come in this period where they came `last`.
+    /// A peer or flow whose last period with placements is `last` has had none in this period.
     #[inline]
     pub(crate) fn is_first(&mut self, last: u64, now: u64) -> bool {
         self.advance(now);
         last != self.period
     }
 
-    /// Octets for a landing have come of a peer of which they came `last`.
+    /// A peer whose last period with placements is `last` has sent one.
     pub(crate) fn note(&mut self, last: &mut u64, now: u64) {
         self.now += u32::from(self.is_first(*last, now));
         *last = self.period;
@@ -397,7 +398,7 @@ pub(crate) struct Active {
     pub(crate) last_use: u64,
     /// In the list of those that may have something to send.
     pub(crate) ready: bool,
-    /// In the list of those that have much to send, and octets left of its turn there.
+    /// In the list of bulk flows, and the bytes left of its turn there.
     pub(crate) bulk: bool,
     pub(crate) turn: u32,
     /// Has something queued or unacknowledged.

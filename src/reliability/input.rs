@@ -1,4 +1,4 @@
-//! What comes in.
+//! Input: datagrams from the network.
 
 use core::{net::SocketAddr, slice::Chunks};
 
@@ -17,7 +17,7 @@ use crate::{
     wire::{self, Base, Flags, Kind, Packet, Seq, Token, checksum},
 };
 
-/// A packet with what is read of it again and again.
+/// A packet with the fields that are read several times.
 pub(super) struct Arrival<'a> {
     pub(super) source: SocketAddr,
     pub(super) octets: &'a [u8],
@@ -27,7 +27,7 @@ pub(super) struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// `packet` is that in `octets`.
+    /// `packet` is the parsed form of `octets`.
     #[inline(always)]
     pub(super) fn new(source: SocketAddr, octets: &'a [u8], packet: Packet<&'a [u8]>) -> Self {
         Self {
@@ -41,11 +41,11 @@ impl<'a> Arrival<'a> {
 }
 
 impl Endpoint {
-    /// Takes in datagrams of one source: `data` holds them back to back, `stride` octets each but the last (receive
-    /// offload gives them so; a lone datagram has `stride == data.len()`). New packets go to `sink`, which may refer
-    /// to `data` only during the call.
+    /// Handles datagrams of one source. `data` holds them back to back, `stride` bytes each except the last, which may
+    /// be shorter: the layout of receive offload. A single datagram has `stride == data.len()`. New packets go to
+    /// `sink`, which may refer to `data` only during the call.
     #[inline]
-    pub fn handle_datagrams<S: Sink>(
+    pub fn handle_datagrams<S: Sink + ?Sized>(
         &mut self,
         now: Instant,
         source: SocketAddr,
@@ -53,7 +53,7 @@ impl Endpoint {
         stride: usize,
         sink: &mut S,
     ) {
-        if S::TAKES_PLAIN && data.len() <= stride && self.handle_turn(now, &source, data, sink) {
+        if sink.takes_plain() && data.len() <= stride && self.handle_turn(now, &source, data, sink) {
             return;
         }
         self.advance(now);
@@ -69,7 +69,7 @@ impl Endpoint {
     /// Takes in one packet, and those behind it that just go on. An error is why it (or the last one) is dropped;
     /// `Ok` also stands for drops that are counted already.
     #[inline]
-    fn handle_packet<S: Sink>(
+    fn handle_packet<S: Sink + ?Sized>(
         &mut self,
         source: SocketAddr,
         octets: &[u8],
@@ -89,8 +89,8 @@ impl Endpoint {
         self.handle_any(&arrival, rest, sink)
     }
 
-    /// The same, whatever the packet is.
-    pub(super) fn handle_any<S: Sink>(
+    /// Like [`handle_datagrams`](Self::handle_datagrams), without the fast paths.
+    pub(super) fn handle_any<S: Sink + ?Sized>(
         &mut self,
         arrival: &Arrival<'_>,
         rest: &mut Chunks<'_, u8>,
@@ -173,9 +173,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A packet that belongs to a flow: its acknowledgement first, then what it carries.
+    /// Handles a packet that belongs to a flow: first its acknowledgement, then its content.
     #[inline]
-    fn handle_flow<S: Sink>(
+    fn handle_flow<S: Sink + ?Sized>(
         &mut self,
         peer: u32,
         arrival: &Arrival<'_>,
@@ -193,7 +193,7 @@ impl Endpoint {
             }
             None => self.flow_for(peer, base.channel),
         };
-        // Who does not know our token can not acknowledge anything.
+        // A sender that does not know our token can not have received anything to acknowledge.
         if is_of_session(base.session) && self.is_news(flow, base.acknowledgement, *flags) {
             let session = self.peers[peer as usize].session;
             if !self.handle_ack(flow, packet, base.acknowledgement, *flags) {
@@ -213,10 +213,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A sequenced packet: delivered if it is new and fits the window and the credit. What follows it in the same
-    /// burst and is just the next one goes the same way, without being looked up again.
+    /// Handles a sequenced packet: delivers it if it is new and fits the window and the credit. The packets behind it
+    /// in the same burst that are next in sequence are handled here too, without another lookup.
     #[inline]
-    fn receive<S: Sink>(
+    fn receive<S: Sink + ?Sized>(
         &mut self,
         peer: u32,
         flow: u32,
@@ -248,7 +248,7 @@ impl Endpoint {
             let len = packet.payload().len() as u32;
             if base.kind == Kind::Data {
                 let cost = cost_of(&packet, flags);
-                // Beyond the limit told: sent before our limit was known, perhaps.
+                // A packet beyond the announced limit may have been sent before the peer knew the limit.
                 if p.exceeds(cost, p.limit_told) && p.exceeds(cost, limit) {
                     verdict = Verdict::NoRoom;
                     break;
@@ -369,15 +369,15 @@ impl Endpoint {
         }
     }
 
-    /// There is no room for a packet now: whoever sends it again must hear that we live.
+    /// There is no room for a packet now. The peer will send it again and must hear that we are alive.
     #[cold]
     pub(super) fn put_off(&mut self, index: u32) -> DropReason {
         self.acknowledge_now(index);
         DropReason::BeyondCredit
     }
 
-    /// Tells a peer that places octets of its share, if that is another one by now: acknowledgements that ride on data do
-    /// not.
+    /// Announces the share of a peer that sends placements if it has changed by half or more. An explicit announcement
+    /// is needed because acknowledgements on data do not carry the window.
     fn share_window(&mut self, peer: u32, index: u32) {
         let (window, told) = (self.window_for(peer), self.peers[peer as usize].window_told);
         if window / 2 >= told || told / 2 >= window {
@@ -392,7 +392,7 @@ impl Endpoint {
         self.mark_ready(index);
     }
 
-    /// Notes that a new packet has arrived, before or beyond a gap. `due`: it is to be acknowledged at once in any case.
+    /// Notes that a new packet has arrived, before or beyond a gap. `due`: it must be acknowledged at once in any case.
     #[cold]
     pub(super) fn note_beside_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
@@ -420,9 +420,10 @@ impl Endpoint {
         self.acknowledge_now(index);
     }
 
-    /// A packet beyond a gap has arrived. The sender hears of each new gap once: when as many packets have arrived beyond
-    /// it as make it a loss there, or when it has outlived the reordering window, whichever is sooner. Otherwise
-    /// acknowledgements are as rare as without a gap: under steady loss there is one nearly all the time.
+    /// A packet beyond a gap has arrived. Each new gap is reported to the sender once: when as many packets beyond it
+    /// have arrived as make the sender declare a loss, or when the gap has outlived the reordering window, whichever
+    /// comes first. Otherwise acknowledgements are as rare as without a gap, because under steady loss there nearly
+    /// always is one.
     fn note_beyond_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
         let expected = self.flows[active.flow as usize].expected;
@@ -479,8 +480,11 @@ impl Endpoint {
     /// A valid packet that moved the window came from elsewhere: the peer has moved.
     #[cold]
     fn move_peer(&mut self, peer: u32, to: SocketAddr) {
-        if self.addresses.get(&self.peers, to).is_some() {
+        if self.peer_by_address(to).is_some() {
             return;
+        }
+        if let Some(left) = self.addresses.get(&self.peers, to) {
+            self.addresses.remove(&self.peers, left);
         }
         self.addresses.remove(&self.peers, peer);
         self.peers[peer as usize].address = to;
@@ -488,7 +492,8 @@ impl Endpoint {
     }
 }
 
-/// The packet in `octets`, if it says nothing but that it is the next one of the flow of `first`, with this number.
+/// The packet in `octets`, if it is number `sequence` of the flow of `first` and its header brings nothing else that
+/// needs handling.
 #[inline]
 fn follower<'a>(checked: bool, octets: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
     const MORE: Flags = Flags::CREDIT
@@ -524,7 +529,8 @@ fn is_intact(checked: bool, packet: &Packet<&[u8]>, octets: &[u8], flags: Flags)
     }
 }
 
-/// What a data packet costs of the credit: its messages' octets, and something for each message that begins in it.
+/// The credit that a data packet takes: the bytes of its messages, and a fixed amount for each message that begins in
+/// it.
 #[inline(always)]
 pub(super) fn cost_of(packet: &Packet<&[u8]>, flags: Flags) -> u32 {
     if flags.contains(Flags::PLACEMENT) {

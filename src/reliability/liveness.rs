@@ -1,14 +1,14 @@
-//! What becomes of "nobody listens there" (ICMP port unreachable).
+//! Reactions to ICMP port unreachable: no process listens at the peer's address.
 //!
-//! Anybody can forge such a message, and it may be true of an address without being true of the peer, which may have moved.
-//! So it ends no session by itself: it has the peer asked for a sign of life, at once, by an empty packet that wants an
-//! acknowledgement. How much it counts depends on what it quotes (RFC 5927):
+//! Anyone can forge such a message, and a true one may be about an address that the peer has left. So it ends no
+//! session by itself. Instead the peer is probed for a sign of life, at once, with an empty packet that requests an
+//! acknowledgement. The weight of the message depends on the part of our packet that it quotes (RFC 5927):
 //!
-//! - Our header with numbers that are under way and the peer's token, or our own in an opening: only the network between us
-//!   and that address has seen those. The peer is *in doubt*: it is asked again and again, and little else is sent to it,
-//!   until something comes from it. If a question asked [`REFUSED_FOR`] after the first refusal, or later, is refused in the
-//!   same way instead, nobody is there any more ([`PeerError::Refused`]).
-//! - Nothing of ours (many hosts quote no more than addresses and ports): the peer is asked, so often a second at most.
+//! - Our header with numbers that are in flight and the peer's token, or our own token in an opening: only the network
+//!   between us and that address has seen those. The peer is *in doubt*: it is probed repeatedly, and sent little else,
+//!   until a packet of it arrives. If a probe sent [`REFUSED_FOR`] after the first refusal, or later, is refused in the
+//!   same way, the peer is gone ([`PeerError::Refused`]).
+//! - Nothing of ours (many hosts quote only addresses and ports): the peer is probed, but with a limited rate.
 //! - Anything else is forged or old, and ignored.
 
 use core::net::SocketAddr;
@@ -25,11 +25,11 @@ use crate::{
     wire::{BASE_LEN, Packet, Quoted},
 };
 
-/// The refusal of a question asked so long after the first refusal ends the session, ns; twice the round-trip time if that is
-/// longer, since what was under way at first is refused for one.
+/// The refusal of a probe sent this long after the first refusal ends the session, ns. Twice the round-trip time if
+/// that is longer, because refusals of packets that were in flight at first arrive until then.
 const REFUSED_FOR: u64 = 100_000_000;
-/// From one question to the next, ns. Linux answers a host with six refusals at once and then with one a second: the first,
-/// and those of the questions, must suffice.
+/// Interval between probes, ns. Linux answers a host with six refusals at once and then with one a second: those for
+/// the first packet and for the probes must suffice.
 const ASK_EVERY: u64 = REFUSED_FOR / 2;
 /// A doubt that is not confirmed for so long is over, ns.
 const DOUBTED_FOR: u64 = 2_000_000_000;
@@ -38,7 +38,7 @@ const HINTS_PER_SECOND: u32 = 100;
 /// Time-outs after which a flow has one packet in flight at most.
 const CAREFUL: u16 = 2;
 
-/// A peer of which the network has said that nobody is there.
+/// A peer whose port the network has reported unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Doubt {
     /// When it was said first, …
@@ -51,7 +51,7 @@ pub(super) struct Doubt {
     last_chance: bool,
 }
 
-/// Of whom a quoted packet is.
+/// The peer to which a quoted packet was sent.
 #[derive(Debug, PartialEq)]
 enum Quote {
     /// It is ours, and under way to this peer.
@@ -63,9 +63,9 @@ enum Quote {
 }
 
 impl Endpoint {
-    /// The network says that nobody listens at `address` (ICMP port unreachable) about a packet of ours that begins with
-    /// `quoted`; as much of it as the message had. The peer is asked at once; only if that is refused too, and nothing
-    /// is heard of the peer meanwhile, is it lost. A peer that we have never heard may just not have started yet
+    /// ICMP reports that no process listens at `address` (port unreachable). `quoted` is the part of our packet that
+    /// the message contains. The peer is probed at once, and lost only if the probe is refused too and no packet of the
+    /// peer arrives meanwhile. A peer from which no packet has ever arrived may just not have started yet
     /// ([`Config::late_peers`](crate::Config::late_peers)).
     pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.advance(now);
@@ -185,7 +185,8 @@ impl Endpoint {
         index
     }
 
-    /// Nothing but questions goes to the peer for a while: each packet that is refused may be one question less that is.
+    /// Sends nothing but probes to the peer for a while: hosts limit their refusals, and one for another packet may
+    /// cost one for a probe.
     fn hold_back(&mut self, peer: u32) {
         let mut flow = self.peers[peer as usize].first_flow;
         while flow != NONE {

@@ -15,6 +15,7 @@ mod dialogue;
 mod endpoint;
 mod flow;
 mod input;
+mod layer;
 mod liveness;
 mod mtu;
 #[cfg(feature = "sim")]
@@ -46,6 +47,7 @@ use crate::{
 
 pub use burst::Burst;
 pub use endpoint::Endpoint;
+pub use layer::{Layer, PacketLayer};
 #[cfg(feature = "sim")]
 pub(crate) use near::{Part, named_peer};
 pub(crate) use peer::MESSAGE_COST;
@@ -53,17 +55,17 @@ pub use reconnect::LostMessages;
 
 pub use crate::id::{PeerId, SendToken};
 
-/// What there is to send.
+/// The payload of a message or placement to send.
 #[derive(Clone, Debug)]
 pub enum Payload<'a> {
     /// Copied once inside the call; complete at once.
     Copy(&'a [u8]),
-    /// Referred to until all of it is acknowledged and the backend has let go of it.
+    /// Referenced until all of it is acknowledged and the backend has released its references.
     Shared(Bytes),
 }
 
 impl Payload<'_> {
-    /// Octets.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -72,7 +74,7 @@ impl Payload<'_> {
         }
     }
 
-    /// No octets.
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -94,7 +96,7 @@ pub struct Outgoing {
     pub immediate: Option<u64>,
 }
 
-/// Where octets are to be put in memory that the peer has granted: a landing.
+/// The place in the peer's memory for a payload: an offset in a landing, a region that the peer has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Processor that sends.
@@ -105,7 +107,7 @@ pub struct Target {
     pub landing: u32,
     /// Its key, as the peer named it.
     pub key: u32,
-    /// Offset in it, octets.
+    /// Offset in the landing, bytes.
     pub offset: u64,
 }
 
@@ -118,32 +120,39 @@ pub struct Origin {
     pub channel: u8,
     /// Which session with this peer, counted from 1: when it changes, everything begins anew.
     pub session: u32,
-    /// What the packet costs of the credit; to be given back by `Endpoint::release` when its memory is free.
+    /// The packet's share of the receive credit, bytes. Return it with `Endpoint::release` once its memory is free.
     pub cost: u32,
 }
 
-/// What the layer above made of a packet.
+/// The verdict of the layer above on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Taken: it is acknowledged and never delivered again.
     Taken,
-    /// For a processor that is not here: dropped and counted; the sender is told ([`Event::Returned`]). Nothing else of
-    /// that peer is affected.
+    /// The processor that it names is not here. The packet is dropped and counted, and its sender gets
+    /// [`Event::Returned`]. Other messages of that peer are not affected.
     Misaddressed,
     /// No room for it at the moment: dropped and counted; the peer hears that we live and will send it again.
     NoRoom,
     /// The same because the process can not get the memory.
     NoMemory,
-    /// Impossible (contradicts what came before, or too large): the peer is given up ([`PeerError::Misbehaved`]).
+    /// Impossible (it contradicts earlier packets, or is too large): the session ends with [`PeerError::Misbehaved`].
     Impossible,
 }
 
 /// Where packets go: the layer above.
 pub trait Sink {
-    /// [`deliver_plain`](Self::deliver_plain) may take something.
-    const TAKES_PLAIN: bool = false;
-    /// [`deliver_apart`](Self::deliver_apart) is to be used where it can be.
-    const TAKES_APART: bool = false;
+    /// Returns whether [`deliver_plain`](Self::deliver_plain) may take something.
+    #[inline]
+    fn takes_plain(&self) -> bool {
+        false
+    }
+
+    /// Returns whether [`deliver_apart`](Self::deliver_apart) is to be used where it can be.
+    #[inline]
+    fn takes_apart(&self) -> bool {
+        false
+    }
 
     /// Takes the data packet of `origin`, delivered for the first and only time, in any order within its flow.
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict;
@@ -155,15 +164,16 @@ pub trait Sink {
         false
     }
 
-    /// [`deliver`](Self::deliver) for a packet whose payload lies where no slice can, and goes from there to where it stays.
-    /// The records of a bundle have not been looked at. Only if [`TAKES_APART`](Self::TAKES_APART) says so: else such a packet is copied first.
+    /// Like [`deliver`](Self::deliver), for a packet whose payload is in memory that no slice can refer to; the sink
+    /// copies it from there straight to its destination. The records of a bundle have not been validated. Called only
+    /// if [`takes_apart`](Self::takes_apart) says so; otherwise such a packet is copied first and given to `deliver`.
     fn deliver_apart(&mut self, origin: Origin, head: Head<'_>, payload: Span<'_>) -> Verdict {
         let _ = (origin, head, payload);
         Verdict::NoRoom
     }
 }
 
-/// What an endpoint has to tell.
+/// An event of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -174,8 +184,8 @@ pub enum Event {
         /// Number of the session, from 1.
         session: u32,
     },
-    /// The session with this peer has ended. Everything queued for it is given up: each message by reference gets
-    /// no [`Event::Sent`] but is covered by this event. [`Endpoint::take_lost`] names what may be lost.
+    /// The session with this peer has ended and its queue is discarded. Messages sent by reference get no
+    /// [`Event::Sent`]: this event covers them. [`Endpoint::take_lost`] names the messages that may be lost.
     Down {
         /// The peer.
         peer: PeerId,
@@ -193,8 +203,8 @@ pub enum Event {
         /// The message.
         token: SendToken,
     },
-    /// Messages have arrived at this peer, and there is no such processor there: they were acknowledged (so
-    /// [`Event::Sent`] is told of them too) and thrown away.
+    /// Messages have arrived at this peer, which has no such processor. It acknowledged them (so [`Event::Sent`] is
+    /// reported for them too) and dropped them.
     Returned {
         /// The peer.
         peer: PeerId,
@@ -214,20 +224,20 @@ pub enum Event {
     },
 }
 
-/// What the backend can do, as far as the protocol must know.
+/// The properties of a backend that the protocol depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest datagram that the interface takes, octets of UDP payload; at least 512.
+    /// Largest datagram that the interface takes, bytes of UDP payload; at least 512.
     pub max_datagram: usize,
     /// Most datagrams in one burst (at least 1).
     pub max_segments: usize,
-    /// Most octets in one burst.
+    /// Most bytes in one burst.
     pub max_batch: usize,
-    /// Octets that may wait to be received.
+    /// Size of the receive buffer, bytes.
     pub receive_buffer: usize,
     /// The backend may refer to the payload of a burst until `Endpoint::handle_released`.
     pub holds_references: bool,
-    /// Acknowledge at the latest after so many octets, if [`Config::ack_bytes`](crate::Config::ack_bytes) is more.
+    /// Acknowledge at the latest after this many bytes, if [`Config::ack_bytes`](crate::Config::ack_bytes) is more.
     pub ack_bytes: usize,
     /// UDP port to answer to if it is not the source port of our datagrams, else 0.
     pub receive_port: u16,

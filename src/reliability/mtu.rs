@@ -2,10 +2,10 @@
 
 /// Probes of one size before it is taken for too large.
 const TRIES: u8 = 3;
-/// The search ends when the answer is known this exactly, octets.
+/// The search ends when the answer is known to this precision, bytes.
 const PRECISION: u16 = 32;
 
-/// A running search of one flow's path. Datagrams of `low` octets are known to pass, those of more than `high` not.
+/// A running search of one flow's path. Datagrams of `low` bytes are known to pass, those of more than `high` are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Search {
     low: u16,
@@ -19,7 +19,7 @@ pub(crate) struct Search {
     due: bool,
 }
 
-/// What follows from an event.
+/// The action that follows an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A probe is to be sent.
@@ -79,7 +79,7 @@ impl Search {
         self.due
     }
 
-    /// Probe `number` has arrived: the size that is now known to pass, and what to do.
+    /// Probe `number` has been acknowledged: returns the size that is now known to pass, and the next step.
     pub(crate) fn on_answer(&mut self, number: u32) -> Option<(u16, Step)> {
         if !self.running() || number != self.number {
             return None;
@@ -119,7 +119,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Runs a search against a path and gives what it finds and how many probes it took.
+    /// Runs a search against a path. Returns the size that it finds and the number of probes it took.
     fn search(low: u16, high: u16, path: u16) -> (u16, u32) {
         let mut search = Search::default();
         let mut known = low;

@@ -1,24 +1,24 @@
-//! Where what is kept of a peer lies, for who can ask for it before it is needed: with thousands of endpoints in one
-//! memory nothing of the next one's is in a near cache.
+//! The addresses of a peer's state, for a simulator that prefetches it: with thousands of endpoints in one process the
+//! state of the next one is in no near cache.
 
 use super::{Endpoint, PeerId};
 
-/// Octets of a small message, with its record.
+/// Bytes of a small message, with its record.
 const USUAL: usize = 64;
 
 /// The index of the receiver's token in a datagram.
 const SESSION: core::ops::Range<usize> = 12..16;
 
-/// What is kept of a peer, of the usual channel. Each part is found through the one before.
+/// A part of a peer's state, on channel 0. Each part is located through the part before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What is always kept.
+    /// The resident part of the peer.
     Peer,
     /// The same of its flow.
     Flow,
-    /// What is kept while something goes on.
+    /// The active part, which exists while something goes on.
     Active,
-    /// What is queued and in flight, and where copied messages are appended.
+    /// The records of packets in flight, the send queue, and the descriptor of the block to which messages are copied.
     Sent,
     /// There.
     Copied,
@@ -32,8 +32,8 @@ pub(crate) fn named_peer(datagram: &[u8]) -> Option<PeerId> {
 }
 
 impl Endpoint {
-    /// Tells where a part of what is kept of a peer lies, and how many octets it has. Of the memory of that peer only the
-    /// parts before are read.
+    /// Passes the address and the length in bytes of a part of a peer's state to `tell`. Reads only the parts of that
+    /// peer that come before it.
     #[inline]
     pub(crate) fn locate(&self, peer: PeerId, part: Part, mut tell: impl FnMut(*const u8, usize)) {
         let Some(p) = self.peers.get(peer.index()) else { return };
@@ -57,7 +57,7 @@ impl Endpoint {
                 active.send.locate(flow.send_next, tell);
             }
             Part::Copied => {
-                // From the beginning again when what was before is acknowledged, as it mostly is.
+                // Copies begin at the front again once the messages before are acknowledged, as they mostly are.
                 let copied = self.sources.copied(active.send.tail);
                 if !copied.is_empty() {
                     tell(copied.as_ptr(), USUAL);

@@ -1,4 +1,4 @@
-//! The resident part of a peer: what is kept even when nothing is going on.
+//! The resident part of a peer: the state that is kept while it is idle.
 
 use core::net::SocketAddr;
 
@@ -8,11 +8,11 @@ use crate::{
     wire::{Features, Open, Token},
 };
 
-/// Octets that a peer may be sent before its own limit is known.
+/// Bytes that may be sent to a peer before its own limit is known.
 pub(crate) const INITIAL_CREDIT: u32 = 64 << 10;
 /// Longest time that a peer may hold acknowledgements back, ns: it delays our noticing of its death.
 const MAX_ACK_DELAY: u32 = 100_000_000;
-/// What a message costs of the credit beside its octets: the receiver has to keep a record of it.
+/// The credit that a message takes beside its bytes: the receiver has to keep a record of it.
 pub(crate) const MESSAGE_COST: u32 = 64;
 
 /// State of the session with a peer.
@@ -44,9 +44,9 @@ pub(crate) enum Place {
 /// Tokens of a session that has not begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
-    /// The secret of the one that we issue.
+    /// The secret of the token that we issue.
     pub(crate) local: u64,
-    /// The one for packets to a peer whose own is not known.
+    /// The token of packets to a peer whose own token is not known.
     pub(crate) contact: Token,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Peer {
     /// Token that we must put into ours, see [`remote_token`](Self::remote_token).
     remote_secret: u64,
     remote_index: u32,
-    /// Secret of the peer's token of the session before: what says that it opens that one comes too late.
+    /// Secret of the peer's token in the previous session: an opening with this token is a late duplicate.
     buried: u64,
     /// The peer's incarnation, of the last session if it is down; 0: none.
     pub(crate) remote_epoch: u64,
@@ -70,17 +70,18 @@ pub(crate) struct Peer {
     pub(crate) session: u32,
     /// First of its flows: channel 0, then as they came.
     pub(crate) first_flow: u32,
-    /// Credit: the place in the row of all costs where the next message will begin, and how far may be sent. Places
-    /// are given when messages are queued, so that no message can use up what an older one needs to be delivered.
+    /// Send credit, as offsets in the running sum of the costs of all messages: the offset at which the next message
+    /// begins, and the limit. Messages get their offsets when they are queued, so that none can use up credit that an
+    /// older one needs.
     pub(crate) cost_queued: u64,
     pub(crate) cost_limit: u64,
-    /// Octets that the peer wants in flight at most.
+    /// Most bytes that the peer allows in flight.
     pub(crate) window: u32,
-    /// Credit given: cost received, given back by the layer above, and the limit last told.
+    /// Receive credit: the cost received, the cost released by the layer above, and the limit last announced.
     pub(crate) cost_received: u32,
     pub(crate) cost_released: u32,
     pub(crate) limit_told: u32,
-    /// Octets that it may have in flight, as told last.
+    /// Bytes that the peer may have in flight, as announced last.
     pub(crate) window_told: u32,
     /// Longest that the peer delays acknowledgements, ns.
     pub(crate) ack_delay: u32,
@@ -99,7 +100,7 @@ pub(crate) struct Peer {
     pub(crate) watched: bool,
     /// It receives at another port than it sends from.
     pub(crate) split_ports: bool,
-    /// Refused a send for want of room: tell when there is some.
+    /// A send was refused for want of room: report when there is some.
     pub(crate) blocked: bool,
     /// It wants checksums.
     pub(crate) wants_checksums: bool,
@@ -207,12 +208,19 @@ impl Peer {
         is_of_session(self.remote_token())
     }
 
-    /// What is opened here is the session that runs.
+    /// Takes over which sessions there have been with a peer that has left the same address: their openings must not
+    /// be taken again.
+    pub(crate) fn succeed(&mut self, left: &Self) {
+        self.session = self.session.max(left.session);
+        (self.buried, self.remote_epoch) = (left.buried, left.remote_epoch);
+    }
+
+    /// The opening belongs to the running session.
     pub(crate) fn is_current(&self, open: &Open) -> bool {
         self.remote_token() == open.token && self.remote_epoch == open.epoch
     }
 
-    /// What is opened here is the session before.
+    /// The opening belongs to the previous session.
     pub(crate) fn has_buried(&self, open: &Open) -> bool {
         self.buried == open.token.secret && self.remote_epoch == open.epoch
     }
@@ -235,7 +243,7 @@ impl Peer {
         config.checksum || self.wants_checksums
     }
 
-    /// Takes over what the peer says of itself when it opens.
+    /// Takes over the parameters in the peer's opening.
     pub(crate) fn bind(&mut self, open: &Open) {
         self.set_remote_token(open.token);
         self.remote_epoch = open.epoch;
@@ -260,8 +268,8 @@ impl Peer {
         self.cost_received.wrapping_add(cost).wrapping_sub(limit) as i32 > 0
     }
 
-    /// How far the peer may go, to be told now. Never less than before: what it has sent on the strength of that must
-    /// be taken (only the first [`INITIAL_CREDIT`] can be more than `unexpected` allows).
+    /// The credit limit to announce now. It never decreases: packets that a peer sends within an announced limit must
+    /// be accepted (only the first [`INITIAL_CREDIT`] can exceed `unexpected`).
     pub(crate) fn tell_limit(&mut self, unexpected: u32) -> u32 {
         let limit = self.cost_released.wrapping_add(unexpected);
         if limit.wrapping_sub(self.limit_told) as i32 > 0 {

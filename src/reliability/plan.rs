@@ -1,4 +1,4 @@
-//! Which packet a flow may send next, and what it will look like. Decides, changes nothing but the queue.
+//! Chooses the next packet of a flow and its form. Changes nothing but the queue.
 
 use super::{
     flow::{Form, Queued, Record, Sender},
@@ -11,25 +11,25 @@ use crate::{
     wire::{self, Builder, Fragment, Placement, Records, Seq},
 };
 
-/// Octets of a placement in a header.
+/// Bytes of a placement in a header.
 const PLACEMENT_LEN: usize = 16;
 
 /// The next packet of a flow.
 pub(super) struct Plan {
     pub(super) seq: Seq,
     pub(super) record: Record,
-    /// Octets of payload on the wire.
+    /// Bytes of payload on the wire.
     pub(super) payload: usize,
     pub(super) header: usize,
     pub(super) resend: bool,
     /// Messages in it.
     pub(super) messages: u32,
-    /// What it costs of the credit.
+    /// Its cost, in bytes of the credit.
     pub(super) cost: u64,
 }
 
 impl Plan {
-    /// Octets of the datagram.
+    /// Bytes of the datagram.
     #[inline(always)]
     pub(super) fn size(&self) -> usize {
         self.header + self.payload
@@ -37,13 +37,13 @@ impl Plan {
 }
 
 impl Lane<'_> {
-    /// Room in the windows for another packet of `len` octets.
+    /// The windows have room for another packet of `len` bytes.
     #[inline(always)]
     fn in_window(&self, len: usize) -> bool {
         self.send.has_room(self.window, len)
     }
 
-    /// Another packet like the last one would not be allowed: its acknowledgement is what we wait for.
+    /// The windows allow no other packet like the last one: sending on needs its acknowledgement.
     #[inline(always)]
     pub(super) fn exhausted(&self, len: usize) -> bool {
         let send = &*self.send;
@@ -56,7 +56,7 @@ impl Lane<'_> {
                 .is_some_and(|next| next.takes_credit() && next.cost + len as u64 > self.peer.cost_limit)
     }
 
-    /// The packet that the flow may send now, if any: what was lost first, then what is queued.
+    /// The packet that the flow may send now, if any: lost packets first, then the queue.
     #[inline(always)]
     pub(super) fn next_packet(&self) -> Option<Plan> {
         let plan = if self.send.lost_count > 0 {
@@ -77,9 +77,10 @@ impl Lane<'_> {
         self.in_window(plan.record.len.into()).then_some(plan)
     }
 
-    /// The short ends of long messages let the next long message pass, and the first of them comes when the burst has no
-    /// room for more: only the last datagram of a burst may be shorter. To be asked about a packet that is shorter than
-    /// the others (`size`), or when something has been passed; `room`: two more fit. `true`: another packet goes next.
+    /// Only the last datagram of a burst may be shorter than the others. So the short end of a long message lets the
+    /// next long message pass, and the first end that was passed goes when the burst has no room for more. Call this
+    /// for a packet that is shorter than the others (`size`), or when a packet has been passed. `room`: two more
+    /// datagrams fit. `true`: another packet goes next.
     #[inline(always)]
     pub(super) fn changes_order(&mut self, plan: &Plan, size: usize, room: bool) -> bool {
         if self.passed > 0 && self.passes(plan, size, room) {
@@ -92,7 +93,7 @@ impl Lane<'_> {
         self.restores_order()
     }
 
-    /// What has been passed goes next, if anything has, and nothing passes any more in this burst.
+    /// Sends the packets that were passed, if any, next, and lets none be passed for the rest of this burst.
     #[inline(always)]
     pub(super) fn restores_order(&mut self) -> bool {
         let passed = self.passed > 0;
@@ -128,7 +129,7 @@ impl Lane<'_> {
         self.send.lost.first_set(self.send.una, self.flow.send_next)
     }
 
-    /// Octets of the payload of a packet that was sent before, and of its header beyond those of any packet.
+    /// Bytes of the payload of a packet that was sent before, and bytes by which its header exceeds the fixed header.
     #[cold]
     fn sizes(&self, seq: Seq) -> (usize, usize) {
         let record = self.send.record(seq);
@@ -240,7 +241,7 @@ impl Lane<'_> {
         })
     }
 
-    /// Writes what not every packet's header has.
+    /// Writes the optional parts of a packet's header.
     #[inline(always)]
     pub(super) fn describe(&self, header: &mut Builder<'_>, record: &Record) {
         match record.form {
@@ -291,13 +292,14 @@ impl Lane<'_> {
     }
 }
 
-/// Octets of a return's header beyond those of any packet: it says how many messages it is about if they are several.
+/// Bytes by which a return's header exceeds the fixed header: it has a count if it is about several messages.
 #[cold]
 fn return_len(more: u32) -> usize {
     8 * usize::from(more > 0)
 }
 
-/// Octets of the payload of a record that is sent plain, and of its header beyond those of any packet.
+/// Bytes of the payload of a record that is sent as a packet of its own, and bytes by which its header exceeds the
+/// fixed header.
 #[inline(always)]
 fn alone(record: &wire::Record<'_>) -> (usize, usize) {
     (record.data.len(), 8 * usize::from(record.match_bits.is_some()))
@@ -305,17 +307,18 @@ fn alone(record: &wire::Record<'_>) -> (usize, usize) {
 
 /// The records from the front of a run that make a packet.
 struct Split {
-    /// Octets.
+    /// Length in bytes.
     len: usize,
     /// How many, at least one.
     count: u32,
-    /// What they cost.
+    /// Their cost, in bytes of the credit.
     cost: u64,
     /// The first of them, [`alone`].
     first: (usize, usize),
 }
 
-/// How much from the front of a run fits a payload of `room` octets and the credit. `None`: the credit is too small.
+/// The records from the front of a run that fit a payload of `room` bytes and the credit. `None`: the credit is too
+/// small.
 #[inline(always)]
 fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> Option<Split> {
     let mut records = Records::new(run);

@@ -1,11 +1,11 @@
-//! Header prediction (Van Jacobson, 1990, for TCP): nearly every packet of a session without losses is the next of its flow,
-//! and acknowledges in order what was sent once. Such a packet is recognised by a few comparisons and taken in by a straight
-//! way; all others go the way that knows everything.
+//! Header prediction (Van Jacobson, 1990, for TCP): nearly every packet of a session without losses is the next of its
+//! flow, and acknowledges in order packets that were sent once. A few comparisons recognise such a packet, and a
+//! straight path handles it; every other packet takes the general path.
 //!
-//! What an answer acknowledges beside what it says can wait: who waits for the answer waits for its octets. If it
-//! acknowledges nothing but one small message, which is the last of its flow, that is noted ([`Answered`]) and taken in by
-//! [`Endpoint::catch_up`], before anything else is asked of the endpoint; only a message that goes [alone](super::alone)
-//! is transmitted before.
+//! The acknowledgement in a response can be processed after its payload, for which the receiver waits. If it
+//! acknowledges nothing but one small message, which is the last of its flow, it is noted ([`Answered`]) and processed
+//! by [`Endpoint::catch_up`] before any other use of the endpoint; only a message that is [sent alone](super::alone) is
+//! transmitted first.
 
 use super::{
     Origin, PeerId, Sink, Verdict,
@@ -22,7 +22,8 @@ use crate::{
     wire::{Flags, Kind, Seq, Timestamp},
 };
 
-/// All that a flow had sent is acknowledged, which was one small message; it is still to be released.
+/// A deferred acknowledgement: it covers everything the flow had in flight, one small message, which is still to be
+/// released.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     /// The active flow; [`NONE`]: there is nothing to catch up with.
@@ -48,7 +49,7 @@ impl PartialEq for Answered {
     }
 }
 
-/// What a predicted packet does not have.
+/// The flags that a predicted packet does not have.
 const UNUSUAL: Flags = Flags::CREDIT
     .union(Flags::CHECKSUM)
     .union(Flags::OPEN)
@@ -60,7 +61,7 @@ const UNUSUAL: Flags = Flags::CREDIT
 impl Endpoint {
     /// Takes in a packet if it is as predicted. `None`: nothing was done.
     #[inline]
-    pub(super) fn handle_predicted<S: Sink>(
+    pub(super) fn handle_predicted<S: Sink + ?Sized>(
         &mut self,
         arrival: &Arrival<'_>,
         sink: &mut S,
@@ -137,21 +138,20 @@ impl Endpoint {
             let at = now + self.times.ack_delay;
             active.deadlines.arm_once(&mut self.heap, index, Timer::Ack, at);
         }
-        if S::TAKES_PLAIN && !self.dialogue.queues {
+        if sink.takes_plain() && !self.dialogue.queues {
             self.begin_dialogue(arrival, flow_index);
         }
         Some(Ok(()))
     }
 
-    /// Something else happens than what a [dialogue](super::dialogue) consists of. What was left for later is taken in
-    /// first.
+    /// Ends a [dialogue](super::dialogue): something else happens. A deferred acknowledgement is processed first.
     #[inline]
     pub(super) fn interrupt(&mut self) {
         self.dialogue.next = None;
         self.catch_up();
     }
 
-    /// Takes in what was left for later.
+    /// Processes a deferred acknowledgement, if there is one.
     #[inline]
     pub(super) fn catch_up(&mut self) {
         if self.answered.index != NONE {
@@ -168,7 +168,8 @@ impl Endpoint {
         self.take_in(Answered { index, echo, at }, self.flows[flow as usize].send_next);
     }
 
-    /// Takes in an acknowledgement that is as predicted: it releases something, and nothing that was acknowledged before.
+    /// Processes an acknowledgement as predicted: it releases at least one packet, and none of them was acknowledged
+    /// before.
     #[inline]
     fn take_in(&mut self, news: Answered, ack: Seq) {
         let Answered { index, echo, at: now } = news;
@@ -190,10 +191,10 @@ impl Endpoint {
     }
 }
 
-/// The next packet of a flow, whose octets have been delivered.
+/// The next packet of a flow, whose payload has been delivered.
 pub(super) struct Delivered {
     pub(super) len: u32,
-    /// What they cost of the credit.
+    /// Its cost, in bytes of the credit.
     pub(super) cost: u32,
     pub(super) stamp: Option<Timestamp>,
 }
@@ -213,8 +214,8 @@ pub(super) fn note_next(peer: &mut Peer, flow: &mut Flow, receive: &mut Receiver
     receive.end = flow.expected;
 }
 
-/// `ack` acknowledges one small message, and nothing was sent after it: nothing is to be told or transmitted when it is
-/// released.
+/// `ack` acknowledges one small message, and nothing was sent after it: releasing that causes no event and no
+/// transmission.
 #[inline(always)]
 pub(super) fn is_lone(send: &Sender, flow: &Flow, ack: Seq) -> bool {
     if ack != flow.send_next || ack != send.una.plus(1) || send.shared_messages > 0 {

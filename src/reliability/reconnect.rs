@@ -1,12 +1,13 @@
-//! A peer that was lost is called until it answers, and what was lost with it is named.
+//! Reconnecting: a lost peer is called until it answers, and the messages lost with it are named.
 //!
-//! A call is an opening without a message, sent again and again with a back-off of up to [`SELDOM`]. The peer answers a
-//! later session than the first with a challenge, so nobody else can answer for it. A side that has let another one in
-//! by a challenge calls back, so that both hear that the session has begun, even if only one of them wants it.
+//! A call is an opening without a message, sent repeatedly with a back-off of up to [`SELDOM`]. The peer answers the
+//! opening of any session after the first with a challenge, so no other host can answer for it. A side that has
+//! accepted a session by a challenge calls back, so that both learn that the session has begun even if only one of them
+//! wants it.
 //!
-//! After a call that was asked for once ([`Endpoint::reconnect`]) messages can be sent at once, and the end of a call in
-//! vain is told after [`open_timeout`](crate::Config::open_timeout). With the setting
-//! [`reconnect`](crate::Config::reconnect), sends are refused until the session has begun, and the call has no end.
+//! After a single call ([`Endpoint::reconnect`]) messages can be sent at once, and its failure is reported after
+//! [`open_timeout`](crate::Config::open_timeout). With the setting [`reconnect`](crate::Config::reconnect), sends are
+//! refused until the session has begun, and calls never end.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -33,8 +34,8 @@ pub(super) struct Call {
     calls: u32,
 }
 
-/// What was on its way from one processor to another when a session ended. Messages are delivered in order, so it is
-/// all from the first one on that was not acknowledged: each may have arrived, and need not. Those before it have.
+/// Messages in flight from one processor to another when a session ended. Messages are delivered in order, so these are
+/// all from the first unacknowledged one on. Each of them may or may not have arrived; all before them have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostMessages {
     /// Number of the session, from 1.
@@ -57,7 +58,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a peer that is down for one that has never been heard. `false`: it is not down, or has left.
+    /// Resets a peer that is down to the state of a new one. `false`: it is not down, or has left.
     pub(super) fn revive(&mut self, peer: PeerId) -> bool {
         self.interrupt();
         let Some(p) = self.peers.get_mut(peer.index()) else {
@@ -71,7 +72,7 @@ impl Endpoint {
         is_down
     }
 
-    /// Gives what is known to have been lost with this peer, and forgets it.
+    /// Returns the messages known to have been lost with this peer, and forgets them.
     pub fn take_lost(&mut self, peer: PeerId) -> Vec<LostMessages> {
         self.lost.remove(&peer.0).unwrap_or_default()
     }
@@ -124,7 +125,7 @@ impl Endpoint {
         let chance = mix(self.epoch ^ u64::from(peer) << 32 ^ u64::from(call.calls)) >> 32;
         let wait = (SOON << call.calls.min(8)).min(SELDOM);
         call.calls = call.calls.saturating_add(1);
-        // Up to a quarter sooner: those who were parted together must not all call at once.
+        // Subtract a random part of up to a quarter: peers that were parted together must not all call at once.
         let wait = wait - ((wait / 4 * chance) >> 32);
         let index = self.ask(peer);
         self.actives[index as usize]
@@ -133,7 +134,7 @@ impl Endpoint {
         self.reschedule(index);
     }
 
-    /// Notes which messages were on their way to a peer whose session ends.
+    /// Records the messages in flight to a peer whose session ends.
     pub(super) fn name_lost(&mut self, peer: u32) {
         let mut first = BTreeMap::new();
         for flow in self.flows_of(peer) {

@@ -1,4 +1,4 @@
-//! The sending side's view of acknowledgements: what has arrived, what is lost, how long a round trip takes.
+//! The sending side's view of acknowledgements: delivered packets, lost packets, and the round-trip time.
 
 use alloc::collections::VecDeque;
 
@@ -92,7 +92,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes in a selective acknowledgement; gives the octets that are newly delivered.
+    /// Processes a selective acknowledgement. Returns the bytes that are newly delivered.
     #[cold]
     fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>, ack: Seq) -> u32 {
         let active = &mut self.actives[index as usize];
@@ -107,7 +107,7 @@ impl Endpoint {
             while fresh != 0 {
                 let seq = base.plus(fresh.trailing_zeros());
                 fresh &= fresh - 1;
-                // Also ends the scan where the bitmap claims what was never sent.
+                // Ends the scan also where a bitmap claims packets that were never sent.
                 if !seq.before(next) {
                     break;
                 }
@@ -190,7 +190,7 @@ impl Endpoint {
         self.on_lost(index, lost > 0);
     }
 
-    /// The peer asks for what is missing.
+    /// The peer requests its missing packets.
     #[cold]
     fn handle_nack(&mut self, index: u32) {
         let now = self.now;
@@ -200,8 +200,9 @@ impl Endpoint {
         if send.una == flow.send_next {
             return;
         }
-        // What was sent less than a round trip ago can not be what the peer misses. Nor can a resend before something
-        // sent after it has arrived: it may still stand in a queue, however short the shortest round trip was.
+        // The peer can not yet miss a packet that was sent less than a round trip ago. A retransmission is not missed
+        // either before a packet sent after it has arrived: it may still be in a queue, however short the shortest
+        // round trip was.
         let round_trip = u64::from(flow.rtt.min);
         let mut lost = 0;
         if self.config.recovery == Recovery::GoBackN {
@@ -273,16 +274,16 @@ impl Endpoint {
     }
 }
 
-/// What an acknowledgement releases.
+/// The effects of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Released {
-    /// Octets that are newly delivered.
+    /// Bytes that are newly delivered.
     pub(super) bytes: u32,
     /// Send time of the last packet that was sent only once (Karn); 0 if none.
     newest: u64,
     /// There is more room in the send queue.
     writable: bool,
-    /// The window, and not the application, bounded what was in flight, or nearly.
+    /// The window, and not the application, limited the bytes in flight, or nearly did.
     limited: bool,
 }
 
@@ -361,8 +362,8 @@ fn release_first(
     released.writable |= deliver(send, sources, events, PeerId(flow.peer), (seq, record), recent);
 }
 
-/// Something new was delivered: takes the sample that the packet with the acknowledgement gives (`echo`: the stamp that it
-/// returns, or 0), and stops what waited for an answer.
+/// New packets were delivered: takes the round-trip sample of the packet with the acknowledgement (`echo`: the
+/// timestamp that it returns, or 0), and stops the timers that waited for an answer.
 #[inline]
 pub(super) fn note_progress(
     send: &mut Sender,
@@ -412,7 +413,7 @@ fn deliver(
 ) -> bool {
     let (sent_at, source, offset) = (record.sent_at, record.source, record.offset);
     let (form, len) = (record.form, u32::from(record.len));
-    // What arrives sooner after a resend than a round trip takes is the original (RFC 8985, 6.2).
+    // An acknowledgement sooner after a retransmission than a round trip is for the original (RFC 8985, 6.2).
     let original = record.resends > 0 && sent_at > recent;
     if send.lost_count > 0 && send.lost.get(seq) {
         send.lost.clear(seq);
@@ -434,7 +435,7 @@ fn deliver(
         Form::Whole => {
             let whole = sources.whole(source);
             if whole.copied {
-                // What it was charged beyond its octets goes with the first of its packets.
+                // The charge beyond its bytes is released with the first of its packets.
                 send.copied_bytes -= if offset == 0 {
                     len + charge(whole.len) - whole.len
                 } else {

@@ -1,4 +1,4 @@
-//! Messages for processors that are not here: the sender is told, reliably, and nothing else suffers.
+//! Messages for processors that are not here: they are reported to the sender, reliably, and affect no other message.
 
 use super::{
     Event, PeerId,
@@ -18,8 +18,8 @@ const MAX_WAITING: usize = 64;
 const MAX_EVENTS: usize = 4_096;
 
 impl Endpoint {
-    /// A packet of flow `index` for nobody here is acknowledged like any other, if there is room for the answer. `cost`:
-    /// what it costs of the credit.
+    /// A packet of flow `index` for a processor that is not here: it is acknowledged like any other if there is room
+    /// for the report. `cost`: its share of the credit.
     #[cold]
     pub(super) fn take_back(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, cost: u32) -> DropReason {
         let base = packet.base();
@@ -37,7 +37,8 @@ impl Endpoint {
 
     /// Queues the answer to a misaddressed packet. `false`: there is no room for it now.
     fn return_to_sender(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, base: &Base) -> bool {
-        // One answer a message, and none after our goodbye. (A landing is granted by who is there.)
+        // One report for each message, and none after our goodbye. (A placement needs none: only a processor that is
+        // here grants landings.)
         let begins = packet.placement().is_none() && packet.fragment().is_none_or(|fragment| fragment.offset == 0);
         if !begins || self.peers[peer as usize].phase == Phase::Goodbye {
             return true;
@@ -73,7 +74,7 @@ impl Endpoint {
         true
     }
 
-    /// Some of our messages come back. `false`: there is no room to tell of it now.
+    /// The peer reports messages of ours that it returns. `false`: there is no room for the event now.
     #[cold]
     pub(super) fn note_return(&mut self, peer: u32, packet: &Packet<&[u8]>, base: &Base) -> bool {
         if self.events.len() >= MAX_EVENTS {

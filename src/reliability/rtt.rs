@@ -1,4 +1,4 @@
-//! Round-trip time and what follows from it (RFC 6298, in nanoseconds).
+//! Round-trip time and the retransmission time-out (RFC 6298, in nanoseconds).
 
 /// Estimate of one flow. All times in ns, saturating at 2^32 − 1 (4.29 s); 0 means no sample yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

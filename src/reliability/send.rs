@@ -23,7 +23,7 @@ pub(super) enum Source<'a, R> {
     Shared(R),
 }
 
-/// What is referred to until all of it is acknowledged.
+/// A payload that is referenced until all of it is acknowledged.
 pub(super) trait Referred {
     fn octets(&self) -> usize;
 
@@ -43,7 +43,7 @@ impl Referred for Bytes {
     }
 }
 
-/// Octets that lie where no slice can, and may stay there, or are to be copied.
+/// Bytes in memory that no slice can refer to. With an owner they are referenced there; without one they are copied.
 impl Referred for (Span<'_>, Option<&Foreign>) {
     fn octets(&self) -> usize {
         self.0.len()
@@ -78,7 +78,7 @@ impl Endpoint {
         self.send_from(now, peer, channel, message, payload)
     }
 
-    /// [`send`](Self::send) of octets that may lie where no slice can.
+    /// Like [`send`](Self::send), for a payload that may be in memory that no slice can refer to.
     #[inline(always)]
     pub(super) fn send_from<R: Referred>(
         &mut self,
@@ -147,11 +147,12 @@ impl Endpoint {
         Ok(token)
     }
 
-    /// Queues octets for a landing of `peer`; [`poll_transmit`](Self::poll_transmit) sends them. They cost no credit. The
-    /// token's [`Event::Sent`](super::Event::Sent) tells that all of it lies there and the memory is free.
+    /// Queues a placement: bytes for a landing of `peer`. [`poll_transmit`](Self::poll_transmit) sends them. They take
+    /// no credit. [`Event::Sent`](super::Event::Sent) with the token reports that all of them are in the landing and
+    /// the caller's memory is free.
     ///
     /// # Errors
-    /// The queue is full, more than 2³² − 1 octets, or the peer gone: nothing was taken.
+    /// The queue is full, there are more than 2³² − 1 bytes, or the peer is gone. Nothing was taken.
     pub fn place(
         &mut self,
         now: Instant,
@@ -163,7 +164,7 @@ impl Endpoint {
         self.place_from(now, peer, channel, target, data)
     }
 
-    /// [`place`](Self::place) of octets that may lie where no slice can.
+    /// Like [`place`](Self::place), for a payload that may be in memory that no slice can refer to.
     pub(super) fn place_from(
         &mut self,
         now: Instant,
@@ -242,7 +243,7 @@ impl Endpoint {
         }
     }
 
-    /// Octets of every data packet's header to this peer that do not depend on the message.
+    /// Bytes of every data packet's header to this peer that do not depend on the message.
     #[inline]
     pub(super) fn overhead(config: &Config, peer: &Peer) -> usize {
         BASE_LEN
@@ -262,7 +263,7 @@ pub(super) fn fits_record(config: &Config, peer: &Peer, message: &Outgoing, len:
     len + Record::header_len(message.match_bits) <= room && len <= usize::from(config.max_payload)
 }
 
-/// Copies a small message into the block that the flow appends to, in the form of a bundle's record. Gives its offset there
+/// Copies a small message as a record of a bundle into the block to which the flow appends. Returns its offset there
 /// and its length.
 #[inline]
 pub(super) fn store_record(
@@ -365,8 +366,8 @@ fn push_whole(send: &mut Sender, message: &Outgoing, source: SourceId, len: usiz
     });
 }
 
-/// What a copy that is not a record takes of the send queue's octets: no less than the smallest block that it lies in.
-/// (Or messages without octets could be queued without end.)
+/// The bytes of the send queue that a copy takes which is not a record: at least those of its block. (Otherwise empty
+/// messages could be queued without limit.)
 #[inline]
 pub(super) fn charge(len: u32) -> u32 {
     len.max(Sources::MIN_BLOCK as u32)

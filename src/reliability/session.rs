@@ -73,7 +73,11 @@ impl Endpoint {
                 return Ok(known);
             }
             if p.has_buried(&open) {
-                self.refuse_opening(address, open.token, Refusal::Features(Features::empty()));
+                let refusal = match p.place {
+                    Place::Left => Refusal::NoRoom,
+                    _ => Refusal::Features(Features::empty()),
+                };
+                self.refuse_opening(address, open.token, refusal);
                 return Err(DropReason::DeadIncarnation);
             }
             if token.is_first() && p.begun() == 0 && p.phase != Phase::Down {
@@ -91,8 +95,8 @@ impl Endpoint {
             self.answer_unknown(source, token);
             return Err(DropReason::Unvalidated);
         }
-        match known {
-            Some(peer) => self.admit(peer, &open),
+        match self.peer_by_address(address) {
+            Some(peer) => self.admit(peer.0, &open),
             None => {
                 let Some(peer) = self.new_peer(address, packet.base().source) else {
                     if self.is_full() {
@@ -101,6 +105,7 @@ impl Endpoint {
                     return Err(DropReason::TooManyPeers);
                 };
                 self.peers[peer as usize].place = Place::Stranger;
+                self.places.came(peer);
                 self.begin_session(peer, &open);
                 return Ok(Some(peer));
             }
@@ -362,7 +367,7 @@ impl Endpoint {
     /// Asks an opener to say its opening again, with a token that only a receiver at its address can know. Nothing is
     /// kept.
     fn challenge(&mut self, to: SocketAddr, begun: u64, open: &Open) {
-        let budget = &mut self.challenges[self.addresses.get(&self.peers, to).is_none() as usize];
+        let budget = &mut self.challenges[usize::from(self.peer_by_address(to).is_none())];
         if budget.take(self.now, self.config.challenges_per_second) {
             self.push_control(Control::Challenge {
                 to,
@@ -385,7 +390,7 @@ impl Endpoint {
     }
 
     fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Refusal>) {
-        let budget = &mut self.resets[self.addresses.get(&self.peers, to).is_none() as usize];
+        let budget = &mut self.resets[usize::from(self.peer_by_address(to).is_none())];
         if budget.take(self.now, self.config.resets_per_second) {
             self.push_control(Control::Reset { to, session, refused });
         } else {

@@ -1,4 +1,4 @@
-//! Flows and their active parts: found, made, given back; who is ready and who is next to wake.
+//! Flows and their active parts: finding, creating and freeing them; the list of ready flows and the timer heap.
 
 use super::{
     congestion::AnyController,
@@ -154,8 +154,9 @@ impl Endpoint {
         let owes = active.receive.ack_now || active.receive.unacked_packets > 0;
         let gap = active.receive.has_gap(flow.expected);
         let watched = peer.watched && flow.channel == 0;
-        if quiet && !is_busy(flow, &active.send) && !owes && !watched {
-            // What has arrived beyond a gap must be kept, for ever if nobody fills it; no timer is needed for that.
+        let asks = active.deadlines.is_set(Timer::Persist);
+        if quiet && !is_busy(flow, &active.send) && !owes && !watched && !asks {
+            // Packets beyond a gap must be kept until the gap is filled, however long that takes; that needs no timer.
             if !gap {
                 let flow = active.flow;
                 self.deactivate(flow);

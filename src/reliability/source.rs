@@ -15,8 +15,8 @@ use crate::{
 pub(crate) type SourceId = u32;
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Sizes of blocks: a flow gets a small one for its records while it has little to send (of many flows most have), and
-/// larger ones when it sends in bursts. Other messages lie in one that is not much larger.
+/// Sizes of blocks. A flow gets a small one for its records while it has little to send (most flows do), and larger
+/// ones when it sends in bursts. Other messages get a block that is not much larger than they are.
 const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
 /// Free blocks of each size that are kept.
 const KEPT: usize = 64;
@@ -36,14 +36,14 @@ pub(crate) struct Whole {
     pub(crate) len: u32,
     pub(crate) match_bits: Option<u64>,
     pub(crate) immediate: Option<u64>,
-    /// Ours: a copy that counts against the send queue's octets.
+    /// A copy of ours, which counts against the bytes of the send queue.
     pub(crate) copied: bool,
-    /// Not a message but octets for this place in one of the peer's landings.
+    /// A placement for this offset in one of the peer's landings, not a message.
     pub(crate) placement: Option<Placement>,
 }
 
 impl Whole {
-    /// Octets that the header of its first packet has beyond those of any packet.
+    /// Bytes by which the header of its first packet exceeds the fixed header.
     #[inline]
     pub(crate) fn header_len(&self) -> usize {
         8 * (usize::from(self.match_bits.is_some()) + usize::from(self.immediate.is_some()))
@@ -63,7 +63,7 @@ struct Source {
     flow: u32,
 }
 
-/// What became free with the last reference.
+/// The source, if any, that became free with its last reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
     /// Nothing yet.
@@ -80,7 +80,7 @@ pub(crate) enum Freed {
 pub(crate) struct Sources {
     slots: Vec<Source>,
     free: Vec<SourceId>,
-    /// Blocks that nobody uses, by size.
+    /// Unused blocks, by size.
     pools: [Vec<Box<[u8]>>; SIZES.len()],
 }
 
@@ -88,8 +88,8 @@ impl Sources {
     #[inline(always)]
     fn insert(&mut self, data: Data, whole: Whole, token: Option<SendToken>, flow: u32) -> SourceId {
         let id = self.free.pop().unwrap_or_else(|| self.new_slot());
-        // Field by field, straight to where they stay. There is nothing to drop in a free slot: so the compiler need not
-        // keep `data` elsewhere until it is dropped.
+        // Written field by field, straight into the slot. A free slot owns nothing that would have to be dropped, so
+        // the compiler need not keep a copy of `data` elsewhere.
         let source = &mut self.slots[id as usize];
         debug_assert!(matches!(source.data, Data::Free), "the slot is free");
         core::mem::forget(core::mem::replace(&mut source.data, data));
@@ -113,7 +113,7 @@ impl Sources {
         (self.slots.len() - 1) as SourceId
     }
 
-    /// A block of at least `len` octets (at most [`Self::MAX_BLOCK`]), with one reference.
+    /// A block of at least `len` bytes (at most [`Self::MAX_BLOCK`]), with one reference.
     pub(crate) fn block(&mut self, len: usize, whole: Whole) -> SourceId {
         let class = SIZES.iter().position(|size| *size >= len).unwrap_or(SIZES.len() - 1);
         let block = self.pools[class]
@@ -122,14 +122,14 @@ impl Sources {
         self.insert(Data::Block(block), whole, None, NONE)
     }
 
-    /// Octets that [`Self::block`] takes at least.
+    /// Smallest size of a [`Self::block`], bytes.
     pub(crate) const MIN_BLOCK: usize = SIZES[0];
-    /// Of records, who outgrows this one sends in bursts.
+    /// A flow whose records outgrow a block of this size sends in bursts.
     pub(crate) const BURST: usize = SIZES[1];
     /// Largest length for [`Self::block`].
     pub(crate) const MAX_BLOCK: usize = SIZES[SIZES.len() - 1];
 
-    /// Tells where what is known of a source lies, if it is one.
+    /// Passes the address and the length of a source's descriptor to `tell`, if there is such a source.
     #[cfg(feature = "sim")]
     #[inline]
     pub(super) fn locate(&self, id: SourceId, tell: impl FnOnce(*const u8, usize)) {
@@ -138,7 +138,7 @@ impl Sources {
         }
     }
 
-    /// Its octets, if they are a copy.
+    /// The bytes of a source that is a copy.
     #[cfg(feature = "sim")]
     #[inline]
     pub(super) fn copied(&self, id: SourceId) -> &[u8] {
@@ -159,10 +159,10 @@ impl Sources {
         self.insert(Data::Foreign(data), whole, token, flow)
     }
 
-    /// What lies in this process's memory.
+    /// The bytes of a source in this process's memory.
     ///
     /// # Panics
-    /// If it lies in another's ([`foreign`](Self::foreign)).
+    /// If it is in another process's memory ([`foreign`](Self::foreign)).
     #[inline]
     pub(crate) fn bytes(&self, id: SourceId) -> &[u8] {
         match &self.slots[id as usize].data {
@@ -173,7 +173,7 @@ impl Sources {
         }
     }
 
-    /// What it is, wherever it lies.
+    /// The bytes of a source, in either memory.
     #[inline]
     pub(crate) fn span(&self, id: SourceId) -> Span<'_> {
         match &self.slots[id as usize].data {
@@ -214,7 +214,7 @@ impl Sources {
         &self.slots[id as usize].whole
     }
 
-    /// Nobody but the flow that appends refers to it: it may be filled from the start again.
+    /// Only the flow that appends refers to the block: it may be filled from the start again.
     #[inline]
     pub(crate) fn is_sole(&self, id: SourceId) -> bool {
         let source = &self.slots[id as usize];
@@ -253,8 +253,8 @@ impl Sources {
         }
     }
 
-    /// Nobody waits any more for the completion of what this flow has sent, be it queued, in flight, or acknowledged
-    /// and still with the backend.
+    /// Drops the completions of all sources of this flow, be they queued, in flight, or acknowledged and still
+    /// referenced by the backend.
     pub(crate) fn forget_tokens(&mut self, flow: u32) {
         for source in self.slots.iter_mut().filter(|source| source.flow == flow) {
             source.token = None;

@@ -9,12 +9,12 @@ use super::{
     peer::{Peer, Phase, Place},
     tokens::COOKIE_TIME,
 };
-use crate::{error::PeerError, time::Instant};
+use crate::error::PeerError;
 
 /// The number of a peer that has left names no other one for so long, ns: no cookie is older, and who talks to peers has
 /// heard of its end.
 const REST: u64 = 2 * COOKIE_TIME;
-/// Peers that are looked at for one newcomer.
+/// Strangers that are looked at for one newcomer.
 const LOOKS: u32 = 256;
 
 /// Where newcomers find room.
@@ -24,10 +24,10 @@ pub(super) struct Places {
     /// Peers that have left, and when, the oldest first. Every one of them has answered a challenge, so there are at most as
     /// many as challenges are sent in [`REST`].
     left: VecDeque<(u64, u32)>,
-    /// The peer that is looked at next: since places are given in this order, it comes to the oldest first.
-    hand: u32,
+    /// Strangers in the order in which they came, or were looked at last. (Some may have been added since.)
+    strangers: VecDeque<u32>,
     /// So many have been looked at in vain since there may have been one that can leave, and since when, ns.
-    in_vain: u32,
+    in_vain: usize,
     since: u64,
 }
 
@@ -37,6 +37,11 @@ impl Places {
         let &(left_at, index) = self.left.front()?;
         (now - left_at >= REST).then(|| self.left.pop_front())?;
         Some(index)
+    }
+
+    /// This peer has come by itself.
+    pub(super) fn came(&mut self, peer: u32) {
+        self.strangers.push_back(peer);
     }
 
     /// There may be one that can leave.
@@ -53,7 +58,7 @@ impl Endpoint {
 
     /// No peer can leave.
     pub(super) fn is_full(&self) -> bool {
-        self.places.in_vain as usize >= self.peers.len()
+        self.places.in_vain >= self.places.strangers.len()
     }
 
     #[cold]
@@ -70,9 +75,9 @@ impl Endpoint {
             if self.is_full() {
                 return false;
             }
-            let index = self.places.hand;
-            self.places.hand = (index + 1) % self.peers.len() as u32;
-            self.places.in_vain += 1;
+            let Some(index) = self.places.strangers.pop_front() else {
+                return false;
+            };
             let p = &self.peers[index as usize];
             if p.place != Place::Stranger {
                 continue;
@@ -81,9 +86,14 @@ impl Endpoint {
                 self.leave(index);
                 return true;
             }
+            self.places.strangers.push_back(index);
+            self.places.in_vain += 1;
             // It may be gone without a word.
-            if !p.watched && self.active_now().saturating_sub(p.last_heard) >= self.times.death {
-                self.watch(Instant::from_nanos(self.now), PeerId(index), true);
+            let silent = self.active_now().saturating_sub(p.last_heard) >= self.times.death;
+            if silent && !self.is_asking(PeerId(index)) {
+                let flow = self.flow_for(index, 0);
+                let active = self.activate(flow);
+                self.ask_until_heard(active);
             }
         }
         false
@@ -93,7 +103,7 @@ impl Endpoint {
         self.end_session(index, PeerError::NoRoom);
         self.calls.remove(&index);
         self.lost.remove(&index);
-        self.addresses.remove(&self.peers, index);
+        // Its address stays known until another peer takes its place or lives there: its opening may come again.
         self.peers[index as usize].place = Place::Left;
         self.places.left.push_back((self.now, index));
     }
@@ -102,7 +112,8 @@ impl Endpoint {
     /// secret, of another.
     pub(super) fn replace(&mut self, index: u32, mut peer: Peer) {
         let left = &mut self.peers[index as usize];
-        (peer.session, peer.local_secret) = (left.session, left.local_secret);
+        peer.session = peer.session.max(left.session);
+        peer.local_secret = left.local_secret;
         *left = peer;
         self.down.remove(&index);
     }

@@ -45,7 +45,10 @@ struct Got {
 }
 
 impl Sink for Got {
-    const TAKES_PLAIN: bool = true;
+    #[inline]
+    fn takes_plain(&self) -> bool {
+        true
+    }
 
     fn deliver_plain(&mut self, _: &Origin, message: &Plain<'_>) -> bool {
         let takes = self.put_off == 0 && message.destination != NOBODY && message.source != NOBODY;

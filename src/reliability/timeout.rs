@@ -1,4 +1,4 @@
-//! What time brings.
+//! Time-outs.
 
 use super::{
     congestion::Controller,
@@ -17,8 +17,8 @@ const LATE: u64 = 10_000_000;
 pub(super) const BLACK_HOLE: u16 = 3;
 
 impl Endpoint {
-    /// Does what is due at `now`. To be called at the time that [`poll_timeout`](Self::poll_timeout) gave, after
-    /// having handed in what has arrived; calling it earlier or more often is harmless.
+    /// Does the work due at `now`. Call it at the time that [`poll_timeout`](Self::poll_timeout) returned, after
+    /// handling the datagrams that have arrived. Calling it earlier or more often is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         let Some(earliest) = self.heap.earliest() else {
@@ -93,19 +93,30 @@ impl Endpoint {
         let silent_since = p.last_heard;
         let active_now = self.active_now();
         let next = silent_since + self.times.keepalive;
-        let timeout = self.rto(index);
-        let active = &mut self.actives[index as usize];
+        let deadlines = &mut self.actives[index as usize].deadlines;
         if next > active_now {
-            active.deadlines.set(Timer::Keepalive, self.now + (next - active_now));
+            deadlines.set(Timer::Keepalive, self.now + (next - active_now));
             return;
         }
-        // Silent for long: ask, and go on asking until there is an answer or the peer is dead.
-        active.send.ask_alone = true;
-        if !active.deadlines.is_set(Timer::Persist) {
-            active.send.waiting_since = active_now;
-            active.deadlines.set(Timer::Persist, self.now + timeout);
+        deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
+        self.ask_until_heard(index);
+    }
+
+    /// Probes the peer of a flow repeatedly until it answers or is dead. Packets in flight are probes already.
+    pub(super) fn ask_until_heard(&mut self, index: u32) {
+        let active_now = self.active_now();
+        let timeout = self.rto(index);
+        let active = &mut self.actives[index as usize];
+        let send = &mut active.send;
+        if send.una != self.flows[active.flow as usize].send_next {
+            return;
         }
-        active.deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
+        send.ask_alone = true;
+        if !active.deadlines.is_set(Timer::Persist) {
+            send.waiting_since = active_now;
+            active.deadlines.set(Timer::Persist, self.now + timeout);
+            self.reschedule(index);
+        }
         self.mark_ready(index);
     }
 
@@ -125,7 +136,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let send = &mut active.send;
         if timeouts == 1 && self.config.recovery == Recovery::SelectiveRepeat {
-            // Tail-loss probe (RFC 8985, 7): the last packet again, whose answer shows all gaps.
+            // Tail-loss probe (RFC 8985, 7): the last packet again. Its acknowledgement shows all gaps.
             let mut last = next.minus(1);
             while last != send.una && (send.sacked.get(last) || send.lost.get(last)) {
                 last = last.minus(1);
@@ -153,7 +164,7 @@ impl Endpoint {
         true
     }
 
-    /// Blocked on credit, or watching: ask for a sign of life. `false`: the peer is dead.
+    /// Blocked on credit, or not heard since it was asked: ask for a sign of life. `false`: the peer is dead.
     fn persist_timeout(&mut self, index: u32) -> bool {
         if self.flows[self.actives[index as usize].flow as usize].channel == 0 {
             if self.ask_again(index) {
@@ -166,12 +177,12 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
-        let blocked = !active.send.queue.is_empty() && active.send.una == flow.send_next;
-        let unanswered = peer.watched && peer.last_heard < active.send.waiting_since;
-        if !blocked && !unanswered {
-            if active.send.una == flow.send_next {
-                self.actives[index as usize].send.timeouts = 0;
-            }
+        if active.send.una != flow.send_next {
+            return true;
+        }
+        let unanswered = peer.last_heard < active.send.waiting_since;
+        if active.send.queue.is_empty() && !unanswered {
+            self.actives[index as usize].send.timeouts = 0;
             return true;
         }
         let active = &mut self.actives[index as usize];
@@ -225,7 +236,7 @@ impl Endpoint {
         }
     }
 
-    /// The path is alive again after what looked like a black hole: it is searched anew.
+    /// The path works again after a suspected black hole: search for its MTU anew.
     #[cold]
     pub(super) fn search_mtu_again(&mut self, index: u32) {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;

@@ -1,22 +1,22 @@
 //! Deadlines of flows.
 //!
-//! Each active flow keeps its deadlines in an array; the endpoint keeps a heap with one entry per flow that has any, no
-//! later than the earliest. Entries are not moved when a deadline is put off (which happens with every packet): one that
-//! comes up too early is put back.
+//! Each active flow keeps its deadlines in an array. The endpoint keeps a heap with one entry for each flow that has a
+//! deadline, at its earliest deadline or before. A deadline that is postponed (which happens with every packet) does
+//! not move the entry: an entry that comes up too early is put back.
 
 use alloc::vec::Vec;
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Timer {
     /// Nothing was acknowledged for too long.
     Rto,
-    /// A gap in what is acknowledged has outlived the reordering window: lost (RFC 8985).
+    /// A gap in the acknowledged packets has outlived the reordering window: its packets are lost (RFC 8985).
     Reorder,
     /// A delayed acknowledgement is due.
     Ack,
-    /// A gap in what has arrived has outlived the reordering window: ask for it.
+    /// A gap in the received packets has outlived the reordering window: request them.
     Nack,
     /// The peer must give a sign of life or of credit.
     Persist,
@@ -113,7 +113,7 @@ pub(crate) struct Heap {
 const ABSENT: u32 = u32::MAX;
 
 impl Heap {
-    /// Sets the entry of `flow`, in place of the one that it may have.
+    /// Sets the entry of `flow`, replacing its previous one.
     pub(crate) fn set(&mut self, at: u64, flow: u32) {
         if flow as usize >= self.places.len() {
             self.places.resize(flow as usize + 1, ABSENT);
@@ -134,7 +134,7 @@ impl Heap {
         self.entries.first().map(|&(at, _)| at)
     }
 
-    /// A flow whose entry is at or before `now`; it has none then.
+    /// Removes and returns a flow whose entry is at or before `now`.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<u32> {
         let &(at, flow) = self.entries.first()?;
         if at > now {

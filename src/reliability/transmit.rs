@@ -1,4 +1,4 @@
-//! What goes out: bursts of one flow's packets, acknowledgements alone, packets of control.
+//! Output: bursts of one flow's packets, separate acknowledgements, and control packets.
 
 use super::{
     burst::{Burst, INLINE, MAX_SEGMENTS},
@@ -23,18 +23,17 @@ use crate::{
 
 /// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
 const STAMP_AGE: u64 = 1_000_000_000;
-/// Who has so many octets to send has much.
+/// A flow with at least this many bytes queued is a bulk flow.
 const BULK: u32 = 64 << 10;
-/// Octets that a flow sends before the next one that has much, if nothing holds it up.
+/// Bytes that a bulk flow may send in its turn before the next bulk flow, if nothing holds it up.
 const TURN: u32 = 1 << 20;
 /// Bursts of those that have little to send before one of those that have much, if there is no end of them.
 const BEFORE: u32 = 16;
 
 impl Endpoint {
-    /// Fills `burst` with what is to be transmitted next; `false`: nothing (until the next command or `handle_*`).
-    ///
-    /// Flows take turns, a burst each; those that have much to send come last, and have longer turns: of several large
-    /// messages that share a wire the first is there when it can be, and no other later than if all shared it evenly.
+    /// Fills `burst` with the next datagrams to transmit. `false`: there are none until the next command or `handle_*`.
+    /// Flows take turns, a burst each. Bulk flows come last and have longer turns: of several large messages that share
+    /// a wire the first then completes early, and the last no later than if all shared the wire evenly.
     /// Acknowledgements ride on data where there is any, and do not wait for a turn.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
@@ -82,7 +81,7 @@ impl Endpoint {
         false
     }
 
-    /// A burst of the flow that has much to send and whose turn it is.
+    /// Writes a burst of the bulk flow whose turn it is.
     fn transmit_bulk(&mut self, burst: &mut Burst) -> bool {
         self.passed = 0;
         while let Some(index) = self.bulk.pop_front() {
@@ -110,7 +109,7 @@ impl Endpoint {
         false
     }
 
-    /// What a flow has to send now; tells whether there may be more.
+    /// Writes the packets that a flow may send now. Returns whether there may be more.
     fn serve(&mut self, index: u32, burst: &mut Burst) -> bool {
         let flow = self.actives[index as usize].flow;
         let peer = self.flows[flow as usize].peer;
@@ -120,8 +119,8 @@ impl Endpoint {
         more && !burst.is_empty()
     }
 
-    /// A flow that has much to send takes its turn among those; what is left of one that it could not use comes first.
-    /// Gives whether it has something that goes now: an acknowledgement, if others are before it.
+    /// Queues a bulk flow for its turn, at the front if it has not used up its last one. Returns whether it sends
+    /// something now all the same: an acknowledgement that must not wait for other flows.
     fn await_turn(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
         if !active.bulk {
@@ -300,7 +299,7 @@ impl Endpoint {
         }
     }
 
-    /// Whatever was sent carries the acknowledgement.
+    /// Notes that the acknowledgement is written: every packet carries it.
     fn acknowledged(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         active.last_use = self.now;
@@ -310,7 +309,7 @@ impl Endpoint {
         active.deadlines.stop(Timer::Ack);
     }
 
-    /// What a peer may have in flight, on each of its flows: its flows divide its share.
+    /// The window that a peer gets on each of its flows: its flows divide its share.
     pub(super) fn window_for(&mut self, peer: u32) -> u32 {
         let placed = self.flows_of(peer).map(|flow| self.placed_on(flow));
         let (last, flows) = placed.fold((0, 0), |(last, flows), placed| match placed {
@@ -325,13 +324,13 @@ impl Endpoint {
         window_of(&self.limits, &self.config, peers.saturating_mul(flows))
     }
 
-    /// The last period in which octets for a landing have come on a flow; 0: none.
+    /// The last period in which a flow received placements; 0: none.
     fn placed_on(&self, flow: u32) -> u64 {
         let active = self.actives.get(self.flows[flow as usize].active as usize);
         active.map_or(0, |active| active.receive.placed)
     }
 
-    /// The first octets of this period for a landing have come on a flow.
+    /// A flow has received its first placement in this period.
     #[cold]
     pub(super) fn note_placing(&mut self, peer: u32, index: u32) {
         let mut last = self.flows_of(peer).map(|flow| self.placed_on(flow)).max().unwrap_or(0);
@@ -386,7 +385,7 @@ impl Endpoint {
             for (n, word) in words[..count].iter_mut().enumerate() {
                 *word = active.receive.arrived.word_at(first.plus(64 * n as u32));
             }
-            // The bitmap's ring may show, beyond the end, what belongs to its other side.
+            // The last word of the ring may include bits of other sequence numbers, beyond the end.
             let beyond = active.receive.end.distance(first.plus(64 * (count as u32 - 1)));
             if beyond < 64 {
                 words[count - 1] &= (1 << beyond) - 1;
@@ -439,12 +438,13 @@ impl Endpoint {
             return timeout;
         }
         let backed_off = (timeout << backoff).min(self.times.max_rto.max(timeout));
-        // Up to a quarter sooner: those who have lost by meeting in a queue without room must not meet there again.
+        // Subtract a random part of up to a quarter: senders whose packets collided in a full queue must not collide
+        // there again.
         let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(active.send.timeouts)) >> 56;
         backed_off - (backed_off >> 10) * chance
     }
 
-    /// Acknowledges what has come on the other flows of the peer: it must hear that before it hears that we go.
+    /// Acknowledges the packets of the peer's other flows, which must reach it before the goodbye.
     fn acknowledge_beside(&mut self, peer: u32, goes: u32) {
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get(flow as usize) {
@@ -487,16 +487,16 @@ impl Endpoint {
     }
 }
 
-/// One flow while a burst of its packets is written: what is the same for all of them, and what they change.
+/// One flow while a burst of its packets is written: the values common to all of them, and the state that they change.
 pub(super) struct Lane<'a> {
     pub(super) config: &'a Config,
     pub(super) now: u64,
     stamp: Option<Timestamp>,
     checksum: bool,
     open: Option<Open>,
-    /// Octets of a header that do not depend on the message.
+    /// Bytes of a header that do not depend on the message.
     pub(super) overhead: usize,
-    /// Octets that may be in flight.
+    /// Bytes that may be in flight.
     pub(super) window: u32,
     pub(super) send: &'a mut Sender,
     pub(super) flow: &'a mut Flow,
@@ -573,8 +573,8 @@ impl Lane<'_> {
         }
     }
 
-    /// Takes the payload into a checksum. What another process may write may be other bytes when it is transmitted: then who
-    /// receives it drops it.
+    /// Adds the payload to a checksum. Another process may change its memory between this and the transmission; the
+    /// receiver then drops the packet.
     fn sum_up(&self, crc: Crc32c, source: SourceId, from: usize, len: usize) -> Crc32c {
         if source == NONE {
             crc
@@ -583,7 +583,7 @@ impl Lane<'_> {
         }
     }
 
-    /// The last packet for a landing: somebody waits to hear that all of it is there.
+    /// The last packet of a placement, whose acknowledgement completes it: its sender waits for that.
     #[inline(always)]
     fn ends_placement(&self, record: &Record) -> bool {
         record.form == Form::Placed && record.offset + u32::from(record.len) == self.sources.whole(record.source).len
@@ -663,8 +663,8 @@ pub(super) fn timestamp(now: u64, config: &Config, stamp: u32, stamp_at: u64) ->
     })
 }
 
-/// What we allow each of `inbound` flows to have in flight: a share of half the receive buffer (the kernel counts
-/// its own overhead too).
+/// The window for each of `inbound` flows: a share of half the receive buffer (the kernel counts its own overhead too),
+/// bytes.
 pub(super) fn window_of(limits: &super::Limits, config: &Config, inbound: u32) -> u32 {
     let share = limits.receive_buffer / 2 / inbound.max(1) as usize;
     config
@@ -673,7 +673,7 @@ pub(super) fn window_of(limits: &super::Limits, config: &Config, inbound: u32) -
         .max(4 << 10)
 }
 
-/// Octets after which we acknowledge.
+/// Bytes after which an acknowledgement is due.
 pub(super) fn ack_bytes_of(limits: &super::Limits, config: &Config) -> u32 {
     let most = u32::try_from(limits.ack_bytes).unwrap_or(u32::MAX);
     config.ack_bytes.min(window_of(limits, config, 1) / 4).min(most)

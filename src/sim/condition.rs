@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "what a program waits for lies on its stack")]
-//! What a program waits for, looked at without going on with the program.
+//! The condition that a suspended program waits for, which is checked without resuming the program.
 
 use std::{mem::transmute, ptr::NonNull};
 
@@ -7,25 +7,25 @@ use super::world::Node;
 
 type Done<'a> = dyn FnMut(&mut Node) -> bool + 'a;
 
-/// A closure on the stack of a program that is suspended.
+/// A closure on the stack of a suspended program.
 pub(super) struct Condition(NonNull<Done<'static>>);
 
-// SAFETY: it is made and called in the thread of the simulation only; others can at most drop it, which does nothing.
+// SAFETY: it is made and called in the thread of the simulation only; other threads can at most drop it, which does
+// nothing.
 unsafe impl Send for Condition {}
 
 impl Condition {
     /// # Safety
-    /// It is called at most until the program that calls this goes on, and that program has nothing to do with `done`
-    /// meanwhile.
+    /// It is called only until the calling program is resumed, and until then that program does not use `done`.
     pub(super) unsafe fn new(done: &mut Done<'_>) -> Self {
-        // SAFETY: only the lifetime changes; the caller's contract.
+        // SAFETY: only the lifetime changes, which the caller's contract covers.
         Self(unsafe { transmute::<NonNull<Done<'_>>, NonNull<Done<'static>>>(NonNull::from(done)) })
     }
 
-    /// The program may go on.
+    /// Whether the program may go on.
     pub(super) fn is_met(&mut self, node: &mut Node) -> bool {
-        // SAFETY: the program is suspended, so the closure is where it was (programs that never go on keep their stacks), and
-        // nobody else uses it: the contract of `new`.
+        // SAFETY: the program is suspended, so the closure is where it was (programs that are never resumed keep their
+        // stacks), and no other code uses it: the contract of `new`.
         unsafe { self.0.as_mut()(node) }
     }
 }

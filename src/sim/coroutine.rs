@@ -40,7 +40,7 @@ thread_local! {
 }
 
 impl Rank {
-    /// The rank whose program calls this, if it is one.
+    /// The rank whose program calls this; `None` outside of a simulation.
     #[must_use]
     pub fn current() -> Option<Rc<Self>> {
         CURRENT.with_borrow(Option::clone)
@@ -52,20 +52,20 @@ impl Rank {
         &self.engine
     }
 
-    /// The host that it is on, from 0: see [`Network::per_host`](super::Network::per_host).
+    /// The number of its host, from 0: see [`Network::per_host`](super::Network::per_host).
     #[must_use]
     pub fn host(&self) -> u32 {
         self.host
     }
 
-    /// How often this process has crashed before.
+    /// Number of earlier crashes of this process.
     #[must_use]
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// What a library keeps for this rank and natively would keep for the process. There is one place; who asks for another
-    /// type than the first one did gets a new value each time.
+    /// Data that a library keeps for this rank, as it would natively keep them for the process. There is one place: a
+    /// caller that asks for another type than the first caller gets a new value each time.
     pub fn own<T: Default + 'static>(&self) -> Rc<T> {
         let mut own = self.own.borrow_mut();
         if let Some(known) = own.clone()
@@ -81,7 +81,7 @@ impl Rank {
     }
 }
 
-/// It is the program of this process that runs, of the simulation that has this [`Place::home`].
+/// Whether this thread runs the program of this process, in the simulation with this [`Place::home`].
 #[inline]
 pub(super) fn runs(home: usize, process: u32) -> bool {
     CURRENT.with_borrow(|rank| {
@@ -92,21 +92,21 @@ pub(super) fn runs(home: usize, process: u32) -> bool {
 
 /// Where a program runs.
 pub(super) struct Place {
-    /// A number that no other simulation has that goes on.
+    /// A number that no other running simulation has.
     pub(super) home: usize,
     pub(super) host: u32,
     pub(super) incarnation: u32,
 }
 
-/// Lets the scheduler go on; returns when it resumes this program. False: not called by a program of a simulation.
+/// Switches to the scheduler; returns when it resumes this program. False: the caller is not a program of a simulation.
 pub(super) fn suspend() -> bool {
     let Some(rank) = Rank::current() else { return false };
     let Some(suspender) = rank.suspender.get() else {
         return false;
     };
     drop(rank);
-    // SAFETY: the pointer is to the argument of the coroutine's function, which is on its stack as long as it runs, and it
-    // runs: `CURRENT` is set only between `Program::resume`'s switch to it and the switch back, on this very thread.
+    // SAFETY: the pointer is to the argument of the coroutine's function, which is on its stack as long as it runs, and
+    // it runs: `CURRENT` is set only between `Program::resume`'s switch to it and the switch back, on this very thread.
     unsafe { suspender.as_ref() }.suspend(());
     true
 }
@@ -118,7 +118,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// It begins with the first [`resume`](Self::resume). It may never be over, so it owns all it uses.
+    /// It starts with the first [`resume`](Self::resume). It may never end, so it owns all it uses.
     pub(super) fn new(
         stack: usize,
         engine: Arc<Engine>,
@@ -149,7 +149,7 @@ impl Program {
         Ok(Self { coroutine, rank })
     }
 
-    /// Goes on until the program is suspended or over. Gives whether it is over.
+    /// Runs the program until it is suspended or over. Gives whether it is over.
     ///
     /// # Panics
     /// With the panic of the program.
@@ -161,12 +161,12 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A program in the middle of something is not ended from outside. To unwind it from where it waits would be sound for
-        // the engine, which has let go of its memory by then, but not for all who stand on it: they may rely on it that
-        // waiting returns (`hikyaku-mpi` ends the process if it does not, as validation of what has come would be left
-        // out). To let waiting fail would make a process that has crashed go on. And its stack can not be given back
-        // alone: safe code may rely on it that what is pinned there, or borrowed by a scope's threads, stays until it is
-        // dropped. So it never goes on, and what is on its stack stays.
+        // A suspended program is never ended from outside. Unwinding it from where it waits would be sound for the
+        // engine, which has given up its memory by then, but not for its callers: they may rely on waits that return
+        // (`hikyaku-mpi` ends the process if one does not, as it could not validate received data). A wait that
+        // returned an error would let a crashed process go on. Nor can the stack be freed alone: safe code may rely on
+        // values that are pinned there, or borrowed by a scope's threads, until they are dropped. So the program is
+        // never resumed, and its stack stays.
         if !self.coroutine.started() || self.coroutine.done() {
             // SAFETY: it is not used any more.
             unsafe { ManuallyDrop::drop(&mut self.coroutine) };
@@ -174,7 +174,7 @@ impl Drop for Program {
     }
 }
 
-/// Sets back who is running.
+/// Restores the previous `CURRENT`.
 struct Restore(Option<Rc<Rank>>);
 
 impl Drop for Restore {

@@ -8,27 +8,27 @@ use super::{
 };
 use crate::prng::Prng;
 
-/// Who has sent that often without success gives up.
+/// A host gives up a packet after this many collisions.
 const ATTEMPTS: u32 = 16;
-/// The range of random times does not grow any more after so many.
+/// The range of random waits stops growing after this many collisions.
 const LIMIT: u32 = 10;
-/// The unit of random times, bits: longer than from one end to the other and back.
+/// The unit of random waits, bits: longer than the round trip of the medium.
 const SLOT: u64 = 512;
-/// What of a packet that collides is sent in any case, bits: preamble and jam.
+/// Bits of a colliding packet that are sent in any case: preamble and jam.
 const FRAGMENT: u64 = 96;
 
-/// What is to be done with [`Event::Medium`]: a host's number, or this, to see who has begun.
+/// The number in [`Event::Medium`] is a host, or this value: time to see which hosts have begun.
 const SETTLE: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 struct Station {
-    /// Packets and their octets on the medium.
+    /// Packets to send, and their sizes on the medium, bytes.
     waiting: VecDeque<(u32, u32)>,
     octets: u32,
     attempts: u32,
 }
 
-/// Times are in ps. A host with packets is about to try once, or is talking; never both.
+/// Times are in ps. A host with packets either has an attempt scheduled or is sending; never both.
 #[derive(Debug)]
 pub(super) struct Medium {
     octet: u64,
@@ -55,12 +55,12 @@ impl Medium {
         }
     }
 
-    /// Octets that wait at a host.
+    /// Bytes that wait at a host.
     pub(super) fn waiting(&self, host: u32) -> u32 {
         self.stations[host as usize].octets
     }
 
-    /// A host has a packet of so many octets. False: its queue is full.
+    /// A host has a packet of `octets` bytes to send. False: its queue is full.
     pub(super) fn offer(&mut self, queue: &mut Queue, now: u64, host: u32, packet: u32, octets: u32) -> bool {
         let station = &mut self.stations[host as usize];
         if station.octets + octets > self.limit {
@@ -74,14 +74,14 @@ impl Medium {
         true
     }
 
-    /// Gives a packet that is lost, if one is.
+    /// Handles an attempt of a host, or `SETTLE`. Gives a packet that is lost, if one is.
     pub(super) fn handle(&mut self, queue: &mut Queue, now: u64, who: u32, stats: &mut NetworkStats) -> Option<u32> {
         if who == SETTLE {
             return self.settle(queue, stats);
         }
         let now = now * 1_000;
         if !self.talking.is_empty() {
-            // They have begun, and are not heard here yet.
+            // Other hosts have begun to send, which this one does not hear yet.
             self.talking.push(who);
         } else if now < self.idle_at {
             queue.push(self.idle_at.div_ceil(1_000), Event::Medium(who));
@@ -93,7 +93,7 @@ impl Medium {
         None
     }
 
-    /// Everybody hears by now that somebody has begun.
+    /// By now every host hears that a host has begun to send.
     fn settle(&mut self, queue: &mut Queue, stats: &mut NetworkStats) -> Option<u32> {
         let bit = self.octet / 8;
         if let [host] = self.talking[..] {
@@ -123,7 +123,7 @@ impl Medium {
         lost
     }
 
-    /// Takes a host's packet from its queue.
+    /// Removes a host's first packet from its queue.
     fn next(&mut self, host: u32) -> Option<(u32, u32)> {
         let station = &mut self.stations[host as usize];
         let next = station.waiting.pop_front()?;
@@ -132,7 +132,7 @@ impl Medium {
         Some(next)
     }
 
-    /// A host tries (again) at this time if it has something.
+    /// Schedules the next attempt of a host, if it has a packet.
     fn again(&self, queue: &mut Queue, host: u32, at: u64) {
         if !self.stations[host as usize].waiting.is_empty() {
             queue.push(at.div_ceil(1_000), Event::Medium(host));

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "whoever waits says for what by a pointer to its stack; one thread needs no lock"
 )]
-//! The fabric of a simulated process: waiting lets the others run.
+//! The fabric of a simulated process: a process that waits lets the others run.
 
 use std::{
     cell::{Cell, RefCell, RefMut},
@@ -27,23 +27,23 @@ use crate::{
     time::{Instant, nanos},
 };
 
-/// All that is simulated. While it goes on it is one thread's, which needs no lock; after that whoever has an engine left
-/// takes one.
+/// The state of a simulation. While the simulation runs, one thread owns it without a lock; afterwards every holder of
+/// an engine takes a lock.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Home>);
 
 struct Home {
-    /// In which it goes on; 0: it is over.
+    /// The thread that runs the simulation; 0: it is over.
     thread: AtomicU64,
     lock: Mutex<()>,
     world: RefCell<World>,
 }
 
-// SAFETY: `Shared::lock` is the only way to `world`: for one thread until `Shared::end`, then for who holds `lock`. The
-// store there and the load here are a release and an acquire.
+// SAFETY: `Shared::lock` is the only way to `world`: for one thread until `Shared::end`, then for the holder of `lock`.
+// The store in `end` and the load in `lock` are a release and an acquire.
 unsafe impl Sync for Home where World: Send {}
 
-/// Access to what is simulated.
+/// Exclusive access to the state.
 pub(super) struct Guard<'a> {
     world: RefMut<'a, World>,
     _lock: Option<MutexGuard<'a, ()>>,
@@ -65,7 +65,7 @@ impl DerefMut for Guard<'_> {
     }
 }
 
-/// A number of this thread that no other one ever has, from 1.
+/// A number of this thread, from 1, that no other thread ever has.
 #[inline]
 fn thread() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -79,7 +79,7 @@ fn thread() -> u64 {
 }
 
 impl Shared {
-    /// It goes on in this thread.
+    /// A simulation that runs in this thread.
     pub(super) fn new(world: World) -> Self {
         Self(Arc::new(Home {
             thread: AtomicU64::new(thread()),
@@ -88,18 +88,18 @@ impl Shared {
         }))
     }
 
-    /// A number that no other one has that goes on.
+    /// A number that no other running simulation has.
     pub(super) fn home(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// It is over.
+    /// The simulation is over.
     pub(super) fn end(&self) {
         self.0.thread.store(0, Ordering::Release);
     }
 
     /// # Panics
-    /// In another thread while it goes on; in an operation that is applied in this one.
+    /// When called in another thread while the simulation runs, or within an operation that is applied in this one.
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_> {
         heap::go_on();
@@ -127,13 +127,13 @@ const OWN_PROGRAM: &str = "a simulated process can only wait in its own program,
 pub(super) struct Simulated {
     pub(super) shared: Shared,
     pub(super) index: u32,
-    /// Nobody handles its deadlines while its program computes.
+    /// Its deadlines are not handled while its program computes.
     pub(super) polls: bool,
-    /// Calls that have stayed within the process.
+    /// Number of calls that have stayed within the process.
     pub(super) stays: AtomicU64,
 }
 
-/// After so many calls that stayed within a process, which take no time, it looks at the network, which takes some.
+/// After this many calls within a process, which take no virtual time, it looks at the network, which takes some.
 const STAYS: u64 = 32;
 
 impl Simulated {
@@ -141,7 +141,7 @@ impl Simulated {
         &mut world.nodes[self.index as usize]
     }
 
-    /// Lets go of the lock, and wakes the tasks that may go on.
+    /// Releases the lock, and wakes the tasks that may go on.
     #[inline(always)]
     fn unlock(&self, mut world: Guard<'_>) {
         if self.node(&mut world).core.has_tasks() || !world.wakers.is_empty() {
@@ -162,7 +162,8 @@ impl Simulated {
         woken
     }
 
-    /// Wakes the tasks that may go on before its program waits, since they may do anything. Gives whether there were some.
+    /// Wakes the tasks that may go on before the program waits, since they may do anything. Gives whether there were
+    /// some.
     #[inline]
     fn wake_first<'a>(&'a self, mut world: Guard<'a>) -> (Guard<'a>, bool) {
         if !self.node(&mut world).core.has_tasks() && world.wakers.is_empty() {
@@ -177,7 +178,7 @@ impl Simulated {
         (self.shared.lock(), true)
     }
 
-    /// Does what has become due while the program computed: it may compute again before the deadline's turn comes.
+    /// Handles deadlines that became due while the program computed: it may compute again before they are scheduled.
     fn keep_deadlines(&self) {
         let mut world = self.shared.lock();
         if world.failure.is_some() {
@@ -192,7 +193,7 @@ impl Simulated {
         self.unlock(world);
     }
 
-    /// Only its own program can wait for a process. Otherwise the simulation has failed: who is told so takes back the
+    /// Only a process's own program can wait for it. Otherwise the simulation has failed: the caller takes back the
     /// memory that was lent, so nothing may refer to it any more.
     #[inline]
     fn check_place(&self, world: &mut World) -> Result<(), FabricError> {
@@ -210,7 +211,7 @@ impl Simulated {
         why
     }
 
-    /// Lets the others run until the node is called.
+    /// Lets the others run until this node is resumed.
     fn suspend(&self, world: Guard<'_>) -> Result<(), FabricError> {
         drop(world);
         let here = 0_u8;
@@ -218,11 +219,11 @@ impl Simulated {
         if suspend() {
             return Ok(());
         }
-        // (What has been checked before waiting.)
+        // (Checked before waiting, so not reached.)
         Err(FabricError(OWN_PROGRAM.into()))
     }
 
-    /// Waits until `done`, not beyond `end`. Gives whether it is done; what has been is not called again.
+    /// Waits until `done` gives true, at most until `end`. Gives whether it did; `done` is not called again after that.
     fn wait_until(&self, end: Option<u64>, done: &mut dyn FnMut(&mut Node) -> bool) -> Result<bool, FabricError> {
         let mut world = self.shared.lock();
         loop {
@@ -231,13 +232,13 @@ impl Simulated {
             if failure.is_none() {
                 node.pump();
             }
-            // What is queued goes when the program waits, computes or ends, and no time passes before.
+            // Queued packets go when the program waits, computes or ends, and no time passes before.
             if done(node) {
                 self.unlock(world);
                 return Ok(true);
             }
             if let Some(failure) = failure {
-                // What it may have begun.
+                // Ends what `done` may have begun.
                 node.core.abandon(&node.messenger);
                 return Err(failure);
             }
@@ -257,7 +258,7 @@ impl Simulated {
                 continue;
             }
             self.check_place(&mut world)?;
-            // SAFETY: it is taken back below as soon as the program goes on, which does nothing before that.
+            // SAFETY: it is taken back below as soon as the program is resumed, which does nothing before that.
             let condition = unsafe { Condition::new(done) };
             world.wait(self.index, end, condition);
             let suspended = self.suspend(world);
@@ -265,7 +266,7 @@ impl Simulated {
             let condition = self.node(&mut world).condition.take();
             suspended?;
             if condition.is_none() {
-                // It was met, and may not be looked at again.
+                // The condition was met, and must not be evaluated again.
                 self.unlock(world);
                 return Ok(true);
             }
@@ -316,7 +317,7 @@ impl Fabric for Simulated {
 
     fn stayed(&self) {
         if (self.stays.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(STAYS) {
-            // A failure is told by the next call that waits.
+            // The next call that waits reports a failure.
             let _ = self.progress();
         }
     }

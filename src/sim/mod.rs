@@ -1,9 +1,9 @@
-//! Thousands of processes in one thread and in virtual time: the same protocol, engine and collectives, and the same
-//! octets, on a network that is only arithmetic.
+//! Simulates thousands of processes in one thread and in virtual time: the same protocol, engine and collectives, and
+//! the same bytes, on a model of a network.
 //!
-//! A [`Simulation`] is a number of processes, a [`Network`] between their hosts, what packets cost the hosts ([`Cpu`]), and
-//! a seed. [`Simulation::run`] runs an ordinary *blocking* program over [`mpi::engine`](crate::mpi::engine) at each
-//! process. Where it would wait, its stack is put aside and another one goes on.
+//! A [`Simulation`] is a number of processes, a [`Network`] between their hosts, the cost of packets at the hosts
+//! ([`Cpu`]), and a seed. [`Simulation::run`] runs an ordinary *blocking* program over
+//! [`mpi::engine`](crate::mpi::engine) at each process. Where it would wait, it is suspended, and another one runs.
 //!
 //! ```
 //! use std::time::Duration;
@@ -32,17 +32,18 @@
 //!
 //! # Time
 //!
-//! Only packets and [`compute`] take time; a program's own instructions take none. Each process has one processor for
-//! protocol and program: packets are handled one after the other, and what the program sends follows. While the program
-//! computes the protocol goes on, as if by a helper thread on a processor of its own.
+//! Only packets and [`compute`] take time; a program's own instructions take none. Each process has one core for
+//! protocol and program: packets are handled one after the other, and the program's sends follow. While the program
+//! computes, the protocol goes on, as if by a helper thread on a core of its own.
 //!
 //! # Faults
 //!
-//! [`Faults`] lose, double, spoil and delay packets, cut hosts off, stop them, let processes crash and start again, by
-//! chance and by plan; [`Simulation::capture`] and [`Simulation::trace`] write down what has happened.
+//! [`Faults`] lose, duplicate, corrupt and delay packets, isolate hosts, pause them, crash processes and restart them,
+//! at random and by plan; [`Simulation::capture`] and [`Simulation::trace`] write records of a run.
 //!
-//! Silent peers are not looked for unless [`Faults::watch`] says so: nobody dies of silence. So when nothing is on its way
-//! any more and programs still wait, that is a deadlock, and [`SimulationError::Deadlock`] says who waits for whom.
+//! Silent peers are not probed unless [`Faults::watch`] says so: no process is given up for its silence. So if programs
+//! still wait when no packet is in flight any more, they are in a deadlock, and [`SimulationError::Deadlock`] says
+//! which process waits for which.
 
 mod condition;
 mod coroutine;

@@ -1,4 +1,4 @@
-//! The light paths of a simulated network: which are set up, who gets a port next, and what waits meanwhile.
+//! The light paths of a simulated network: which are set up, which message gets a port next, and the packets that wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ fn pair(one: u32, other: u32) -> Pair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Down,
-    /// It is being set up: ready then.
+    /// It is being set up, and will be ready at this time.
     SettingUp(u64),
     Up,
 }
@@ -34,18 +34,18 @@ enum State {
 #[derive(Debug)]
 struct Path {
     state: State,
-    /// Since when it has been in this state, or was last used.
+    /// When it entered this state, or was last used.
     since: u64,
-    /// Both ends have planned it.
+    /// Whether collectives at both ends have planned it.
     planned: bool,
-    /// Packets that wait for it, and their octets.
+    /// Packets that wait for it, and their bytes.
     held: VecDeque<u32>,
     octets: u32,
-    /// The place of the oldest among all that wait.
+    /// Position of the oldest of them among all waiting packets.
     place: u64,
-    /// Since when the oldest of them waits, or somebody without one did: `u64::MAX`: nobody does.
+    /// Since when the oldest of them waits, or a message without a packet does; `u64::MAX`: none waits.
     wanted: u64,
-    /// It will be looked at again when patience is at its end.
+    /// Whether an alarm is set for the end of its patience.
     watched: bool,
 }
 
@@ -67,18 +67,18 @@ impl Path {
 #[derive(Debug)]
 struct Host {
     ports: u32,
-    /// Paths that are up or being set up.
+    /// Peers with paths that are up or being set up.
     paths: BTreeSet<u32>,
-    /// Whom its collectives want now, oldest first; twice if two do.
+    /// Peers that its collectives want now, oldest first; twice if two collectives do.
     planned: Vec<u32>,
-    /// Peers to whom something is held, by either side.
+    /// Peers for or from which packets wait.
     held: BTreeSet<u32>,
-    /// Nothing is set up before that.
+    /// It sets up no path before this time.
     free_at: u64,
 }
 
 impl Host {
-    /// Its collectives want a path to `peer`, and there are ports for as many as that.
+    /// Whether its collectives want a path to `peer`, and it has enough ports for that.
     fn plans(&self, peer: u32) -> bool {
         let mut distinct = Vec::new();
         for planned in &self.planned {
@@ -95,28 +95,28 @@ impl Host {
         false
     }
 
-    /// Ports that collectives wait to use.
+    /// Number of ports that its collectives wait to use.
     fn reserved(&self) -> usize {
         let waiting: BTreeSet<_> = self.planned.iter().filter(|peer| !self.paths.contains(peer)).collect();
         waiting.len().min(self.ports as usize)
     }
 }
 
-/// How much somebody wants a path.
+/// How urgently a path is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// Both ends have planned it.
+    /// Collectives at both ends have planned it.
     Planned,
-    /// Something is there to be sent.
+    /// A message is there to be sent.
     Demanded,
-    /// For so long that idle paths must give way.
+    /// A message has waited so long that idle paths must give way.
     Starved,
 }
 
-/// Whom a collective expects waits for so much longer.
+/// A message that a collective expects waits this many times longer before it counts as starved.
 const PLANNED_PATIENCE: u64 = 50;
 
-/// Something to look at later.
+/// An event to look at later.
 #[derive(Clone, Copy, Debug)]
 enum Alarm {
     Ready(Pair),
@@ -133,23 +133,23 @@ pub(super) struct Paths {
     paths: BTreeMap<Pair, Path>,
     alarms: BTreeMap<(u64, u64), Alarm>,
     alarm: u64,
-    /// Paths that are up or being set up, and how many there may be.
+    /// Number of paths that are up or being set up, and its limit.
     total: u32,
     wavelengths: u32,
     /// Pairs that have found no wavelength, in their order.
     dark: VecDeque<Pair>,
-    /// Hosts whose collectives have released everything.
+    /// Hosts whose collectives have released all paths.
     freed: VecDeque<u32>,
-    /// Packets whose paths have just been set up, by place, and how many have had to wait.
+    /// Packets whose paths have just been set up, by position, and how many had to wait.
     going: Vec<(u64, u32)>,
     waited: u64,
-    /// Somebody waits for a path that may never be.
+    /// Whether a message waits for a path that may never be.
     pub(super) doubt: bool,
     rng: Prng,
     pub(super) stats: OpticsStats,
 }
 
-/// What paths are decided by and act on.
+/// The state that decisions about paths depend on and change.
 pub(super) struct Surroundings<'a> {
     pub(super) queue: &'a mut Queue,
     pub(super) wires: &'a mut Wires,
@@ -158,16 +158,16 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// `from` has something for `to` that is not acknowledged, or wants a sign of life.
+    /// Whether `from` has unacknowledged messages for `to`, or awaits a sign of life.
     fn is_busy(&self, from: u32, to: u32) -> bool {
         let node = &self.nodes[from as usize];
         let Some(peer) = node.core.peers.get(to) else {
             return false;
         };
-        let endpoint = node.messenger.endpoint();
-        let asks = || self.trouble.watch && endpoint.here().is_some_and(|here| here.is_asking(peer));
+        let layer = node.messenger.layer();
+        let asks = || self.trouble.watch && layer.as_endpoint().is_some_and(|here| here.is_asking(peer));
         let crashed = matches!(node.doing, Doing::Crashed { .. });
-        !crashed && (!endpoint.is_idle(peer) || asks())
+        !crashed && (!layer.is_idle(peer) || asks())
     }
 
     fn either_is_busy(&self, (one, other): Pair) -> bool {
@@ -180,13 +180,13 @@ impl Surroundings<'_> {
 }
 
 impl Paths {
-    /// There will never be a path between two hosts, if nothing changes any more.
+    /// Whether two hosts can never have a path unless ports or wavelengths change.
     fn is_hopeless(&self, (one, other): Pair) -> bool {
         let dark = |host: u32| self.hosts[host as usize].ports == 0;
         self.wavelengths == 0 || dark(one) || dark(other)
     }
 
-    /// All that is under way, or not acknowledged, waits for paths that will never be.
+    /// Whether everything in flight, or not acknowledged, waits for paths that can never be.
     pub(super) fn is_stuck(&self, around: &Surroundings<'_>) -> bool {
         let vain = |alarm: &Alarm| matches!(alarm, Alarm::Patience(pair) if self.is_hopeless(*pair));
         let held: usize = self.paths.values().map(|path| path.held.len()).sum();
@@ -194,12 +194,12 @@ impl Paths {
             return false;
         }
         let stuck = |host: u32, node: &Node| {
-            let endpoint = node.messenger.endpoint();
-            let mut busy = (0..endpoint.peers() as u32)
+            let layer = node.messenger.layer();
+            let mut busy = (0..layer.peers() as u32)
                 .map(PeerId)
-                .filter(|peer| !endpoint.is_idle(*peer));
+                .filter(|peer| !layer.is_idle(*peer));
             busy.all(|peer| {
-                let other = endpoint.processor(peer);
+                let other = layer.processor(peer);
                 other.is_some_and(|other| self.is_hopeless(pair(host, other)))
             })
         };
@@ -249,7 +249,7 @@ impl Paths {
         paths
     }
 
-    /// Collectives that begin plan with as many ports as there are.
+    /// Tells a host's collectives how many ports to plan with.
     pub(super) fn tell_ports(&self, host: usize, node: &mut Node) {
         let Some(planning) = self.optics.planning(self.hosts[host].ports) else {
             return;
@@ -274,7 +274,7 @@ impl Paths {
         self.paths.get(&pair).map_or(State::Down, |path| path.state)
     }
 
-    /// A packet may arrive: its path has not been cut.
+    /// Whether a packet may arrive: its path has not been cut.
     pub(super) fn carries(&self, from: u32, to: u32) -> bool {
         self.state(pair(from, to)) == State::Up
     }
@@ -289,7 +289,8 @@ impl Paths {
             path.since = now;
             return around.depart(now, packet, (from, to));
         }
-        // Who has nothing to deliver only acknowledges or grants once more: that can wait for the next path.
+        // A host without messages to deliver only repeats an acknowledgement or a grant: that can wait for the next
+        // path.
         if !around.is_busy(from, to) {
             return self.lose(around, now, packet, (from, to));
         }
@@ -318,14 +319,14 @@ impl Paths {
         self.watch(around.queue, pair, now);
     }
 
-    /// There is no path for a packet.
+    /// A packet is lost, since it has no path.
     fn lose(&mut self, around: &mut Surroundings<'_>, now: u64, packet: u32, ends: (u32, u32)) {
         self.stats.dropped += 1;
         let Surroundings { wires, trouble, .. } = around;
         trouble.lose(wires, now, packet, ends, "lost: no light path");
     }
 
-    /// The same of packets that have waited for one.
+    /// The same for packets that have waited for one.
     fn lose_all(&mut self, around: &mut Surroundings<'_>, now: u64, packets: VecDeque<u32>) {
         for packet in packets {
             let waiting = around.wires.get(packet);
@@ -334,7 +335,7 @@ impl Paths {
         }
     }
 
-    /// Looks at a pair again when its patience is at its end.
+    /// Sets an alarm for the end of a pair's patience.
     fn watch(&mut self, queue: &mut Queue, pair: Pair, now: u64) {
         let patience = self.optics.patience();
         let path = self.path(pair, now);
@@ -344,7 +345,7 @@ impl Paths {
         }
     }
 
-    /// Something has happened at a host at `now`: takes its wishes, tears down and sets up.
+    /// Something has happened at a host at `now`: takes its wishes, tears paths down and sets them up.
     pub(super) fn settle(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         while let Some(wish) = around.nodes[host as usize].core.poll_wish() {
             let own = &mut self.hosts[host as usize];
@@ -373,7 +374,7 @@ impl Paths {
         self.consider(around, host, now);
     }
 
-    /// A host needs a path no more, and what it had to send is acknowledged: only what it wants to send next is not.
+    /// A host's collective does not need a path any more, and its messages are acknowledged; only later ones are not.
     fn release(&mut self, around: &mut Surroundings<'_>, host: u32, peer: u32, now: u64) {
         let pair = pair(host, peer);
         if !self.optics.keep && self.state(pair) == State::Up && !around.is_busy(peer, host) {
@@ -383,7 +384,7 @@ impl Paths {
         }
     }
 
-    /// Tears down what a host's collectives do not need any more.
+    /// Tears down the paths that a host's collectives do not need any more.
     fn tear_down(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         if self.optics.keep {
             return;
@@ -397,7 +398,7 @@ impl Paths {
         let over: Vec<u32> = self.hosts[host as usize].paths.iter().copied().filter(over).collect();
         for peer in over {
             if self.state(pair(host, peer)) != State::Up {
-                // It has given way to another one meanwhile.
+                // It has given way to another path meanwhile.
                 continue;
             }
             self.stats.torn_down += 1;
@@ -406,7 +407,7 @@ impl Paths {
         }
     }
 
-    /// A path is there no longer; its port and wavelength are free.
+    /// Removes a path; its port and wavelength are free.
     fn end(&mut self, pair: Pair, now: u64) {
         for (host, peer) in [pair, (pair.1, pair.0)] {
             self.hosts[host as usize].paths.remove(&peer);
@@ -422,7 +423,7 @@ impl Paths {
         }
     }
 
-    /// Sets up what a host wants and can have.
+    /// Sets up the paths that a host wants and can have.
     fn consider(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         let own = &self.hosts[host as usize];
         let mut peers: Vec<u32> = Vec::new();
@@ -441,7 +442,7 @@ impl Paths {
         }
     }
 
-    /// Collectives at both ends want it now.
+    /// Whether collectives at both ends want it now.
     fn is_planned(&self, (one, other): Pair) -> bool {
         self.hosts[one as usize].plans(other) && self.hosts[other as usize].plans(one)
     }
@@ -452,7 +453,7 @@ impl Paths {
         let wanted = self.paths.get(&pair).map_or(u64::MAX, |path| path.wanted);
         let later = |from: u32, to: u32| around.nodes[from as usize].core.will_connect(to);
         let expected = later(one, other) || later(other, one);
-        // Who is in a plan has a turn; that plans do not go together is rare.
+        // A message in a plan gets its turn; plans that do not match are rare.
         let patience = self.optics.patience() * if expected { PLANNED_PATIENCE } else { 1 };
         if wanted.saturating_add(patience) <= now {
             Some(Want::Starved)
@@ -517,8 +518,9 @@ impl Paths {
         }
     }
 
-    /// The path that has been idle for longest among those that may give way. Who starves may also have one whose end waits
-    /// for a time-out and has sent nothing for long: round-trip times take in waits for paths, so that may be seconds.
+    /// The path that has been idle for longest among those that may give way. A starved message may also take one whose
+    /// end waits for a time-out and has sent nothing for long: round-trip times include waits for paths, so that may be
+    /// seconds.
     fn idle(&self, around: &Surroundings<'_>, pairs: impl Iterator<Item = Pair>, want: Want, now: u64) -> Option<Pair> {
         let gives_way = |pair: &Pair| {
             let path = &self.paths[pair];
@@ -544,7 +546,8 @@ impl Paths {
         self.set_alarm(queue, ready, Alarm::Ready(pair));
     }
 
-    /// Something is due. Gives a host whose collective has released everything, if one has; to be called again then.
+    /// Handles due alarms. Gives a host whose collective has released everything, if there is one; the caller must then
+    /// call again.
     pub(super) fn handle(&mut self, around: &mut Surroundings<'_>, now: u64) -> Option<u32> {
         while let Some(entry) = self.alarms.first_entry()
             && entry.key().0 <= now
@@ -566,8 +569,8 @@ impl Paths {
         self.freed.pop_front()
     }
 
-    /// What has waited for paths that are there now goes, what has waited longest first: paths that are ready at the same time
-    /// share their hosts' wires.
+    /// Sends the packets whose paths are ready now, the longest waiting first: paths that are ready at the same time
+    /// share the wires of their hosts.
     fn go(&mut self, around: &mut Surroundings<'_>, now: u64) {
         self.going.sort_by_key(|(place, _)| *place);
         for (_, packet) in std::mem::take(&mut self.going) {
@@ -577,7 +580,7 @@ impl Paths {
         }
     }
 
-    /// A set-up is over.
+    /// A set-up has ended.
     fn ready(&mut self, around: &mut Surroundings<'_>, pair: Pair, now: u64) {
         if self.state(pair) != State::SettingUp(now) {
             // It was cut.
@@ -602,7 +605,7 @@ impl Paths {
         }
     }
 
-    /// Somebody has waited long enough.
+    /// The patience of a pair has ended.
     fn look(&mut self, around: &mut Surroundings<'_>, pair: Pair, now: u64) {
         let busy = around.either_is_busy(pair);
         let path = self.path(pair, now);
@@ -653,7 +656,7 @@ impl Paths {
         }
     }
 
-    /// A process has crashed: its collectives want nothing any more, and what it has sent that waits for a path is lost.
+    /// A process has crashed: its collectives want no paths any more, and its packets that wait for a path are lost.
     pub(super) fn forget(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         let own = &mut self.hosts[host as usize];
         (own.planned, own.free_at) = (Vec::new(), 0);

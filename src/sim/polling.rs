@@ -54,9 +54,9 @@ impl Queues {
 /// The poller of a host.
 #[derive(Debug, Default)]
 pub(super) struct Poller {
-    /// Until when it is busy.
+    /// Time until which it is busy.
     busy_until: u64,
-    /// Of each queue: when its packets are taken.
+    /// For each queue: the times when its packets are taken.
     queues: Vec<VecDeque<u64>>,
     turn: usize,
 }
@@ -69,7 +69,7 @@ impl Poller {
         }
     }
 
-    /// A packet comes at `now` and takes `cost`. Gives when it has been taken; `None`: its queue is full.
+    /// A packet arrives at `now` and takes `cost` to handle. Gives when it has been taken; `None`: its queue is full.
     pub(super) fn take(&mut self, now: u64, cost: u64, queues: Queues) -> Option<u64> {
         self.turn = (self.turn + 1) % self.queues.len();
         let queue = &mut self.queues[self.turn];

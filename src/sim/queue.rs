@@ -1,32 +1,33 @@
-//! What will happen when.
+//! The events of a simulation by time.
 
-/// Something that happens at a time.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A packet (its index) comes to the end of its wire.
+    /// The packet with this index reaches the end of its wire.
     Arrive(u32),
-    /// A packet leaves its host, later than it should.
+    /// The packet with this index leaves its host, delayed.
     Depart(u32),
-    /// A deadline of the protocol at a node.
+    /// A protocol deadline of this node.
     Timer(u32),
-    /// The program of a node goes on.
+    /// The program of this node is resumed.
     Wake(u32),
-    /// Something is due on a medium that all hosts share.
+    /// An event of the shared medium, for this host.
     Medium(u32),
-    /// Something of the light paths is due.
+    /// An event of the light paths.
     Optics,
-    /// Something goes wrong: its index in the plan.
+    /// The fault with this index in the plan.
     Fault(u32),
 }
 
 /// Events by time, ns; those of one time in the order in which they were entered, so that a run can be repeated.
 ///
 /// A radix heap: an event lies in the bucket of the highest bit in which its time differs from the one popped last, and
-/// moves to lower ones as that bit is reached. So an event costs a few sequential copies, where a binary heap would wait
-/// for memory at each level. Nothing can be entered for a time that is over.
+/// moves to lower ones as that bit is reached. So an event costs a few sequential copies, where a binary heap would
+/// wait for memory at each level. Nothing can be entered for a time that is over.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Bucket 0 has the events of `last`, of which `popped` are gone; bucket `n` those that differ first in bit `n - 1`.
+    /// Bucket 0 has the events of `last`, of which `popped` are gone; bucket `n` those whose highest differing bit is
+    /// `n - 1`.
     buckets: [Vec<(u64, Event)>; 65],
     popped: usize,
     /// Buckets beyond 0 that are not empty: a bit for each.
@@ -85,7 +86,7 @@ impl Queue {
         self.buckets[0].first().copied()
     }
 
-    /// The event after the next `after`, if that is certain.
+    /// The event that comes `after` events later, if that is certain.
     #[inline]
     pub(super) fn peek(&self, after: usize) -> Option<Event> {
         self.buckets[0].get(self.popped + after).map(|(_, event)| *event)
@@ -98,7 +99,7 @@ impl Queue {
         };
     }
 
-    /// Events entered since the start.
+    /// Number of events entered since the start.
     pub(super) fn entered(&self) -> u64 {
         self.entered
     }

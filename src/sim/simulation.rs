@@ -34,47 +34,48 @@ use crate::{
     time::nanos,
 };
 
-/// Most processes: they are numbered in a private network.
+/// Most processes: each has an address in a private network.
 const MAX_PROCESSES: u32 = 1 << 20;
 
-/// A job of simulated processes. Everything that happens follows from these values, the seed among them, and from the
-/// program: a run can be repeated on any machine.
+/// A job of simulated processes. A run is determined by these values, including the seed, and by the program: it can be
+/// repeated on any machine.
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    /// Processes; how many are on each host is a matter of the network. 1 to 1,048,576.
+    /// Number of processes; the network says how many share a host. 1 to 1,048,576.
     pub processes: u32,
-    /// Everything that is left to chance follows from this.
+    /// Seed of all random decisions.
     pub seed: u64,
     /// The network between the hosts.
     pub network: Network,
-    /// Light paths that packets need first, if they do; with one process on each host. Default: none.
+    /// Optical circuit switches, if packets need light paths; then with one process on each host. Default: none.
     pub optics: Option<Optics>,
-    /// What packets cost the hosts.
+    /// The cost of packets at the hosts.
     pub cpu: Cpu,
-    /// Who takes packets from a host's receive queues. Default: helpers.
+    /// Which process takes packets from a host's receive queues. Default: helpers.
     pub polling: Polling,
     /// The receive queues of processes that compute, and of pollers.
     pub queues: Queues,
-    /// Settings of the protocol. What concerns datagrams' sizes is set by the network.
+    /// Settings of the protocol. Datagram sizes are set by the network.
     pub config: Config,
-    /// Settings of MPI. How to wait, and the helper thread, have no meaning here: the protocol goes on while a program is
-    /// [away](compute).
+    /// Settings of MPI. The wait policy and the helper thread have no effect: the protocol goes on while a program
+    /// [computes](compute).
     pub options: Options,
-    /// Octets that may wait at a host while its processor is busy with packets that came before. At least 1,500; default
-    /// 1 MiB. (What waits while a program computes, or for a poller, is in [`queues`](Self::queues).)
+    /// Bytes that may wait at a host while its core is busy with earlier packets. At least 1,500; default 1 MiB. (The
+    /// limits for programs that compute, and for pollers, are in [`queues`](Self::queues).)
     pub receive_buffer: u32,
-    /// Octets of each program's stack, of which only those used take memory. At least 64 KiB; default 1 MiB. (Natively
-    /// `main` has 8 MiB on most systems.) A program that needs more ends the process with SIGSEGV, without a message.
+    /// Bytes of each program's stack, of which only the used ones take memory. At least 64 KiB; default 1 MiB.
+    /// (Natively `main` has 8 MiB on most systems.) A program that needs more ends the process with SIGSEGV, without a
+    /// message.
     pub stack: usize,
-    /// The simulation is over at this time, whatever happens. Default, and most: 2^53 ns, 104 days.
+    /// The simulation ends at this time in any case. Default, and most: 2^53 ns, 104 days.
     pub limit: Option<Duration>,
-    /// What goes wrong. Default: nothing.
+    /// Faults. Default: none.
     pub faults: Faults,
-    /// Writes all datagrams to this file (pcapng), as hosts send them and with what [`Faults`] do to them. Where that fails
-    /// on the way nothing more is written, and [`run`](Self::run) gives the error when all programs are over. Default: none.
+    /// Writes all datagrams to this file (pcapng), as hosts send them, with the effects of [`Faults`]. After a write
+    /// error nothing more is written, and [`run`](Self::run) gives the error when all programs are over. Default: none.
     pub capture: Option<PathBuf>,
-    /// Writes the calls of each process to a file in this directory ([`Tracer`]), with virtual times; those of what has
-    /// started again to directories in it. [`Options::profiler`] is told nothing then. Default: none.
+    /// Writes the calls of each process to a file in this directory ([`Tracer`]), with virtual times; the files of
+    /// restarted processes are in subdirectories. Then [`Options::profiler`] is not called. Default: none.
     pub trace: Option<PathBuf>,
 }
 
@@ -140,13 +141,13 @@ impl Simulation {
 
     /// Runs `program` at each process until all are over, all in the calling thread.
     ///
-    /// A program that crashes, or that is stopped while it waits, never goes on and is never unwound. It can not borrow from
-    /// the caller, therefore: it owns what it uses (`move`, [`Arc`]), and gives back what it has found as its result.
+    /// A program that crashes, or that is stopped while it waits, is never resumed and never unwound. Therefore it can
+    /// not borrow from the caller: it owns what it uses (`move`, [`Arc`]), and returns its findings as its result.
     ///
     /// ```compile_fail
     /// # use hikyaku::{mpi::engine::Communicator, sim::Simulation};
     /// let numbers = vec![1_u64; 1_000];
-    /// // A program that waits for ever would leave the thread to read numbers that are not there any more.
+    /// // A program that waits for ever would leave the thread with a reference to numbers that are gone.
     /// let outcome = Simulation::new(2, 1).run(|engine| {
     ///     std::thread::scope(|scope| {
     ///         scope.spawn(|| numbers.iter().sum::<u64>());
@@ -156,12 +157,13 @@ impl Simulation {
     /// ```
     ///
     /// # Errors
-    /// A parameter out of its range; all wait for each other; the time limit. Programs that are not over then never go on,
-    /// and what they hold is not given back. If all are over, that the capture is not complete.
+    /// A parameter is out of its range; all programs wait for each other; the time limit is reached. Programs that are
+    /// not over then are never resumed, and keep what they hold. If all are over: the capture or a trace is not
+    /// complete.
     ///
     /// # Panics
-    /// If the program panics, with its panic; for the others as above. A program that lets another thread call MPI panics
-    /// there: threads take no virtual time.
+    /// If the program panics, with its panic; the other programs are treated as above. A program that lets another
+    /// thread call MPI panics there: threads take no virtual time.
     pub fn run<R: 'static>(
         &self,
         program: impl Fn(&Arc<Engine>) -> R + 'static,
@@ -188,7 +190,7 @@ impl Simulation {
         };
         let mut programs = Vec::with_capacity(self.processes as usize);
         let ran = job.run(&mut programs, &spawn);
-        // Before the engines: what programs still hold is theirs.
+        // Before the engines, which own what programs still hold.
         drop(programs);
         let time = ran?;
         if let Some((path, source)) = job.trace_error.take() {
@@ -199,7 +201,7 @@ impl Simulation {
             let path = self.capture.clone().unwrap_or_default();
             return Err(SimulationError::File { path, source });
         }
-        // Programs that never go on refer to them, too.
+        // Programs that are never resumed refer to them, too.
         let results = shared.1.take().into_iter().flatten().collect();
         Ok(Outcome {
             results,
@@ -213,63 +215,64 @@ impl Simulation {
     }
 }
 
-/// What has come out of a simulation.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome<R> {
-    /// What the program has returned, by rank. Those that had crashed before have no place, so where ranks may crash the
-    /// program should return its rank, too.
+    /// Results of the programs, by rank. Processes that have crashed for good have none, so where processes may crash
+    /// the program should return its rank, too.
     pub results: Vec<R>,
     /// When the last program was over.
     pub time: Duration,
-    /// What became of packets.
+    /// Fates of packets.
     pub network: NetworkStats,
-    /// What became of light paths.
+    /// Fates of light paths.
     pub optics: OpticsStats,
-    /// What has gone wrong.
+    /// Effects of faults.
     pub faults: FaultStats,
-    /// Things that have happened.
+    /// Number of events.
     pub events: u64,
-    /// A number that follows from what arrived where and when: the same if nothing has changed.
+    /// A hash of all arrivals with their times and places: equal for equal runs.
     pub digest: u64,
 }
 
-/// Why a simulation has no outcome. Its `Debug` is what `Display` is, as that is what a `main` that returns it prints.
+/// Why a simulation has no outcome. `Debug` prints the same as `Display`, since that is what a program prints whose
+/// `main` returns it.
 #[non_exhaustive]
 pub enum SimulationError {
     /// A parameter is out of its range.
     Range(RangeError),
-    /// A setting of the protocol is.
+    /// A setting of the protocol is out of its range.
     Config(ConfigError),
     /// There was no memory for the programs' stacks.
     Stack(io::Error),
     /// [`Simulation::capture`] or [`Simulation::trace`] can not be written.
     File {
-        /// Which of them.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Nothing will happen any more, and not all programs are over.
+    /// Nothing will happen any more, and some programs are not over.
     Deadlock {
-        /// Since when.
+        /// Time of the last event.
         time: Duration,
         /// Packets wait for light paths, and none can ever be set up.
         dark: bool,
-        /// Who waits, and in which call.
+        /// The processes that wait, and in which call.
         waiting: Vec<Waiting>,
     },
-    /// A process was to wait for something in the program of another one, or in what is called between programs (a waker):
-    /// its engine, communicators and requests are for its own program alone.
+    /// A process was waited for in the program of another one, or in code that is called between programs (a waker):
+    /// its engine, communicators and requests must only be used by its own program.
     Misplaced {
-        /// That process.
+        /// The process that was waited for.
         process: u32,
     },
     /// [`Simulation::limit`] is reached.
     TimeLimit {
-        /// That.
+        /// The limit.
         limit: Duration,
-        /// Whose programs are not over, and in which call they are.
+        /// The processes whose programs are not over, and in which call.
         waiting: Vec<Waiting>,
     },
 }
@@ -279,15 +282,15 @@ pub enum SimulationError {
 pub struct Waiting {
     /// Its number.
     pub process: u32,
-    /// The call of MPI that it is in, without its lists; `None`: in none.
+    /// The MPI call that it is in, without its lists; `None`: none.
     pub call: Option<Entry>,
     /// Since when.
     pub since: Duration,
-    /// The processes that it needs messages from, or that must take its own.
+    /// The processes from which it needs messages, or which must take its messages.
     pub on: Vec<u32>,
 }
 
-/// The rank that a call names is the root of a collective.
+/// Whether the rank that a call names is the root of a collective.
 fn is_rooted(call: &str) -> bool {
     let call = call.trim_end_matches('v');
     ["MPI_Bcast", "MPI_Gather", "MPI_Reduce", "MPI_Scatter"].contains(&call)
@@ -324,7 +327,7 @@ impl fmt::Display for Waiting {
 
 impl fmt::Display for SimulationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Lines are for people.
+        /// Most lines, for readability.
         const MOST: usize = 20;
         let list = |f: &mut fmt::Formatter<'_>, waiting: &[Waiting]| {
             for one in waiting.iter().take(MOST) {
@@ -388,19 +391,20 @@ struct Job<'a> {
     limits: Limits,
     rng: Prng,
     shared: Shared,
-    /// Who writes the traces of the latest incarnation of each process, if somebody does.
+    /// Tracers of the latest incarnation of each process, if traces are written.
     tracers: Vec<Option<Arc<Tracer>>>,
-    /// The first of their errors.
+    /// The first error of a tracer.
     trace_error: Option<(PathBuf, io::Error)>,
     incarnations: Vec<u32>,
-    /// After all that is in them.
+    /// Dropped last, after everything that is allocated in them.
     _regions: Regions,
 }
 
 impl Drop for Job<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Of a program (which has said so), of what a task is woken with, or here: what programs lend is not theirs any more.
+            // A program has panicked (and has reported it), or a waker, or this code: memory lent by programs is not
+            // valid any more.
             let why = FabricError("the simulation has panicked".into());
             self.shared.lock().fail(why);
         }
@@ -457,7 +461,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The two ends of the protocol of a new incarnation.
+    /// Messenger and core of a new incarnation.
     fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
@@ -522,7 +526,7 @@ impl<'a> Job<'a> {
         ran
     }
 
-    /// Programs that are not over keep their engines for ever, and through them the world: let it be a small one.
+    /// Programs that are not over keep their engines for ever, and through them the world: makes it small.
     fn empty(&mut self) -> Result<(), SimulationError> {
         for process in 0..self.simulation.processes {
             let (messenger, core) = self.node(process)?;
@@ -580,7 +584,7 @@ impl<'a> Job<'a> {
         Ok(Duration::from_nanos(end))
     }
 
-    /// A new incarnation of a process. The old one's program stays where it was, for ever.
+    /// A new incarnation of a process. The program of the old one stays suspended for ever.
     fn restart(&mut self, process: u32, spawn: &Spawn<'_>) -> Result<Program, SimulationError> {
         heap::turn(Some(process));
         let index = process as usize;
@@ -592,7 +596,7 @@ impl<'a> Job<'a> {
         spawn(process, engine, self.incarnations[index])
     }
 
-    /// What is to be written of a trace is: programs that are not over keep their engines for ever.
+    /// Completes a trace now: programs that are not over keep their engines, and so their tracers, for ever.
     fn close_trace(&mut self, index: usize) {
         if let Some(tracer) = &self.tracers[index] {
             let now = self.shared.lock().nodes[index].now();
@@ -606,13 +610,13 @@ impl<'a> Job<'a> {
         (0..self.tracers.len()).for_each(|index| self.close_trace(index));
     }
 
-    /// Lets a program go on. Gives whether it is over then.
+    /// Resumes a program. Gives whether it is over then.
     fn resume(&mut self, programs: &mut [Program], index: usize, end: &mut u64) -> bool {
         heap::turn(Some(index as u32));
         let over = match catch_unwind(AssertUnwindSafe(|| programs[index].resume())) {
             Ok(over) => over,
             Err(panic) => {
-                // The other programs do not go on; nobody shall refer to their memory.
+                // The other programs are never resumed; nothing may refer to their memory.
                 self.shared
                     .lock()
                     .fail(FabricError(format!("the program of process {index} has panicked")));
@@ -630,7 +634,7 @@ impl<'a> Job<'a> {
         over
     }
 
-    /// Nothing goes on any more: `error` is told who waits.
+    /// Nothing goes on any more: makes the error, which lists the processes that wait.
     fn stop(&self, error: impl FnOnce(Vec<Waiting>) -> SimulationError) -> SimulationError {
         let mut world = self.shared.lock();
         let mut waiting = Vec::new();
@@ -640,7 +644,7 @@ impl<'a> Job<'a> {
             }
             let peers = node.core.awaited();
             let mut on: Vec<u32> = peers
-                .filter_map(|peer| node.messenger.endpoint().processor(peer))
+                .filter_map(|peer| node.messenger.layer().processor(peer))
                 .collect();
             on.sort_unstable();
             on.dedup();
@@ -663,8 +667,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The calling process computes for so long: nothing else goes on in its program, but the protocol answers for it, as if
-/// by another processor. Outside of a simulation it does nothing: real programs take their time by themselves.
+/// The calling process computes for this time: its program does not go on, but the protocol answers for it, as if by
+/// another core. Outside of a simulation it does nothing: real programs take their time by themselves.
 ///
 /// # Errors
 /// The simulation has failed.

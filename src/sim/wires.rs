@@ -14,13 +14,14 @@ use crate::{
 /// Latest time, ns: wires count picoseconds.
 pub(super) const LATEST: u64 = 1 << 53;
 
-/// No wire: from a process to another one on its host.
+/// No wire: the packet goes from one process to another on the same host.
 const LOCAL: u32 = u32::MAX;
 
-/// Octets that there is room for in a packet from the beginning. One that needs more gets room for all that there can be.
+/// Bytes for which a new packet has room. A longer one gets room for the largest datagram.
 const USUAL: usize = 192;
 
-/// Messages of programs that begin in a datagram. (What engines say to each other, as requests to send, has no match bits.)
+/// Number of program messages that begin in a datagram. (Messages between engines, such as requests to send, have no
+/// match bits.)
 fn messages(data: &[u8]) -> u64 {
     let Ok(packet) = wire::Packet::new_checked(data) else {
         return 0;
@@ -37,54 +38,54 @@ fn messages(data: &[u8]) -> u64 {
     u64::from(begins) + bundled.count() as u64
 }
 
-/// One datagram under way.
+/// One datagram in flight.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
     pub(super) data: Vec<u8>,
-    /// Processes.
+    /// The processes at its ends.
     pub(super) source: u32,
     pub(super) destination: u32,
-    /// The process that it comes to next: the destination, unless others pass it on.
+    /// The process that it reaches next: its destination, or a relay.
     hop: u32,
-    /// The hosts between which it is under way.
+    /// The hosts between which it is in flight.
     from: u32,
     to: u32,
     wire: u32,
 }
 
-/// Where a packet has come to.
+/// What a packet has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// A switch; it goes on.
+    /// A switch; the packet goes on.
     Between,
     /// Its destination.
     There,
-    /// A process that passes it on.
+    /// A process that relays it.
     Relay(u32),
 }
 
-/// A network with packets on it.
+/// A network with the packets on it.
 ///
-/// A wire and the queue before it are one number: when the last octet that has been accepted will be sent. So a packet is
-/// one event per wire. Wires are numbered: from hosts (those of one host together), to hosts, between switches.
+/// A wire and its queue are one number: when the last byte accepted so far will have been sent. So a packet is one
+/// event per wire. Wires are numbered: from hosts (those of one host together), to hosts, between switches.
 #[derive(Debug)]
 pub(super) struct Wires {
     network: Network,
     processes: u32,
-    /// Hosts, or nodes of a grid.
+    /// Number of hosts, or of nodes of a grid.
     hosts: u32,
-    /// Wires of each host.
+    /// Number of wires of each host.
     ports: u32,
-    /// Time of one octet, ps, and the wire's delay.
+    /// Time of one byte, ps, and the wire's delay.
     octet: u64,
     delay: u64,
-    /// Time of each message, ps.
+    /// Additional time of each message, ps.
     gap: u64,
     /// When each wire is free, ps.
     free_at: Vec<u64>,
     /// Next rail of each host; only where there are several.
     turns: Vec<u8>,
-    /// Instead of wires, where all share one.
+    /// The medium, where all hosts share one instead of wires.
     medium: Option<Medium>,
     packets: Vec<Packet>,
     free: Vec<u32>,
@@ -124,21 +125,21 @@ impl Wires {
         }
     }
 
-    /// Hosts that there are processes on.
+    /// Number of hosts with processes.
     pub(super) fn hosts(&self) -> u32 {
         self.processes.div_ceil(self.network.per_host)
     }
 
-    /// Where a process is.
+    /// The host of a process.
     pub(super) fn host(&self, process: u32) -> u32 {
-        // Most often it is 1, and a division takes long.
+        // A branch for the usual case, since a division is slow.
         match self.network.per_host {
             1 => process,
             several => process / several,
         }
     }
 
-    /// An empty packet with room for so many octets, to be filled and given to [`send`](Self::send).
+    /// An empty packet with room for `octets` bytes, to be filled and given to [`send`](Self::send).
     pub(super) fn packet(&mut self, octets: usize) -> u32 {
         let packet = self.free.pop().unwrap_or_else(|| self.new_packet());
         if self.packets[packet as usize].data.capacity() < octets {
@@ -147,7 +148,7 @@ impl Wires {
         packet
     }
 
-    /// Another one of the same between the same processes.
+    /// Copies a packet, with the same ends.
     pub(super) fn copy(&mut self, packet: u32) -> u32 {
         let data = std::mem::take(&mut self.packets[packet as usize].data);
         let copy = self.packet(data.len());
@@ -177,7 +178,7 @@ impl Wires {
         heap::apart(|| self.packets[packet as usize].data = Vec::with_capacity(octets));
     }
 
-    /// The process that a packet is for, if it ends there with this wire.
+    /// The process that a packet is for, if this wire is its last.
     #[inline]
     pub(super) fn ends_at(&self, packet: u32) -> Option<u32> {
         let packet = &self.packets[packet as usize];
@@ -196,7 +197,7 @@ impl Wires {
         heap::ask_lines(data.as_ptr(), data.len());
     }
 
-    /// A packet will be needed.
+    /// Prefetches a packet that will be needed.
     #[inline]
     pub(super) fn ask(&self, packet: u32) {
         heap::ask_line(&raw const self.packets[packet as usize]);
@@ -206,7 +207,7 @@ impl Wires {
         &mut self.packets[packet as usize]
     }
 
-    /// Packets that there are.
+    /// Number of packets in flight.
     pub(super) fn under_way(&self) -> usize {
         self.packets.len() - self.free.len()
     }
@@ -216,14 +217,14 @@ impl Wires {
         (self.packets, self.free) = (Vec::new(), Vec::new());
     }
 
-    /// The packet is over.
+    /// Frees a packet.
     pub(super) fn drop_packet(&mut self, packet: u32) {
         self.packets[packet as usize].data.clear();
         self.free.push(packet);
     }
 
-    /// When a host goes on sending, ns, if more waits before each of its wires than it lets wait there. (Not where all share
-    /// one medium: there hosts have queues of their own.)
+    /// When a host may go on sending, ns, if more waits before each of its wires than its limit. (`None` on a shared
+    /// medium: there hosts have queues of their own.)
     pub(super) fn blocked(&self, now: u64, process: u32) -> Option<u64> {
         let first = self.host(process) * self.ports;
         let wires = &self.free_at[first as usize..(first + self.ports) as usize];
@@ -241,7 +242,7 @@ impl Wires {
         self.leave(queue, now, packet, source);
     }
 
-    /// A process passes on a packet that is not for it.
+    /// A process relays a packet that is not for it.
     pub(super) fn pass_on(&mut self, queue: &mut Queue, now: u64, packet: u32, at: u32) {
         self.stats.relayed += 1;
         self.leave(queue, now, packet, at);
@@ -280,7 +281,7 @@ impl Wires {
         self.enter(queue, now, packet, (wire, gap));
     }
 
-    /// A packet has come to the end of its wire.
+    /// A packet reaches the end of its wire.
     pub(super) fn arrive(&mut self, queue: &mut Queue, now: u64, packet: u32) -> Arrival {
         let &mut Packet {
             destination,
@@ -315,7 +316,7 @@ impl Wires {
         }
     }
 
-    /// The wire after one, between leaves and spines. `None`: it ends at a host.
+    /// The next wire, between leaves and spines. `None`: this one ends at a host.
     fn climb(&self, (leaf, spines): (u32, u32), (from, to): (u32, u32), wire: u32) -> Option<u32> {
         let ends = self.hosts * self.ports;
         let down = |rail: u32| Some(ends + to * self.ports + rail);
@@ -332,7 +333,7 @@ impl Wires {
         }
     }
 
-    /// Nodes of a grid with a coordinate less, along each dimension.
+    /// Strides and sides of a grid along each dimension.
     fn strides(&self) -> [(u32, u32); 3] {
         let sides = match self.network.topology {
             Topology::HyperCrossbar { sides } => sides,
@@ -348,7 +349,7 @@ impl Wires {
         from * self.ports + dimension * self.network.rails + rail
     }
 
-    /// The wire after one of a grid. `None`: it ends where the packet goes to.
+    /// The next wire in a grid. `None`: this one ends at the packet's destination.
     fn cross(&self, to: u32, wire: u32) -> Option<u32> {
         let ends = self.hosts * self.ports;
         let (node, port) = (wire % ends / self.ports, wire % self.ports);
@@ -361,7 +362,7 @@ impl Wires {
         (node != to).then(|| self.along(node, to, port % self.network.rails))
     }
 
-    /// The rail of a host, of those from `first` on, that is free first; of several the next one in turn.
+    /// The rail of a host, of those from `first` on, that is free first; ties are broken in turn.
     fn rail(&mut self, host: u32, first: u32) -> u32 {
         let Some(turn) = self.turns.get_mut(host as usize) else {
             return first;
@@ -373,12 +374,12 @@ impl Wires {
         wire
     }
 
-    /// Octets of a packet on a wire.
+    /// Bytes of a packet on a wire.
     fn size(&self, packet: u32) -> u32 {
         self.packets[packet as usize].data.len() as u32 + UDP_IPV4 + self.network.framing
     }
 
-    /// Puts a packet into the queue before a wire, of which it takes a time more than its octets do (ps).
+    /// Puts a packet into the queue of a wire, which it occupies for a gap (ps) beyond the time of its bytes.
     #[inline(always)]
     fn enter(&mut self, queue: &mut Queue, now: u64, packet: u32, (wire, gap): (u32, u64)) {
         let octets = self.size(packet);
@@ -410,9 +411,9 @@ impl Wires {
         lost
     }
 
-    /// The same where all share one medium. (What is lost by chance does not come onto it.)
+    /// The same on a shared medium. (Packets lost at random do not occupy it.)
     fn offer(&mut self, queue: &mut Queue, now: u64, packet: u32) {
-        // The shortest frame has 64 octets, of which 18 are framing.
+        // The shortest frame has 64 bytes, of which 18 are framing.
         let octets = self.size(packet).max(46 + self.network.framing);
         if self.is_lost() {
             return self.drop_packet(packet);
@@ -427,7 +428,7 @@ impl Wires {
         }
     }
 
-    /// Something is due on the medium that all share.
+    /// An event of the shared medium is due.
     pub(super) fn handle_medium(&mut self, queue: &mut Queue, now: u64, who: u32) {
         let Some(medium) = &mut self.medium else { return };
         if let Some(lost) = medium.handle(queue, now, who, &mut self.stats) {

@@ -1,4 +1,4 @@
-//! All nodes, the network between them, and what happens next.
+//! All nodes, the network between them, and the event loop.
 
 use std::{
     collections::VecDeque,
@@ -25,17 +25,16 @@ use crate::{
     time::{Instant, nanos},
 };
 
-/// What a packet costs the processor of a host, in time. Default: 300 ns a packet and 0.05 ns an octet each way.
+/// The cost of a packet at its host, in core time. Default: 300 ns per packet and 0.05 ns per byte at each side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cpu {
     /// Per packet sent, ns. Up to 1e9.
     pub send: f64,
     /// Per packet received, ns. Up to 1e9.
     pub receive: f64,
-    /// Per octet sent or received, ns. Up to 1e6.
+    /// Per byte sent or received, ns. Up to 1e6.
     pub octet: f64,
-    /// A look that finds nothing (`MPI_Test`), ns. At least 1, so that time goes on; up to 1e9. Default 500: a system
-    /// call.
+    /// A poll without result (`MPI_Test`), ns. At least 1, so that time goes on; up to 1e9. Default 500: a system call.
     pub look: f64,
 }
 
@@ -51,7 +50,7 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// A host that costs no time but for looks.
+    /// A host where only polls cost time.
     pub const FREE: Self = Self {
         send: 0.0,
         receive: 0.0,
@@ -62,7 +61,7 @@ impl Cpu {
     /// Checks every range.
     ///
     /// # Errors
-    /// The first that is out of its range.
+    /// Names the first value that is out of its range.
     pub fn validate(&self) -> Result<(), RangeError> {
         let checks = [
             ((0.0..=1e9).contains(&self.send), "send", "from 0 to 1e9 ns"),
@@ -78,71 +77,72 @@ impl Cpu {
     }
 }
 
-/// Rounds what is not negative, halves up: without a call of a library, as there is no instruction for it everywhere.
+/// Rounds a number that is not negative, halves up; not by a library call, since not every processor has an instruction
+/// for it.
 fn round(number: f64) -> u64 {
-    // Through signed numbers, for which there are instructions.
+    // By way of signed integers, for which there are instructions.
     let below = number as i64;
     (below as u64).saturating_add(u64::from(number - below as f64 >= 0.5))
 }
 
-/// What the program of a node does.
+/// State of a node's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     /// It runs, or is about to.
     Running,
-    /// It waits for something to happen.
+    /// It waits for its condition.
     Waiting,
-    /// The same, but not longer than until then.
+    /// The same, at most until this time, ns.
     WaitingUntil(u64),
-    /// It is away until then.
+    /// It computes until this time, ns.
     Away(u64),
     /// It is over.
     Over,
-    /// It is gone, and the protocol with it; whether its host says so.
+    /// It has crashed, and the protocol with it; `refuse`: its host answers packets with an ICMP error.
     Crashed { refuse: bool },
 }
 
 /// Why [`World::run`] has returned.
 pub(super) enum Next {
-    /// The program of this node is to go on.
+    /// The program of this node is to be resumed.
     Resume(u32),
-    /// A program never goes on.
+    /// A program has crashed.
     Crashed,
-    /// That of this node starts again from the beginning.
+    /// The program of this node starts again from the beginning.
     Restart(u32),
     /// Tasks are to be woken.
     Tasks,
-    /// The time is over.
+    /// The time limit is reached.
     Late,
-    /// Nothing will happen any more.
+    /// There are no more events.
     Nothing,
 }
 
-/// Peers of whom it is remembered to whom a process sends after it has heard of them: a hint.
+/// Number of peers for which it is remembered to which peer a process sends after having heard from them: a hint.
 const NEXT: usize = 32;
 
-/// A process, with a processor for it.
+/// A process, with its core.
 pub(super) struct Node {
-    /// Until when its processor has been used, ns: what is done next is done then.
+    /// Time until which its core is busy, ns: its next action happens then.
     pub(super) local: u64,
-    /// When its timer is in the queue; `u64::MAX`: it is not.
+    /// Time of its timer in the queue; `u64::MAX`: it has none.
     armed: u64,
     pub(super) doing: Doing,
-    /// What its program waits for, if it does.
+    /// The condition that its program waits for.
     pub(super) condition: Option<Condition>,
-    /// What has come and was not taken at once: when it is, and how many octets it has.
+    /// Packets that have arrived and were not taken at once: when each will be taken, and its bytes.
     unread: VecDeque<(u64, u32)>,
     pub(super) messenger: Messenger,
     pub(super) core: Core,
     unread_octets: u32,
-    /// Packets that wait until the program has computed, where processes poll.
+    /// Packets that wait until the program has computed, where processes poll for themselves.
     left: VecDeque<u32>,
     pub(super) ended_sessions: usize,
-    /// The peer that was heard of last, if nothing was sent since, and to whom it has sent next after each of them (by the
-    /// lowest bits of their numbers): it will do so again.
+    /// The peer last heard from, if nothing was sent since, and for each such peer (by the lowest bits of their
+    /// numbers) to which one the process sent next: it is expected to do so again.
     heard: Option<PeerId>,
     next: [u16; NEXT],
-    /// The call that its program is in, and since when, to be told in case it waits there for ever.
+    /// The call that its program is in, and since when, to be reported in case it waits for ever.
     pub(super) call: Option<(u64, Called)>,
 }
 
@@ -169,7 +169,7 @@ impl Node {
         Instant::from_nanos(self.local)
     }
 
-    /// Takes in all that the messenger has.
+    /// Takes everything that the messenger has.
     #[inline(always)]
     pub(super) fn pump(&mut self) {
         if self.core.has_work(&self.messenger) || self.messenger.has_events() {
@@ -193,7 +193,7 @@ impl Node {
         self.core.pump(&mut self.messenger, now);
     }
 
-    /// Room for `octets` more at `now` in a buffer of `most`; if there is, they are taken at `start`.
+    /// Whether there is room for `octets` more bytes at `now` in a buffer of `most`; if so, they are taken at `start`.
     fn accept(&mut self, now: u64, octets: u32, most: u32) -> bool {
         while let Some(&(taken, octets)) = self.unread.front()
             && taken <= now
@@ -213,7 +213,7 @@ impl Node {
     }
 }
 
-/// Where process `process` is: a private network with room for as many as there can be.
+/// Address of process `process`: a private network with room for the largest job.
 pub(super) fn address_of(process: u32) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 | process), 1))
 }
@@ -225,14 +225,14 @@ fn process_at(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// The packet has no token of the receiver, whose peer the sender may not be yet.
+/// Whether a packet has no token of the receiver: its sender may not be the receiver's peer yet.
 fn opens(data: &[u8]) -> bool {
     data.get(12..16).is_none_or(|token| token == [0; 4])
 }
 
 /// See the module's documentation.
 pub(super) struct World {
-    /// When the event that is being handled happens, ns.
+    /// Time of the event that is being handled, ns.
     pub(super) now: u64,
     pub(super) queue: Queue,
     pub(super) wires: Wires,
@@ -242,26 +242,26 @@ pub(super) struct World {
     pub(super) nodes: Vec<Box<Node>>,
     pub(super) cpu: Cpu,
     pub(super) trouble: Trouble,
-    /// What goes wrong when it is time.
+    /// The planned faults.
     plan: Vec<Fault>,
-    /// So much of it is still to come.
+    /// Number of planned faults still to come.
     planned: usize,
-    /// No light path can ever be set up again, and all wait for one.
+    /// No light path can ever be set up again, and all programs wait for one.
     pub(super) stuck: bool,
-    /// It was to wait outside of its own program.
+    /// A process that was waited for outside of its own program.
     pub(super) misplaced: Option<u32>,
-    /// Octets that may wait at a host to be read.
+    /// Bytes that may wait at a host to be read.
     receive_buffer: u32,
     polling: Polling,
     queues: Queues,
-    /// Of each host, where there are any.
+    /// Pollers by host, where there are any.
     pollers: Vec<Poller>,
     burst: Burst,
-    /// Follows from all that has happened.
+    /// A hash of all arrivals.
     pub(super) digest: u64,
-    /// Tasks to be woken when the lock is free.
+    /// Tasks to be woken after the lock is released.
     pub(super) wakers: Vec<Waker>,
-    /// Nothing goes on any more.
+    /// Set when the simulation has failed: nothing goes on any more.
     pub(super) failure: Option<FabricError>,
 }
 
@@ -310,7 +310,7 @@ impl World {
         self.nodes.push(node);
     }
 
-    /// Handles events up to `last` until there is something to do for others.
+    /// Handles events up to `last` until the caller has something to do.
     pub(super) fn run(&mut self, last: u64) -> Next {
         while let Some((time, event)) = self.queue.pop() {
             self.now = time;
@@ -344,7 +344,7 @@ impl World {
                 }
             };
             if let Some(index) = resumed {
-                // Its processor may be busy for longer.
+                // Its core may be busy for longer.
                 let late = self.nodes[index as usize].local > last;
                 return if late { Next::Late } else { Next::Resume(index) };
             }
@@ -365,8 +365,8 @@ impl World {
         }
     }
 
-    /// Asks for what the next events need, while this one is handled: one step for each, which finds what the step before
-    /// has asked for.
+    /// Prefetches for the next events while this one is handled, in steps: each uses what the step before has
+    /// prefetched.
     #[inline]
     fn ask_ahead(&self) {
         if !heap::is_far() {
@@ -393,8 +393,8 @@ impl World {
         }
     }
 
-    /// Asks for a part of what a process knows of the peer that a packet comes from, and of the one that it will send to
-    /// then.
+    /// Prefetches a part of a process's state about the peer that a packet comes from, and about the one that it will
+    /// probably send to next.
     #[inline]
     fn ask_part(&self, event: Event, part: Part) {
         if let Event::Arrive(packet) = event
@@ -402,7 +402,7 @@ impl World {
             && let Some(peer) = named_peer(self.wires.data(packet))
         {
             let node = &self.nodes[process as usize];
-            let Some(endpoint) = node.messenger.endpoint().here() else {
+            let Some(endpoint) = node.messenger.layer().as_endpoint() else {
                 return;
             };
             let next = PeerId(node.next[peer.index() % NEXT].into());
@@ -432,14 +432,14 @@ impl World {
         }
     }
 
-    /// Something of the plan happens.
+    /// A planned fault happens.
     fn go_wrong(&mut self, index: u32) -> Next {
         let fault = self.plan[index as usize].clone();
         self.planned -= 1;
         self.trouble.change(&fault);
         match fault {
             Fault::Pause(process, time) => {
-                // Its processor is used until then.
+                // Its core is busy until then.
                 let node = &mut self.nodes[process as usize];
                 node.local = node.local.max(self.now).saturating_add(nanos(time)).min(LATEST);
                 Next::Nothing
@@ -470,7 +470,7 @@ impl World {
         }
     }
 
-    /// A new incarnation of a process that has crashed.
+    /// Replaces a crashed process by a new incarnation.
     pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Core) {
         let mut node = Node::new(messenger, core);
         node.local = self.now;
@@ -480,13 +480,13 @@ impl World {
         *self.nodes[index as usize] = node;
     }
 
-    /// Nothing is under way any more.
+    /// Drops all events and packets.
     pub(super) fn empty(&mut self) {
         self.queue.clear();
         self.wires.clear();
     }
 
-    /// A packet has come to who has crashed: its sender is told, if the host does that.
+    /// A packet has arrived at a crashed process: tells its sender, if the host does so.
     fn refuse(&mut self, packet: u32, refuse: bool) -> Option<u32> {
         self.trouble.stats.refused += 1;
         let p = self.wires.get(packet);
@@ -502,7 +502,7 @@ impl World {
         self.settle(source)
     }
 
-    /// Something of the light paths is due.
+    /// An event of the light paths is due.
     fn handle_paths(&mut self) -> Option<u32> {
         let index = self.with_paths(|paths, around, now| paths.handle(around, now))?;
         let Some(index) = index else {
@@ -517,8 +517,8 @@ impl World {
         self.settle(index)
     }
 
-    /// Where all programs wait, and all that was sent does so for paths that will never be, nothing goes on: the protocol
-    /// would only try again for as long as it may. (Where silence is noticed, it is by that.)
+    /// If all programs wait, and everything that was sent waits for paths that can never be, nothing will go on: the
+    /// protocol would only retry as long as it may. (With watched peers, silence is noticed instead.)
     fn give_up_if_stuck(&mut self) {
         let doubt = self
             .paths
@@ -556,7 +556,7 @@ impl World {
         Some(f(paths, &mut around, *now))
     }
 
-    /// The program of a node goes on.
+    /// Resumes the program of a node.
     fn resume(&mut self, index: u32) -> u32 {
         self.nodes[index as usize].doing = Doing::Running;
         index
@@ -588,17 +588,17 @@ impl World {
         }
     }
 
-    /// Who takes a packet: never both.
+    /// Which process takes a packet, the poller or its own.
     fn taker(&mut self, packet: u32) -> Polling {
         match self.polling {
-            // Octets of rendezvous have a channel of their own.
+            // The payload of rendezvous has a channel of its own.
             Polling::Combined if self.wires.get(packet).data.get(1) == Some(&0) => Polling::Dedicated,
             Polling::Combined => Polling::Process,
             other => other,
         }
     }
 
-    /// The poller of a host takes a packet; its process goes on with it when that is done. False: it is lost.
+    /// The poller of a host takes a packet; the process handles it when that is done. False: the packet is lost.
     fn poll(&mut self, packet: u32) -> bool {
         let (cpu, now) = (&self.cpu, self.now);
         let p = self.wires.get(packet);
@@ -615,7 +615,7 @@ impl World {
         taken.is_some()
     }
 
-    /// Leaves a packet where it is if its process computes. Gives whether it does.
+    /// Leaves a packet in its queue while the process computes. Gives whether it does.
     fn leave_it(&mut self, packet: u32) -> bool {
         let index = self.wires.get(packet).destination;
         let node = &mut self.nodes[index as usize];
@@ -633,14 +633,14 @@ impl World {
         self.wires.drop_packet(packet);
     }
 
-    /// The path that a packet needs has been cut.
+    /// Whether the path that a packet needs has been cut.
     #[inline(always)]
     fn is_dark(&self, source: u32, destination: u32) -> bool {
         let paths = self.paths.as_ref();
         paths.is_some_and(|paths| !paths.carries(source, destination))
     }
 
-    /// A packet is handed to the protocol.
+    /// Hands a packet to the protocol.
     fn take(&mut self, packet: u32, taker: Polling) -> Option<u32> {
         let polled = taker == Polling::Dedicated;
         let Self {
@@ -666,7 +666,7 @@ impl World {
         let cost = if polled { 0 } else { cpu.cost(cpu.receive, octets) };
         node.local = node.local.max(*now) + cost;
         if opens(&p.data) {
-            // Who is heard of is known from then on.
+            // A process that has been heard of is a peer from then on.
             node.core.peers.meet(&mut node.messenger, source);
         }
         node.heard = named_peer(&p.data);
@@ -678,7 +678,7 @@ impl World {
         self.settle(index)
     }
 
-    /// A packet goes over a node that it is not for.
+    /// A node relays a packet that is not for it.
     fn pass_on(&mut self, index: u32, packet: u32) {
         let octets = self.wires.get(packet).data.len();
         let node = &mut self.nodes[index as usize];
@@ -693,12 +693,12 @@ impl World {
     fn timer(&mut self, index: u32) -> Option<u32> {
         let node = &mut self.nodes[index as usize];
         if node.armed != self.now || matches!(node.doing, Doing::Crashed { .. }) {
-            // Another one has taken its place, or nobody.
+            // Another timer has replaced it, or none.
             return None;
         }
         node.armed = u64::MAX;
         if let (Polling::Process, Doing::Away(until)) = (self.polling, node.doing) {
-            // Who computes does not look at the clock.
+            // A program that computes does not look at the clock.
             node.armed = until;
             self.queue.push(until, Event::Timer(index));
             return None;
@@ -711,13 +711,14 @@ impl World {
         self.settle(index)
     }
 
-    /// Something has happened at a node: its program looks again if it waits; otherwise the protocol goes on by itself.
+    /// Something has happened at a node: if its program waits, the condition is checked; otherwise the protocol goes on
+    /// by itself.
     fn settle(&mut self, index: u32) -> Option<u32> {
         let node = &mut self.nodes[index as usize];
         node.pump();
         heap::go_on();
         if let Some(mut condition) = node.condition.take() {
-            // If it goes on, its answer carries the acknowledgement.
+            // If the program goes on, its reply carries the acknowledgement.
             if condition.is_met(node) {
                 return Some(self.resume(index));
             }
@@ -737,8 +738,7 @@ impl World {
         None
     }
 
-    /// Sends all that can be sent for a program that waits. That may tell something, or give memory back: gives whether
-    /// it may go on then.
+    /// Sends everything possible for a program that waits. Gives whether it may go on then.
     pub(super) fn push_out(&mut self, index: u32, done: &mut dyn FnMut(&mut Node) -> bool) -> bool {
         heap::go_on();
         self.transmit(index);
@@ -747,13 +747,13 @@ impl World {
         done(node)
     }
 
-    /// Sends all that can be sent, and sees to it that the node is called when its next deadline is due.
+    /// Sends everything that can be sent, and schedules the node's next deadline.
     pub(super) fn transmit(&mut self, index: u32) {
         if self.failure.is_some() {
-            // What is queued may be in memory that was given back.
+            // Queued messages may be in memory that was given back.
             return;
         }
-        // What is not needed any more carries nothing new.
+        // Paths that are not needed any more carry no new packets.
         self.settle_paths(index);
         let Self {
             queue,
@@ -765,7 +765,7 @@ impl World {
             burst,
             ..
         } = self;
-        // Who has just sent comes after the others of its host who wait for the same wire.
+        // A process that has just sent queues behind the others of its host that wait for the same wire.
         let mut sent = 0;
         let blocked = loop {
             let node = &mut nodes[index as usize];
@@ -818,7 +818,7 @@ impl World {
         self.with_paths(|paths, around, _| paths.settle(around, index, local));
     }
 
-    /// Sees to it that the node is called when its next deadline is due, but not before it may send again.
+    /// Schedules the node's next deadline, but not before it may send again.
     fn arm(&mut self, index: u32, blocked: Option<u64>) {
         let node = &mut self.nodes[index as usize];
         let Some(deadline) = node.messenger.poll_timeout() else {
@@ -831,7 +831,7 @@ impl World {
         }
     }
 
-    /// The program of a node does not go on before `delay` is over.
+    /// The program of a node computes for `delay`.
     pub(super) fn leave(&mut self, index: u32, delay: Duration) {
         let node = &mut self.nodes[index as usize];
         let until = node.local.saturating_add(nanos(delay));
@@ -853,7 +853,7 @@ impl World {
         node.condition = Some(condition);
     }
 
-    /// Nothing goes on any more: nobody refers to the memory of programs from here on.
+    /// The simulation has failed: from here on nothing refers to the memory of programs.
     pub(super) fn fail(&mut self, why: FabricError) {
         self.failure.get_or_insert(why);
         self.trouble.flush();
@@ -862,7 +862,7 @@ impl World {
         }
     }
 
-    /// If silence is to be noticed, that of those whom a node's program waits for is.
+    /// If silence is to be noticed, watches the peers that a node's program waits for.
     #[inline(always)]
     pub(super) fn watch(&mut self, index: u32) {
         if self.trouble.watch {
@@ -874,7 +874,7 @@ impl World {
     fn watch_awaited(&mut self, index: u32) {
         let size = self.nodes.len() as u32;
         let node = &mut self.nodes[index as usize];
-        // Who waits for anybody waits for those, too, that there was nothing to do with yet.
+        // A program that waits for any source waits for processes, too, with which it has not exchanged anything yet.
         (0..size).for_each(|process| _ = node.core.peers.meet(&mut node.messenger, process));
         let (now, awaited) = (node.now(), node.core.awaited().collect::<Vec<_>>());
         for peer in awaited {
@@ -882,11 +882,11 @@ impl World {
         }
     }
 
-    /// Says goodbye to everybody. Gives how many sessions must have ended when it is done.
+    /// Says goodbye to all peers. Gives the number of sessions that must have ended when that is done.
     pub(super) fn close(&mut self, index: u32) -> usize {
         let node = &mut self.nodes[index as usize];
         let now = node.now();
-        let endpoint = node.messenger.endpoint();
+        let endpoint = node.messenger.layer();
         let peers = (0..endpoint.peers() as u32).map(PeerId);
         let open: Vec<_> = peers.filter(|peer| endpoint.down(*peer).is_none()).collect();
         let done = node.ended_sessions + open.len();

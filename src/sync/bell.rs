@@ -1,4 +1,4 @@
-//! Wakes one thread that sleeps because there is nothing for it, at no cost while it does not.
+//! Wakes one thread that sleeps because it has nothing to do, at almost no cost while it is awake.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::primitives::{
     atomic::{AtomicBool, Ordering, fence},
 };
 
-/// A bell that one thread sleeps by, and that others ring.
+/// A bell by which one thread sleeps, and which other threads ring.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     asleep: AtomicBool,
@@ -16,9 +16,10 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Wakes the thread if it sleeps; to be called after what it shall see has been made visible.
+    /// Wakes the thread if it sleeps; to be called after the work for it has been made visible.
     pub(crate) fn ring(&self) {
-        // Pairs with the fence in `sleep`: either this sees that it sleeps, or it sees what there is.
+        // Pairs with the fence in `sleep`: either this thread sees that the other one sleeps, or that one sees the
+        // work.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) {
             drop(self.bed());
@@ -26,8 +27,8 @@ impl Bell {
         }
     }
 
-    /// Sleeps until somebody rings or `timeout` is over, unless there is something by now. Gives whether there may be
-    /// something.
+    /// Sleeps until the bell rings or `timeout` expires, unless there is work already (`anything`). Gives whether there
+    /// may be work.
     pub(crate) fn sleep(&self, timeout: Option<Duration>, anything: impl Fn() -> bool) -> bool {
         let bed = self.bed();
         self.asleep.store(true, Ordering::Relaxed);
@@ -49,7 +50,7 @@ impl Bell {
         maybe
     }
 
-    /// Nothing panics while it has the lock, so a poisoned one is as good as any.
+    /// Nothing panics while it holds the lock, so a poisoned lock is as good as any.
     fn bed(&self) -> MutexGuard<'_, ()> {
         self.bed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

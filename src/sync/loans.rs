@@ -1,22 +1,22 @@
-//! Memory that others refer to, on whatever thread, and whose owner waits until they do not any more.
+//! Counts references to memory from any thread; the owner of the memory waits until there are none.
 
 use super::primitives::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// How many references there are.
+/// The number of references.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loans(Arc<AtomicUsize>);
 
 impl Loans {
-    /// One more reference.
+    /// Adds a reference.
     pub(crate) fn lend(&self) -> Lease {
         self.0.fetch_add(1, Ordering::Relaxed);
         Lease(self.clone())
     }
 
-    /// All have been given back, and nobody reads the memory any more.
+    /// Whether all references have been given back, so that no thread reads the memory any more.
     pub(crate) fn are_back(&self) -> bool {
         // Pairs with the release in `Lease::drop`.
         self.0.load(Ordering::Acquire) == 0

@@ -1,6 +1,6 @@
-//! What threads do to each other by hand: sleep and wake up, lend memory and wait until it is back. Each is a file of its
-//! own without any other dependency than [`primitives`], so that `tests/loom` can put loom's there and try all orders in
-//! which threads may run and see each other's writes.
+//! Synchronisation primitives made here: sleeping and waking up, lending memory and waiting until it is back. Each is a
+//! file of its own without any dependency but [`primitives`], so that `tests/loom` can substitute loom's and try all
+//! orders in which threads may run and see each other's writes.
 
 #[cfg(feature = "loopback")]
 mod bell;

@@ -1,20 +1,20 @@
-//! Threads that sleep on one descriptor, which stays readable until it is read: a thread that reads it must not take it
-//! away from others that were called, too.
+//! Threads that sleep on one descriptor, which stays readable until it is read: a thread that reads it must not take
+//! the wake-up away from other threads that were called, too.
 //!
-//! All of this is under the lock of what they wait for; the descriptor is written and waited for without it. A call is for
-//! all who sleep then, and the descriptor is read by the last of them to wake up. Who goes to sleep before that wakes up
-//! for nothing, and comes again.
+//! The methods are called under the lock of the state that the threads wait for; the descriptor is written and waited
+//! for without the lock. A call is for all threads that sleep at that moment, and the last of them to wake up reads the
+//! descriptor. A thread that goes to sleep before that wakes up for nothing, and sleeps again.
 
 /// The threads that sleep.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     asleep: usize,
-    /// How many of those have been called.
+    /// How many of those have been called and are not awake yet.
     called: usize,
     calls: u64,
 }
 
-/// A thread that sleeps.
+/// Held by a thread that sleeps.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Ticket {
@@ -22,19 +22,19 @@ pub(crate) struct Ticket {
 }
 
 impl Sleepers {
-    /// The caller sleeps as soon as it has let go of the lock.
+    /// The caller sleeps as soon as it has released the lock.
     pub(crate) fn enter(&mut self) -> Ticket {
         self.asleep += 1;
         Ticket { calls: self.calls }
     }
 
-    /// Some thread sleeps.
+    /// Whether any thread sleeps.
     pub(crate) fn any(&self) -> bool {
         self.asleep > 0
     }
 
-    /// Something has happened that any of them may wait for. Gives whether the descriptor is to be written to, when the lock
-    /// has been let go of.
+    /// Something has happened for which any of them may wait. Gives whether the caller must write to the descriptor
+    /// after it has released the lock.
     #[inline]
     pub(crate) fn call(&mut self) -> bool {
         if self.asleep == 0 {
@@ -45,7 +45,7 @@ impl Sleepers {
         true
     }
 
-    /// The caller is awake, and has the lock again. Gives whether it is to read the descriptor, with the lock.
+    /// The caller is awake, and has the lock again. Gives whether it must read the descriptor, under the lock.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> bool {
         self.asleep -= 1;
         if ticket.calls < self.calls {

@@ -170,7 +170,7 @@ pub(super) fn messenger(
         match backend.link_beside() {
             Some(link) => {
                 let remote = Remote::new(config, limits_of(&link), processors)?;
-                Messenger::new(Split::new(remote, endpoint), processors)
+                Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
             }
             None => Messenger::new(endpoint, processors),
         }
@@ -195,19 +195,47 @@ pub(super) fn resolve<A: ToSocketAddrs + Debug>(
 #[cfg(all(test, feature = "loopback"))]
 mod tests {
     use super::*;
-    use crate::messaging::Access;
+    use crate::{
+        messaging::{Access, SendOptions},
+        reliability::{Burst, Payload},
+        time::Instant,
+        wire::Packet,
+    };
+
+    fn own_messenger() -> Messenger {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let backend = backends::bind("loopback", address, &BindOptions::default()).unwrap();
+        messenger(Config::default(), &*backend, &[0]).unwrap()
+    }
 
     /// What peers must not guess differs from one transport to the next: the keys of landings, and so those of tables.
     #[test]
     fn each_transport_has_keys_of_its_own() {
         let key = || {
-            let address = SocketAddr::from(([127, 0, 0, 1], 0));
-            let backend = backends::bind("loopback", address, &BindOptions::default()).unwrap();
-            let mut messenger = messenger(Config::default(), &*backend, &[0]).unwrap();
-            messenger.grant(Access::Lasting, Box::new(vec![0; 8])).unwrap().key
+            let memory = Box::new(vec![0; 8]);
+            own_messenger().grant(Access::Lasting, memory).unwrap().key
         };
         // 2^-64 is the chance that three are alike.
         let keys = [key(), key(), key()];
         assert!(keys[0] != keys[1] || keys[1] != keys[2], "{keys:?}");
+    }
+
+    /// The same for what opens a session: the epoch, and the token, whose secret comes from the key that cookies come from.
+    #[test]
+    fn each_transport_has_an_epoch_and_tokens_of_its_own() {
+        let opening = || {
+            let mut messenger = own_messenger();
+            let peer = messenger.add_peer(SocketAddr::from(([127, 0, 0, 1], 9)), 1).unwrap();
+            let options = SendOptions::default();
+            let sent = messenger.send(Instant::ZERO, peer, &options, Payload::Copy(b"x"));
+            assert!(sent.is_ok(), "{sent:?}");
+            let (mut burst, mut octets) = (Burst::default(), Vec::new());
+            assert!(messenger.poll_transmit(Instant::ZERO, &mut burst));
+            messenger.gather(&burst, |piece| octets.extend_from_slice(piece));
+            let open = Packet::new_checked(&octets[..]).unwrap().open().unwrap();
+            (open.epoch, open.token.secret)
+        };
+        let (first, second) = (opening(), opening());
+        assert!(first.0 != second.0 && first.1 != second.1, "{first:?} {second:?}");
     }
 }

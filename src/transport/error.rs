@@ -148,6 +148,43 @@ crate::debug_as_display!(EnvironmentError);
 
 impl Error for EnvironmentError {}
 
+/// Why tokio can not watch a transport.
+#[cfg(feature = "tokio")]
+#[non_exhaustive]
+pub enum AsyncError {
+    /// This backend has no descriptor that becomes readable.
+    NoDescriptor(&'static str),
+    /// The runtime can not watch the descriptor.
+    Watch(io::Error),
+}
+
+#[cfg(feature = "tokio")]
+impl fmt::Display for AsyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDescriptor(backend) => write!(
+                f,
+                "the backend {backend} has no descriptor that tokio could watch: use the backend udp, or share a \
+                 Transport::assisted with a thread of its own"
+            ),
+            Self::Watch(error) => write!(f, "tokio can not watch the transport's descriptor: {error}"),
+        }
+    }
+}
+
+#[cfg(feature = "tokio")]
+crate::debug_as_display!(AsyncError);
+
+#[cfg(feature = "tokio")]
+impl Error for AsyncError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NoDescriptor(_) => None,
+            Self::Watch(error) => Some(error),
+        }
+    }
+}
+
 /// Why no message was received.
 #[non_exhaustive]
 pub enum ReceiveError {

@@ -20,6 +20,19 @@
 //! # fn main() {}
 //! ```
 //!
+//! # Which send do I use?
+//!
+//! | A program that… | calls | the bytes are | the call |
+//! |---|---|---|---|
+//! | sends small messages and does something else when there is no room | [`send`](Transport::send) | copied | never waits: [`SendError::WouldBlock`] |
+//! | gives away memory that it need not keep | [`send_bytes`](Transport::send_bytes) | referred to until [`Event::Sent`] | never waits |
+//! | sends from memory that it keeps, and waits | [`send_blocking`](Transport::send_blocking) | copied up to 64 KiB, else referred to | waits for room; for more than 64 KiB until all is acknowledged |
+//! | names processors, a channel, a tag or immediate data | [`send_with`](Transport::send_with), [`send_blocking_with`](Transport::send_blocking_with) | as above | as above |
+//! | runs on tokio (feature `tokio`) | `AsyncTransport::send`, `send_bytes`, `send_with` | copied or referred to | is a future that waits for room |
+//!
+//! And what waits: [`receive`](Transport::receive) for a message, [`wait_event`](Transport::wait_event) for an event,
+//! [`wait_any`](Transport::wait_any) for whichever comes first.
+//!
 //! # Progress
 //!
 //! A transport has no thread of its own: it sends and receives, acknowledges and resends only while one of its methods
@@ -39,6 +52,8 @@
 //! - No input from the network makes a method panic. If a method unwinds all the same (a bug), drop the transport.
 
 mod assisted;
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod borrow;
 mod builder;
 pub mod environment;
@@ -60,6 +75,8 @@ pub use self::{
     builder::Builder,
     error::{BuildError, CloseError, EnvironmentError, FlushError, ReceiveError, ResolveError, SendBlockingError},
 };
+#[cfg(feature = "tokio")]
+pub use self::{asynchronous::AsyncTransport, error::AsyncError};
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
@@ -124,6 +141,15 @@ pub enum Event {
     },
 }
 
+/// A message or an event, whichever there is: see [`Transport::wait_any`].
+#[derive(Debug)]
+pub enum Incoming<'a> {
+    /// A message, lent until the next call.
+    Message(Message<'a>),
+    /// An event.
+    Event(Event),
+}
+
 /// Messages between processes. See the module's documentation.
 pub struct Transport {
     driver: Driver,
@@ -173,13 +199,13 @@ impl Transport {
     /// Number of peers, in any state.
     #[must_use]
     pub fn peers(&self) -> usize {
-        self.driver.messenger().endpoint().peers()
+        self.driver.messenger().layer().peers()
     }
 
     /// The address of a peer.
     #[must_use]
     pub fn address(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.driver.messenger().endpoint().address(peer)
+        self.driver.messenger().layer().address(peer)
     }
 
     /// Messages that can be received without waiting.
@@ -191,13 +217,13 @@ impl Transport {
     /// Counters of the protocol.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.driver.messenger().endpoint().stats()
+        self.driver.messenger().layer().stats()
     }
 
     /// State of a peer.
     #[must_use]
     pub fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
-        self.driver.messenger().endpoint().peer_stats(peer)
+        self.driver.messenger().layer().peer_stats(peer)
     }
 
     /// Counters of the backend.
@@ -328,7 +354,7 @@ impl Transport {
                 // Either all of it was acknowledged, and the peer may have closed since; or the session has ended and it
                 // was given up.
                 if token.is_some_and(|token| !transport.driver.is_sent(token)) {
-                    let endpoint = transport.driver.messenger().endpoint();
+                    let endpoint = transport.driver.messenger().layer();
                     let error = endpoint.down(peer).unwrap_or(PeerError::Restarted);
                     return Err(SendError::Peer(peer, error).into());
                 }
@@ -343,7 +369,7 @@ impl Transport {
     fn recall(&mut self, loan: &borrow::Loan<'_>) {
         if self.driver.run(None, Acks::Now, |_| loan.is_returned()).is_err() {
             let backend: Box<dyn Backend> = Box::new(Gone(self.local_addr(), self.backend_name()));
-            let config = self.driver.messenger().endpoint().config().clone();
+            let config = self.driver.messenger().layer().config().clone();
             if let Ok(messenger) = builder::messenger(config, &*backend, &self.processors) {
                 self.driver.replace(messenger, backend);
             }
@@ -475,6 +501,30 @@ impl Transport {
         Ok(event)
     }
 
+    /// Waits for the next message or event, messages first, not longer than `timeout`. Returns `None` when the time is
+    /// over. All messages of a session come before the event that it has ended.
+    ///
+    /// # Errors
+    /// The backend has failed: the transport can not be used any more.
+    pub fn wait_any(&mut self, timeout: Option<Duration>) -> io::Result<Option<Incoming<'_>>> {
+        if !self.has_incoming() {
+            self.driver
+                .run(timeout, Acks::Later, |driver| driver.ready() > 0 || driver.has_event())?;
+        }
+        Ok(self.next_incoming())
+    }
+
+    fn has_incoming(&self) -> bool {
+        self.driver.ready() > 0 || self.driver.has_event()
+    }
+
+    fn next_incoming(&mut self) -> Option<Incoming<'_>> {
+        if self.driver.ready() > 0 {
+            return self.driver.receive().map(Incoming::Message);
+        }
+        self.next_event().map(Incoming::Event)
+    }
+
     /// Waits until all peers have acknowledged everything sent so far.
     ///
     /// # Errors
@@ -482,14 +532,14 @@ impl Transport {
     pub fn flush(&mut self, timeout: Duration) -> Result<(), FlushError> {
         self.driver.watch_losses(true);
         self.driver.request_acks();
-        let flushed = self.driver.run(Some(timeout), Acks::Now, |driver| {
-            driver.messenger().endpoint().all_idle()
-        });
+        let flushed = self
+            .driver
+            .run(Some(timeout), Acks::Now, |driver| driver.messenger().layer().all_idle());
         let losses = self.driver.watch_losses(false);
         match flushed {
             Err(error) => Err(FlushError::Backend(error)),
             Ok(false) => {
-                let endpoint = self.driver.messenger().endpoint();
+                let endpoint = self.driver.messenger().layer();
                 let peers = self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).count();
                 Err(FlushError::TimedOut { timeout, peers })
             }
@@ -507,17 +557,27 @@ impl Transport {
     /// A peer was lost before it had acknowledged everything, the time is over, or the backend has failed. The
     /// transport is gone all the same.
     pub fn close(mut self, linger: Duration) -> Result<(), CloseError> {
+        let ends = self.begin_close();
+        let left = self.driver.wait_ended(ends, linger);
+        self.end_close(left, linger)
+    }
+
+    /// Begins to say goodbye to all peers. Returns how many sessions have ended when all have heard it.
+    fn begin_close(&mut self) -> u64 {
         self.closed = true;
         self.driver.watch_losses(true);
-        let closed = self.driver.close_all(linger);
-        let losses = self.driver.losses().to_vec();
-        match closed {
-            Err(error) => Err(FlushError::Backend(error)),
-            Ok(peers) if peers > 0 => Err(FlushError::TimedOut { timeout: linger, peers }),
-            Ok(_) => match losses.first() {
-                Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
-                None => Ok(()),
-            },
+        self.driver.close_all()
+    }
+
+    /// The result of a goodbye that `left` peers have not heard in time.
+    fn end_close(&self, left: io::Result<u64>, linger: Duration) -> Result<(), CloseError> {
+        match (left.map_err(FlushError::Backend)?, self.driver.losses().first()) {
+            (0, None) => Ok(()),
+            (0, Some(&(peer, error))) => Err(FlushError::Peer(peer, error)),
+            (left, _) => Err(FlushError::TimedOut {
+                timeout: linger,
+                peers: left as usize,
+            }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Processes crash at any instant, and perhaps start again.
+//! Processes crash at any instant, and some are restarted.
 
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ use super::{
     seeds::{note, scenario},
 };
 
-/// Longest time after the last crash in which everybody has heard of it: opening sessions are given up after 10 s, others
-/// after 4 s and a keepalive, and whoever is told of it by others waits for them before.
+/// Longest time after the last crash until every process knows of it: opening sessions are given up after 10 s, others
+/// after 4 s and a keepalive, and a process that hears of the crash from another one has waited for that one before.
 const BOUND: Duration = Duration::from_secs(40);
-/// The same where hosts say who is not there any more, and nothing else goes wrong: a keepalive, and slow networks.
+/// The same where hosts refuse packets for a crashed process, and nothing else goes wrong: a keepalive, and slow
+/// networks.
 const REFUSED: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Some hosts say that a process is gone.
+    /// Some hosts refuse packets for a crashed process.
     Perhaps,
-    /// All do.
+    /// All hosts do.
     Refusal,
-    /// It starts again.
+    /// The process is restarted.
     Restart,
 }
 
-/// On wires, or on light paths.
+/// With or without light paths.
 pub(crate) fn run(seed: u64, after: After, light: bool) -> u64 {
     let restart = after == After::Restart;
     let mut rng = Prng::new(seed ^ 0xc4a54);
@@ -48,7 +49,7 @@ pub(crate) fn run(seed: u64, after: After, light: bool) -> u64 {
         After::Perhaps | After::Restart => BOUND,
     };
     job.simulation.faults.watch = true;
-    // When there is something to interrupt.
+    // The crash comes while there is something to interrupt.
     let well = job
         .run()
         .unwrap_or_else(|error| panic!("without crashes: {error}"))
@@ -76,7 +77,7 @@ pub(crate) fn run(seed: u64, after: After, light: bool) -> u64 {
     let outcome = job.run().unwrap_or_else(|error| panic!("{error}"));
     for (rank, result) in &outcome.results {
         let Err(error) = result else { continue };
-        // Who has given up has no windows any more, for those who have not heard of it.
+        // A process that has given up has freed its windows: others that have not heard of the crash find none.
         let known = matches!(error.class(), ErrorClass::ProcFailed | ErrorClass::Win);
         assert!(known, "rank {rank}: {error}");
         assert!(
@@ -98,7 +99,7 @@ fn crashes() {
     });
 }
 
-/// Who is refused by the host of a process does not wait to see whether it comes: in a job, all are there.
+/// A sender that a host refuses does not wait for the process to start: in a job, all processes have started.
 #[test]
 fn refusals() {
     scenario("crash::refusals", 200, |seed| {
@@ -106,8 +107,8 @@ fn refusals() {
     });
 }
 
-/// A process that starts again is a stranger: nothing that the old one has said is taken for the new one's, or the other
-/// way round, and nobody waits for ever.
+/// A restarted process is a stranger: packets of the old incarnation are never taken for those of the new one, nor the
+/// other way round, and no process waits for ever.
 #[test]
 fn restarts() {
     scenario("crash::restarts", 30, |seed| {
@@ -115,8 +116,8 @@ fn restarts() {
     });
 }
 
-/// A process that has lost another one and then ends says so to who has come back in its place, instead of a goodbye, by
-/// which it would only have finished, and others be waited for.
+/// A process that takes another one for lost, and then ends, tells the restarted process so instead of saying goodbye:
+/// after a goodbye it would have finished in order, and the restarted process would wait for others.
 #[test]
 fn the_restarted_hear_that_they_were_lost() {
     for seed in [97, 766_993_416_537_342_100] {

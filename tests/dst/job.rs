@@ -1,4 +1,4 @@
-//! A job as the seed draws it: network, hosts, settings, program and what goes wrong.
+//! A job as drawn from the seed: network, hosts, settings, program and faults.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,15 +20,15 @@ use super::{
     seeds::{directory, note},
 };
 
-/// Ends all troubles.
+/// Time when all faults end, ns.
 pub(crate) const LONGEST_TROUBLE: u64 = 1_500_000_000;
-/// What may take longest after that: time-outs that have doubled, and slow networks.
+/// Longest time to recover after that: time-outs that have doubled, and slow networks.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Octets of all messages of a phase.
+/// Bytes of all messages of a phase.
 const MOST_LETTERS: u32 = 1_000_000;
 
-/// Which process, and how its program has ended.
+/// A process, and how its program has ended.
 pub(crate) type Ended = (u32, Result<(), Error>);
 
 pub(crate) struct Job {
@@ -54,7 +54,7 @@ fn draw_network(rng: &mut Prng) -> Network {
         } else {
             rng.pick(&[100e6, 1e9, 10e9])
         },
-        // Collisions must be heard in time.
+        // Hosts must detect collisions in time.
         delay: Duration::from_nanos(rng.skewed(if shared { 2_500 } else { 200_000 })),
         mtu,
         queue: rng.pick(&[1, 20_000, 512 << 10]).max(mtu + 100),
@@ -64,7 +64,7 @@ fn draw_network(rng: &mut Prng) -> Network {
     }
 }
 
-/// Of some jobs another shape: grids, hosts of several processes, relays, and who takes packets from the hosts' queues.
+/// Draws another shape for some jobs: grids, hosts with several processes, relays, and ways to poll the hosts' queues.
 fn draw_shape(rng: &mut Prng, simulation: &mut Simulation, wild: Wild) {
     if rng.chance(600) {
         return;
@@ -80,7 +80,7 @@ fn draw_shape(rng: &mut Prng, simulation: &mut Simulation, wild: Wild) {
         };
         network.forward = Duration::from_nanos(rng.skewed(20_000));
     }
-    // Nobody can reach those behind a relay that has crashed.
+    // A relay that has crashed would cut off the processes behind it.
     if wild == Wild::All && rng.chance(300) {
         network.relays = Some(rng.pick(&[Relays::Chain, Relays::Tree, Relays::Ring, Relays::Torus]));
     }
@@ -109,7 +109,7 @@ fn draw_impairment(rng: &mut Prng, corrupt: bool) -> Impairment {
     }
 }
 
-/// What goes wrong until `end`, when all is well again.
+/// Draws faults up to `end`, when all are over.
 fn draw_troubles(rng: &mut Prng, ranks: u32, corrupt: bool, end: u64) -> Vec<(Duration, Fault)> {
     let mut plan = Vec::new();
     for _ in 0..rng.skewed(12) - 1 {
@@ -130,7 +130,7 @@ fn draw_troubles(rng: &mut Prng, ranks: u32, corrupt: bool, end: u64) -> Vec<(Du
 }
 
 impl Job {
-    /// Everything that follows from the seed. `Troubles` that heal are in it; crashes are not.
+    /// Draws the whole job. Faults that heal are included, crashes are not.
     pub(crate) fn draw(rng: &mut Prng, seed: u64, troubles: bool, wild: Wild) -> Self {
         let ranks = if rng.chance(150) {
             rng.between(7, 13)
@@ -150,14 +150,14 @@ impl Job {
             },
             _ => Cpu::default(),
         };
-        // That of who crashes is never given back.
+        // The stacks of crashed processes are never freed.
         simulation.stack = 256 << 10;
         simulation.receive_buffer = rng.pick(&[70_000, 212_992, 1 << 20]);
         simulation.config = Config {
             path_mtu_discovery: false,
             ..draw_config(rng, corrupt)
         };
-        // Packets of a few octets make no other states, but many.
+        // Packets of a few bytes add no new states, but many packets.
         simulation.config.max_payload = simulation.config.max_payload.max(100);
         simulation.options.eager_limit = rng.pick(&[0, 100, 4_096, 64 << 10]);
         simulation.options.check = rng.chance(150);
@@ -178,7 +178,7 @@ impl Job {
         Self { simulation, phases }
     }
 
-    /// Tells what was drawn, if it fails.
+    /// Prints what was drawn, if the test fails.
     pub(crate) fn note(&self) {
         note(format!("{:?}", self.simulation));
         for phase in &*self.phases {
@@ -188,7 +188,7 @@ impl Job {
         }
     }
 
-    /// Runs it. Gives how each rank has ended, and whatever else is known.
+    /// Runs the job. Gives how each rank has ended, and the rest of the outcome.
     pub(crate) fn run(&self) -> Result<Outcome<Ended>, SimulationError> {
         let mut simulation = self.simulation.clone();
         if let Some(directory) = directory() {
@@ -206,8 +206,8 @@ impl Job {
         })
     }
 
-    /// What a process may keep of messages that nobody has received yet: so much of each of the others, of the first octets
-    /// perhaps more, and its own.
+    /// Most bytes of unreceived messages that a process may keep: a share of each other process, perhaps more for the
+    /// first bytes, and its own.
     fn bound(&self) -> u64 {
         const FIRST: u32 = 64 << 10;
         let Simulation { processes, config, .. } = &self.simulation;
@@ -215,7 +215,7 @@ impl Job {
     }
 }
 
-/// What each rank does: its part, a meeting, a look whether anything is left over, and the end.
+/// The program of a rank: its phases, a barrier, a check for messages that are left over, and the end.
 fn program(engine: &Arc<Engine>, phases: &[Phase]) -> Result<(), Error> {
     let incarnation = Rank::current().map_or(0, |rank| rank.incarnation());
     let world = Communicator::world(engine);

@@ -1,4 +1,4 @@
-//! A rank ends MPI while the others go on: what they still need it for fails, and nothing comes out wrong.
+//! A rank ends MPI while the others go on: operations that still need it fail, and no result is wrong.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     together::{Together, come_together},
 };
 
-/// Longer than any trouble: goodbyes are heard.
+/// Longer than any fault, so that goodbyes arrive.
 const LINGER: Duration = Duration::from_secs(60);
 
 fn run(seed: u64) -> u64 {
@@ -30,7 +30,7 @@ fn run(seed: u64) -> u64 {
         .map(|_| Together::draw(&mut rng, ranks, limits))
         .collect();
     let (leaver, with) = (rng.below(ranks as u64) as i32, rng.below(plans.len() as u64) as usize);
-    // To whom it had nothing to say before, it says that it leaves when they ask whether it is there.
+    // Ranks that have exchanged nothing with it learn that it leaves when they probe it.
     job.simulation.faults.watch = true;
     if let Some(directory) = directory() {
         job.simulation.capture = Some(directory.join("packets.pcapng"));
@@ -55,7 +55,7 @@ fn run(seed: u64) -> u64 {
                 }
             }
         }
-        // Word of the missing rank may come to one that has ended, which then knows nobody any more.
+        // The report of the missing rank may reach a rank that has ended, which does not know any peer then.
         if let Err(error) = world.finalize(LINGER) {
             assert_eq!(error.class(), ErrorClass::ProcFailed, "the end of rank {rank}: {error}");
         }

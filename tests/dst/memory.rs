@@ -1,4 +1,4 @@
-//! Remote memory: puts and gets between fences, a counter that all add to, locks.
+//! Windows: puts and gets between fences, a shared counter, locks.
 
 use hikyaku::mpi::{
     Rank,
@@ -14,9 +14,9 @@ const SUM: Operation = Operation::predefined(Predefined::Sum);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
-    /// Octets that each rank puts to each.
+    /// Bytes that each rank puts to each other one.
     part: usize,
-    /// How often each adds to the counter at `home`.
+    /// Number of additions of each rank to the counter at `home`.
     additions: u64,
     home: usize,
     exclusive: bool,
@@ -40,7 +40,7 @@ impl Memory {
     }
 }
 
-/// Does the part of this rank; checks it.
+/// Runs the part of this rank, and checks it.
 pub(crate) fn use_memory(comm: &Communicator, plan: &Memory) -> Result<(), Error> {
     put_and_get(comm, plan)?;
     count(comm, plan)
@@ -62,16 +62,16 @@ fn put_and_get(comm: &Communicator, plan: &Memory) -> Result<(), Error> {
         count: plan.part as u64,
         datatype: &byte,
     };
-    // Leaked when something fails: it may still be sent from, or written to.
+    // Leaked when something fails: the network may still read or write it.
     let given: Vec<*mut [u8]> = (0..size)
         .map(|to| &raw mut *Box::leak(plan.content(rank, to).into_boxed_slice()))
         .collect();
     for (to, data) in given.iter().enumerate() {
-        // SAFETY: it is not given back before the fence has ended well.
+        // SAFETY: it is not freed before the fence has ended well.
         unsafe { window.put(&operands(data.cast()), &target(to, rank * plan.part)) }?;
     }
     window.fence()?;
-    // SAFETY: nobody writes between the fences.
+    // SAFETY: no rank writes between the fences.
     let mine = unsafe { std::slice::from_raw_parts(window.base(), plan.part * size) }.to_vec();
     for from in 0..size {
         assert!(
@@ -89,19 +89,20 @@ fn put_and_get(comm: &Communicator, plan: &Memory) -> Result<(), Error> {
     }
     window.fence()?;
     for (from, room) in gotten.iter().enumerate() {
-        // SAFETY: all has ended; it was leaked here.
+        // SAFETY: all operations have ended; it was leaked here.
         let room = unsafe { Box::from_raw(*room) };
         assert!(
             *room == *plan.content((rank + 1) % size, from),
             "rank {rank} has got other octets from rank {from}: {plan:?}"
         );
     }
-    // SAFETY: all has ended; they were leaked here.
+    // SAFETY: all operations have ended; they were leaked here.
     given.into_iter().for_each(|data| drop(unsafe { Box::from_raw(data) }));
     window.free()
 }
 
-/// All add to one counter; everybody must have seen different values, and in the end it is the number of additions.
+/// All ranks add to one counter; all of them must have fetched different values, and at the end it is the number of
+/// additions.
 fn count(comm: &Communicator, plan: &Memory) -> Result<(), Error> {
     let window = Window::allocate(comm, 8, 8)?;
     let home = plan.home as Rank;

@@ -1,5 +1,5 @@
-//! Jobs on light paths: too few of them, set-ups that take long and fail, ports and wavelengths that come and go; and what
-//! goes wrong on wires does here, too.
+//! Jobs on light paths: too few of them, set-ups that take long and fail, ports and wavelengths that come and go; and
+//! the faults of wires happen here, too.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::{
     seeds::scenario,
 };
 
-/// What may take longest, of virtual time.
+/// Longest time-out, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Longest time after the last crash in which everybody has heard of it: silence is waited out, and those who are told of it
-/// by others may have to wait for theirs first.
+/// Longest time after the last crash until every process knows of it: silence is waited out, and processes that hear of
+/// it from others may have to wait for those first.
 pub(crate) const BOUND: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
 
 fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
@@ -26,8 +26,8 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
         1 => Unconnected::Hold(rng.skewed(100_000) as u32),
         _ => Unconnected::Hold(16 << 20),
     };
-    // What is lost for want of a path is sent again when a path may have come and gone: that may go on for ever where there
-    // are few.
+    // Packets lost for want of a path are sent again, when a path may have come and gone: where there are few paths,
+    // that may go on for ever.
     let few = unconnected == Unconnected::Hold(16 << 20);
     let draw = |rng: &mut Prng, most: u32| if few { rng.skewed(most.into()) as u32 } else { most };
     let ports = |rng: &mut Prng| draw(rng, ranks + 1);
@@ -45,7 +45,7 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
         let at = Duration::from_nanos(rng.below(end));
         changes.push(Change { at, to });
     }
-    // Something must be left in the end.
+    // Some ports and wavelengths must be left at the end.
     if !changes.is_empty() {
         last.push(Available::Ports(None, ports(rng)));
         last.push(Available::Wavelengths(wavelengths(rng)));
@@ -75,16 +75,16 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
     }
     let config = &mut simulation.config;
     if rng.chance(500) {
-        // As they should be where packets wait for paths.
+        // As recommended where packets wait for paths.
         (config.initial_rto, config.min_rto) = (Duration::from_millis(100), Duration::from_millis(100));
         config.max_rto = config.max_rto.max(config.initial_rto);
     }
-    // Plans that do not go together wait for 100 set-ups, and one after the other.
+    // Plans that do not match wait for 100 set-ups, one after the other.
     (config.open_timeout, config.death_timeout) = (PATIENCE, PATIENCE);
     simulation.limit = Some(2 * PATIENCE);
 }
 
-/// Light paths of a seed, of a generator of their own: the job is what the same seed draws without them.
+/// Draws light paths from a generator of their own: the job is the one that the same seed draws without them.
 pub(crate) fn draw(seed: u64, simulation: &mut Simulation) {
     draw_optics(&mut Prng::new(seed ^ 0x0971c5), simulation);
 }
@@ -116,7 +116,7 @@ fn light_paths() {
     });
 }
 
-/// And packets get lost, come twice, late or spoilt, hosts are cut off or stop.
+/// The same with packets lost, duplicated, delayed or corrupted, and hosts isolated or paused.
 #[test]
 fn with_troubles() {
     scenario("optics::with_troubles", 40, |seed| {
@@ -124,7 +124,7 @@ fn with_troubles() {
     });
 }
 
-/// And processes crash: nobody waits for a path to them for ever.
+/// The same with crashes: no process waits for a path to a crashed one for ever.
 #[test]
 fn with_crashes() {
     scenario("optics::with_crashes", 30, |seed| {

@@ -1,5 +1,5 @@
-//! Partitioned messages with a process that crashes and starts again: channels that others have kept from before never meet
-//! those of the new one, though both begin with the same numbers.
+//! Partitioned messages with a process that crashes and is restarted: channels that others have kept from before never
+//! match those of the new incarnation, though both begin with the same numbers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,38 +18,37 @@ use super::{
     seeds::{directory, note, scenario},
 };
 
-/// So long after a crash everybody has heard of it.
+/// Time after a crash in which every process hears of it.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Rounds after the process has started again, and the time before each.
+/// Rounds after the restart, and the time before each.
 const LATE: usize = 3;
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Debug)]
 struct Plan {
-    /// Who talks to all others, and they to it alone.
+    /// The process that talks to all others, which talk only to it.
     centre: Rank,
-    /// Of each channel from or to it: partitions, and octets of each.
+    /// For each channel from or to it: partitions, and bytes of each.
     channels: Vec<(u32, u64)>,
     rounds: usize,
-    /// When it has started again, and all others try again what they had begun with the old one.
+    /// When it has restarted, and all others try again what they had begun with the old incarnation.
     back: Option<Duration>,
 }
 
-/// Octets of a round. Who has started again says something else.
+/// Content of a round; each incarnation sends another one.
 fn content(from: Rank, incarnation: u32, round: usize, channel: usize, len: usize) -> Vec<u8> {
     let salt = from as usize * 7 + incarnation as usize * 101 + round * 13 + channel * 31;
     (0..len).map(|i| (i * 5 + i / 251 + salt) as u8).collect()
 }
 
-/// Both directions with one other process. (Their memory is leaked: who has an error can not know whether anybody refers to
-/// it.)
+/// Both directions with one other process. (Their memory is leaked: after an error, the network may still refer to it.)
 struct Channel {
     send: PartitionedSend,
     receive: PartitionedReceive,
     data: *mut u8,
     room: *mut u8,
     len: usize,
-    /// The incarnation that the other one was heard in.
+    /// The incarnation of the other process that was last heard from.
     heard: Option<u32>,
     lost: bool,
 }
@@ -77,11 +76,11 @@ impl Channel {
     }
 
     fn room(&self) -> &[u8] {
-        // SAFETY: as many octets as were leaked; no round runs when this is called.
+        // SAFETY: as many bytes as were leaked; no round runs when this is called.
         unsafe { std::slice::from_raw_parts(self.room, self.len) }
     }
 
-    /// A round in both directions, with these octets.
+    /// A round in both directions, with this content.
     fn exchange(&self, said: &[u8]) -> Result<(), Error> {
         // SAFETY: no round runs.
         unsafe {
@@ -157,7 +156,7 @@ fn program(world: &Communicator, plan: &Plan) -> Result<(), Error> {
         sim::compute(PAUSE).unwrap();
         exchange(world, &mut channels, incarnation, round);
     }
-    // Channels that are new here are with the old one, too, if that was lost.
+    // New channels are with the old incarnation, too, if that was lost.
     let lost = channels.iter().any(|(.., channel)| channel.lost);
     let mut new = open()?;
     new.iter_mut().for_each(|(.., channel)| channel.lost = lost);
@@ -214,7 +213,7 @@ fn restarts() {
         let refuse = rng.chance(300);
         simulation.faults.plan = vec![(at, Fault::Crash { process, refuse }), (back, Fault::Restart(process))];
         if rng.chance(500) {
-            // What it says again comes with something else.
+            // Resent packets come together with others.
             let from = back + Duration::from_nanos(rng.skewed(1_000_000));
             let other = (process + 1) % ranks as u32;
             simulation.faults.plan.push((from, Fault::Cut(process, other)));

@@ -1,4 +1,4 @@
-//! One rank alone revokes a communicator: what it has begun there ends on both sides, and nothing else waits for it.
+//! One rank alone revokes a communicator: its operations there end on both sides, and nothing else waits for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,20 +17,20 @@ use super::{
     seeds::{directory, note, scenario},
 };
 
-/// Who revokes, and who receives from all.
+/// The rank that revokes, and the one that receives from all.
 const REVOKER: Rank = 0;
 const RECEIVER: Rank = 1;
-/// Octets of what is sent elsewhere meanwhile, and the longest time that may take. (What is under way when somebody revokes
-/// is at most what was granted, 4 MiB; a grant that nobody uses counts for 100 ms.)
+/// Bytes of the messages on the other communicator meanwhile, and the longest time that they may take. (At most the
+/// granted 4 MiB are in flight at a revocation; an unused grant counts for 100 ms.)
 const LETTER: usize = 300_000;
 const SOON: Duration = Duration::from_millis(60);
 
 #[derive(Clone, Debug)]
 struct Plan {
-    /// Octets of what is sent on the communicator that is revoked, and whether its receive is posted before; else it is when
-    /// all else is over.
+    /// Bytes of each message on the revoked communicator, and whether its receive is posted before; otherwise it is
+    /// posted when all else is over.
     messages: Vec<(usize, bool)>,
-    /// When, after the first of them has begun.
+    /// The time of the revocation, after the first of them has begun.
     after: Duration,
 }
 
@@ -39,7 +39,7 @@ fn content(from: Rank, number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 3 + i / 251 + salt) as u8).collect()
 }
 
-/// It was revoked by its sender, or all of it had been sent before.
+/// Checks that a message was either revoked by its sender, or sent as a whole before.
 fn check_ended(ended: Result<(), Error>, octets: &[u8], number: usize) -> bool {
     if let Err(error) = &ended {
         assert_eq!(error.class(), ErrorClass::Revoked, "message {number}: {error}");
@@ -49,7 +49,7 @@ fn check_ended(ended: Result<(), Error>, octets: &[u8], number: usize) -> bool {
     false
 }
 
-/// Gives how many messages were revoked before they were there.
+/// Gives how many messages were revoked before they had arrived.
 fn program(world: &Communicator, plan: &Plan) -> Result<usize, Error> {
     let other = world.duplicate()?;
     let mut kept = Kept::default();
@@ -82,7 +82,7 @@ fn program(world: &Communicator, plan: &Plan) -> Result<usize, Error> {
             }
         }
     }
-    // Elsewhere all goes on.
+    // On the other communicator everything goes on.
     let begun = world.engine().now();
     if world.rank() == RECEIVER {
         let mut room = vec![0; LETTER];
@@ -149,7 +149,7 @@ fn by_one_alone() {
     });
 }
 
-/// Some of what was drawn is under way when it is revoked.
+/// Some of the drawn messages are in flight when the communicator is revoked.
 #[test]
 fn some_messages_are_cut_short() {
     assert!((1..=5).any(|seed| run(seed) > 0));

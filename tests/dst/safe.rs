@@ -1,4 +1,4 @@
-//! MPI by pointer, with memory that is kept for as long as somebody may refer to it.
+//! MPI by pointer, with memory that is kept as long as the network may refer to it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) fn i64s() -> Datatype {
     Datatype::predefined(Kind::I64)
 }
 
-/// Looks again later and later, so that long troubles do not take many looks.
+/// Polls at growing intervals, so that long faults do not take many polls.
 #[derive(Default)]
 pub(crate) struct Patience(u32);
 
@@ -33,8 +33,8 @@ impl Patience {
     }
 }
 
-/// Memory of messages. It is given back only by [`done`](Self::done), when all of them have ended: who has an error in
-/// between can not know whether the others have.
+/// Memory of messages. It is freed only by [`done`](Self::done), when all of them have ended: after an error, some may
+/// not have.
 #[derive(Default)]
 pub(crate) struct Kept(Vec<Box<[u8]>>);
 
@@ -52,7 +52,7 @@ impl Kept {
         &self.0[index]
     }
 
-    /// Everything has ended.
+    /// All messages have ended.
     pub(crate) fn done(mut self) {
         self.0.clear();
     }
@@ -74,7 +74,7 @@ pub(crate) fn isend(
 ) -> Result<Request, Error> {
     let len = data.len() as u64;
     let base = kept.keep(data);
-    // SAFETY: it is kept until all has ended, and not written to.
+    // SAFETY: it is kept until all messages have ended, and not written to.
     unsafe { comm.isend(mode, base, len, &byte(), to, tag) }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn ireceive(
     tag: i32,
 ) -> Result<Request, Error> {
     let base = kept.keep(vec![0xee; room]);
-    // SAFETY: it is kept until all has ended, and not looked at before.
+    // SAFETY: it is kept until all messages have ended, and not read before.
     unsafe { comm.ireceive(base, room as u64, &byte(), from, tag) }
 }
 

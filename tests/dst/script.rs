@@ -1,4 +1,4 @@
-//! What the ranks of a job do: a tree of phases that all of them know.
+//! The programs of the ranks of a job: a tree of phases that all of them know.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,15 +14,15 @@ use super::{
     together::{Together, come_together},
 };
 
-/// What receives may leave open.
+/// How much receives may leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wild {
     All,
-    /// Processes crash: in a part of the job, nobody waits for anybody. (Who gives up because of another part says goodbye,
-    /// and then only who names him knows that nothing will come.)
+    /// Processes crash: in a part of the job, no receive names any source. (A rank that gives up because of another
+    /// part says goodbye, and then only receives that name it fail.)
     Crashes,
-    /// And start again: tags are named. (To who had nothing to do with the old incarnation the new one is that process, though
-    /// they are at different places of the program.)
+    /// Processes are restarted, too: tags are named. (To a process that had nothing to do with the old incarnation, the
+    /// new one is that process, though the two are at different places of the program.)
     Restarts,
 }
 
@@ -37,15 +37,15 @@ impl Wild {
     }
 }
 
-/// How much there may be of everything, so that runs are short.
+/// Limits of sizes and numbers, so that runs are short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) letters: u64,
-    /// Of a letter or vector.
+    /// Bytes of a letter or vector.
     pub(crate) octets: u64,
-    /// Of all letters of a phase.
+    /// Bytes of all letters of a phase.
     pub(crate) total: u64,
-    /// What receives may leave open.
+    /// How much receives may leave open.
     pub(crate) wild: Wild,
 }
 
@@ -54,14 +54,14 @@ pub(crate) enum Phase {
     Talk(Talk),
     Together(Together),
     Memory(Memory),
-    /// Each rank computes for so many nanoseconds.
+    /// Each rank computes for this many nanoseconds.
     Compute(Vec<u64>),
-    /// Colour and key of each rank, and what those of a colour do then.
+    /// Colour and key of each rank, and the phases of each colour.
     Split(Vec<(Option<i32>, i32)>, BTreeMap<i32, Vec<Self>>),
     Duplicate(Vec<Self>),
 }
 
-/// The phases of so many ranks.
+/// Draws phases for this many ranks.
 pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits, depth: u32) -> Vec<Phase> {
     let most = if depth == 0 { 6 } else { 2 };
     (0..rng.between(1, most))
@@ -95,7 +95,7 @@ pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits, depth: u32) -> 
         .collect()
 }
 
-/// Does the part of this rank.
+/// Runs the part of this rank.
 pub(crate) fn run(comm: &Communicator, phases: &[Phase], incarnation: u32) -> Result<(), Error> {
     let rank = comm.rank() as usize;
     for phase in phases {

@@ -1,4 +1,4 @@
-//! Anything may go wrong for a while; nothing may come of it.
+//! All faults at once for a while; no result may be wrong.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,7 +28,7 @@ fn swarm() {
     });
 }
 
-/// The whole of it can fail: packets that are spoilt where nobody has asked for checksums are noticed in the end.
+/// The test itself can fail: corrupted packets without checksums are noticed in the end.
 #[test]
 fn what_is_spoilt_and_not_checked_is_found() {
     let found = (1..=20).find(|&seed| {
@@ -41,7 +41,7 @@ fn what_is_spoilt_and_not_checked_is_found() {
     assert!(found.is_some());
 }
 
-/// Liveness can fail: who stays cut off makes others wait for ever, and it is said for whom.
+/// The liveness check can fail: a process that stays isolated makes others wait for ever, and the error names it.
 #[test]
 fn who_is_never_heard_again_is_found() {
     let mut job = Job::draw(&mut Prng::new(3), 3, false, Wild::All);
@@ -55,7 +55,7 @@ fn who_is_never_heard_again_is_found() {
             assert!(!waiting.is_empty());
         }
         Err(error) => panic!("{error}"),
-        // Its peers are dead to it, in the end.
+        // In the end it takes its peers for dead.
         Ok(outcome) => assert!(outcome.results.iter().any(|(_, result)| result.is_err())),
     }
 }

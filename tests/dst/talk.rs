@@ -19,13 +19,13 @@ pub(crate) struct Letter {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) tag: i32,
-    /// No two letters of a pair are of the same length.
+    /// Different for all letters of a pair.
     pub(crate) len: usize,
     pub(crate) synchronous: bool,
 }
 
-/// How a rank says which letters its receives are for. All receives of a rank do it the same way, so that none takes what
-/// another one needs.
+/// How a rank's receives name their letters. All receives of a rank do it the same way, so that none takes a letter
+/// that another one needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Exact,
@@ -38,7 +38,7 @@ pub(crate) enum Style {
 pub(crate) struct Talk {
     pub(crate) letters: Vec<Letter>,
     pub(crate) styles: Vec<Style>,
-    /// How many of 1,000 receives are posted ahead.
+    /// Number of receives, of 1,000, that are posted ahead.
     pub(crate) ahead: u32,
     seed: u64,
 }
@@ -50,7 +50,7 @@ impl Talk {
         let mut budget = limits.total;
         let mut seen = BTreeSet::new();
         let tags = rng.pick(&[1, 2, 5]);
-        // Of this talk alone.
+        // Tags of this talk alone.
         let first_tag = rng.below(1 << 28) as i32 * 8;
         let to_itself = rng.pick(&[0, 100]);
         let synchronous = rng.pick(&[0, 0, 200, 1_000]);
@@ -116,7 +116,7 @@ impl Selector {
     }
 }
 
-/// A receive that has ended, as its rank has seen it. In the order in which they met the queues.
+/// A receive that has ended, as its rank has seen it. Kept in the order in which the receives met the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     selector: Selector,
@@ -124,13 +124,13 @@ pub(crate) struct Received {
     data: Vec<u8>,
 }
 
-/// Octets of a letter. Who has started again says something else.
+/// Content of a letter; each incarnation sends another one.
 fn content(index: usize, len: usize, incarnation: u32) -> Vec<u8> {
     let salt = index * 13 + incarnation as usize * 101;
     (0..len).map(|i| (i * 7 + i / 251 + salt) as u8).collect()
 }
 
-/// Does the part of this rank; checks it.
+/// Runs the part of this rank, and checks it.
 pub(crate) fn talk(comm: &Communicator, talk: &Talk, incarnation: u32) -> Result<(), Error> {
     let rank = comm.rank() as usize;
     let mut rng = Prng::new(talk.seed ^ rank as u64);
@@ -140,7 +140,7 @@ pub(crate) fn talk(comm: &Communicator, talk: &Talk, incarnation: u32) -> Result
     let mut ahead = selectors.into_iter();
     let mut sends: Vec<Request> = Vec::new();
     let mut posted: Vec<(usize, Selector, usize, Request)> = Vec::new();
-    // (When it met the queues, what it was.)
+    // (When it met the queues, and the receive.)
     let mut received: Vec<(usize, Received)> = Vec::new();
     let mut post = |kept: &mut Kept, selector: Selector, number: usize| {
         let request = ireceive(comm, kept, talk.room(), selector.0, selector.1)?;
@@ -245,14 +245,14 @@ pub(crate) fn talk(comm: &Communicator, talk: &Talk, incarnation: u32) -> Result
     if let Err(wrong) = check(talk, rank, &received) {
         panic!("rank {rank} of {}: {wrong}", comm.size());
     }
-    // What comes after must not be taken by who has not received everything.
+    // A rank that has not received everything must not take later letters.
     if talk.styles.contains(&Style::BySource) || talk.styles.contains(&Style::Any) {
         comm.barrier()?;
     }
     Ok(())
 }
 
-/// What a rank has received is what was sent to it: each letter once, with its octets, in an order that MPI allows.
+/// Checks that a rank has received what was sent to it: each letter once, with its bytes, in an order that MPI allows.
 pub(crate) fn check(talk: &Talk, rank: usize, received: &[Received]) -> Result<(), String> {
     let mut taken: Vec<Option<usize>> = vec![None; talk.letters.len()];
     let mut incarnations: Vec<Option<u32>> = vec![None; talk.styles.len()];
@@ -289,7 +289,7 @@ pub(crate) fn check(talk: &Talk, rank: usize, received: &[Received]) -> Result<(
     if let Some(index) = (0..taken.len()).find(|&index| talk.letters[index].to == rank && taken[index].is_none()) {
         return Err(format!("letter {index} was not received"));
     }
-    // A receive gets the first letter of its sender that it can get.
+    // A receive gets the first letter of its sender that it matches.
     for (second, letter) in talk.letters.iter().enumerate() {
         let Some(by) = taken[second] else { continue };
         for (first, before) in talk.letters[..second].iter().enumerate() {
@@ -308,7 +308,7 @@ pub(crate) fn check(talk: &Talk, rank: usize, received: &[Received]) -> Result<(
 mod tests {
     use super::*;
 
-    /// What rank 1 has of a talk of three letters.
+    /// Rank 1's receives in a talk of three letters.
     fn three() -> (Talk, Vec<Received>) {
         let letter = |len| Letter {
             from: 0,
@@ -337,7 +337,7 @@ mod tests {
         (talk, received)
     }
 
-    /// The check can fail: each kind of mistake is one.
+    /// The check can fail: it finds each kind of mistake.
     #[test]
     fn mistakes_are_found() {
         let (talk, right) = three();

@@ -1,4 +1,4 @@
-//! Collectives: blocking, begun and tested, planned and started again; by any of their algorithms.
+//! Collectives: blocking, non-blocking with tests, persistent; by any of their algorithms.
 
 use hikyaku::mpi::{
     collectives::{Algorithm, Blocks, Call, Counts},
@@ -31,7 +31,7 @@ enum Kind {
 enum How {
     Wait,
     Test,
-    /// Planned, and started so often.
+    /// Planned, and started this many times.
     Again(u64),
 }
 
@@ -151,12 +151,12 @@ impl Together {
         }
     }
 
-    /// Element `i` of what `rank` begins with.
+    /// Element `i` of the input of `rank`.
     fn given(&self, rank: usize, i: usize, round: i64) -> i64 {
         (rank as i64 + 1) * 1_000_003 + i as i64 * 31 + self.salt + round * 7
     }
 
-    /// Elements of input and output of a rank of so many.
+    /// Numbers of elements of the input and output of a rank, with `size` ranks.
     fn lengths(&self, size: usize) -> (usize, usize) {
         let (one, all) = (self.count, self.count * size);
         match self.kind {
@@ -169,7 +169,7 @@ impl Together {
         }
     }
 
-    /// Element `i` of what `rank` must have in the end; `None`: nothing is said about it.
+    /// Element `i` of the output that `rank` must have; `None`: undefined.
     fn expected(&self, rank: usize, size: usize, i: usize, round: i64) -> Option<i64> {
         let (block, place) = (i / self.count, i % self.count);
         let sum = |ranks: usize, i| (0..ranks).map(|rank| self.given(rank, i, round)).sum();
@@ -186,7 +186,7 @@ impl Together {
         })
     }
 
-    /// What comes out at `rank` depends on what `other` gives.
+    /// Whether the output of `rank` depends on the input of `other`.
     pub(crate) fn needs(&self, rank: usize, other: usize) -> bool {
         match self.kind {
             Kind::Barrier => true,
@@ -224,16 +224,16 @@ impl Together {
     }
 }
 
-/// Does the part of this rank; checks it.
+/// Runs the part of this rank, and checks it.
 pub(crate) fn come_together(comm: &Communicator, plan: &Together) -> Result<(), Error> {
     let (rank, size) = (comm.rank() as usize, comm.size() as usize);
     let (input, output) = plan.lengths(size);
-    // Leaked when something fails: others of the job may still write to it.
+    // Leaked when something fails: other ranks may still write to it.
     let input = Box::leak(vec![0_i64; input].into_boxed_slice());
     let output = Box::leak(vec![0_i64; output].into_boxed_slice());
     let (input_at, output_at) = (&raw mut *input, &raw mut *output);
     go(comm, plan, rank, size, input_at, output_at)?;
-    // SAFETY: they were leaked here, and nobody refers to them any more, since all has ended.
+    // SAFETY: they were leaked here, and nothing refers to them any more, since the collective has ended.
     drop(unsafe { (Box::from_raw(input_at), Box::from_raw(output_at)) });
     Ok(())
 }
@@ -257,7 +257,7 @@ fn go(
     let fill = |round| unsafe { plan.fill(rank, &mut *input, &mut *output, round) };
     // SAFETY: as above.
     let check = |round| unsafe { plan.check(rank, size, &*output, round) };
-    // SAFETY: the buffers live until all has ended, and are not used meanwhile.
+    // SAFETY: the buffers live until the collective has ended, and are not used meanwhile.
     let begin = || unsafe { comm.collective(name, &call, &buffers, Some(&sum), plan.algorithm) };
     match plan.how {
         How::Wait => {

@@ -1,4 +1,4 @@
-//! What ranks call is compared (`Options::check`): mistakes are errors that name both sides, and what is right goes on as
+//! Calls of ranks are compared (`Options::check`): mistakes are errors that name both sides, and correct calls work as
 //! ever.
 
 use hikyaku::mpi::{
@@ -28,7 +28,7 @@ fn checked<T: Send + 'static>(size: u32, program: impl Fn(Communicator) -> T + S
     })
 }
 
-/// Memory that is large enough for all that is called here.
+/// Memory that is large enough for all calls here.
 type Room = [u64; 64];
 
 /// A call of a collective with one buffer, which may be wrong.
@@ -78,7 +78,7 @@ impl Wrong {
             output: Region::Plain(base, &datatype),
         };
         let operation = self.operation.map(Operation::predefined);
-        // SAFETY: `room` is borrowed by who waits for it.
+        // SAFETY: `room` is borrowed by the caller, which waits.
         unsafe { world.collective(self.name, &self.call, &buffers, operation.as_ref(), None) }
     }
 
@@ -88,7 +88,7 @@ impl Wrong {
     }
 }
 
-/// Rank 2 of three calls one thing and the others another; gives what each is told.
+/// Rank 2 of three makes one call and the others another; gives the error of each rank.
 fn odd_one_out(
     odd: impl Fn() -> Wrong + Sync + 'static,
     others: impl Fn() -> Wrong + Sync + 'static,
@@ -96,7 +96,7 @@ fn odd_one_out(
     checked(3, move |world| {
         let called = if world.rank() == 2 { odd() } else { others() };
         let told = called.run(&world);
-        // It can be used further.
+        // The communicator can be used further.
         world.barrier().unwrap();
         told
     })
@@ -315,7 +315,7 @@ fn a_message_of_other_types_is_an_error_of_its_receive() {
             let request = unsafe { Communicator::imreceive(message, data.as_mut_ptr().cast(), count, &int) };
             assert_eq!(request.unwrap().wait().unwrap_err().class(), ErrorClass::Type);
             assert_eq!(receive(&world, count, &int, 3).unwrap().len, 4 * count);
-            // What is packed and what is octets goes with everything.
+            // Packed data and bytes match everything.
             receive(&world, count, &int, 4).unwrap();
             assert_eq!(receive(&world, count, &int, ANY_TAG).unwrap().tag, 5);
             assert_eq!(world.probe(0, 6).unwrap().len, 12);

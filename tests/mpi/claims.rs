@@ -1,4 +1,4 @@
-//! Lengths that another rank claims and has not: an error that says so, and no memory is taken for them.
+//! Lengths that another rank claims falsely: an error that says so, and no memory is allocated for them.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ const LINGER: Duration = Duration::from_secs(5);
 const ABSURD: u64 = 1 << 60;
 const TAG: i32 = 3;
 
-/// Says that a message of [`ABSURD`] octets comes: they all lie at one place.
+/// Begins to send a message of [`ABSURD`] bytes, all of which are at one address.
 fn claim(world: &Communicator) -> Request {
     let nowhere = Datatype::resized(0, 0, &byte()).unwrap();
     static OCTET: u8 = 7;
-    // SAFETY: a place that nothing changes and that stays.
+    // SAFETY: an address whose contents stay unchanged.
     unsafe { world.isend(Mode::Standard, &raw const OCTET, ABSURD, &nowhere, 0, TAG) }.unwrap()
 }
 
-/// Rank 1 claims, rank 0 does `believe`, which must fail of it; then rank 1 is told that nobody takes the message.
+/// Rank 1 claims, and rank 0 calls `believe`, which must fail because of it; then rank 1 learns that its message is not
+/// received.
 fn check(believe: impl Fn(&Communicator) + Sync) {
     processes("loopback", 2, &options(), |world| {
         if world.rank() == 0 {

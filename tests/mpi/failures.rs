@@ -1,4 +1,4 @@
-//! The network of a process fails: everything that is pending ends, and no memory is touched after that.
+//! The network of a process fails: every pending operation ends, and no memory is touched after that.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ use hikyaku::{
 
 use super::support::{byte, options};
 
-/// A backend that fails when it is told to.
+/// A backend that fails on demand.
 struct Failing {
     inner: Box<dyn Backend>,
     fails: Arc<AtomicBool>,
@@ -77,7 +77,7 @@ fn a_failed_network_ends_everything_and_lets_go_of_memory() {
             fails: Arc::clone(&fails),
         };
         let engine = Engine::on(Transport::builder(), Box::new(failing), 0).unwrap();
-        // Nobody is at the other one's address, yet.
+        // No process listens at the other address yet.
         let other = backends::bind(backend, "127.0.0.1:0".parse().unwrap(), &BindOptions::default()).unwrap();
         let addresses = [engine.local_addr(), other.local_addr()];
         let engine = engine.connect(&addresses, options()).unwrap();
@@ -89,7 +89,7 @@ fn a_failed_network_ends_everything_and_lets_go_of_memory() {
             vec![
                 comm.isend(Mode::Standard, base, 200_000, &byte(), 1, 0).unwrap(),
                 comm.ireceive(place, 200_000, &byte(), 1, 0).unwrap(),
-                // To ourselves: it would be received without any network.
+                // To this process itself: it would be received without any network.
                 comm.isend(Mode::Synchronous, base, 200_000, &byte(), 0, 5).unwrap(),
             ]
         };
@@ -116,7 +116,7 @@ fn a_failed_network_ends_everything_and_lets_go_of_memory() {
         assert_eq!(engine.requests(), 0);
         letter.fill(9);
         room.fill(9);
-        // The message to ourselves is gone, and with it what referred to it.
+        // The message to this process itself is gone, and with it all references to its memory.
         let mut taken = [0_u8; 1];
         // SAFETY: it lives until the call returns.
         let received = unsafe { comm.receive(taken.as_mut_ptr(), 1, &byte(), 0, 5) };
@@ -126,7 +126,8 @@ fn a_failed_network_ends_everything_and_lets_go_of_memory() {
     }
 }
 
-/// A process that is gone before anybody has met it, and whose host says so, is not waited for as if it were late.
+/// A process that has gone before this one has exchanged anything with it, and whose host says so, is not waited for as
+/// if it were late.
 #[test]
 fn who_is_gone_before_it_was_met_is_missed_at_once() {
     let gone = Engine::bind(Transport::builder(), "udp", "127.0.0.1:0", 1)

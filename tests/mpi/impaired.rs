@@ -1,5 +1,5 @@
-//! Collectives between up to 64 ranks whose network loses, doubles, reorders and spoils datagrams, against what each must
-//! give by its definition.
+//! Collectives between up to 64 ranks whose network loses, duplicates, reorders and corrupts datagrams, compared with
+//! their definitions.
 
 use std::{
     net::SocketAddr,
@@ -23,7 +23,7 @@ use proptest::prelude::*;
 
 use super::support::options;
 
-/// What a job does, drawn alike by all of its ranks.
+/// The steps of a job, the same at all of its ranks.
 #[derive(Clone, Debug)]
 struct Job {
     size: u32,
@@ -36,10 +36,10 @@ struct Job {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     collective: Collective,
-    /// Elements, and which rank is the root.
+    /// Number of elements, and number of the root.
     count: usize,
     root: usize,
-    /// Which of the algorithms that suit; beyond them, the engine chooses.
+    /// Index of a suitable algorithm; beyond them, the engine chooses.
     algorithm: usize,
 }
 
@@ -133,12 +133,12 @@ fn run(job: &Job) {
     });
 }
 
-/// What rank `from` has at `index` of its input of a step.
+/// Element `index` of the input of rank `from` in a step.
 fn element(number: usize, from: usize, index: usize) -> i64 {
     (number * 7_919 + from * 1_000_003 + index * 31) as i64
 }
 
-/// Elements that one rank has for another: not the same for all.
+/// Number of elements of one rank for another: not the same for all.
 fn part(count: usize, from: usize, to: usize) -> usize {
     count * ((from + 2 * to) % 3) / 2
 }
@@ -157,7 +157,7 @@ fn check(world: &Communicator, number: usize, step: Step) {
     let even = Blocks::Even { count };
     let (commutative, in_place) = (true, false);
     let at_root = |value: usize| if rank == root { value } else { 0 };
-    // The call, the lengths of input and output, and what must come out; `None`: may be anything.
+    // The call, the lengths of input and output, and the expected output; `None`: undefined.
     let (call, input_len, expected): (Call<'_>, usize, Vec<i64>) = match step.collective {
         Collective::Barrier => (Call::Barrier, 0, Vec::new()),
         Collective::Bcast => (Call::Bcast { root, count: 8 * count }, 0, input(root, count).collect()),

@@ -10,13 +10,13 @@ use hikyaku::mpi::{
 
 use super::support::job;
 
-/// The world cut in two after `first` ranks.
+/// The world divided into two groups after `first` ranks.
 struct Two {
     inter: Communicator,
     rank: usize,
     here: usize,
     there: usize,
-    /// This is the group of the ranks from 0 on.
+    /// Whether this is the group of the ranks from 0 on.
     is_first: bool,
 }
 
@@ -37,7 +37,7 @@ fn with_two(size: u32, first: i32, program: impl Fn(&Two) + Sync + 'static) {
 }
 
 impl Two {
-    /// Runs a collective of numbers.
+    /// Runs a collective on numbers.
     fn run(&self, call: &Call<'_>, from: &mut [i64], into: &mut [i64]) {
         let datatype = Datatype::predefined(Kind::I64);
         let region = |data: &mut [i64]| match data {
@@ -55,7 +55,7 @@ impl Two {
         begun.unwrap().wait().unwrap();
     }
 
-    /// What rank `index` of the group that `is_first` sends as its element `at`.
+    /// Element `at` that rank `index` of a group sends; `is_first` says of which group.
     fn value(is_first: bool, index: usize, at: usize) -> i64 {
         (i64::from(is_first) * 100 + index as i64) * 1_000 + at as i64
     }
@@ -68,7 +68,7 @@ impl Two {
         Self::value(!self.is_first, index, at)
     }
 
-    /// Each process of either group as the root; `root` is how this one calls it.
+    /// With each process of either group as the root; `root` is how this one names it.
     fn each_root(&self, with: impl Fn(usize)) {
         for first_has_it in [true, false] {
             let here = first_has_it == self.is_first;
@@ -92,7 +92,7 @@ fn what_has_a_root() {
         with_two(size, first, |two| {
             for count in COUNTS {
                 two.each_root(|root| {
-                    // Bcast: only of the root to the others.
+                    // Bcast: from the root to the other group only.
                     let mut own = if root == ROOT { two.own(count) } else { vec![] };
                     let mut data = if root == ROOT { vec![] } else { vec![-1; count] };
                     let octets = count * 8;
@@ -239,7 +239,7 @@ fn some_do_not_go_between_groups() {
         // SAFETY: there are no buffers.
         let refused = unsafe { two.inter.collective("MPI_Bcast", &nobody, &none, None, None) };
         assert_eq!(refused.unwrap_err().class(), ErrorClass::Root);
-        // What was refused has no number: the others still meet. Also in a duplicate, and all together.
+        // A refused call takes no number: the barrier still matches. The same in a duplicate, and together.
         two.inter.barrier().unwrap();
         let again = two.inter.duplicate().unwrap();
         assert!(again.is_inter() && again.context() != two.inter.context());

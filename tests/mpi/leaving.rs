@@ -1,5 +1,5 @@
-//! A rank ends MPI while the others still need it, or gives a collective less than the others: nobody who depends on it
-//! comes out as if all were well.
+//! A rank ends MPI while the others still need it, or contributes less to a collective than the others: no rank that
+//! depends on it gets a result as if all were well.
 
 use std::time::Duration;
 
@@ -83,12 +83,12 @@ fn call(collective: Collective, count: usize) -> Call<'static> {
     }
 }
 
-/// Element `i` of what `rank` gives.
+/// Element `i` of the input of `rank`.
 fn given(rank: usize, i: usize) -> i64 {
     (rank as i64 + 1) * 1_000_003 + i as i64 * 31
 }
 
-/// Element `i` of what `rank` of `size` must have if all is well; `None`: nothing is said about it.
+/// Element `i` of the output that `rank` of `size` must have if all is well; `None`: undefined.
 fn expected(collective: Collective, count: usize, (rank, size): (usize, usize), i: usize) -> Option<i64> {
     let (block, place) = (i / count, i % count);
     let sum = |ranks: usize, i| (0..ranks).map(|rank| given(rank, i)).sum();
@@ -105,7 +105,7 @@ fn expected(collective: Collective, count: usize, (rank, size): (usize, usize), 
     })
 }
 
-/// What comes out at `rank` depends on what `other` has given.
+/// Whether the output of `rank` depends on the input of `other`.
 fn depends(collective: Collective, rank: usize, other: usize) -> bool {
     match collective {
         Collective::Bcast | Collective::Scatter => other == ROOT,
@@ -115,7 +115,7 @@ fn depends(collective: Collective, rank: usize, other: usize) -> bool {
     }
 }
 
-/// Does a part in the collective; what comes out is right, or an error.
+/// Takes part in the collective; its output is right, or it fails.
 fn come_together(comm: &Communicator, collective: Collective, algorithm: Algorithm, count: usize) -> Result<(), Error> {
     let (rank, size) = (comm.rank() as usize, comm.size() as usize);
     let (one, all) = (count, count * size);
@@ -126,7 +126,7 @@ fn come_together(comm: &Communicator, collective: Collective, algorithm: Algorit
         Collective::Alltoall => (all, all),
         _ => (one, one),
     };
-    // Others may still write to it when this has failed.
+    // Other ranks may still write to it after a failure.
     let input = Box::leak((0..inputs).map(|i| given(rank, i)).collect::<Box<[i64]>>());
     let output = Box::leak(vec![-1_i64; outputs].into_boxed_slice());
     if collective == Collective::Bcast && rank == ROOT {
@@ -140,10 +140,10 @@ fn come_together(comm: &Communicator, collective: Collective, algorithm: Algorit
     };
     let sum = Operation::predefined(Predefined::Sum);
     let call = call(collective, count);
-    // SAFETY: the buffers are leaked unless it has ended well, and nobody else uses them.
+    // SAFETY: the buffers are leaked unless it has ended well, and not used otherwise.
     let begun = unsafe { comm.collective("MPI_Collective", &call, &buffers, Some(&sum), Some(algorithm)) };
     begun?.wait()?;
-    // SAFETY: it has ended, so they are ours alone again.
+    // SAFETY: it has ended, so nothing else refers to them.
     let (_, output) = unsafe { (Box::from_raw(input), Box::from_raw(output)) };
     for (i, value) in output.iter().enumerate() {
         let expected = expected(collective, count, (rank, size), i);
@@ -155,7 +155,7 @@ fn come_together(comm: &Communicator, collective: Collective, algorithm: Algorit
     Ok(())
 }
 
-/// What one rank does instead of what the others do.
+/// The deviation of one rank.
 #[derive(Clone, Copy, Debug)]
 enum Instead {
     /// It ends MPI.
@@ -168,7 +168,7 @@ fn check(collective: Collective, algorithm: Algorithm, size: u32, count: usize, 
     let what = format!("{collective} by {algorithm}, {count} elements, {size} ranks; rank {odd} {instead:?}");
     processes("loopback", size, &options(), move |world| {
         let rank = world.rank() as usize;
-        // So that all know each other.
+        // So that all have sessions.
         let well = come_together(&world, collective, algorithm, 2);
         assert_eq!(well, Ok(()), "rank {rank} before {what}");
         let done = match instead {
@@ -181,7 +181,7 @@ fn check(collective: Collective, algorithm: Algorithm, size: u32, count: usize, 
             match instead {
                 Instead::Leaves => {
                     assert_eq!(error.class(), ErrorClass::ProcFailed, "rank {rank} at {what}: {error}");
-                    // (Itself, or another one that has left for its sake.)
+                    // (Itself, or another rank that has left because of it.)
                     assert!(error.peer().is_some(), "rank {rank} at {what}: {error}");
                 }
                 Instead::Less => {
@@ -195,7 +195,7 @@ fn check(collective: Collective, algorithm: Algorithm, size: u32, count: usize, 
     });
 }
 
-/// What it gets is not what it asks for, so nothing is said about it.
+/// Its receive is shorter than the message, so its output is undefined.
 fn come_together_with_less(
     comm: &Communicator,
     collective: Collective,
@@ -224,7 +224,7 @@ fn come_together_with_less(
     begun?.wait().map(drop)
 }
 
-/// Small operands are sent at once, large ones are asked for.
+/// Small operands are sent eagerly, large ones by rendezvous.
 fn all_collectives(sizes: &[u32], counts: &[usize], instead: Instead) {
     for collective in COLLECTIVES {
         for &algorithm in collective.algorithms() {
@@ -252,7 +252,7 @@ fn all_collectives(sizes: &[u32], counts: &[usize], instead: Instead) {
     }
 }
 
-/// As threads there are fewer sizes: the simulation of the same has all.
+/// Fewer sizes as threads: the simulated version has all.
 fn sizes() -> &'static [u32] {
     if THREADS {
         &[2, 3, 4]
@@ -275,7 +275,7 @@ fn an_operand_that_is_too_short_is_an_error() {
     all_collectives(sizes(), counts(), Instead::Less);
 }
 
-/// Lengths that do not fit are named.
+/// The error names both lengths.
 #[test]
 fn a_short_operand_is_named_with_both_lengths() {
     processes("loopback", 2, &options(), |world| {
@@ -293,7 +293,7 @@ fn a_short_operand_is_named_with_both_lengths() {
     });
 }
 
-/// A message of rank `source` that nobody sends, in several ways of waiting for it.
+/// A message that rank `source` never sends, with several ways to wait for it.
 #[test]
 fn messages_of_a_rank_that_has_left_are_not_waited_for() {
     processes("loopback", 3, &options(), |world| {
@@ -308,7 +308,7 @@ fn messages_of_a_rank_that_has_left_are_not_waited_for() {
         };
         match world.rank() {
             0 => {
-                // What it has sent before it left is there.
+                // Messages that it has sent before it left are there.
                 // SAFETY: the buffer outlives the calls.
                 let (first, second) = unsafe {
                     let first = world.receive(place, 8, &byte(), 2, 7).unwrap();
@@ -319,8 +319,8 @@ fn messages_of_a_rank_that_has_left_are_not_waited_for() {
                 failed(world.probe(2, 7).unwrap_err());
             }
             1 => {
-                // It has never met that rank before (a simulation would call that a deadlock); and messages that that rank would
-                // have to take.
+                // It has never exchanged anything with that rank before (a simulation would call that a deadlock); and
+                // messages that that rank would have to receive.
                 if !THREADS {
                     // SAFETY: as above.
                     unsafe { world.receive(place, 8, &byte(), 2, 7) }.unwrap();

@@ -1,4 +1,4 @@
-//! Remote operations are served whatever their target calls, and if it calls nothing.
+//! Remote operations are served whatever MPI calls their target makes, even if it makes none.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use super::support::{THREADS, byte, job_on, options};
 
 const OPERATIONS: i64 = 200;
 
-/// Adds 1 at `place` of the window of `rank`, or looks what is there.
+/// Adds 1 at `place` of the window of `rank`, or reads it.
 fn fetch(window: &Window, rank: i32, place: i64, operation: Predefined) -> i64 {
     let (add, mut was) = ([1_i64], [0_i64]);
     let (origin, result) = (add.as_ptr().cast(), was.as_mut_ptr().cast());
@@ -48,7 +48,7 @@ fn count(window: &Window) {
     }
 }
 
-/// Without a helper thread somebody must call something; which call that is makes no difference.
+/// Without a helper thread, some thread must make MPI calls; which calls makes no difference.
 fn alone() -> Options {
     Options {
         helper: None,
@@ -70,7 +70,7 @@ fn a_target_that_only_looks_at_its_own_window_serves_others() {
     }
 }
 
-/// It locks it, as it must to look at it directly.
+/// It locks the window, as it must to read it directly.
 #[test]
 fn a_target_that_only_locks_its_own_window_serves_others() {
     job_on("udp", 2, &alone(), |comm| {
@@ -99,7 +99,7 @@ fn a_target_that_only_locks_its_own_window_serves_others() {
     });
 }
 
-/// The token goes to and fro, and both only look at their own windows.
+/// The token goes back and forth, and both processes only read their own windows.
 #[test]
 fn a_token_is_handed_over_by_looking_at_the_own_window() {
     job_on("udp", 2, &alone(), |comm| {
@@ -125,7 +125,7 @@ fn a_target_that_only_sends_to_itself_serves_others() {
             if comm.rank() == 0 {
                 count(&window);
             } else {
-                // SAFETY: others only combine it element by element, and it is read as one.
+                // SAFETY: others only combine it element by element, and it is read as one element.
                 while unsafe { window.base().cast::<i64>().read_volatile() } < OPERATIONS {
                     let mut letter = [0_u8; 4];
                     // SAFETY: the memory outlives the calls.
@@ -141,7 +141,7 @@ fn a_target_that_only_sends_to_itself_serves_others() {
     }
 }
 
-/// It asks again and again whether its request has ended.
+/// It polls whether its request has ended.
 #[test]
 fn a_target_that_only_tests_serves_others() {
     job_on("udp", 2, &alone(), |comm| {
@@ -161,8 +161,8 @@ fn a_target_that_only_tests_serves_others() {
     });
 }
 
-/// It calls nothing at all until the others have done what they want to do: computing, and sleeping. The helper thread would
-/// look for itself only once an hour.
+/// It makes no calls until the others have finished: it computes, and sleeps. The helper thread would check by itself
+/// only once an hour.
 #[test]
 fn a_target_that_calls_nothing_serves_others() {
     if !THREADS {

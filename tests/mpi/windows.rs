@@ -1,4 +1,4 @@
-//! Remote memory.
+//! Windows.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -42,7 +42,7 @@ fn at(rank: Rank, displacement: i64, count: u64, datatype: &Datatype) -> Target<
     }
 }
 
-/// What is in the window of this process.
+/// The window of this process.
 fn octets(window: &Window, len: usize) -> Vec<u8> {
     // SAFETY: called after a synchronisation, when nobody writes.
     unsafe { std::slice::from_raw_parts(window.base(), len) }.to_vec()
@@ -114,7 +114,7 @@ fn puts_and_gets_of_all_sizes_between_fences() {
     }
 }
 
-/// What a rank does to another, to places that nobody else touches meanwhile.
+/// An operation of a rank on another, in places that no other rank touches meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Put,
@@ -178,7 +178,7 @@ fn combine(operation: Predefined, operand: i64, old: i64) -> i64 {
     }
 }
 
-/// Does `act` to the windows of a model; gives what comes back, in the order of elements.
+/// Applies `act` to a model of the windows; gives the fetched elements, in order.
 fn model(act: &Act, windows: &mut [Vec<i64>]) -> Vec<i64> {
     let window = &mut windows[act.target];
     let part = act.origin * PART;
@@ -205,7 +205,7 @@ fn model(act: &Act, windows: &mut [Vec<i64>]) -> Vec<i64> {
     back
 }
 
-/// Does `act` for real, and waits for it.
+/// Performs `act`, and waits for it.
 fn perform(act: &Act, window: &Window, expected: &[i64]) {
     let (target, part) = (act.target as Rank, (act.origin * PART) as i64);
     if let Step::Swap = act.step {
@@ -279,8 +279,8 @@ fn as_if_done_one_after_the_other() {
                     let window = Window::allocate(&comm, (3 * PART * 8) as u64, 8).unwrap();
                     window.lock_all().unwrap();
                     let mut windows = vec![vec![0_i64; 3 * PART]; 3];
-                    // Each rank has a part of every window to itself: so its acts are in their order, and it needs
-                    // none but its own to know what comes back.
+                    // Each rank has a part of every window to itself, so its acts are in order, and it needs only its
+                    // own ones to predict the fetched elements.
                     for act in &acts {
                         let expected = model(act, &mut windows);
                         if act.origin == comm.rank() as usize {
@@ -615,7 +615,7 @@ fn misuse_is_an_error_that_names_the_call() {
         window.free().unwrap();
         assert_eq!(class(window.fence()), ErrorClass::Win);
         assert_eq!(class(put(&window, &room, 1, 0)), ErrorClass::Win);
-        // One who is wrong is told so, and the others that there is no window.
+        // A rank with wrong arguments gets an error that says so; the others, that there is no window.
         let wrong = Window::allocate(&comm, 8, comm.rank() as u32).unwrap_err();
         assert_eq!(
             wrong.class(),
@@ -626,7 +626,7 @@ fn misuse_is_an_error_that_names_the_call() {
     });
 }
 
-/// Two ranks wait for each other, whatever has become of the rest.
+/// Synchronises two ranks, whatever has become of the others.
 fn meet(comm: &Communicator, other: i32) {
     super::messages::send(comm, &[1], other, 0).unwrap();
     super::messages::receive(comm, &mut [0], other, 0).unwrap();
@@ -641,25 +641,25 @@ fn a_lost_process_ends_what_waits_for_it() {
             window.lock(LockKind::Exclusive, 0).unwrap();
             window.lock(LockKind::Shared, 1).unwrap();
             comm.barrier().unwrap();
-            // Goes without a word to the window, with two locks.
+            // It ends without unlocking the two windows that it has locked.
             comm.engine().finalize(Duration::from_secs(2)).unwrap();
             return;
         }
         comm.barrier().unwrap();
-        // Both wait for what the lost one has; they get it.
+        // Both wait for locks of the lost process, and get them.
         window.lock(LockKind::Exclusive, 0).unwrap();
         window.lock(LockKind::Exclusive, 1).unwrap();
         let data = pattern(1_000_000, 1);
         assert_eq!(class(window.lock(LockKind::Shared, 2)), ErrorClass::ProcFailed);
         window.unlock(0).unwrap();
         window.unlock(1).unwrap();
-        // Also while the other still collects its locks one by one: all ask in the order of ranks.
+        // Even while the other process still collects its locks: both request them in the order of ranks.
         assert_eq!(class(window.lock_all()), ErrorClass::ProcFailed);
         let lost = comm.group().incl(&[2]).unwrap();
         assert_eq!(class(window.start(&lost)), ErrorClass::ProcFailed);
         window.post(&lost).unwrap();
         assert_eq!(class(window.wait()), ErrorClass::ProcFailed);
-        // It still works between those who are there.
+        // The window still works between the remaining processes.
         let other = 1 - comm.rank();
         window.lock(LockKind::Exclusive, other).unwrap();
         put(&window, &data, other, 0).unwrap();
@@ -713,7 +713,7 @@ fn memory_of_the_caller() {
         get(&window, &mut back, 1 - comm.rank(), 0).unwrap();
         window.fence().unwrap();
         assert!(back == pattern(5_000, 1 - comm.rank() as usize));
-        // Dropping is freeing without meeting.
+        // Dropping frees the window without synchronising.
         comm.barrier().unwrap();
         drop(window);
         memory.clear();

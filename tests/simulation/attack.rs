@@ -14,7 +14,7 @@ use crate::{
 
 const MS: Duration = Duration::from_millis(1);
 
-fn stranger(number: u32) -> SocketAddr {
+pub(crate) fn stranger(number: u32) -> SocketAddr {
     SocketAddr::from((
         (0xc0a8_0000 | number >> 12).to_be_bytes(),
         1_024 + (number & 0xfff) as u16,
@@ -67,7 +67,7 @@ fn some_open(rng: &mut Prng) -> Open {
     }
 }
 
-fn open_packet(rng: &mut Prng) -> Vec<u8> {
+pub(crate) fn open_packet(rng: &mut Prng) -> Vec<u8> {
     let mut open = some_open(rng);
     if rng.chance(300) {
         open.features |= Features::from_bits_retain(rng.next() as u32);

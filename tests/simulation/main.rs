@@ -20,6 +20,7 @@ mod ops;
 mod reconnect;
 mod refused;
 mod session;
+mod strangers;
 mod swarm;
 mod tagged;
 mod throughput;

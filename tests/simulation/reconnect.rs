@@ -15,13 +15,24 @@ const SOON: Duration = Duration::from_secs(4);
 
 /// Two that have talked; `who` wants its peer back, always.
 fn pair(seed: u64, rng: &mut Prng, who: [bool; 2]) -> World {
+    pair_of(seed, rng, who, &NodeOptions::default())
+}
+
+/// The same, but they send nothing by themselves: no probe for the path's MTU stands in for a call.
+fn quiet_pair(seed: u64, rng: &mut Prng, who: [bool; 2]) -> World {
+    let mut options = NodeOptions::default();
+    options.config.path_mtu_discovery = false;
+    pair_of(seed, rng, who, &options)
+}
+
+fn pair_of(seed: u64, rng: &mut Prng, who: [bool; 2], options: &NodeOptions) -> World {
     let mut world = World::new(seed);
     world.retries = false;
     let bare = rng.chance(500);
     for always in who {
         let mut options = NodeOptions {
             bare,
-            ..NodeOptions::default()
+            ..options.clone()
         };
         options.config.reconnect = always;
         world.add(options);
@@ -124,6 +135,45 @@ fn stalls_end() {
             }
         }
         expect_new_session(&mut world, &mut rng, [1, 1]);
+    });
+}
+
+/// Only one asks, and neither has anything to say: the other one hears of the new session because it calls back. Then
+/// both fall silent.
+#[test]
+fn a_side_that_is_called_calls_back() {
+    scenario("reconnect::a_side_that_is_called_calls_back", 4, |seed| {
+        let mut rng = Prng::new(seed);
+        let mut world = quiet_pair(seed, &mut rng, [false; 2]);
+        world.network.cut(0, 1);
+        for node in 0..2 {
+            world.send(node, 1 - node, Job::new(100).shared());
+        }
+        world.run_for(8 * SECOND);
+        world.network.join(0, 1);
+        reconnect(&mut world, 0);
+        world.run_for(SOON);
+        let sent = |world: &World| [(0, 1), (1, 0)].map(|(from, to)| world.network.counts(from, to).datagrams);
+        let before = sent(&world);
+        world.run_for(4 * SECOND);
+        assert_eq!(sent(&world), before, "the calls go on");
+        expect_new_session(&mut world, &mut rng, [1, 1]);
+    });
+}
+
+/// The one that was stopped hears by a reset that its session is over, and it alone wants another.
+#[test]
+fn a_reset_is_followed_by_a_call() {
+    scenario("reconnect::a_reset_is_followed_by_a_call", 4, |seed| {
+        let mut rng = Prng::new(seed);
+        let mut world = quiet_pair(seed, &mut rng, [false, true]);
+        world.stall(1, 8 * SECOND);
+        world.send(0, 1, Job::new(100).shared());
+        world.run_for(8 * SECOND);
+        assert_eq!(world.downs(0).len(), 1);
+        expect_new_session(&mut world, &mut rng, [1, 1]);
+        let downs = world.downs(1);
+        assert!(matches!(downs[..], [(_, 0, PeerError::Reset)]), "{downs:?}");
     });
 }
 

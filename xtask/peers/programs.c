@@ -1,4 +1,4 @@
-/* What crates/mpi/examples/{sor,halo,ft}.rs compute and send, in C for any MPI: the same grids, sweeps, faces and
+/* What the examples sor, halo and ft of crates/mpi compute and send, in C for any MPI: the same grids, sweeps, faces and
    transforms, in the same order, so the results are the same to the last digits.
 
    programs sor SIZE ITERATIONS | halo SIZE STEPS | ft SIZE      prints: NAME MICROSECONDS RESULT */

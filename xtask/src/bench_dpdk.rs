@@ -1,9 +1,9 @@
 //! Programs that compute as well as communicate, over DPDK, over the kernel's UDP, and in C over Open MPI's TCP: the
 //! comparison that the DPDK paper, section 7, leaves open (`docs/papers.md`).
 //!
-//! `crates/mpi/examples/{sor,halo,ft}.rs` and `xtask/peers/programs.c` do the same and come to the same result. All are
-//! started in turns, with two ranks that spin on a core of their own; a row is the median of the turns, a ratio the median
-//! of the turns' ratios.
+//! The examples `sor`, `halo` and `ft` of `crates/mpi` and `xtask/peers/programs.c` do the same and come to the same result.
+//! All are started in turns, with two ranks that spin on a core of their own; a row is the median of the turns, a ratio the
+//! median of the turns' ratios.
 
 use std::fmt::Write as _;
 

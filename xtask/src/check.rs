@@ -9,7 +9,17 @@ use crate::{
 /// Feature sets of the library that must be free of warnings by themselves; the default is linted with everything
 /// else. With two backends this is every set that differs; `poller` and `mpi` stand
 /// beside them.
-const FEATURES: [&str; 8] = ["", "std", "loopback", "udp", "loopback,udp", "poller", "mpi", "sim"];
+const FEATURES: [&str; 9] = [
+    "",
+    "std",
+    "loopback",
+    "udp",
+    "loopback,udp",
+    "poller",
+    "mpi",
+    "sim",
+    "tokio",
+];
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     steps.run("format", &Cmd::parse("cargo fmt --all --check"))?;
@@ -20,6 +30,18 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     steps.run(
         "clippy, command line without simulations",
         &Cmd::parse("cargo clippy -p hikyaku-cli --no-default-features -- -D warnings"),
+    )?;
+    steps.run(
+        "clippy, programs without simulations",
+        &Cmd::parse("cargo clippy -p hikyaku-papers --no-default-features -- -D warnings"),
+    )?;
+    steps.run(
+        "clippy, benchmarks with other transports",
+        &Cmd::parse("cargo clippy -p hikyaku-bench --features peers --all-targets -- -D warnings"),
+    )?;
+    steps.run(
+        "clippy, transports on tokio",
+        &Cmd::parse("cargo clippy -p hikyaku --features tokio --all-targets -- -D warnings"),
     )?;
     for features in FEATURES {
         let name = format!("clippy [{features}]");

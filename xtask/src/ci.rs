@@ -48,6 +48,10 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     toolchains::miri(steps)?;
     toolchains::loom(steps)?;
     simulate(steps)?;
+    for tests in ["--test tokio", "--doc asynchronous"] {
+        let command = Cmd::parse("cargo test -p hikyaku --features tokio").args(tests.split(' '));
+        steps.run(&format!("tokio: {tests}"), &command.limit_s(300))?;
+    }
     for tests in &IGNORED {
         ignored(steps, tests)?;
     }
@@ -100,8 +104,8 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
 const DPDK: [(&str, &str); 10] = [
     (
         "clippy",
-        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-cli --features \
-         hikyaku-dpdk-sys/bindings,hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-cli/dpdk --all-targets -- -D warnings",
+        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-bench -p hikyaku-cli --features \
+         hikyaku-dpdk-sys/bindings,hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-bench/dpdk,hikyaku-cli/dpdk --all-targets -- -D warnings",
     ),
     ("bindings", "cargo test -p hikyaku-dpdk-sys --features bindings"),
     ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),

@@ -11,10 +11,12 @@ use std::{
 use crate::shell;
 
 /// Folders whose subfolders and files are rooms.
-const HOUSES: [&str; 7] = [
+const HOUSES: [&str; 9] = [
     "src",
     "crates/mpi/src",
     "crates/cli/src",
+    "crates/bench/src",
+    "crates/papers/src",
     "crates/mpi-derive/src",
     "crates/dpdk-sys/src",
     "xtask/src",

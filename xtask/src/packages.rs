@@ -9,17 +9,20 @@ use crate::{
 };
 
 /// What is to be published; `tests/tidy.rs` says what belongs in each.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 7] = [
     "hikyaku",
+    "hikyaku-bench",
     "hikyaku-cli",
     "hikyaku-dpdk-sys",
     "hikyaku-mpi",
     "hikyaku-mpi-derive",
+    "hikyaku-papers",
 ];
 /// All have the version of the workspace, as this crate has.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Libraries with all that docs.rs documents.
-const DOCUMENTED: &str = "-p hikyaku -p hikyaku-mpi -p hikyaku-mpi-derive -p hikyaku-dpdk-sys --all-features";
+const DOCUMENTED: &str = "-p hikyaku -p hikyaku-mpi -p hikyaku-mpi-derive -p hikyaku-dpdk-sys -p hikyaku-bench \
+                          -p hikyaku-papers --all-features";
 
 /// What the chore `packages` does.
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {

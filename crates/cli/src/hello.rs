@@ -8,8 +8,15 @@ use std::{
 
 use clap::Args;
 use hikyaku::bootstrap::{self, Environment, World};
+use hikyaku_bench::failure::{Failure, While};
 
-use crate::failure::{Failure, While};
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hikyaku run -n 2 hikyaku hello
+  mpiexec -n 2 hikyaku hello                            MPICH
+  mpirun -n 2 hikyaku hello                             Open MPI
+  srun --mpi=pmi2 -n 2 hikyaku hello                    Slurm
+  HIKYAKU_IFACE=eth1 hikyaku run --host a,b hikyaku hello";
 
 /// Options; hidden are those that test what launchers do with ranks that misbehave.
 #[derive(Clone, Debug, Args)]

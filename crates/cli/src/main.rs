@@ -1,38 +1,38 @@
-//! The `hikyaku` command: benchmarks, the launcher and tools.
+//! The `hikyaku` command: the launcher and tools; benchmarks and simulations, which are libraries.
 
-mod allocation;
-mod args;
-mod bench;
-mod clock;
+mod command;
 mod doctor;
-mod failure;
 mod hello;
 mod manual;
 mod poller;
 mod run;
-#[cfg(feature = "sim")]
-mod sim;
 mod trace;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use hikyaku_bench::{machine::allocation::Counting, tune};
+
+use self::command::{Cli, Command};
+
+/// Benchmarks and simulations say how much memory a peer or a rank takes.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
-    let result = match cli.command {
-        args::Command::Bench(benchmark) => bench::run(&benchmark).map(|()| 0),
-        args::Command::Tune(options) => bench::tune(&options).map(|()| 0),
-        args::Command::BenchWorker { address, key } => bench::work(&address, &key).map(|()| 0),
-        args::Command::Completions(args) => manual::completions(&args).map(|()| 0),
-        args::Command::Doctor(args) => doctor::run(&args).map(|()| 0),
-        args::Command::Hello(args) => hello::run(&args).map(|()| 0),
-        args::Command::Man(args) => manual::man(&args).map(|()| 0),
-        args::Command::Poller(args) => poller::run(&args).map(|()| 0),
-        args::Command::Run(args) => run::run(&args),
+    let result = match Cli::parse().command {
+        Command::Bench(args) => hikyaku_bench::run(&args).map(|()| 0),
+        Command::Tune(args) => tune::run(&args).map(|()| 0),
+        Command::BenchWorker(args) => hikyaku_bench::work(&args).map(|()| 0),
+        Command::Completions(args) => manual::completions(&args).map(|()| 0),
+        Command::Doctor(args) => doctor::run(&args).map(|()| 0),
+        Command::Hello(args) => hello::run(&args).map(|()| 0),
+        Command::Man(args) => manual::man(&args).map(|()| 0),
+        Command::Poller(args) => poller::run(&args).map(|()| 0),
+        Command::Run(args) => run::run(&args),
         #[cfg(feature = "sim")]
-        args::Command::Sim(experiment) => sim::run(&experiment).map(|()| 0),
-        args::Command::Trace(args) => trace::run(&args).map(|()| 0),
+        Command::Sim(args) => hikyaku_papers::run(&args).map(|()| 0),
+        Command::Trace(args) => trace::run(&args).map(|()| 0),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -12,11 +12,9 @@ use clap_mangen::{
     Man,
     roff::{Roff, roman},
 };
+use hikyaku_bench::failure::{Failure, While};
 
-use crate::{
-    args::Cli,
-    failure::{Failure, While},
-};
+use crate::command::Cli;
 
 pub(crate) const COMPLETIONS: &str = "\
 Examples:

@@ -3,8 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-
-use crate::failure::Failure;
+use hikyaku_bench::failure::Failure;
 
 /// How to use it.
 pub(crate) const EXAMPLES: &str = "\
@@ -81,9 +80,10 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         backends::dpdk::DpdkOptions,
         poller::{Poller, PollerOptions, default_socket},
     };
+    use hikyaku_bench::failure::While;
     use nix::sys::signal::Signal;
 
-    use crate::{failure::While, run::signals::Signals};
+    use crate::run::signals::Signals;
 
     // Before DPDK's threads, so that none of them takes them.
     let signals = Signals::take(&[Signal::SIGINT, Signal::SIGTERM]).or_fail("taking signals")?;

@@ -62,9 +62,6 @@ mod lost;
 #[expect(dead_code, reason = "as above")]
 #[path = "../examples/osu.rs"]
 mod osu;
-#[expect(dead_code, reason = "as above, and what only its main prints")]
-#[path = "../examples/othello.rs"]
-mod othello;
 #[path = "../examples/ping_pong.rs"]
 mod ping_pong;
 #[path = "../examples/reduce.rs"]
@@ -83,9 +80,6 @@ mod simple;
 #[expect(dead_code, reason = "as above")]
 #[path = "../examples/sizes.rs"]
 mod sizes;
-#[expect(dead_code, reason = "as above, and what only its main prints")]
-#[path = "../examples/sor.rs"]
-mod sor;
 #[path = "../examples/structs.rs"]
 mod structs;
 #[path = "../examples/structured.rs"]
@@ -177,13 +171,6 @@ fn osu() {
 }
 
 #[test]
-fn othello() {
-    for size in [1, 2, 5] {
-        run_in_world(size, |world| othello::play(world, 4, 4, &|_| ()).map(drop));
-    }
-}
-
-#[test]
 fn scaling() {
     let by = |size| {
         let outcome = Simulation::new(size, 1).run(|_| {
@@ -196,19 +183,6 @@ fn scaling() {
     assert!(alone > 0.0);
     for size in [2, 3, 64] {
         assert!(by(size).iter().all(|part| part.change == alone), "{size} ranks");
-    }
-}
-
-#[test]
-fn sor() {
-    for (size, strips) in [(1, false), (4, false), (6, false), (3, true)] {
-        let job = sor::Job {
-            size: 20,
-            iterations: 200,
-            strips,
-            report: 20,
-        };
-        run_in_world(size, move |world| sor::solve(world, job, &|_| (), &|_, _| ()).map(drop));
     }
 }
 
@@ -250,9 +224,9 @@ fn lost() {
 
 #[test]
 fn all_examples_are_simulated() {
-    let by_hand = [
-        "ft", "halo", "lost", "osu", "othello", "scaling", "simple", "sizes", "sor",
-    ];
+    let by_hand = ["ft", "halo", "lost", "osu", "scaling", "simple", "sizes"];
+    // Programs of `hikyaku-papers`, which simulates them itself.
+    let elsewhere = ["othello", "sor"];
     // A simulated rank is one thread and has no helper, which is what these are about.
     let not = ["matched_probe", "progress"];
 
@@ -260,7 +234,7 @@ fn all_examples_are_simulated() {
     let there: BTreeSet<String> = directory
         .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let known = EXAMPLES.iter().chain(&by_hand).chain(&not);
+    let known = EXAMPLES.iter().chain(&by_hand).chain(&elsewhere).chain(&not);
     assert_eq!(there, known.map(|name| (*name).to_owned()).collect());
 }
 

@@ -1,9 +1,10 @@
-//! The TCP side: who connects, who has the ticket, and lines in and out. Nothing in it waits.
+//! The TCP side of the wire-up server: accepts connections, checks tickets, reads and writes lines. It never blocks.
 //!
-//! Every connection begins as a stranger's and becomes a rank's by its first line, which has the job's ticket. Places for
-//! strangers follow the number of ranks that are still missing, so that all of them can come at the same moment, and
-//! [`SPARE_PLACES`] more. A rank may come a second time to listen for [news](Gate::announce). If strangers fill those, the oldest is heard once more and then sent away; a rank that this
-//! happens to comes again.
+//! Every connection begins as a stranger's and becomes a rank's by its first line, which has the job's ticket. The
+//! number of strangers is limited to the number of ranks that are still missing, so that all of them can connect at the
+//! same moment, plus [`SPARE_PLACES`]. A rank may connect a second time to listen for [news](Gate::announce). When
+//! strangers fill all places, the oldest is read once more and then closed; a rank to which this happens connects
+//! again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,32 +33,32 @@ use crate::bootstrap::{
 
 /// Longest line that is accepted; longer than any that a rank has reason to send.
 const MAX_LINE: usize = 4 << 10;
-/// How much may wait to be sent to a rank. Ranks wait for each answer, so more is a rank that does not read.
+/// Most bytes that may wait to be sent to a rank. Ranks wait for each answer, so a rank with more does not read.
 const MAX_WAITING: usize = 64 << 10;
 /// How long a stranger may take to say hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
-/// Places for strangers beside those of the ranks that are missing.
+/// Places for strangers in addition to those of the missing ranks.
 const SPARE_PLACES: usize = 64;
-/// How long nobody is accepted after the system has refused a descriptor and there was none in reserve.
+/// How long no connection is accepted after the system has refused a descriptor and there was none in reserve.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Connections that are accepted before others have their turn.
+/// Connections accepted before others are served.
 const ACCEPTS: usize = 256;
-/// What the listener is called among those that are ready; connections are numbered from 1.
+/// Number of the listener in epoll events; connections are numbered from 1.
 const LISTENER: u64 = 0;
 
-/// What happened at the gate.
+/// An event at the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GateEvent {
-    /// A rank was let in.
+    /// A rank was admitted.
     Joined(u32),
     /// A rank sent a line.
     Line(u32, Vec<u8>),
     /// The connection of a rank has ended.
     Left(u32),
-    /// A connection without a ticket, or without manners, was closed.
+    /// A connection without a ticket, or with a malformed line, was closed.
     Dropped(SocketAddr),
-    /// A limit was reached for the first time: people should be told.
+    /// A limit was reached for the first time: the user should be told.
     Limit(GateLimit),
 }
 
@@ -72,7 +73,7 @@ pub enum GateLimit {
     },
     /// Connections that have not shown the ticket: the oldest are closed for newer ones.
     Strangers {
-        /// How many there may be at once.
+        /// Most connections without a ticket.
         limit: usize,
     },
 }
@@ -100,64 +101,65 @@ struct Connection {
     input: Vec<u8>,
     output: Vec<u8>,
     open: bool,
-    /// What it is waited for includes room to write.
+    /// Whether epoll watches for room to write.
     awaits_room: bool,
     of: Owner,
 }
 
 #[derive(Clone, Copy)]
 enum Owner {
-    /// A stranger yet. It has this long to say hello.
+    /// A stranger; it must say hello by this deadline.
     Stranger(Deadline),
     Rank(u32),
-    /// A rank's second connection, which only listens.
+    /// A rank's second connection, which only receives news.
     Listener(u32),
 }
 
-/// A rank, as long as it has not come for everything that it may come for.
+/// The connections that a rank may still make.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     joined: bool,
     listens: bool,
 }
 
-/// Listens for the ranks of a job. Never blocks: call [`pump`](Self::pump) when its descriptor is ready to be read, and
-/// ten times a second while it [`has_strangers`](Self::has_strangers).
+/// Accepts the ranks of a job. Never blocks: call [`pump`](Self::pump) when its descriptor is readable, and ten times a
+/// second while it [`has_strangers`](Self::has_strangers).
 pub struct Gate {
     listener: TcpListener,
-    /// Tells which of the connections are ready, however many there are.
+    /// Finds the ready connections, however many there are.
     epoll: OwnedFd,
     ticket: String,
     expected: BTreeMap<u32, Expected>,
     connections: BTreeMap<u64, Connection>,
-    /// Of connections in the order in which they came: the oldest first.
+    /// Numbers of strangers' connections: the oldest first.
     strangers: BTreeSet<u64>,
     ranks: BTreeMap<u32, u64>,
-    /// Connections of ranks that may still come.
+    /// Number of connections that ranks may still make.
     missing: usize,
-    /// What all who listen were told, and those who come later will be.
+    /// The news so far, which listeners that connect later will get, too.
     news: Vec<String>,
     next: u64,
-    /// Connections that have failed while something was sent.
+    /// Connections on which a write has failed.
     failed: Vec<u64>,
-    /// Given back for a moment when there is no other descriptor, so that somebody can be told so.
+    /// A spare descriptor, closed for a moment when there is no other one, so that a connection can be refused with a
+    /// message.
     reserve: Option<File>,
-    /// No connection is accepted until then.
+    /// No connection is accepted before this deadline.
     paused: Option<Deadline>,
     told_descriptors: bool,
     told_strangers: bool,
 }
 
 impl Gate {
-    /// Lets those `ranks` in that have `ticket`.
+    /// A gate for `ranks` that have `ticket`.
     ///
     /// # Errors
-    /// If the listener can not be made non-blocking, or no descriptor is left.
+    /// The listener can not be made non-blocking, or no descriptor is left.
     pub fn new(listener: TcpListener, ticket: &str, ranks: impl IntoIterator<Item = u32>) -> io::Result<Self> {
         let expected: BTreeMap<_, _> = ranks.into_iter().map(|rank| (rank, Expected::default())).collect();
         let missing = 2 * expected.len();
         listener.set_nonblocking(true)?;
-        // All may come before the first is accepted; the system cuts this to net.core.somaxconn.
+        // All ranks may connect before the first one is accepted; the system limits this to net.core.somaxconn.
         rustix::net::listen(&listener, i32::try_from(missing + SPARE_PLACES).unwrap_or(i32::MAX))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
@@ -180,13 +182,13 @@ impl Gate {
         })
     }
 
-    /// Time matters: a connection waits to be let in, or the gate to accept again.
+    /// Whether time matters: a stranger's deadline is running, or accepting is paused.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
         !self.strangers.is_empty() || self.paused.is_some()
     }
 
-    /// Sends `line` to `rank`, as soon as it takes it. A rank that is not here misses it.
+    /// Sends `line` to `rank`, as soon as there is room. A rank that is not connected misses it.
     pub fn send(&mut self, rank: u32, line: &str) {
         if let Some(&number) = self.ranks.get(&rank)
             && let Some(connection) = self.connections.get_mut(&number)
@@ -196,7 +198,7 @@ impl Gate {
         }
     }
 
-    /// Sends `line` to all ranks that listen for news, and to those that will.
+    /// Sends `line` to all ranks that listen for news, now or later.
     pub fn announce(&mut self, line: &str) {
         self.news.push(line.to_owned());
         let listeners: Vec<u64> = self
@@ -211,7 +213,7 @@ impl Gate {
         listeners.into_iter().for_each(|number| self.watch(number));
     }
 
-    /// Accepts, reads and writes what can be done now.
+    /// Accepts, reads and writes what is possible now.
     pub fn pump(&mut self) -> Vec<GateEvent> {
         let mut events = Vec::new();
         if self.paused.is_some_and(|until| until.is_over()) {
@@ -228,7 +230,7 @@ impl Gate {
             data: EventData::new_u64(LISTENER),
         };
         let mut ready = [nothing; 64];
-        // Each is ready once; more rounds would let those who talk most keep the others waiting.
+        // Each connection is served once; more rounds would let the most active ones starve others.
         for _ in 0..=self.connections.len() / ready.len() {
             let count = epoll::wait(&self.epoll, &mut ready, Some(&Timespec::default())).unwrap_or(0);
             for event in &ready[..count] {
@@ -266,7 +268,7 @@ impl Gate {
         }
     }
 
-    /// Takes a connection, whose first line may already be there.
+    /// Admits a connection as a stranger's; its first line may already be there.
     fn admit(&mut self, stream: TcpStream, from: SocketAddr, events: &mut Vec<GateEvent>) {
         let limit = self.missing + SPARE_PLACES;
         if self.strangers.len() >= limit
@@ -302,8 +304,8 @@ impl Gate {
         self.serve(number, events);
     }
 
-    /// There is no descriptor for the next connection: tells it so by the one in reserve. False: nobody is accepted for a
-    /// while.
+    /// There is no descriptor for the next connection: refuses it by means of the spare one. False: no connection is
+    /// accepted for a while.
     fn refuse(&mut self, events: &mut Vec<GateEvent>) -> bool {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if !mem::replace(&mut self.told_descriptors, true) {
@@ -326,7 +328,7 @@ impl Gate {
         self.reserve.is_some()
     }
 
-    /// Reads and writes what one connection can.
+    /// Reads and writes on one connection.
     fn serve(&mut self, number: u64, events: &mut Vec<GateEvent>) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
@@ -350,7 +352,7 @@ impl Gate {
         }
     }
 
-    /// Lets the stranger in whose first line this is, or sends it away.
+    /// Admits the stranger that has sent this first line, or closes its connection.
     fn greet(&mut self, number: u64, line: &[u8], events: &mut Vec<GateEvent>) {
         let verdict = self.check(line);
         let Some(connection) = self.connections.get_mut(&number) else {
@@ -385,7 +387,7 @@ impl Gate {
         }
     }
 
-    /// Ends those strangers whose time is over.
+    /// Closes the strangers whose deadline is over.
     fn expire(&mut self, events: &mut Vec<GateEvent>) {
         while let Some(&oldest) = self.strangers.first() {
             match self.connections.get(&oldest).map(|connection| connection.of) {
@@ -412,7 +414,7 @@ impl Gate {
         }
     }
 
-    /// Waits for room to write as long as something waits to be written.
+    /// Watches for room to write as long as bytes wait to be written.
     fn watch(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
@@ -433,7 +435,8 @@ impl Gate {
         }
     }
 
-    /// The owner of a first line, or what to say to a caller that has the ticket and still does not belong here.
+    /// The owner of a connection by its first line, or the answer to a stranger that has the ticket but is not
+    /// expected.
     fn check(&self, line: &[u8]) -> Result<Owner, Option<&'static str>> {
         let hello = Message::parse_line(line).map_err(|_| None)?;
         let ticket = hello.get("ticket").unwrap_or_default();
@@ -454,14 +457,14 @@ impl Gate {
     }
 }
 
-/// Ready to be read when there is something to [`pump`](Gate::pump).
+/// Readable when [`pump`](Gate::pump) has something to do.
 impl AsFd for Gate {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 }
 
-/// Compares without telling by its time how much is right.
+/// Compares in constant time.
 fn same(one: &str, other: &str) -> bool {
     let differences = one.bytes().zip(other.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     one.len() == other.len() && differences == 0
@@ -525,7 +528,7 @@ mod tests {
         (Gate::new(listener, "secret", 0..ranks).unwrap(), address)
     }
 
-    /// Pumps until something happens.
+    /// Pumps until there is an event.
     fn next(gate: &mut Gate) -> Vec<GateEvent> {
         for _ in 0..20 {
             let limit = Timespec::try_from(Duration::from_millis(500)).unwrap();
@@ -562,7 +565,7 @@ mod tests {
         ] {
             let stranger = say(address, bad);
             assert!(matches!(next(&mut gate)[..], [GateEvent::Dropped(_)]), "{bad}");
-            // Closed, or reset because not all of it was read.
+            // Closed, or reset because not all of the line was read.
             let mut rest = Vec::new();
             let _ = (&stranger).read_to_end(&mut rest);
             assert!(rest.is_empty(), "a stranger is told nothing");
@@ -620,7 +623,7 @@ mod tests {
         while gate.strangers.len() < limit {
             assert_eq!(gate.pump(), []);
         }
-        // The oldest has spoken by now: it is heard before it would be sent away.
+        // The oldest has sent its line by now: it is read before it would be closed.
         first.write_all(b"cmd=hello rank=1 ticket=secret\n").unwrap();
         let mut events = Vec::new();
         let more: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -686,7 +689,7 @@ mod tests {
         let reader = std::thread::spawn(move || {
             let mut octets = vec![0; sent];
             (&rank).read_exact(&mut octets).unwrap();
-            // It must not hang up before the gate has been asked for the last time.
+            // The connection must stay open until the gate has been pumped for the last time.
             rank
         });
         while !reader.is_finished() {

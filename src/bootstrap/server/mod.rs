@@ -1,8 +1,7 @@
-//! The other end: what answers the processes of a job. `hikyaku run` is made of these parts, and so is rank 0 of a job
-//! that meets without a launcher.
+//! The wire-up server, for `hikyaku run` and for rank 0 of a job without a launcher.
 //!
-//! [`Store`] knows what the answers are and does no input or output; [`Gate`] listens, lets in who has the ticket, and
-//! carries lines.
+//! [`Store`] makes the answers and does no input or output; [`Gate`] listens, admits connections that have the ticket,
+//! and carries lines.
 
 mod gate;
 mod store;

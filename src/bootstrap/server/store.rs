@@ -1,4 +1,4 @@
-//! Keys, values and the fence: the answers to what ranks ask.
+//! Keys, values and the fence: the answers to the requests of ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use crate::bootstrap::{
     message::{Message, MessageError, NOTHING, Version, from_hex, key_of},
 };
 
-/// How many keys a rank may put.
+/// Most keys of a rank.
 pub const MAX_KEYS: usize = 64;
-/// How long an answer with the values of many ranks gets before the rest has to be asked for, in octets: far less than
-/// may wait for a rank.
+/// Bytes after which an answer with the values of many ranks ends, and the rest has to be asked for: far less than the
+/// limit of bytes that may wait for a rank.
 const MAX_PAGE: usize = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum State {
     Lost,
 }
 
-/// What whoever runs the job must know.
+/// Something that the launcher must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
@@ -31,36 +31,36 @@ pub enum Note {
     Aborted {
         /// The exit code it asks for.
         code: u8,
-        /// What it says.
+        /// Its message.
         message: String,
     },
-    /// A rank said goodbye.
+    /// A rank has said goodbye.
     Finalized,
-    /// A rank sent what is no message. It gets no answer.
+    /// A rank has sent a malformed line, which gets no answer.
     Malformed(MessageError),
 }
 
-/// What follows from a line.
+/// The effects of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Lines to send, each to its rank.
     pub replies: Vec<(u32, String)>,
-    /// Something to know about the rank that sent the line.
+    /// A note about the rank that has sent the line.
     pub note: Option<Note>,
 }
 
-/// The state of a job: who is here, and what was put. Holds at most [`MAX_KEYS`] values for each rank.
+/// The state of a job: its ranks and their values, at most [`MAX_KEYS`] for each rank.
 #[derive(Debug)]
 pub struct Store {
     ranks: Vec<State>,
     keys: Vec<usize>,
     values: BTreeMap<String, String>,
     in_fence: BTreeSet<u32>,
-    /// Ranks that will not come to a fence any more, and are missed there.
+    /// Number of ranks that will not come to a fence any more, without which it can not be complete.
     away: usize,
-    /// Those that are not.
+    /// Number of failed ranks, without which a fence can be complete.
     lost: usize,
-    /// All ranks have been in a fence: what each must know of the others, it can know.
+    /// Whether all ranks have been in a fence: then each can get what it must know of the others.
     met: bool,
     /// Why no fence can be complete any more.
     failure: Option<String>,
@@ -82,12 +82,13 @@ impl Store {
         }
     }
 
-    /// `rank` has come.
+    /// `rank` has connected.
     pub fn joined(&mut self, rank: u32) {
         self.set(rank, State::Joined);
     }
 
-    /// `rank` will say nothing more: its connection or its process has ended. Those who wait for it in a fence are told.
+    /// `rank` will send nothing more: its connection or its process has ended. Ranks that wait for it in a fence are
+    /// told.
     pub fn left(&mut self, rank: u32) -> Outcome {
         self.in_fence.remove(&rank);
         if !self.has_finalized(rank) {
@@ -96,52 +97,51 @@ impl Store {
         self.settle()
     }
 
-    /// `rank` has failed, and the others go on: no fence waits for it any more. What it has put stays.
+    /// `rank` has failed, and the others go on: no fence waits for it any more. Its values stay.
     pub fn lost(&mut self, rank: u32) -> Outcome {
         self.in_fence.remove(&rank);
         self.set(rank, State::Lost);
         self.settle()
     }
 
-    /// All ranks have been in a fence together.
+    /// Whether all ranks have been in a fence together.
     #[must_use]
     pub fn has_met(&self) -> bool {
         self.met
     }
 
-    /// `rank` joined, and has not said goodbye.
+    /// Whether `rank` has joined and has not said goodbye.
     #[must_use]
     pub fn is_inside(&self, rank: u32) -> bool {
         self.state(rank) == Some(State::Joined)
     }
 
-    /// `rank` said goodbye.
+    /// Whether `rank` has said goodbye.
     #[must_use]
     pub fn has_finalized(&self, rank: u32) -> bool {
         self.state(rank) == Some(State::Finalized)
     }
 
-    /// No rank will ask for anything any more.
+    /// Whether no rank will ask for anything any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let over = |state: &State| matches!(state, State::Finalized | State::Gone | State::Lost);
         self.ranks.iter().all(over)
     }
 
-    /// Ends this fence and all later ones with an error: not all ranks can come, for this reason (words with `_` between
-    /// them).
+    /// Ends this fence and all later ones with an error: not all ranks can come, for this reason (words joined by `_`).
     pub fn give_up(&mut self, reason: impl Into<String>) -> Outcome {
         self.failure = Some(reason.into());
         self.settle()
     }
 
-    /// A rank waits in a fence.
+    /// Whether a rank waits in a fence.
     #[must_use]
     pub fn is_awaiting(&self) -> bool {
         !self.in_fence.is_empty()
     }
 
-    /// The ranks that others wait for in a fence; none while nobody waits.
+    /// The ranks for which others wait in a fence; none while no rank waits.
     #[must_use]
     pub fn awaited(&self) -> Vec<u32> {
         if self.in_fence.is_empty() {
@@ -152,7 +152,7 @@ impl Store {
         (0..size).filter(missing).collect()
     }
 
-    /// Works on a line of `rank`.
+    /// Handles a line of `rank`.
     pub fn handle(&mut self, rank: u32, line: &[u8]) -> Outcome {
         let message = match Message::parse_line(line) {
             Ok(message) => message,
@@ -195,7 +195,7 @@ impl Store {
         let (Some(key), Some(value)) = (message.get("key"), message.get("value")) else {
             return refusal(message, "no_key_or_value");
         };
-        // The prefix of the rank comes on top of the caller's key.
+        // The prefix with the rank is added to the caller's key.
         if key.len() > MAX_KEY + 16 || value.len() > 2 * MAX_VALUE {
             return refusal(message, "key_or_value_too_long");
         }
@@ -220,7 +220,7 @@ impl Store {
         }
     }
 
-    /// What ranks have put under a key, from one rank on and as many as fit into an answer.
+    /// Values of ranks under a key, from one rank on, as many as fit into an answer.
     fn get_all(&self, message: &Message) -> Message {
         let (Some(key), Some(from)) = (message.get("key"), message.number::<u32>("from")) else {
             return refusal(message, "no_key_or_first_rank");
@@ -242,7 +242,7 @@ impl Store {
         answer.with("count", count).with("values", values)
     }
 
-    /// Ends the fence if all are in it, or if one that is missing can not come any more.
+    /// Ends the fence if all ranks are in it, or if a missing one can not come any more.
     fn settle(&mut self) -> Outcome {
         if self.in_fence.is_empty() {
             return Outcome::default();
@@ -416,7 +416,7 @@ mod tests {
                 (0, "cmd=barrier_out rc=-1 msg=rank_1_has_gone"),
                 "{finalizes}"
             );
-            // Who comes later is told as well.
+            // A rank that comes later is told as well.
             assert_eq!(store.handle(0, b"cmd=barrier_in").replies.len(), 1);
         }
     }
@@ -433,7 +433,7 @@ mod tests {
         let complete = [(0, "cmd=barrier_out rc=0"), (1, "cmd=barrier_out rc=0")];
         assert_eq!(replies(&outcome), complete);
         assert!(store.has_met());
-        // The last one that is waited for is lost while the others wait.
+        // The last missing rank is lost while the others wait.
         store.handle(0, b"cmd=barrier_in");
         assert_eq!(replies(&store.lost(1)), [(0, "cmd=barrier_out rc=0")]);
         store.handle(0, b"cmd=finalize");

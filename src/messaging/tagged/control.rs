@@ -15,12 +15,12 @@ use alloc::vec::Vec;
 
 use crate::messaging::LandingId;
 
-/// What a message of the protocol says.
+/// A message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control<'a> {
     /// RTS: `id` is the sender's.
     RequestToSend { id: u32, bits: u64, len: u64 },
-    /// CTS: the sender with `id` may send what lies before `until`; in the end `limit` octets are wanted.
+    /// CTS: the sender with `id` may send the bytes before `until`; the receiver wants `limit` bytes in all.
     Grant {
         id: u32,
         landing: LandingId,
@@ -29,7 +29,7 @@ pub(super) enum Control<'a> {
     },
     /// For a handler of the layer above.
     Active { handler: u32, data: &'a [u8] },
-    /// What was requested to be sent under this `id` will not come: its sender has revoked it.
+    /// The sender has revoked the message that it requested to send under this `id`.
     Withdraw { id: u32 },
 }
 
@@ -38,7 +38,7 @@ const GRANT: u8 = 2;
 const ACTIVE: u8 = 3;
 const WITHDRAW: u8 = 4;
 
-/// Octets that are no message of this protocol.
+/// The bytes are no message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 

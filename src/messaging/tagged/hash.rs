@@ -2,7 +2,7 @@
 
 use core::hash::{BuildHasher, Hasher};
 
-/// What is hashed.
+/// The key of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     pub(super) source: u32,
@@ -16,14 +16,14 @@ impl core::hash::Hash for Key {
     }
 }
 
-/// Two multiplications, of 128 bits, with a key that peers do not know: they choose the keys of what they send.
+/// Two multiplications, of 128 bits, with a secret key: peers choose the match bits of the messages that they send.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hash {
     key: u64,
 }
 
 impl Hash {
-    /// A peer that does not know `key` can not tell what meets in a table.
+    /// A peer that does not know `key` can not predict collisions.
     pub(super) fn new(key: u64) -> Self {
         Self { key }
     }

@@ -63,7 +63,7 @@ use crate::{
     wire::ANY_PROCESSOR,
 };
 
-/// Octets that are granted and have not landed, if one peer sends them.
+/// Most bytes that are granted and have not landed, if only one peer sends.
 pub const GRANT_BYTES: u64 = 4 << 20;
 /// The same if several do, in all: more than wires and hosts need to be busy, less than a switch's queue holds.
 pub const SHARED_GRANT_BYTES: u64 = 384 << 10;
@@ -98,14 +98,14 @@ pub enum Outcome {
     Failed(PeerError),
 }
 
-/// What is known of a message.
+/// The source, match bits and length of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// Processor that sent it.
     pub source: u32,
     /// Its match bits.
     pub bits: u64,
-    /// Its length, octets.
+    /// Its length, bytes.
     pub len: u64,
 }
 
@@ -120,7 +120,7 @@ pub struct Completion {
     pub outcome: Outcome,
 }
 
-/// What has become of a receive.
+/// The result of posting a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posting {
     /// It has ended.
@@ -142,7 +142,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// What it is.
+    /// Its source, match bits and length.
     #[must_use]
     pub fn envelope(&self) -> Envelope {
         self.envelope
@@ -160,30 +160,30 @@ impl fmt::Debug for Claimed {
 /// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaggedStats {
-    /// Messages sent with their octets.
+    /// Messages sent with their payload.
     pub eager: u64,
     /// Messages sent by rendezvous.
     pub rendezvous: u64,
-    /// Those of them that were small enough to be sent with their octets, but the peer had no memory left for them.
+    /// Those of them that were small enough to be sent eagerly, but the peer had too little credit left.
     pub converted: u64,
     /// Messages that came before their receive.
     pub unexpected: u64,
-    /// Octets of unexpected messages that are kept now.
+    /// Bytes of unexpected messages that are kept now.
     pub unexpected_bytes: u64,
     /// The most there were.
     pub unexpected_peak: u64,
-    /// Messages of the protocol itself that made no sense, and eager ones that came before their receive and are larger
-    /// than half of what may be kept: dropped.
+    /// Dropped messages: malformed ones of the protocol itself, and unexpected eager ones larger than half of what may
+    /// be kept.
     pub malformed: u64,
 }
 
-/// What is kept of an unexpected message.
+/// An unexpected message.
 enum Stored {
-    /// Its octets.
+    /// Its payload.
     Eager(Kept),
     /// A request to send, with the sender's id, and its credit.
     Request { kept: Kept, id: u32, len: u64 },
-    /// Our own octets.
+    /// A message to ourselves: its payload.
     Own(Bytes),
     /// Our own send, which ends when it is received.
     OwnContent { content: Box<dyn Content>, request: u64 },
@@ -202,7 +202,7 @@ impl Stored {
         }
     }
 
-    /// Octets that are kept.
+    /// Bytes that are kept.
     fn kept(&self) -> u64 {
         match self {
             Self::Eager(kept) => kept.data.len() as u64,
@@ -218,7 +218,7 @@ struct Receive<B> {
     buffer: B,
 }
 
-/// Takes what arrives for the layer above: its own requests and answers.
+/// The handler of the layer above, for its own messages and landings.
 pub trait ActiveMessages {
     /// A message for `handler` from processor `source` at `peer`. Answers are sent after the call.
     fn handle(&mut self, peer: PeerId, source: u32, handler: u32, data: &[u8]);
@@ -240,15 +240,15 @@ pub struct Tagged<B> {
     eager_limit: u32,
     scratch: Vec<u8>,
     stats: TaggedStats,
-    /// Processors to and from which no messages go any more: who comes in the place of one is another incarnation.
+    /// Lost processors. No messages go to or come from them any more: a successor is another incarnation.
     lost: BTreeMap<u32, PeerError>,
     completions: VecDeque<Completion>,
     outbox: Outbox,
     rendezvous: Rendezvous,
     posted: Posted<Receive<B>>,
     unexpected: Unexpected<Stored>,
-    /// Contents of our own sends that are claimed, by their requests: who has claimed one may keep it for longer than we may
-    /// refer to the sender's memory.
+    /// Contents of claimed sends to ourselves, by their requests: a claim may be kept for longer than the sender's
+    /// memory may be referenced.
     own_claimed: BTreeMap<u64, Box<dyn Content>>,
 }
 
@@ -263,7 +263,7 @@ impl<B> fmt::Debug for Tagged<B> {
 }
 
 impl<B: Landing + 'static> Tagged<B> {
-    /// For `messenger`; messages of up to `eager_limit` octets are sent eagerly.
+    /// For `messenger`; messages of up to `eager_limit` bytes are sent eagerly.
     #[must_use]
     pub fn new(messenger: &Messenger, eager_limit: u32) -> Self {
         Self {
@@ -281,7 +281,7 @@ impl<B: Landing + 'static> Tagged<B> {
         }
     }
 
-    /// Largest message that is sent eagerly, octets.
+    /// Largest message that is sent eagerly, bytes.
     #[must_use]
     pub fn eager_limit(&self) -> u32 {
         self.eager_limit
@@ -310,8 +310,8 @@ impl<B: Landing + 'static> Tagged<B> {
         self.unexpected.len()
     }
 
-    /// Nothing has ended, and nothing waits for room or octets: [`handle_ready`](Self::handle_ready) has nothing to do
-    /// before something comes.
+    /// No completion is ready, and nothing waits for room or data: [`handle_ready`](Self::handle_ready) has nothing to
+    /// do until something arrives.
     #[must_use]
     #[inline]
     pub fn is_settled(&self) -> bool {
@@ -325,7 +325,7 @@ impl<B: Landing + 'static> Tagged<B> {
         !self.completions.is_empty()
     }
 
-    /// What has ended.
+    /// The next send or receive that has ended.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
@@ -333,7 +333,7 @@ impl<B: Landing + 'static> Tagged<B> {
 
     // ---- sends
 
-    /// A message of `len` octets to `peer` would go eagerly now.
+    /// A message of `len` bytes to `peer` would go eagerly now.
     #[must_use]
     #[inline]
     pub fn is_eager(&mut self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
@@ -345,12 +345,12 @@ impl<B: Landing + 'static> Tagged<B> {
         room
     }
 
-    /// A message of `len` octets would go eagerly once the peer has said how much room it has: it has not answered yet, and
-    /// what is taken for granted until then is used up. (If nothing is on its way to the peer it has nothing to answer.)
+    /// A message of `len` bytes would go eagerly once the peer has announced its credit: it has not answered yet, and
+    /// the initial credit is used up. (A peer to which nothing is in flight has nothing to answer.)
     #[must_use]
     #[inline]
     pub fn is_early(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        let endpoint = messenger.endpoint();
+        let endpoint = messenger.layer();
         len <= u64::from(self.eager_limit)
             && !endpoint.is_up(peer)
             && !endpoint.is_idle(peer)
@@ -360,9 +360,9 @@ impl<B: Landing + 'static> Tagged<B> {
     #[inline(always)]
     fn has_room(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
         let cost = len + u64::from(MESSAGE_COST);
-        // What is more than half of the peer's bound can not be kept there.
+        // The peer can not keep a message that takes more than half of its bound.
         let cost = cost + cost.max(RESERVE);
-        !self.outbox.holds_requests(peer) && messenger.endpoint().credit(peer) >= cost
+        !self.outbox.holds_requests(peer) && messenger.layer().credit(peer) >= cost
     }
 
     /// Sends a copy of `data`; complete at once. [`is_eager`](Self::is_eager) said that it can be.
@@ -405,7 +405,7 @@ impl<B: Landing + 'static> Tagged<B> {
         request: u64,
     ) -> Result<(), SendError> {
         self.check_not_lost(messenger, peer)?;
-        if let Some(error) = messenger.endpoint().down(peer) {
+        if let Some(error) = messenger.layer().down(peer) {
             return Err(SendError::Peer(peer, error));
         }
         let len = content.len();
@@ -415,9 +415,9 @@ impl<B: Landing + 'static> Tagged<B> {
         Ok(())
     }
 
-    /// What was agreed with a peer that was lost is not meant for its new incarnation, which may have opened a session.
+    /// Agreements with a lost peer do not hold for its new incarnation, which may have opened a session.
     fn check_not_lost(&self, messenger: &Messenger, peer: PeerId) -> Result<(), SendError> {
-        let processor = messenger.endpoint().processor(peer);
+        let processor = messenger.layer().processor(peer);
         match processor.and_then(|processor| self.lost.get(&processor)) {
             Some(&error) => Err(SendError::Peer(peer, error)),
             None => Ok(()),
@@ -488,7 +488,7 @@ impl<B: Landing + 'static> Tagged<B> {
         Some(self.posted.cancel(handle.0)?.buffer)
     }
 
-    /// What the oldest message is that `selector` takes, if one is there.
+    /// The oldest message that matches `selector`, if one is there.
     #[must_use]
     pub fn probe(&self, selector: &Selector) -> Option<Envelope> {
         let (source, bits, stored) = self.unexpected.peek(selector)?;
@@ -561,7 +561,7 @@ impl<B: Landing + 'static> Tagged<B> {
         }
     }
 
-    /// The octets of a message are here.
+    /// The payload of a message is here.
     #[inline]
     fn place(&mut self, mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) {
         let len = data.len() as u64;
@@ -639,7 +639,7 @@ impl<B: Landing + 'static> Tagged<B> {
         self.grant(messenger, now);
     }
 
-    /// The same, where no octets are wanted: no landing, and no waiting for a turn to be granted one.
+    /// Like `accept` where no bytes are wanted: no landing, and no turn to wait for.
     fn accept_nothing(
         &mut self,
         messenger: &mut Messenger,
@@ -657,7 +657,7 @@ impl<B: Landing + 'static> Tagged<B> {
         };
         let Self { outbox, scratch, .. } = self;
         outbox.send(messenger, now, peer, &nothing, scratch);
-        let outcome = match (messenger.endpoint().down(peer), envelope.len) {
+        let outcome = match (messenger.layer().down(peer), envelope.len) {
             (Some(error), _) => Outcome::Failed(error),
             (None, 0) => Outcome::Complete,
             (None, _) => Outcome::Truncated,
@@ -690,7 +690,7 @@ impl<B: Landing + 'static> Tagged<B> {
 
     // ---- what came in
 
-    /// Takes in what the messenger has ready. What is for the layer above goes to `handler`.
+    /// Handles the messages that the messenger has ready. Those of the layer above go to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
         while let Some((message, processor)) = messenger.receive_from() {
             // Who is in another session than the first was lost before, though that may not have been told yet: nothing of
@@ -750,14 +750,14 @@ impl<B: Landing + 'static> Tagged<B> {
         }
     }
 
-    /// A receiver waits for what is not sent any more.
+    /// Tells a receiver that a message it waits for is not sent any more.
     #[cold]
     fn withdraw(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, id: u32) {
         let Self { outbox, scratch, .. } = self;
         outbox.send(messenger, now, peer, &Control::Withdraw { id }, scratch);
     }
 
-    /// What waits for room or octets may go on.
+    /// Continues sends and grants that waited for room or data.
     fn retry(&mut self, messenger: &mut Messenger, now: Instant) {
         self.grant(messenger, now);
         if !self.outbox.is_empty() {
@@ -787,8 +787,7 @@ impl<B: Landing + 'static> Tagged<B> {
         }
     }
 
-    /// Octets that were placed are there: [`Event::Sent`](crate::reliability::Event::Sent). Gives whether they were
-    /// ours.
+    /// A placement has landed: [`Event::Sent`](crate::reliability::Event::Sent). Returns whether it was ours.
     pub fn handle_sent(&mut self, token: SendToken) -> bool {
         let Some(done) = self.rendezvous.sent(token) else {
             return false;
@@ -797,11 +796,11 @@ impl<B: Landing + 'static> Tagged<B> {
         true
     }
 
-    /// The peer is lost ([`Event::Down`](crate::reliability::Event::Down)): ends everything that is pending with it. Receives that take messages of
-    /// any source stay; those that name it end, and what it has sent and nobody has received is gone, unless it has said
-    /// goodbye. What comes from it later is dropped.
+    /// The peer is lost ([`Event::Down`](crate::reliability::Event::Down)): ends everything that is pending with it.
+    /// Receives from any source stay; those that name it end. Its unreceived messages are dropped, unless it has said
+    /// goodbye. Later messages from it are dropped.
     pub fn handle_down(&mut self, messenger: &mut Messenger, peer: PeerId, error: PeerError) {
-        let processor = messenger.endpoint().processor(peer);
+        let processor = messenger.layer().processor(peer);
         self.outbox.forget(peer);
         self.rendezvous.fail(messenger, peer, error, &mut self.completions);
         let Some(processor) = processor else { return };
@@ -809,7 +808,7 @@ impl<B: Landing + 'static> Tagged<B> {
         self.end_posted(bits, Outcome::Failed(error));
         self.lost.entry(processor).or_insert(error);
         if error == PeerError::Closed {
-            // It had sent all that it had to send.
+            // It has sent all its messages.
             return;
         }
         let gone = self.unexpected.drain(|source, _| source == processor);

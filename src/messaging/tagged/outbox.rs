@@ -1,7 +1,7 @@
 //! Messages of the protocol that wait for credit.
 //!
-//! Two rows per peer: grants and other answers, which may use up all credit, because who receives them needs no help of
-//! its application to give it back; and requests to send, which leave a reserve for the first.
+//! Two queues per peer: grants and other answers may use up all credit, because a receiver returns their credit without
+//! help of its application; requests to send leave a reserve for them.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -30,10 +30,10 @@ pub(super) struct Outbox {
 /// It went, or will not go any more; else there is no room yet.
 fn went(messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8], reserve: u64) -> bool {
     let cost = data.len() as u64 + u64::from(MESSAGE_COST) + reserve;
-    if messenger.endpoint().down(peer).is_some() {
+    if messenger.layer().down(peer).is_some() {
         return true;
     }
-    if messenger.endpoint().credit(peer) < cost {
+    if messenger.layer().credit(peer) < cost {
         return false;
     }
     let sent = messenger.send(now, peer, &SendOptions::default(), Payload::Copy(data));

@@ -1,4 +1,4 @@
-//! Rendezvous: large messages, whose octets are placed where they belong.
+//! Rendezvous: large messages, whose payload is placed straight into the receiver's memory.
 
 use alloc::{
     boxed::Box,
@@ -18,27 +18,27 @@ use crate::{
     time::Instant,
 };
 
-/// Octets are placed on this channel, so that small messages do not wait behind them.
+/// Payload is placed on this channel, so that small messages do not wait behind it.
 pub const BULK: u8 = 1;
-/// Most octets in one placement: its end is what tells that it is there.
+/// Most bytes in one placement: only its end is reported.
 const CHUNK: u64 = 1 << 20;
 /// Least that is granted at once.
 const MIN_GRANT: u64 = 64 << 10;
-/// What was granted and has not moved for this long keeps nothing from others: its sender has stopped, or lies.
+/// A grant that has not moved for this long is not counted against others: its sender has stopped, or lies.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a rendezvous sends: memory that stays as it is until the send has ended.
+/// The payload of a rendezvous: memory that stays unchanged until the send has ended.
 pub trait Content: Send {
-    /// Octets.
+    /// Length in bytes.
     fn len(&self) -> u64;
 
-    /// No octets.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Octets from `offset` on, at most `max` of them and at least one: by reference if they lie together. What is
-    /// given is dropped when the peer has them.
+    /// The bytes from `offset` on, at least one and at most `max`: by reference if they are contiguous. The result is
+    /// dropped once the peer has them.
     fn chunk(&mut self, offset: u64, max: u64) -> Bytes;
 }
 
@@ -152,7 +152,7 @@ impl Incoming {
 
 #[derive(Default)]
 pub(super) struct Rendezvous {
-    /// What may still be granted to each peer that is served.
+    /// The bytes that may still be granted to each peer that is served.
     shares: Vec<(PeerId, u64)>,
     /// By their ids, in the order in which they began.
     sends: BTreeMap<u32, Outgoing>,
@@ -164,7 +164,7 @@ pub(super) struct Rendezvous {
     tokens: HashMap<u64, u32, Hash>,
     /// Sends that could not place anything for want of room.
     stalled: VecDeque<u32>,
-    /// What is on its way to us, oldest first.
+    /// The messages on their way to us, oldest first.
     incoming: VecDeque<Incoming>,
 }
 
@@ -194,7 +194,7 @@ impl Rendezvous {
         id
     }
 
-    /// A grant has come. One that makes no sense (from another peer, of a send that has ended) is dropped.
+    /// Handles a grant. An invalid one (from another peer, or of a send that has ended) is dropped.
     pub(super) fn granted(
         &mut self,
         messenger: &mut Messenger,
@@ -218,7 +218,7 @@ impl Rendezvous {
         self.pump(messenger, now, id)
     }
 
-    /// Places what may be placed.
+    /// Places the bytes that are granted.
     fn pump(&mut self, messenger: &mut Messenger, now: Instant, id: u32) -> Option<Completion> {
         let send = self.sends.get_mut(&id)?;
         while send.sent < send.until {
@@ -235,7 +235,7 @@ impl Rendezvous {
                     self.stalled.push_back(id);
                     return None;
                 }
-                // Its end is told by an event.
+                // An event reports the end of the peer.
                 Err(_) => return None,
             }
         }
@@ -276,7 +276,7 @@ impl Rendezvous {
 
     /// Takes a message in, which is granted something in its turn.
     pub(super) fn accept(&mut self, messenger: &Messenger, incoming: Incoming) -> Result<(), PeerError> {
-        if let Some(error) = messenger.endpoint().down(incoming.peer) {
+        if let Some(error) = messenger.layer().down(incoming.peer) {
             return Err(error);
         }
         self.incoming.push_back(incoming);
@@ -336,7 +336,7 @@ impl Rendezvous {
             if wanted == 0 {
                 continue;
             }
-            // Not in small pieces, and nobody overtakes.
+            // No small pieces, and no younger message overtakes.
             let may = (*left).min(room);
             if may < wanted && may < share / 2 {
                 *left = 0;
@@ -443,7 +443,7 @@ impl Rendezvous {
         withdrawn && self.withdrawn.remove(&id).is_some()
     }
 
-    /// The sender has revoked what it was granted a landing for.
+    /// The sender has revoked a message for which it was granted a landing.
     pub(super) fn handle_withdrawn(&mut self, messenger: &mut Messenger, peer: PeerId, id: u32) -> Option<Completion> {
         let same = |incoming: &Incoming| incoming.peer == peer && incoming.id == id;
         let at = self.incoming.iter().position(same)?;

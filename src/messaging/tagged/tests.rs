@@ -386,7 +386,7 @@ fn requests_hold_credit_too() {
     }
     let kept = pair.sides[1].tagged.unexpected();
     assert!(kept > 100 && kept <= (BOUND / MESSAGE_COST) as usize, "{kept}");
-    let unexpected = |pair: &Pair| pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected;
+    let unexpected = |pair: &Pair| pair.sides[1].messenger.layer().peer_stats(PEER).unwrap().unexpected;
     assert!(unexpected(&pair) >= (kept as u64 - 1) * u64::from(MESSAGE_COST));
     for n in 0..REQUESTS {
         let (buffer, _) = pair.receive(1, any(9), 10, n);
@@ -463,10 +463,7 @@ fn a_peer_that_places_beyond_its_grant_or_twice_is_given_up() {
             [given_up],
             "{places:?}"
         );
-        assert_eq!(
-            pair.sides[1].messenger.endpoint().down(PEER),
-            Some(PeerError::Misbehaved)
-        );
+        assert_eq!(pair.sides[1].messenger.layer().down(PEER), Some(PeerError::Misbehaved));
     }
 }
 
@@ -497,7 +494,7 @@ fn what_is_kept_holds_its_credit() {
     for (n, len) in lens.into_iter().enumerate() {
         pair.send(0, 1, &pattern(len, n), n as u64);
         pair.run();
-        let kept = pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected;
+        let kept = pair.sides[1].messenger.layer().peer_stats(PEER).unwrap().unexpected;
         let stats = pair.sides[1].tagged.stats();
         assert!(stats.unexpected_bytes <= kept && kept <= 64 << 10, "{kept}, {stats:?}");
     }
@@ -506,10 +503,7 @@ fn what_is_kept_holds_its_credit() {
         pair.run();
         assert!(buffer.get() == pattern(len, n), "{len}");
     }
-    assert_eq!(
-        pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected,
-        0
-    );
+    assert_eq!(pair.sides[1].messenger.layer().peer_stats(PEER).unwrap().unexpected, 0);
 }
 
 /// A peer that does not care gets nowhere.
@@ -528,10 +522,7 @@ fn what_can_not_be_kept_is_dropped() {
     }
     let stats = pair.sides[1].tagged.stats();
     assert_eq!((stats.malformed, stats.unexpected_bytes), (10, 0));
-    assert_eq!(
-        pair.sides[1].messenger.endpoint().peer_stats(PEER).unwrap().unexpected,
-        0
-    );
+    assert_eq!(pair.sides[1].messenger.layer().peer_stats(PEER).unwrap().unexpected, 0);
     // If somebody waits for it, it is no trouble.
     let (buffer, _) = pair.receive(1, any(1), 60_000, 1);
     let (now, data) = (pair.now, pattern(60_000, 1));
@@ -660,7 +651,7 @@ fn a_new_incarnation_gets_nothing_that_was_meant_for_the_old_one() {
     pair.run();
     let now = pair.now;
     let Side { messenger, tagged, .. } = &mut pair.sides[0];
-    assert_eq!(messenger.endpoint().down(PEER), None, "there is a session again");
+    assert_eq!(messenger.layer().down(PEER), None, "there is a session again");
     let gone = Err(SendError::Peer(PEER, PeerError::Restarted));
     assert_eq!(tagged.send_eager(messenger, now, PEER, 2, &[1; 10]), gone);
     let content = Box::new(Bytes::from(vec![1; 100_000]));
@@ -736,6 +727,55 @@ fn what_is_revoked_by_its_sender_alone_is_withdrawn() {
     pair.run();
     assert_eq!(pair.completions(1).len(), 1);
     assert!(buffer.get() == other);
+}
+
+/// A sender that was granted room and places nothing keeps messages behind its own waiting for 100 ms; one that withdraws,
+/// no longer than that takes to arrive. Its receiver has its memory back.
+#[test]
+fn a_grant_that_is_not_used_keeps_nothing_from_others_for_long() {
+    for withdrawn_after in [None, Some(30)] {
+        let mut pair = Pair::new(1 << 20);
+        let (first, _) = pair.receive(1, any(5), GRANT_BYTES as usize, 1);
+        pair.receive(1, any(5), GRANT_BYTES as usize, 2);
+        // It says what it likes, without queues of its own.
+        let say = |pair: &mut Pair, control: &Control<'_>| {
+            let (mut octets, now) = (Vec::new(), pair.now);
+            control.emit(&mut octets);
+            let liar = &mut pair.sides[0].messenger;
+            liar.send(now, PEER, &SendOptions::default(), Payload::Copy(&octets))
+                .unwrap();
+        };
+        for id in [3, 4] {
+            let (bits, len) = (5, GRANT_BYTES);
+            say(&mut pair, &Control::RequestToSend { id, bits, len });
+        }
+        let mut grants = Vec::new();
+        for ms in 0..1_000 {
+            if withdrawn_after == Some(ms) {
+                say(&mut pair, &Control::Withdraw { id: 3 });
+            }
+            pair.carry(0);
+            pair.work(1);
+            pair.carry(1);
+            let liar = &mut pair.sides[0].messenger;
+            while let Some(message) = liar.receive() {
+                match Control::parse(&message) {
+                    Ok(Control::Grant { id, .. }) => grants.push((id, ms)),
+                    other => panic!("{other:?}"),
+                }
+            }
+            if ms < 100 {
+                let alarm = pair.sides[1].messenger.poll_timeout().unwrap();
+                assert!(alarm <= Instant::from_nanos(1_000) + Duration::from_millis(100));
+            }
+            pair.now += Duration::from_millis(1);
+            pair.sides[0].messenger.handle_timeout(pair.now);
+        }
+        assert_eq!(grants, [(3, 0), (4, withdrawn_after.unwrap_or(100))]);
+        let revoked: Vec<_> = pair.completions(1).iter().map(|done| done.request).collect();
+        assert_eq!(revoked, withdrawn_after.map_or(vec![], |_| vec![1]));
+        assert_eq!(Arc::strong_count(&first.0), if revoked.is_empty() { 2 } else { 1 });
+    }
 }
 
 #[test]

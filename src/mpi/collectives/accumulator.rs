@@ -1,16 +1,16 @@
-//! A running reduction: the own operand and what arrives, kept in the order of ranks without needless copies.
+//! A running reduction: the rank's own operand and those that arrive, combined in rank order without needless copies.
 
 use alloc::vec::Vec;
 use core::{mem, ops::Range};
 
 use super::schedule::{Buffer, Builder, Span};
 
-/// On which side of what has been reduced so far an arriving operand belongs.
+/// On which side of the partial result an arriving operand belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// It is of lower ranks.
+    /// It comes from lower ranks.
     Left,
-    /// It is of higher ranks.
+    /// It comes from higher ranks.
     Right,
     /// Operands commute.
     Either,
@@ -33,18 +33,18 @@ pub(super) fn whole(range: Range<usize>) -> Vec<Range<usize>> {
     Vec::from([range])
 }
 
-/// Reductions can only be done into their right operand ([`Step::Reduce`](super::Step::Reduce)). So the result moves
-/// to the buffer that holds the right operand, and what held it becomes free for the next message.
+/// Reductions can only be done into their right operand ([`Step::Reduce`](super::Step::Reduce)). So the result moves to
+/// the buffer that holds the right operand, and the buffer of the left one becomes free for the next message.
 ///
-/// What has arrived is reduced in the round after, when the next message may already be on its way.
+/// An operand that has arrived is reduced in the next round, when the next message may already be on its way.
 #[derive(Debug)]
 pub(super) struct Accumulator {
     held: Buffer,
-    /// May `held` be written?
+    /// Whether `held` may be written.
     writable: bool,
-    /// Buffers that nothing is in. The last is used first.
+    /// Unused buffers. The last one is used first.
     free: Vec<Buffer>,
-    /// Elements that scratch buffers have room for.
+    /// The elements for which scratch buffers have room.
     window: Range<usize>,
     pending: Option<Pending>,
 }
@@ -57,8 +57,7 @@ struct Pending {
 }
 
 impl Accumulator {
-    /// Begins with what is in `held`. `output` may be used as memory. Never are elements received that are not in
-    /// `window`.
+    /// Begins with the contents of `held`. `output` may be used as memory. Only elements in `window` are ever received.
     pub(super) fn new(held: Buffer, writable: bool, output: Option<Buffer>, window: Range<usize>) -> Self {
         Self {
             held,
@@ -69,13 +68,13 @@ impl Accumulator {
         }
     }
 
-    /// For a reduction whose result all of `Output` takes, if there is one.
+    /// For a reduction whose result fills the output, if there is one.
     pub(super) fn of_vector(in_place: bool, has_output: bool, window: Range<usize>) -> Self {
         let output = (has_output && !in_place).then_some(Buffer::OUTPUT);
         Self::new(Buffer::source(in_place), in_place, output, window)
     }
 
-    /// One round: receive `incoming` from `from`, reduce what came before, send `outgoing` of it to `to`.
+    /// One round: receive `incoming` from `from`, reduce what arrived before, send `outgoing` of the result to `to`.
     pub(super) fn exchange(
         &mut self,
         b: &mut Builder,
@@ -93,7 +92,7 @@ impl Accumulator {
         });
     }
 
-    /// One round: receive what is only to be reduced.
+    /// One round: receive an operand that is only to be reduced.
     pub(super) fn absorb(&mut self, b: &mut Builder, from: usize, incoming: Vec<Range<usize>>, side: Side) {
         let buffer = self.receive(b, from, &incoming);
         self.settle(b);
@@ -105,12 +104,12 @@ impl Accumulator {
         });
     }
 
-    /// Where the last operand lies that arrived and has not been reduced.
+    /// The buffer of the last operand that has arrived and has not been reduced.
     pub(super) fn pending(&self) -> Option<Buffer> {
         self.pending.as_ref().map(|pending| pending.buffer)
     }
 
-    /// Reduces what has arrived; gives the buffer that all is in now.
+    /// Reduces the pending operand; gives the buffer of the result.
     pub(super) fn settle(&mut self, b: &mut Builder) -> Buffer {
         let Some(Pending { buffer, ranges, side }) = self.pending.take() else {
             return self.held;
@@ -138,7 +137,7 @@ impl Accumulator {
         self.held
     }
 
-    /// Reduces what has arrived; the result ends in these ranges of `into`.
+    /// Reduces the pending operand; the result ends in these ranges of `into`.
     pub(super) fn finish(&mut self, b: &mut Builder, into: Buffer, ranges: &[Range<usize>]) {
         let held = self.settle(b);
         for range in ranges {

@@ -1,4 +1,4 @@
-//! Names of collectives and algorithms, and which goes with which.
+//! Names of collectives and algorithms, and which algorithm suits which collective.
 
 use alloc::string::{String, ToString};
 use core::{fmt, str::FromStr};
@@ -78,7 +78,7 @@ impl Collective {
         }
     }
 
-    /// The algorithms for it, with the parameters that are worth a thought.
+    /// Its algorithms, with the parameters that are worth trying.
     #[must_use]
     pub const fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::{
@@ -137,15 +137,15 @@ impl Collective {
         }
     }
 
-    /// The algorithm of this name, if it is one for this collective.
+    /// The algorithm of this name, if it suits this collective.
     #[must_use]
     pub fn algorithm(self, name: &str) -> Option<Algorithm> {
-        // For 2 ranks there is every algorithm of a collective.
+        // With 2 ranks every algorithm of a collective is possible.
         let algorithm: Algorithm = name.parse().ok()?;
         algorithm.suits(self, 2, true).then_some(algorithm)
     }
 
-    /// The names of its algorithms, for people.
+    /// The names of its algorithms, for messages to users.
     #[must_use]
     pub fn choices(self) -> String {
         let mut names = String::new();
@@ -174,15 +174,15 @@ impl fmt::Display for Collective {
     }
 }
 
-/// How a collective is done. Which algorithm does what for which collective, and at what cost, is in
-/// `docs/collectives.md`.
+/// Algorithms of collectives. `docs/collectives.md` says what each does for which collective, and at what cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// `linear`: straight from origin to destination, all at once; what has one root: all directly to or from it.
+    /// `linear`: straight from origin to destination, all at once; in rooted collectives all directly to or from the
+    /// root.
     Linear,
     /// `ring`: from neighbour to neighbour.
     Ring,
-    /// `recursive-doubling`: with ranks whose numbers differ in one bit.
+    /// `recursive-doubling`: partners whose ranks differ in one bit.
     RecursiveDoubling,
     /// `recursive-halving`: the reverse, with half as much in each round.
     RecursiveHalving,
@@ -194,18 +194,18 @@ pub enum Algorithm {
     },
     /// `chain`, `chain:16`: a pipeline along all ranks.
     Chain {
-        /// In how many segments the vector is cut; 0: as many as are the cheapest ([`Policy::choose`](super::Policy));
-        /// a schedule takes that for 1.
+        /// Number of segments of the vector; 0: the cheapest number ([`Policy::choose`](super::Policy)), for which a
+        /// schedule takes 1.
         segments: usize,
     },
     /// `bruck`, `bruck:4`: logarithmically many rounds for any number of ranks.
     Bruck {
-        /// How many times as many blocks a rank has after a round; at least 2.
+        /// By how much the number of blocks of a rank grows in each round; at least 2.
         radix: usize,
     },
     /// `dissemination`, `dissemination:4`: the same without data.
     Dissemination {
-        /// Of how many times as many ranks a rank knows after a round; at least 2.
+        /// By how much the number of ranks that a rank has heard of grows in each round; at least 2.
         radix: usize,
     },
     /// `pairwise`: as linear, but one message after the other, so that no receiver has two senders.
@@ -222,7 +222,7 @@ impl Algorithm {
     /// The binomial tree.
     pub const BINOMIAL: Self = Self::Knomial { radix: 2 };
 
-    /// Is there such a schedule? `commutative` only counts where something is reduced.
+    /// Whether this is an algorithm for `collective`. `commutative` only matters to reductions.
     #[must_use]
     pub fn suits(self, collective: Collective, size: usize, commutative: bool) -> bool {
         let same = |other: &Self| core::mem::discriminant(other) == core::mem::discriminant(&self);
@@ -238,7 +238,7 @@ impl Algorithm {
 }
 
 impl Collective {
-    /// True if operands are reduced.
+    /// Whether operands are reduced.
     #[must_use]
     pub const fn reduces(self) -> bool {
         matches!(
@@ -249,7 +249,7 @@ impl Collective {
 }
 
 impl Algorithm {
-    /// Its name without the parameter, as if that were the usual one.
+    /// Its name, without the parameter.
     const fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::schedule::{Buffer, Span};
 
-/// Where the block of each rank lies in a buffer, in elements from the buffer's address.
+/// The block of each rank in a buffer, in elements from the buffer's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks<'a> {
     /// The same count for each rank, block after block.
@@ -25,7 +25,7 @@ pub enum Blocks<'a> {
     Pieces {
         /// Elements of the vector.
         total: usize,
-        /// How many pieces; at least 1.
+        /// Number of pieces; at least 1.
         parts: usize,
     },
 }
@@ -69,7 +69,7 @@ impl Blocks<'_> {
         self.offset(blocks.start) as usize..self.offset(last) as usize + self.count(last)
     }
 
-    /// Do neighbouring blocks lie one after the other for sure?
+    /// Whether neighbouring blocks are always contiguous.
     fn is_dense(&self) -> bool {
         !matches!(self, Self::Uneven { .. })
     }
@@ -93,7 +93,7 @@ impl<'a> Layout<'a> {
         Span::run(self.buffer.region, offset, self.blocks.count(index))
     }
 
-    /// The spans of neighbouring blocks; one if they lie one after the other for sure.
+    /// The spans of neighbouring blocks; one span if they are always contiguous.
     pub(super) fn range(self, blocks: Range<usize>) -> impl Iterator<Item = Span> {
         let stride = if self.blocks.is_dense() { blocks.len().max(1) } else { 1 };
         blocks.step_by(stride).map(move |index| {
@@ -106,7 +106,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// The spans of `len` blocks from `first` on, which go on at 0 after `size`.
+    /// The spans of `len` blocks from `first` on, wrapping around at `size`.
     pub(super) fn cyclic(self, first: usize, len: usize, size: usize) -> impl Iterator<Item = Span> {
         let first = if first < size { first } else { first % size };
         let end = (first + len).min(size);

@@ -19,7 +19,8 @@ fn multiples(power: usize, radix: usize, size: usize) -> impl Iterator<Item = us
     (power..size).step_by(power).take(radix - 1)
 }
 
-/// Dissemination (Hensgen, Finkel, Manber 1988): after each round a rank knows of `radix` times as many ranks before it.
+/// Dissemination (Hensgen, Finkel, Manber 1988): with each round, a rank has heard of `radix` times as many ranks
+/// before it.
 pub(super) fn barrier(b: &mut Builder, me: Member, radix: usize) {
     for power in powers(radix, me.size) {
         for distance in multiples(power, radix, me.size) {
@@ -30,7 +31,8 @@ pub(super) fn barrier(b: &mut Builder, me: Member, radix: usize) {
     }
 }
 
-/// Blocks that lie in their places; after each round a rank has `radix` times as many blocks from its own on.
+/// Allgather of blocks that lie in their places; with each round a rank has `radix` times as many blocks, from its own
+/// on.
 pub(super) fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>, radix: usize) {
     for power in powers(radix, me.size) {
         for distance in multiples(power, radix, me.size) {
@@ -42,12 +44,12 @@ pub(super) fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>, radix: 
     }
 }
 
-/// Who sends to whom in an exchange of all with all through others.
+/// Which ranks exchange messages in an all-to-all that forwards blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To the ranks after the own one, on a ring.
+    /// With ranks at a distance on a ring.
     Ring,
-    /// To ranks whose numbers differ in one bit: recursive doubling, for powers of two and radix 2.
+    /// With ranks whose numbers differ in one bit: recursive doubling, for powers of two and radix 2.
     Hypercube,
 }
 
@@ -66,8 +68,8 @@ impl Way {
         }
     }
 
-    /// The distances of all blocks that move on by `step`: those that have the same digit at the place of `power`. Sender
-    /// and receiver have them in the same order, in which their blocks lie in order, too.
+    /// The distances of all blocks that move on by `step`: those that have the same digit at the position of `power`.
+    /// Sender and receiver have them in the same order, which is also the order of their places in memory.
     fn runs(self, me: Member, (power, radix): (usize, usize), step: usize) -> impl Iterator<Item = Range<usize>> {
         let every = power.saturating_mul(radix);
         let turn = match self {
@@ -93,20 +95,20 @@ impl Way {
 /// A block travels the distance to its rank digit by digit, together with all others that have this digit to go.
 /// Blocks of equal size only. The own block is not copied.
 ///
-/// All blocks with a distance to go share a place in the output: that of the rank from which the last one of them comes.
-/// In each round in which they move on, what is there is copied into a message, and the next one received. So the blocks
-/// of a message lie in runs at equal distances: a schedule needs a few spans for each of its rounds.
+/// All blocks with a distance to go share a place in the output: that of the rank from which the last one of them
+/// comes. In each round in which they move on, what is there is copied into a message, and the next one received. So
+/// the blocks of a message lie in runs at equal distances: a schedule needs a few spans for each of its rounds.
 pub(super) fn alltoall(b: &mut Builder, me: Member, input: Layout<'_>, output: Layout<'_>, radix: usize, way: Way) {
     let count = output.blocks.count(0);
     let runs = |power, step| way.runs(me, (power, radix), step);
     let all = |power| multiples(power, radix, me.size).flat_map(move |step| runs(power, step));
-    // What moves in the first round comes straight from the input.
+    // The blocks that move in the first round come straight from the input.
     let later = powers(radix, me.size).skip(1);
     let most = later.map(|power| all(power).map(|run| run.len()).sum::<usize>()).max();
     let messages = b.scratch(most.unwrap_or(0) * count);
     for power in powers(radix, me.size) {
         let is_first = power == 1;
-        // What has not moved yet comes to its place.
+        // Blocks that have not moved yet are copied to their place.
         for distance in all(power).map(|run| run.start).filter(|_| !is_first) {
             let (to, from) = (way.forward(me, distance), way.back(me, distance));
             b.copy(input.block(to), output.block(from));

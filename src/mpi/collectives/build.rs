@@ -1,4 +1,4 @@
-//! From a call to the pattern of messages that does it.
+//! From a call to the message pattern that implements it.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ use super::{
     tree::{Shape, Tree},
 };
 
-/// What `me` has to do. Arguments and algorithm have been checked.
+/// The schedule of `me`. Arguments and algorithm have been checked.
 pub(super) fn build(call: &Call<'_>, me: Member, algorithm: Algorithm) -> Schedule {
     let b = &mut Builder::default();
     match *call {
@@ -179,7 +179,7 @@ fn bcast(b: &mut Builder, me: Member, root: usize, count: usize, algorithm: Algo
     }
 }
 
-/// The own block is in its place.
+/// The rank's own block is in its place already.
 fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>, algorithm: Algorithm) {
     match algorithm {
         Algorithm::Ring => ring::allgather(b, me, layout),
@@ -192,7 +192,7 @@ fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>, algorithm: Algorit
 
 fn alltoall(b: &mut Builder, me: Member, input: Option<Blocks<'_>>, output: Blocks<'_>, algorithm: Algorithm) {
     let output = Layout::new(Buffer::OUTPUT, output);
-    // In place, what is to be sent is first brought out of the way.
+    // In place, the blocks to be sent are first copied out of the way.
     let (mut counts, mut offsets) = (Vec::new(), Vec::new());
     let input = match input {
         Some(blocks) => Layout::new(Buffer::INPUT, blocks),
@@ -230,8 +230,8 @@ fn reduce(b: &mut Builder, me: Member, root: usize, count: usize, reduction: Red
         tree(me, root, algorithm).reduce(b, count, segments, source, Buffer::OUTPUT);
         return;
     }
-    // Operands are in order only from rank 0 on. It passes the result on when all of it is there, and not before: the
-    // root is busy until then.
+    // Operands are in order only from rank 0 on. Rank 0 passes the result on when all of it is there, and not before:
+    // the root is busy until then.
     let result = if me.rank == 0 { b.scratch(count) } else { Buffer::OUTPUT };
     tree(me, 0, algorithm).reduce(b, count, segments, source, result);
     b.end_round();

@@ -11,36 +11,36 @@ use super::{
     schedule::Schedule,
 };
 
-/// Most elements of a buffer: offsets, and those of scratch memory of several vectors, must be an `isize`.
+/// Most elements of a buffer: offsets, also those in scratch memory of several vectors, must fit an `isize`.
 const MAX_ELEMENTS: usize = isize::MAX as usize / 8;
 
-/// `MPI_ROOT`: the root of a collective between two groups, as it calls itself.
+/// `MPI_ROOT`: how the root of a collective between two groups names itself.
 pub const ROOT: usize = usize::MAX;
-/// `MPI_PROC_NULL`: the root is another one of the own group, so this one has nothing to do.
+/// `MPI_PROC_NULL`: the root is another rank of the own group, so this one has nothing to do.
 pub const NOBODY: usize = usize::MAX - 1;
 
 /// The arguments of a collective at one rank, as far as messages depend on them (MPI 4.1, chapters 6 and 8).
 ///
-/// Counts and displacements are in elements of the datatype of that buffer; a count is 0 if its elements have no
-/// octets. `in_place` is `MPI_IN_PLACE`. The rule for blocks: `output`'s block of a rank and that rank's `input` are as
-/// long, in octets.
+/// Counts and displacements are in elements of the datatype of that buffer; a count is 0 if its elements have no bytes.
+/// `in_place` is `MPI_IN_PLACE`. The rule for blocks: `output`'s block for a rank and that rank's `input` have the same
+/// length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
     /// `MPI_Barrier`
     Barrier,
-    /// `MPI_Bcast`. The buffer is the output, at the root too; but the input of a root that faces another group.
+    /// `MPI_Bcast`. The buffer is the output, at the root, too; only a root that faces another group sends its input.
     ///
-    /// Vectors are cut, and ranks may call this with different datatypes. So the count must be in a unit that is the
-    /// same everywhere: octets of what is sent.
+    /// Vectors are divided, and ranks may call this with different datatypes. So the count must be in a unit that is
+    /// the same everywhere: bytes of packed data.
     Bcast {
-        /// Whose buffer it is.
+        /// Rank whose data are sent.
         root: usize,
-        /// Elements in the unit just said.
+        /// Bytes of packed data.
         count: usize,
     },
     /// `MPI_Gather`; `MPI_Gatherv` if the output is uneven.
     Gather {
-        /// Who gets the blocks.
+        /// Rank that receives the blocks.
         root: usize,
         /// Elements of the own block in the input (of its block in the output, for a root in place).
         input: usize,
@@ -51,7 +51,7 @@ pub enum Call<'a> {
     },
     /// `MPI_Scatter`; `MPI_Scatterv` if the input is uneven.
     Scatter {
-        /// Who has the blocks.
+        /// Rank that has the blocks.
         root: usize,
         /// The input of the root. At other ranks only the kind counts (empty slices will do).
         input: Blocks<'a>,
@@ -71,7 +71,7 @@ pub enum Call<'a> {
     },
     /// `MPI_Alltoall`; `MPI_Alltoallv` and `MPI_Alltoallw` if blocks are uneven, at all ranks or at none.
     Alltoall {
-        /// The blocks to send.
+        /// The blocks to send, by destination.
         input: Blocks<'a>,
         /// The blocks to receive, and to send if in place. (For alltoallw in place all counts are 1.)
         output: Blocks<'a>,
@@ -80,11 +80,11 @@ pub enum Call<'a> {
     },
     /// `MPI_Reduce`
     Reduce {
-        /// Who gets the result.
+        /// Rank that gets the result.
         root: usize,
         /// Elements of the vector.
         count: usize,
-        /// May operands change places?
+        /// Whether operands commute.
         commutative: bool,
         /// Only at the root: its operand is in the output.
         in_place: bool,
@@ -93,7 +93,7 @@ pub enum Call<'a> {
     Allreduce {
         /// Elements of the vector.
         count: usize,
-        /// May operands change places?
+        /// Whether operands commute.
         commutative: bool,
         /// The operand is in the output.
         in_place: bool,
@@ -102,7 +102,7 @@ pub enum Call<'a> {
     ReduceScatter {
         /// Elements of each rank's block of the vector.
         counts: Counts<'a>,
-        /// May operands change places?
+        /// Whether operands commute.
         commutative: bool,
         /// The whole vector is in the output.
         in_place: bool,
@@ -111,16 +111,16 @@ pub enum Call<'a> {
     Scan {
         /// Elements of the vector.
         count: usize,
-        /// The own operand does not count.
+        /// The rank's own operand is left out.
         exclusive: bool,
         /// The operand is in the output.
         in_place: bool,
     },
     /// `MPI_Neighbor_allgather` and `MPI_Neighbor_allgatherv`
     NeighborAllgather {
-        /// Whom to receive from, in the order of blocks; `None` for `MPI_PROC_NULL`.
+        /// Ranks to receive from, in the order of blocks; `None` for `MPI_PROC_NULL`.
         sources: &'a [Option<usize>],
-        /// Whom to send to.
+        /// Ranks to send to.
         destinations: &'a [Option<usize>],
         /// Elements of the own block.
         input: usize,
@@ -130,11 +130,11 @@ pub enum Call<'a> {
     /// `MPI_Neighbor_alltoall`, `MPI_Neighbor_alltoallv` and `MPI_Neighbor_alltoallw`
     ///
     /// If a rank is a neighbour more than once, messages match in the order of the lists. In a periodic grid of one or
-    /// two ranks, where what goes up must arrive from below, list the destinations accordingly.
+    /// two ranks, a message sent upwards must arrive from below: the list of destinations must be ordered accordingly.
     NeighborAlltoall {
-        /// Whom to receive from, in the order of blocks; `None` for `MPI_PROC_NULL`.
+        /// Ranks to receive from, in the order of blocks; `None` for `MPI_PROC_NULL`.
         sources: &'a [Option<usize>],
-        /// Whom to send to.
+        /// Ranks to send to.
         destinations: &'a [Option<usize>],
         /// A block for each destination.
         input: Blocks<'a>,
@@ -163,7 +163,7 @@ impl Counts<'_> {
 }
 
 impl Call<'_> {
-    /// What is called.
+    /// The collective.
     #[must_use]
     pub fn collective(&self) -> Collective {
         let even = |blocks: &Blocks<'_>| matches!(blocks, Blocks::Even { .. });
@@ -196,7 +196,7 @@ impl Call<'_> {
         }
     }
 
-    /// The rank that all others send to or receive from, if there is one.
+    /// The root, if there is one.
     #[must_use]
     pub fn root(&self) -> Option<usize> {
         match *self {
@@ -208,7 +208,7 @@ impl Call<'_> {
         }
     }
 
-    /// True unless operands are reduced that may not change places.
+    /// False if operands are reduced that do not commute.
     #[must_use]
     pub fn commutative(&self) -> bool {
         match *self {
@@ -219,7 +219,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same, if it is one without blocks or neighbours, which may be lists of the caller.
+    /// The same call without borrowed lists; `None` if it has blocks or neighbours.
     pub(in crate::mpi) fn without_lists(&self) -> Option<Call<'static>> {
         match *self {
             Self::Barrier => Some(Call::Barrier),
@@ -248,7 +248,7 @@ impl Call<'_> {
         }
     }
 
-    /// A number for what is called, below 64, and the root, 0 where there is none: what all ranks call alike.
+    /// A number for the collective, below 64, and the root, 0 if there is none: these are the same at all ranks.
     pub(in crate::mpi) fn kind(&self) -> (u8, usize) {
         match *self {
             Self::Barrier => (1, 0),
@@ -266,23 +266,24 @@ impl Call<'_> {
         }
     }
 
-    /// What `rank` of `size` ranks has to do. All ranks must take the same algorithm.
+    /// The schedule of `rank` of `size` ranks. All ranks must use the same algorithm.
     ///
     /// # Errors
     ///
-    /// If an argument can not be, or the algorithm is none for this: [`Algorithm::suits`].
+    /// An argument is out of range, or the algorithm does not suit the call: [`Algorithm::suits`].
     pub fn schedule(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<Schedule, ScheduleError> {
         self.check(rank, size, algorithm)?;
         Ok(build(self, Member { rank, size }, algorithm))
     }
 
-    /// What `rank` of `size` ranks has to do in a collective with another group of `remote` ranks (MPI 6.2.3). Peers of the
-    /// own group are the ranks below `size`, those of the other one come after them. A root is the rank of one in the other
-    /// group, or [`ROOT`] or [`NOBODY`]; blocks are of ranks of the other group, but for those of a reduce_scatter.
+    /// The schedule of `rank` of `size` ranks in a collective with another group of `remote` ranks (MPI 6.2.3). Peers
+    /// of the own group are the ranks below `size`, those of the other one come after them. A root is a rank of the
+    /// other group, or [`ROOT`] or [`NOBODY`]; blocks belong to ranks of the other group, but for those of a
+    /// reduce_scatter.
     ///
     /// # Errors
     ///
-    /// If an argument can not be; of scans, neighbourhoods, and what is in place, which do not go between groups.
+    /// An argument is out of range; scans, neighbourhoods and in-place calls are not defined between groups.
     pub fn schedule_between(&self, rank: usize, size: usize, remote: usize) -> Result<Schedule, ScheduleError> {
         let all = size.saturating_add(remote);
         if rank >= size || remote == 0 || u32::try_from(all).is_err() {
@@ -310,7 +311,7 @@ impl Call<'_> {
         self.check_sizes(self.root() == Some(rank), (size, size))
     }
 
-    /// Checks counts and blocks of a rank; `sizes`: of its own group, and of the group that it has blocks for.
+    /// Checks counts and blocks of a rank; the sizes are those of its own group and of the group of its blocks.
     fn check_sizes(&self, is_root: bool, (size, others): (usize, usize)) -> Result<(), ScheduleError> {
         match *self {
             Self::Barrier => Ok(()),
@@ -417,7 +418,7 @@ fn check_counts(counts: &Counts<'_>, size: usize) -> Result<(), ScheduleError> {
     }
 }
 
-/// There must be as many blocks as `needed`, in reach of an `isize`.
+/// Checks that there are `needed` blocks, with offsets that fit an `isize`.
 fn check_blocks(blocks: &Blocks<'_>, needed: usize) -> Result<(), ScheduleError> {
     match *blocks {
         Blocks::Even { count } => fits(count.saturating_mul(needed)),
@@ -438,40 +439,40 @@ fn check_blocks(blocks: &Blocks<'_>, needed: usize) -> Result<(), ScheduleError>
     }
 }
 
-/// Why there is no schedule.
+/// Why a call has no schedule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleError {
     /// There is no such rank, or more than 2^32 of them.
     Rank {
-        /// The rank, the own one or a neighbour's.
+        /// The rank itself or that of a neighbour.
         rank: usize,
-        /// How many there are.
+        /// Number of ranks.
         size: usize,
     },
     /// There is no such root.
     Root {
         /// Its rank.
         root: usize,
-        /// How many ranks there are.
+        /// Number of ranks.
         size: usize,
     },
-    /// Not as many counts or displacements as blocks.
+    /// There are fewer counts or displacements than blocks.
     Blocks {
-        /// How many there are.
+        /// Their number.
         given: usize,
-        /// How many there should be.
+        /// The number of blocks.
         needed: usize,
     },
     /// More elements than memory can have.
     TooLarge,
-    /// It does not go between two groups, or not in place there.
+    /// The collective is not defined between two groups, or not in place there.
     Between(Collective),
-    /// The algorithm is none for this.
+    /// The algorithm does not suit the call.
     Unsuited {
-        /// What was called.
+        /// The collective.
         collective: Collective,
-        /// How it should have been done.
+        /// The algorithm.
         algorithm: Algorithm,
         /// Number of ranks.
         size: usize,

@@ -1,4 +1,4 @@
-//! Costs in closed form, and the choice by cost.
+//! Costs in closed form, and the choice of algorithms by cost.
 
 use alloc::collections::BTreeMap;
 use core::iter::successors;
@@ -11,17 +11,18 @@ use super::{
 
 /// Seconds that a collective of `size` ranks takes in the model, or infinity if the algorithm does not suit it.
 ///
-/// `octets` is
+/// `octets` is the number of bytes
 /// - of the vector, for bcast, reduce, allreduce, reduce_scatter(_block), scan and exscan (before it is scattered);
 /// - of all blocks together, for gather, scatter and allgather;
 /// - of all blocks that one rank sends, for alltoall and neighbourhoods (then `size` is the number of neighbours + 1).
 ///
-/// Equal to what [`simulate`](super::simulate) gives, if `size` divides the vector and is a power of two (of the radix, for
-/// reductions along trees), and reducing is not slower than sending. What only passes data on without folding ranks to a
-/// power of two is exact for any `size`. Else the simulation gives 0.9 to 1.4 times as much (ranks that are behind hold
-/// others up). The table of formulas is in `docs/collectives.md`.
+/// Equal to the result of [`simulate`](super::simulate) if `size` divides the vector and is a power of two (of the
+/// radix, for reductions along trees), and reducing is not slower than sending. For algorithms that only forward data,
+/// without folding ranks to a power of two, it is exact for any `size`. Otherwise the simulation gives 0.9 to 1.4 times
+/// as much (ranks that are late hold up others). The table of formulas is in `docs/collectives.md`.
 ///
-/// Where ranks share processors ([`Model::sharing`]) it is at least what these have to do in all.
+/// Where ranks share cores ([`Model::sharing`]), the result is at least the time that the cores need for the work of
+/// all ranks.
 #[must_use]
 pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: usize, model: &Model) -> f64 {
     if !algorithm.suits(collective, size, true) {
@@ -34,7 +35,7 @@ pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: u
     if model.sharing <= 1.0 {
         return path(collective, algorithm, &Terms { model, p: size, n });
     }
-    // A message takes the time of two ranks; where one does not have its processor, others go on with theirs.
+    // A message takes time of two ranks; while one waits for its core, others use theirs.
     let halved = Model {
         alpha: model.alpha / 2.0,
         ..*model
@@ -47,8 +48,8 @@ pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: u
     path(collective, algorithm, &terms).max(shared(&Work::of(collective, algorithm, size, octets), size, model))
 }
 
-/// Seconds that the processors take for all of it, if ranks share them. Being put to sleep and woken up costs about as
-/// much as one side of a message.
+/// Seconds that the cores need for the work of all ranks, if ranks share them. Putting a rank to sleep and waking it up
+/// costs about as much as one side of a message.
 fn shared(work: &Work, size: usize, model: &Model) -> f64 {
     let messages = (work.messages + work.waits / 2.0) * model.start(work.octets / work.messages.max(1.0));
     let seconds = messages + work.octets * model.beta + work.reduced * model.gamma;
@@ -84,7 +85,7 @@ struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Seconds for `messages` one after the other with `octets` in all, as many in each.
+    /// Seconds for `messages` equal messages, one after the other, with `octets` bytes in all.
     fn messages(&self, messages: usize, octets: f64) -> f64 {
         let messages = messages as f64;
         messages * self.model.message(octets / messages.max(1.0))
@@ -95,12 +96,12 @@ impl Terms<'_> {
         self.messages(1, self.n)
     }
 
-    /// Seconds to reduce `octets`.
+    /// Seconds to reduce `octets` bytes.
     fn w(&self, octets: f64) -> f64 {
         octets * self.model.gamma
     }
 
-    /// (p − 1) / p of all octets: what is not the own block.
+    /// (p − 1) / p of all bytes: all but the own block.
     fn others(&self) -> f64 {
         self.n * self.rest(self.p)
     }
@@ -278,7 +279,7 @@ impl Terms<'_> {
         self.n * self.rest(1 << self.fold().0)
     }
 
-    /// A pipeline whose stages take `per_octet`, in so many segments (0: the best number).
+    /// A pipeline whose stages take `per_octet` seconds per byte, with this number of segments (0: the best number).
     fn chain(&self, segments: usize, per_octet: f64) -> f64 {
         let segments = if segments == 0 {
             self.best_segments(per_octet)
@@ -301,32 +302,32 @@ impl Terms<'_> {
     }
 
     fn segments_for(&self, per_octet: f64, alpha: f64) -> usize {
-        // Where processors are shared each segment costs all of them.
+        // Where cores are shared, each segment costs time on all of them.
         let alpha = if self.model.sharing > 1.0 {
             alpha * (1.0 + 1.5 * self.model.sharing)
         } else {
             alpha
         };
         let square = (self.p - 2) as f64 * self.n * per_octet / alpha;
-        // As a number without sign: no NaN, nothing negative, nothing too large.
+        // The conversion to an unsigned integer saturates: no NaN, nothing negative, nothing too large.
         let best = (square as u64).isqrt().clamp(1, MAX_SEGMENTS);
         best as usize
     }
 }
 
-/// More segments than this are not chosen: a schedule has steps for each.
+/// Most segments: a schedule has steps for each.
 const MAX_SEGMENTS: u64 = 4_096;
 
-/// How algorithms are chosen.
+/// Chooses algorithms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
-    /// What messages and reductions cost.
+    /// The cost of messages and reductions.
     pub model: Model,
     forced: BTreeMap<Collective, Algorithm>,
 }
 
 impl Policy {
-    /// A policy that takes the cheapest in this model.
+    /// A policy that takes the cheapest algorithm in this model.
     #[must_use]
     pub fn new(model: Model) -> Self {
         Self {
@@ -342,8 +343,8 @@ impl Policy {
 
     /// The cheapest algorithm, unless one is forced. `octets` as in [`cost`].
     ///
-    /// All ranks must come to the same choice: so nothing may be passed that not all of them know. Where MPI gives each
-    /// rank only its own counts (alltoallv), pass 0.
+    /// All ranks must come to the same choice, so no argument may depend on what only some of them know. Where MPI
+    /// gives each rank only its own counts (alltoallv), pass 0.
     #[must_use]
     pub fn choose(&self, collective: Collective, size: usize, octets: usize, commutative: bool) -> Algorithm {
         let suits = |algorithm: &Algorithm| algorithm.suits(collective, size, commutative);
@@ -358,7 +359,7 @@ impl Policy {
         forced.or_else(cheapest).unwrap_or(Algorithm::Linear)
     }
 
-    /// The algorithm with the best number of segments, if it leaves that open.
+    /// Fills in the best number of segments, if the algorithm leaves it open.
     fn definite(&self, collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Algorithm {
         if algorithm != (Algorithm::Chain { segments: 0 }) || size < 2 {
             return algorithm;

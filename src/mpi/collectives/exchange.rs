@@ -8,7 +8,7 @@ use super::{
     schedule::{Builder, Span},
 };
 
-/// The own block to everybody, all at once.
+/// The rank's own block to all others, at once.
 pub(super) fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>) {
     for distance in 1..me.size {
         b.receive(me.before(distance), [layout.block(me.before(distance))]);
@@ -18,7 +18,7 @@ pub(super) fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>) {
     }
 }
 
-/// A block of its own to everybody: all at once, or one after the other (`pairwise`). The own block is not copied.
+/// A different block to each rank: all at once, or one after the other (`pairwise`). The own block is not copied.
 pub(super) fn alltoall(b: &mut Builder, me: Member, input: Layout<'_>, output: Layout<'_>, pairwise: bool) {
     for distance in 1..me.size {
         let (from, to) = (me.before(distance), me.after(distance));

@@ -18,7 +18,7 @@ struct Fold {
     levels: u32,
     /// How many groups are pairs.
     pairs: usize,
-    /// A rank that speaks for its group. Else it is the higher one of a pair.
+    /// The rank that acts for its group, wherever it is in it; by default the higher one of a pair.
     keep: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Fold {
         }
     }
 
-    /// Who speaks for a group.
+    /// The rank that acts for a group.
     fn leader(&self, group: usize) -> usize {
         match self.keep {
             _ if group >= self.pairs => group + self.pairs,
@@ -53,7 +53,7 @@ impl Fold {
         first(groups.start)..first(groups.end)
     }
 
-    /// The other one of a pair, and whether it speaks for both.
+    /// The other rank of a pair, and which one acts for both.
     fn mate(&self, rank: usize) -> Option<Mate> {
         (rank < 2 * self.pairs).then(|| Mate {
             rank: rank ^ 1,
@@ -68,7 +68,7 @@ struct Mate {
     leads: bool,
 }
 
-/// In which order groups meet.
+/// The order in which groups meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meeting {
     /// Neighbours first, then at twice the distance: the order of operands is kept. Group `g` ends with share number
@@ -89,13 +89,13 @@ impl Meeting {
     }
 }
 
-/// All shares of a vector, and who gets which.
+/// All shares of a vector, and which group gets which.
 #[derive(Clone, Copy, Debug)]
 struct Shares<'a> {
     fold: Fold,
     meeting: Meeting,
     blocks: Blocks<'a>,
-    /// Are `blocks` those of the ranks? Else they are the shares themselves.
+    /// Whether `blocks` are those of the ranks; otherwise they are the shares themselves.
     of_ranks: bool,
 }
 
@@ -136,7 +136,7 @@ impl Shares<'_> {
         }
     }
 
-    /// The elements that a rank may receive: all if it has a mate to speak for, else half of them.
+    /// The elements that a rank may receive: all if it acts for a mate, else half of them.
     fn window(&self, rank: usize) -> Range<usize> {
         let level = match self.fold.mate(rank) {
             Some(_) => self.fold.levels,
@@ -248,7 +248,7 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// The pairs become one operand each. `None` for a rank that others speak for now.
+    /// Reduces each pair to one operand. `None` for a rank for which its mate acts from now on.
     fn fold(
         self,
         b: &mut Builder,
@@ -351,7 +351,7 @@ impl Reduction {
     }
 }
 
-/// The results go to those that others spoke for.
+/// Sends the results to the ranks for which others have acted.
 fn unfold(b: &mut Builder, me: Member, fold: Fold, count: usize) {
     b.end_round();
     let all = Buffer::OUTPUT.span(0..count);

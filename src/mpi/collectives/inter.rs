@@ -1,7 +1,7 @@
-//! Collectives between two groups (MPI 6.2.3): what is done among a group is a tree, what goes between them is straight.
+//! Collectives between two groups (MPI 6.2.3): trees within a group, direct messages between groups.
 //!
-//! Ranks of the own group come first, those of the other one after them; so a rank means another process on either side.
-//! Rank 0 of each group is its leader.
+//! Ranks of the own group come first, those of the other one after them; so a rank number means different processes in
+//! the two groups. Rank 0 of each group is its leader.
 
 use super::{
     NOBODY, ROOT,
@@ -12,13 +12,13 @@ use super::{
     tree::{Shape, Tree},
 };
 
-/// Who the root is.
+/// The root, as seen from this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Root {
     Here,
-    /// Another one of this group: there is nothing to do.
+    /// Another rank of this group: this one has nothing to do.
     Beside,
-    /// One of the other group.
+    /// A rank of the other group.
     There(usize),
 }
 
@@ -28,7 +28,7 @@ struct Side {
     remote: usize,
 }
 
-/// What `me` has to do when there are `remote` others. Arguments have been checked.
+/// The schedule of `me` with a remote group of `remote` ranks. Arguments have been checked.
 pub(super) fn build(call: &Call<'_>, me: Member, remote: usize) -> Result<Schedule, ScheduleError> {
     let b = &mut Builder::default();
     let side = Side { me, remote };
@@ -144,7 +144,7 @@ impl Side {
         }
     }
 
-    /// The leader tells the other one when all are here.
+    /// The leader tells the other leader when all ranks of its group are here.
     fn barrier(&self, b: &mut Builder) {
         let tree = self.tree();
         tree.signals_up(b);
@@ -171,7 +171,7 @@ impl Side {
         }
     }
 
-    /// The reduction of what this group has, at its leader.
+    /// Reduces the operands of this group at its leader.
     fn reduce(&self, b: &mut Builder, count: usize) -> Option<Buffer> {
         let result = (self.me.rank == 0).then(|| b.scratch(count));
         let target = result.unwrap_or(Buffer::OUTPUT);
@@ -180,7 +180,7 @@ impl Side {
         result
     }
 
-    /// Of leaders: each sends its own and receives the other one's.
+    /// The two leaders exchange spans.
     fn exchange(&self, b: &mut Builder, own: Span, other: Span) {
         b.receive(self.there(0), [other]);
         b.send(self.there(0), [own]);

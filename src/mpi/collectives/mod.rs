@@ -1,12 +1,12 @@
-//! Collectives as schedules: what each rank sends, receives, copies and reduces, as data.
+//! Collectives as schedules: the sends, receives, copies and reductions of each rank, as data.
 //!
 //! An algorithm is a function from a [`Call`] (the arguments of a collective at one rank) to the [`Schedule`] of that
-//! rank. Nothing is sent here: whoever runs schedules does, blocking or not, once or again and again. A rank makes only
-//! its own schedule, in a time that grows with the number of its steps (and of counts, where MPI gives one per rank).
+//! rank. Nothing is sent here: the engine runs schedules, blocking or not, once or repeatedly. A rank makes only its
+//! own schedule, in a time that grows with the number of its steps (and of counts, where MPI gives one per rank).
 //!
 //! A schedule knows all its [peers](Schedule::peers) and when they are needed before it starts, and all schedules of a
 //! collective together can be [simulated](simulate) in a [`Model`] of latency and bandwidth. For the choice at run time
-//! there are closed forms ([`cost`]), out of which [`Policy::choose`] takes the cheapest, unless told otherwise.
+//! there are closed forms ([`cost`]), of which [`Policy::choose`] takes the cheapest, unless one is forced.
 //!
 //! ```
 //! use hikyaku::mpi::collectives::{Algorithm, Call};

@@ -1,4 +1,4 @@
-//! How long a collective takes: all schedules run against a model of the network.
+//! Simulates all schedules of a collective against a model of the network.
 
 use alloc::{
     collections::{BTreeMap, BinaryHeap, VecDeque},
@@ -12,25 +12,25 @@ use core::{
 use super::schedule::{Schedule, Span, Step};
 
 /// Hockney's model, with reductions: each rank sends one message at a time and receives one at a time, both at once,
-/// and a message of `n` octets takes `alpha + n · beta` of both, or `3 · alpha + n · beta` if it goes by rendezvous.
-/// Whatever lies between ranks has no limits. Copies are free.
+/// and a message of `n` bytes takes `alpha + n · beta` of both, or `3 · alpha + n · beta` if it goes by rendezvous. The
+/// network between ranks has no limits. Copies are free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     /// Seconds per message.
     pub alpha: f64,
-    /// Seconds per octet sent.
+    /// Seconds per byte sent.
     pub beta: f64,
     /// Seconds per byte reduced. (The γ of the optics paper is another one: the time to open a connection.)
     pub gamma: f64,
-    /// Ranks that share a processor; at most 1: each has its own. Only [`cost`](super::cost()) looks at it.
+    /// Ranks per core; at most 1: each has its own. Only [`cost`](super::cost()) uses it.
     pub sharing: f64,
-    /// Octets beyond which a message goes by rendezvous: a request, a grant, and then the octets.
+    /// Bytes beyond which a message goes by rendezvous: a request, a grant, and then the data.
     pub eager_limit: f64,
 }
 
 impl Default for Model {
-    /// A guess, for when nothing was measured: 10 µs, 10 Gb/s, a reduction of 10 GB/s, a processor
-    /// for each rank, and no rendezvous.
+    /// A guess, for want of measurements: 10 µs, 10 Gb/s, reductions at 10 GB/s, a core for each rank, and no
+    /// rendezvous.
     fn default() -> Self {
         Self {
             alpha: 10e-6,
@@ -48,7 +48,7 @@ impl Model {
         self.start(octets) + octets * self.beta
     }
 
-    /// Seconds for a message, but for its octets.
+    /// Seconds for a message, not counting its bytes.
     pub(super) fn start(&self, octets: f64) -> f64 {
         if octets > self.eager_limit {
             3.0 * self.alpha
@@ -58,14 +58,14 @@ impl Model {
     }
 }
 
-/// Seconds from when all ranks start until the last one is done. `schedules[i]` is that of rank `i`; an element of any
-/// region has `element` octets.
+/// Seconds from the start of all ranks until the last one is done. `schedules[i]` is that of rank `i`; an element of
+/// any region has `element` bytes.
 ///
-/// Messages may come before their receives are started. A port that is free takes the message that was ready first.
+/// Messages may arrive before their receives are started. A free port takes the message that was ready first.
 ///
 /// # Errors
 ///
-/// If a rank waits for a message that nobody sends.
+/// A rank waits for a message that no rank sends.
 pub fn simulate(schedules: &[Schedule], element: usize, model: &Model) -> Result<f64, Stuck> {
     let mut simulation = Simulation {
         model,
@@ -143,13 +143,13 @@ impl Eq for Time {}
 struct Rank<'a> {
     schedule: &'a Schedule,
     round: usize,
-    /// Has the round been started?
+    /// Whether the round has been started.
     started: bool,
     /// Messages of the round that are not complete.
     open: usize,
-    /// When all that is known to be complete of the round was.
+    /// When the messages of the round that are complete so far were complete.
     clock: Time,
-    /// Messages to send, in their order: when ready, to whom, how many octets.
+    /// Messages to send, in their order: when ready, destination, bytes.
     outgoing: VecDeque<(Time, usize, f64)>,
     /// Until when the ports are taken.
     out_port: Time,
@@ -174,9 +174,9 @@ impl<'a> Rank<'a> {
 /// From one rank to another.
 #[derive(Default)]
 struct Channel {
-    /// When messages came that have not been received.
+    /// Arrival times of messages that have not been received.
     arrived: VecDeque<Time>,
-    /// How many receives wait.
+    /// Number of waiting receives.
     waiting: usize,
 }
 
@@ -244,7 +244,7 @@ impl Simulation<'_> {
         self.ranks[index].clock = clock;
     }
 
-    /// A rank's first message goes, or waits for its ports.
+    /// Sends a rank's first message, or has it wait for its ports.
     fn transmit(&mut self, index: usize) {
         let rank = &self.ranks[index];
         let Some((ready, to, octets)) = rank.outgoing.front().copied() else {
@@ -252,7 +252,7 @@ impl Simulation<'_> {
         };
         let may = ready.max(rank.out_port);
         let start = may.max(self.ranks.get(to).map_or(may, |receiver| receiver.in_port));
-        // Another one may have come first meanwhile.
+        // Another message may have become ready first meanwhile.
         if self
             .ready
             .peek()

@@ -9,7 +9,7 @@ use super::schedule::{Schedule, Step};
 /// When connections are opened, and how many a process has at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planning {
-    /// One connection for each exchange with a peer in a round, opened when it is due, one after the other.
+    /// One connection for each exchange with a peer in a round, opened when it is needed, one after the other.
     Naive,
     /// Connections are opened ahead, this many at a time, at least 1. Each is kept until its last use, or until its
     /// place is needed sooner.
@@ -36,13 +36,13 @@ pub struct Phase {
     pub peers: Vec<usize>,
     /// Messages, sent and received, until it is over.
     pub messages: usize,
-    /// Peers of the phase before are connected anew.
+    /// Peers of the previous phase are connected anew.
     pub anew: bool,
 }
 
 impl Plan {
-    /// `process` gives the number of a rank's process, out of `size`, and `own` is that of whose schedule this is: pairs
-    /// go by the numbers of processes.
+    /// The plan of process `own` for its schedule. `process` maps a rank to a process, out of `size`: pairs are ordered
+    /// by numbers of processes.
     #[must_use]
     pub fn new(
         schedule: &Schedule,
@@ -128,8 +128,9 @@ fn uses<O: Ord>(schedule: &Schedule, order: impl Fn(usize) -> O) -> Vec<(usize, 
     uses
 }
 
-/// A place of the pair of two processes in an order of all pairs, in which no two of one process have the same: the
-/// farthest on the ring first (on trees they have most to do), then pairs at one distance in turns around it.
+/// The position of a pair of processes in an order of all pairs in which no two pairs of one process have the same
+/// position: the farthest apart on the ring first (in trees they have most to do), then pairs at one distance in turns
+/// around it.
 fn order(one: usize, other: usize, size: usize) -> (Reverse<usize>, usize) {
     let (low, high) = (one.min(other), one.max(other));
     let straight = high - low;
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// With halving and doubling the peers come back in reverse: who is needed again stays.
+    /// With halving and doubling the peers recur in reverse order: a peer that is needed again stays connected.
     #[test]
     fn what_is_needed_again_stays() {
         let call = Call::Allreduce {

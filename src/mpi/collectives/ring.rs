@@ -45,7 +45,8 @@ pub(super) fn neighbour_exchange(b: &mut Builder, me: Member, layout: Layout<'_>
     }
 }
 
-/// Each block goes once round and is reduced at each rank; the operands must commute. Ends with the own block in `into`.
+/// Each block goes once round and is reduced at each rank; the operands must commute. Ends with the own block in
+/// `into`.
 pub(super) fn reduce_scatter(b: &mut Builder, me: Member, blocks: Blocks<'_>, in_place: bool, into: Span) {
     let own = Layout::new(Buffer::source(in_place), blocks);
     if me.size == 1 {
@@ -60,7 +61,7 @@ pub(super) fn reduce_scatter(b: &mut Builder, me: Member, blocks: Blocks<'_>, in
         let last = round + 2 == me.size;
         let arriving = (round + 1 < me.size).then(|| {
             let number = me.before(round + 2);
-            // The operands are in the output if the call is in place: it is not written before all have been used.
+            // In place, the operands are in the output, which must not be written before all have been used.
             let place = if last && !in_place {
                 into
             } else {

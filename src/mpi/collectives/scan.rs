@@ -7,7 +7,7 @@ use super::{
     schedule::{Buffer, Builder},
 };
 
-/// What both algorithms take.
+/// Arguments of both algorithms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan {
     pub(super) count: usize,
@@ -17,7 +17,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// From rank to rank, cut in segments: one is received while the one before is reduced and passed on.
+    /// From rank to rank, in segments: one is received while the previous one is reduced and passed on.
     pub(super) fn chain(self, b: &mut Builder, me: Member, segments: usize) {
         let parts = segments.clamp(1, self.count.max(1));
         let blocks = Blocks::Pieces {
@@ -89,7 +89,7 @@ impl Scan {
             b.copy(result, own.span(all.clone()));
         }
         let mut range = Accumulator::new(own, self.in_place, None, all.clone());
-        // Has the result been written?
+        // Whether the result has been written.
         let mut begun = !self.exclusive;
         let mut lower = false;
         for peer in peers.map(|bit| me.rank ^ bit).filter(|peer| *peer < me.size) {
@@ -101,7 +101,7 @@ impl Scan {
         self.add(b, lower.then(|| range.pending()).flatten(), &mut begun);
     }
 
-    /// What has arrived from lower ranks is left of all that is in the result.
+    /// Adds the sum that has arrived from lower ranks as left operand of the result.
     fn add(self, b: &mut Builder, arrived: Option<Buffer>, begun: &mut bool) {
         let Some(arrived) = arrived else { return };
         let arrived = arrived.span(0..self.count);

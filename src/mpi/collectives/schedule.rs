@@ -1,4 +1,4 @@
-//! What a collective is once an algorithm has been chosen: messages, copies and reductions of one rank.
+//! The schedule of one rank: messages, copies and reductions of a collective whose algorithm has been chosen.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{fmt, ops::Range};
@@ -10,11 +10,12 @@ pub enum Region {
     Input,
     /// The receive buffer.
     Output,
-    /// Memory for the time of the collective: [`Schedule::scratch`] elements, uninitialised.
+    /// Memory for the duration of the collective: [`Schedule::scratch`] elements, uninitialised.
     Scratch,
 }
 
-/// Elements of a region: a run of neighbouring ones, or several such runs at equal distances. Never empty in a schedule.
+/// Elements of a region: a run of neighbouring ones, or several such runs at equal distances. Never empty in a
+/// schedule.
 ///
 /// The unit is one element of the region's datatype, as MPI counts and displaces them. Elements of the scratch memory
 /// are those of the output, or those of the input where MPI gives a rank no output (gather, on all ranks but the root).
@@ -24,11 +25,11 @@ pub enum Region {
 pub struct Span {
     /// Which buffer.
     pub region: Region,
-    /// How many runs, at least 1; 1 where elements are reduced.
+    /// Number of runs, at least 1; 1 where elements are reduced.
     pub times: u32,
     /// The first element, counted from the buffer's address. Negative only where the caller's displacements are.
     pub offset: isize,
-    /// How many elements a run has.
+    /// Number of elements per run.
     pub count: usize,
     /// From the first element of a run to that of the next one; negative if that lies before it. 0 for a single run.
     pub stride: isize,
@@ -46,7 +47,7 @@ impl Span {
         }
     }
 
-    /// How many elements there are in all.
+    /// Number of elements in all.
     #[must_use]
     pub fn elements(&self) -> usize {
         self.times as usize * self.count
@@ -84,14 +85,14 @@ pub enum Step<'a> {
     Send {
         /// The receiver's rank; never the own one.
         to: usize,
-        /// What to gather.
+        /// The elements to gather.
         spans: &'a [Span],
     },
     /// Begin to receive the next message of that rank, which has exactly these elements.
     Receive {
         /// The sender's rank; never the own one.
         from: usize,
-        /// Where to scatter.
+        /// The places to scatter to.
         spans: &'a [Span],
     },
     /// `into[i] = from[i] ⊕ into[i]`, the order of MPI's user functions (`invec`, `inoutvec`; MPI 4.1, 6.9.5).
@@ -101,7 +102,8 @@ pub enum Step<'a> {
         /// The right operand, and the result.
         into: Span,
     },
-    /// `into = from`, element by element in the sense of datatypes: the counts differ if the datatypes do, and the runs may.
+    /// `into = from`, element by element in the sense of datatypes: the counts differ if the datatypes do, and the runs
+    /// may.
     Copy {
         /// What to read.
         from: Span,
@@ -110,14 +112,14 @@ pub enum Step<'a> {
     },
 }
 
-/// What one rank does in a collective: rounds of [`Step`]s.
+/// The part of one rank in a collective: rounds of [`Step`]s.
 ///
 /// To run it: start the steps of a round in their order. Messages are started and not waited for; copies and reductions
 /// are done at once. When all messages of the round are complete, go on with the next round. Messages from one rank to
 /// another match in the order in which they were started, whatever round they are in, and their lengths agree.
 ///
-/// Steps may rely on nothing more: as long as a message is not complete, no step writes what it sends or touches what it
-/// receives; and no send need be complete before its receive is started (no buffering is assumed).
+/// Steps may rely on nothing more: as long as a message is not complete, no step writes what it sends or touches what
+/// it receives; and no send need be complete before its receive is started (no buffering is assumed).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// All steps, round after round.
@@ -164,13 +166,13 @@ pub struct Peer {
 }
 
 impl Schedule {
-    /// How many elements of scratch memory to provide.
+    /// Number of elements of scratch memory to provide.
     #[must_use]
     pub fn scratch(&self) -> usize {
         self.scratch
     }
 
-    /// How many rounds there are.
+    /// Number of rounds.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds.len()
@@ -188,25 +190,25 @@ impl Schedule {
         (0..self.records.len()).map(|index| self.step(index))
     }
 
-    /// How many steps there are in all.
+    /// Number of steps.
     pub(in crate::mpi) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// True if nothing is to be done.
+    /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// True if elements are reduced: then the scratch memory needs the layout of the datatype, because operations read
+    /// Whether elements are reduced: then the scratch memory needs the layout of the datatype, because operations read
     /// it; otherwise elements may lie there packed.
     #[must_use]
     pub fn reduces(&self) -> bool {
         self.records.iter().any(|record| record.kind == Kind::Reduce)
     }
 
-    /// The ranks that messages go to and come from, in the order of first use.
+    /// The ranks with which messages are exchanged, in the order of first use.
     #[must_use]
     pub fn peers(&self) -> Vec<Peer> {
         let mut peers = Vec::<Peer>::new();
@@ -257,7 +259,7 @@ impl Schedule {
     }
 }
 
-/// Writes a [`Schedule`] step by step. What has no elements is left out, on both sides of a message alike.
+/// Writes a [`Schedule`] step by step. Spans without elements are left out, at both sides of a message alike.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     schedule: Schedule,
@@ -282,7 +284,7 @@ impl Builder {
         self.push(Kind::Receive, from);
     }
 
-    /// Copies a run; together with those before it, if they and their places lie in regular order.
+    /// Copies a run; joins it with the copies before it, if sources and destinations are at regular distances.
     pub(super) fn copy(&mut self, from: Span, into: Span) {
         if from.count == 0 || into.count == 0 || from == into {
             return;
@@ -291,7 +293,7 @@ impl Builder {
             records, spans, rounds, ..
         } = &mut self.schedule;
         let in_round = records.len() > rounds.last().copied().unwrap_or(0);
-        // Between regions no copy can read what another one has written.
+        // Between different regions no copy can read what another one has written.
         if in_round
             && from.region != into.region
             && let Some(Record { kind: Kind::Copy, .. }) = records.last()
@@ -362,7 +364,7 @@ impl Builder {
     }
 }
 
-/// Where a vector of elements lies, or would lie: only part of it need be there.
+/// A vector of elements in a region, of which only a part need be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Buffer {
     pub(super) region: Region,
@@ -380,7 +382,7 @@ impl Buffer {
         base: 0,
     };
 
-    /// What is reduced: MPI leaves it in the output if the call is "in place".
+    /// The operand of a reduction: MPI has it in the output if the call is "in place".
     pub(super) fn source(in_place: bool) -> Self {
         if in_place { Self::OUTPUT } else { Self::INPUT }
     }

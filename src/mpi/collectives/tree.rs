@@ -74,13 +74,13 @@ impl Tree {
         self.children.last().map_or(self.v + 1, |last| last.end)
     }
 
-    /// Everybody's signal goes up, the root's comes down.
+    /// Signals of all ranks go up, then one of the root comes down.
     pub(super) fn barrier(&self, b: &mut Builder) {
         self.signals_up(b);
         self.signals_down(b);
     }
 
-    /// When the root goes on after this, all are here.
+    /// When the root goes on after this, all ranks have come here.
     pub(super) fn signals_up(&self, b: &mut Builder) {
         for child in &self.children {
             b.await_signal(self.rank_of(child));
@@ -91,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// Nobody goes on after this before the root has come here.
+    /// No rank goes on after this before the root has come here.
     pub(super) fn signals_down(&self, b: &mut Builder) {
         if let Some(parent) = self.parent {
             b.await_signal(parent);
@@ -103,7 +103,7 @@ impl Tree {
         b.end_round();
     }
 
-    /// The vector in `Output` goes down, cut in segments: one is received while the one before is passed on.
+    /// The vector in `Output` goes down in segments: one is received while the previous one is passed on.
     pub(super) fn bcast(&self, b: &mut Builder, count: usize, segments: usize) {
         let (pieces, segments) = segmented(Buffer::OUTPUT, count, segments);
         let delay = usize::from(self.parent.is_some());
@@ -139,7 +139,7 @@ impl Tree {
             }
             return;
         }
-        // One arrives, one is reduced, one holds the result up to now or is on its way up.
+        // One buffer for an arriving segment, one for the reduction, one for the result so far or on its way up.
         let slots: Vec<Buffer> = (0..arrivals.min(3)).map(|_| b.scratch(own.blocks.count(0))).collect();
         let mut arrived = None;
         let mut held = own.block(0);

@@ -1,21 +1,21 @@
-//! What all ranks of a collective do together: it bounds the time where ranks share processors.
+//! The work of all ranks of a collective together.
 
 use core::iter::successors;
 
 use super::algorithm::{Algorithm, Collective};
 
-/// What all ranks of a collective do together; bounds the time where they share processors.
+/// The work of all ranks of a collective together: it bounds the time where ranks share cores.
 ///
-/// Messages, octets and reductions are exact where [`cost`](super::cost()) is, and for most other sizes.
+/// Messages, bytes and reductions are exact where [`cost`](super::cost()) is, and for most other sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Messages sent.
     pub messages: f64,
-    /// Octets sent.
+    /// Bytes sent.
     pub octets: f64,
-    /// Octets reduced.
+    /// Bytes reduced.
     pub reduced: f64,
-    /// Rounds in which a rank waits for messages: it may have to be put to sleep and woken up.
+    /// Rounds in which a rank waits for messages, for which it may have to be put to sleep and woken up.
     pub waits: f64,
 }
 
@@ -33,7 +33,7 @@ impl core::ops::Add for Work {
 }
 
 impl Work {
-    /// Of `size` ranks (nothing for fewer than 2); `octets` as in [`cost`](super::cost()).
+    /// For `size` ranks (none for fewer than 2); `octets` as in [`cost`](super::cost()).
     #[must_use]
     pub fn of(collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Self {
         if size < 2 {
@@ -78,7 +78,7 @@ impl Work {
 }
 
 impl Ranks {
-    /// Each rank but one has the vector sent to it, or sends it, once.
+    /// The vector is sent once to or from every rank but one.
     fn all_but_one(&self) -> f64 {
         (self.p - 1) as f64 * self.n
     }
@@ -104,7 +104,7 @@ impl Ranks {
         successors(Some(1_usize), move |stride| stride.checked_mul(radix)).take_while(move |stride| *stride < p)
     }
 
-    /// Messages of each rank in Bruck's pattern, and the rounds of them.
+    /// Number of messages of each rank in Bruck's pattern, and of their rounds.
     fn digits(&self, radix: usize) -> (usize, usize) {
         let fans = self.strides(radix).map(|stride| (radix - 1).min((self.p - 1) / stride));
         fans.fold((0, 0), |(messages, rounds), fan| (messages + fan, rounds + 1))
@@ -158,7 +158,7 @@ impl Ranks {
         }
     }
 
-    /// Octets that go up or down a tree.
+    /// Bytes that go up or down a tree.
     fn blocks(&self, algorithm: Algorithm) -> f64 {
         self.depths(self.radix(algorithm)) as f64 * self.n / self.p as f64
     }
@@ -204,7 +204,7 @@ impl Ranks {
         }
     }
 
-    /// Pairs are folded, then as many octets are sent as reduced, in so many messages each of those that are left.
+    /// Pairs are folded, then every remaining rank sends as many bytes as it reduces, in this number of messages.
     fn halving(&self) -> Work {
         let (folded, levels, pairs) = self.fold();
         let octets = (folded - 1 + pairs) as f64 * self.n;
@@ -215,7 +215,7 @@ impl Ranks {
         }
     }
 
-    /// The same the other way round, without reductions. `all`: those that were folded away are told, too.
+    /// The reverse, without reductions. `all`: the ranks that were folded away get the result, too.
     fn doubling(&self, all: bool) -> Work {
         let (folded, levels, pairs) = self.fold();
         let told = if all { pairs } else { 0 };
@@ -282,7 +282,7 @@ impl Ranks {
         let p = self.p;
         match algorithm {
             Algorithm::RecursiveDoubling => {
-                // Who has no partner at a distance goes on.
+                // A rank without a partner at some distance skips that round.
                 let pairs = |stride: usize| p / (2 * stride) * stride + (p % (2 * stride)).saturating_sub(stride);
                 let messages = 2 * self.strides(2).map(pairs).sum::<usize>();
                 let octets = messages as f64 * self.n;

@@ -2,11 +2,11 @@
 
 use super::error::Quantity;
 
-/// Bounds of a type map. All numbers are octets relative to the buffer; each fits into an `i64`, and so do the
+/// Bounds of a type map. All numbers are bytes relative to the buffer; each fits into an `i64`, and so do the
 /// differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// First octet of data and the one after the last.
+    /// First byte of data and the one after the last.
     data: Option<(i64, i64)>,
     /// Bounds set by `resized`. They outlive being built into other types, and win over the data.
     marks: Option<(i64, i64)>,
@@ -37,7 +37,7 @@ impl Bounds {
         self.marks.or(self.data).map_or(0, |(low, _)| low)
     }
 
-    /// Negative if `resized` said so.
+    /// Negative if set so by `resized`.
     pub(super) const fn extent(&self) -> i64 {
         match (self.marks, self.data) {
             (Some((low, high)), _) => high - low,
@@ -49,13 +49,13 @@ impl Bounds {
         }
     }
 
-    /// First octet of data and the one after the last; (0, 0) if there are none.
+    /// First byte of data and the one after the last; (0, 0) if there are none.
     pub(super) fn data(&self) -> (i64, i64) {
         self.data.unwrap_or((0, 0))
     }
 
-    /// Numbers are so small that up to [`FEW`](Self::FEW) copies, each an extent after the one before, can be in memory:
-    /// they begin where the data do, and end so many extents later.
+    /// Whether the bounds are so small that up to [`FEW`](Self::FEW) copies, an extent apart, fit into the address
+    /// space: they begin where the data do, and end as many extents later.
     pub(super) const fn are_small(&self) -> bool {
         const SMALL: i64 = 1 << 30;
         match (self.data, self.marks) {
@@ -73,7 +73,7 @@ impl Bounds {
         })
     }
 
-    /// Of `count` copies, each `stride` octets after the one before.
+    /// Bounds of `count` copies, each `stride` bytes after the previous one.
     pub(super) fn repeated(self, count: u64, stride: i128) -> Result<Self, Quantity> {
         if count == 0 || self == Self::EMPTY {
             return Ok(Self::EMPTY);

@@ -43,7 +43,7 @@ impl Datatype {
         strided(count, blocklength, stride, child)
     }
 
-    /// `count` blocks of `blocklength` elements, `stride` octets apart (`MPI_Type_create_hvector`).
+    /// `count` blocks of `blocklength` elements, `stride` bytes apart (`MPI_Type_create_hvector`).
     ///
     /// # Errors
     /// A negative `count` or `blocklength`; overflow; nesting.
@@ -62,7 +62,7 @@ impl Datatype {
         blocks(places.zip(blocklengths.iter().copied()).map(|(p, b)| (p, b, child)))
     }
 
-    /// Blocks of `blocklengths[i]` elements at `displacements[i]` octets (`MPI_Type_create_hindexed`).
+    /// Blocks of `blocklengths[i]` elements at `displacements[i]` bytes (`MPI_Type_create_hindexed`).
     ///
     /// # Errors
     /// A negative block length; arrays of different lengths; overflow; nesting.
@@ -83,7 +83,7 @@ impl Datatype {
         blocks(places.map(|place| (place, blocklength, child)))
     }
 
-    /// Blocks of `blocklength` elements at `displacements[i]` octets (`MPI_Type_create_hindexed_block`).
+    /// Blocks of `blocklength` elements at `displacements[i]` bytes (`MPI_Type_create_hindexed_block`).
     ///
     /// # Errors
     /// A negative block length; overflow; nesting.
@@ -93,7 +93,7 @@ impl Datatype {
         blocks(places.map(|place| (place, blocklength, child)))
     }
 
-    /// Blocks of `blocklengths[i]` elements of `types[i]` at `displacements[i]` octets (`MPI_Type_create_struct`).
+    /// Blocks of `blocklengths[i]` elements of `types[i]` at `displacements[i]` bytes (`MPI_Type_create_struct`).
     ///
     /// # Errors
     /// A negative block length; arrays of different lengths; overflow; nesting.
@@ -174,7 +174,7 @@ impl Datatype {
     }
 }
 
-/// What adds up of a type map.
+/// The totals of a type map: size, bounds and signature.
 #[derive(Clone, Copy)]
 struct Total {
     size: u64,
@@ -250,7 +250,7 @@ fn strided(count: i64, blocklength: i64, stride: i128, child: &Datatype) -> Resu
     let extent = child.extent();
     let block = Total::of(child).repeated(blocklength, i128::from(extent), "blocklength")?;
     let total = block.repeated(count, stride, "stride")?;
-    // A stride that does not fit is one that is not used.
+    // A stride that does not fit is not used: there is one block at most.
     total.build(|| {
         child
             .0
@@ -260,7 +260,7 @@ fn strided(count: i64, blocklength: i64, stride: i128, child: &Datatype) -> Resu
     })
 }
 
-/// Blocks: the place in octets, the number of elements, their datatype.
+/// Blocks: displacement in bytes, number of elements, datatype.
 fn blocks<'a>(list: impl Iterator<Item = (i128, i64, &'a Datatype)> + Clone) -> Result<Datatype, DatatypeError> {
     let mut total = Total::EMPTY;
     for (index, (place, length, child)) in list.clone().enumerate() {

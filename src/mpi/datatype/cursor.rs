@@ -5,12 +5,12 @@ use super::{
     layout::{Loop, Node, Run, Shape},
 };
 
-/// Contiguous octets in memory.
+/// Contiguous bytes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Octets from the buffer to the first one.
+    /// Offset of the first one from the buffer, bytes.
     pub offset: i64,
-    /// How many; not 0.
+    /// Their number; not 0.
     pub len: u64,
 }
 
@@ -20,9 +20,9 @@ pub(super) struct Elements<'a> {
     node: &'a Node,
     count: u64,
     extent: i64,
-    /// Octets of one element.
+    /// Bytes of one element.
     size: u64,
-    /// Octets of all of them. Saturated, which no real memory reaches.
+    /// Bytes of all elements. Saturated, which no real memory reaches.
     pub(super) total: u64,
     /// Where they begin, if they are one run.
     pub(super) contiguous: Option<i64>,
@@ -39,7 +39,7 @@ pub(super) struct Batch<'a> {
     /// Including the current one.
     pub(super) turns: u64,
     pub(super) runs: &'a [Run],
-    /// Octets of one turn.
+    /// Bytes of one turn.
     pub(super) size: u64,
     /// The current run of the current turn, and what of it has passed.
     run: usize,
@@ -59,7 +59,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// What is at packed octet `position`, below `total`.
+    /// Finds the packed byte `position`, which is below `total`.
     pub(super) fn locate(&self, position: u64) -> Batch<'a> {
         let element = position / self.size;
         let mut position = position % self.size;
@@ -71,7 +71,7 @@ impl<'a> Elements<'a> {
         };
         loop {
             match shape {
-                // What has no octets has no positions.
+                // An empty shape has no positions.
                 Shape::Empty => return Batch::new(base, outer, &[], 1, 0, 0),
                 Shape::Run(run) => return Batch::new(base, outer, core::slice::from_ref(run), run.len, 0, position),
                 Shape::Runs(runs) => {
@@ -146,7 +146,7 @@ impl<'a> Batch<'a> {
         self.turns == 0
     }
 
-    /// The next contiguous octets, at most `limit` of them.
+    /// The next contiguous bytes, at most `limit` of them.
     #[inline]
     pub(super) fn step(&mut self, limit: u64) -> Segment {
         let run = &self.runs[self.run];
@@ -160,7 +160,7 @@ impl<'a> Batch<'a> {
         Segment { offset, len }
     }
 
-    /// The runs of the current turn that come next and of which `limit` octets hold the whole; none within a run.
+    /// The next runs of the current turn that fit into `limit` bytes as a whole; none within a run.
     pub(super) fn whole_runs(&self, limit: u64) -> &'a [Run] {
         if self.passed > 0 {
             return &[];
@@ -192,7 +192,7 @@ fn place(base: i64, turns: u64, stride: i64) -> i64 {
     base.wrapping_add(stride.wrapping_mul(turns as i64))
 }
 
-/// The runs of memory that hold a range of packed octets, in packed order. Made by [`Datatype::segments`].
+/// The runs of memory that hold a range of packed bytes, in packed order. Made by [`Datatype::segments`].
 ///
 /// Stop at any time and go on later with `segments(count, position..end)`: finding the place takes a division per
 /// level of nesting.
@@ -205,7 +205,7 @@ pub struct Segments<'a> {
 }
 
 impl Segments<'_> {
-    /// The packed offset of what comes next.
+    /// The packed offset of the next segment.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -242,7 +242,7 @@ impl Iterator for Segments<'_> {
 impl core::iter::FusedIterator for Segments<'_> {}
 
 impl Datatype {
-    /// Where the octets `packed` of `count` elements lie in memory. What is beyond the data is left out.
+    /// The runs of memory that hold the packed bytes `packed` of `count` elements. A range beyond the data is cut off.
     ///
     /// Places are exact if the data of `count` elements are in memory; see [`span`](Self::span).
     #[must_use]

@@ -1,4 +1,4 @@
-//! What can be wrong with a datatype or its use.
+//! Errors of datatypes and of their use.
 
 use crate::mpi::error::ErrorClass;
 
@@ -10,21 +10,21 @@ pub enum DatatypeError {
     Negative {
         /// The argument.
         argument: &'static str,
-        /// Which element of it, if it is an array.
+        /// Index of the element, if the argument is an array.
         index: Option<usize>,
-        /// What it is.
+        /// Its value.
         value: i64,
     },
-    /// The result would not be describable by 64 bits with sign.
+    /// A number of the result does not fit into an `i64`.
     Overflow {
-        /// The argument that leads beyond the limit.
+        /// The argument that exceeds the limit.
         argument: &'static str,
-        /// Which element of it, if it is an array.
+        /// Index of the element, if the argument is an array.
         index: Option<usize>,
-        /// What would overflow.
+        /// The quantity that overflows.
         quantity: Quantity,
     },
-    /// Arrays that must have the same length have not.
+    /// Arrays that must have the same length differ.
     Lengths {
         /// The array of the wrong length.
         argument: &'static str,
@@ -44,31 +44,31 @@ pub enum DatatypeError {
         /// The first of them.
         start: i64,
     },
-    /// Loops within loops, more than [`MAX_DEPTH`](super::MAX_DEPTH) of them.
+    /// Loops are nested more than [`MAX_DEPTH`](super::MAX_DEPTH) deep.
     Depth,
-    /// Data can not be received: two elements of the type share octets.
+    /// Data can not be received: two elements of the type share bytes.
     Overlap {
-        /// An octet that they share, relative to the buffer.
+        /// A byte that they share, relative to the buffer.
         offset: i64,
     },
     /// The data reach beyond the memory given.
     Memory {
-        /// First octet of the data, relative to the buffer.
+        /// First byte of the data, relative to the buffer.
         low: i64,
-        /// The octet after the last.
+        /// The byte after the last.
         high: i64,
-        /// Octets of memory before the place of the buffer.
+        /// Bytes of memory before the buffer's address.
         before: usize,
-        /// Octets of memory from there on.
+        /// Bytes of memory from there on.
         after: usize,
     },
 }
 
-/// What can overflow.
+/// Quantities that can overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quantity {
-    /// Octets of data.
+    /// Bytes of data.
     Size,
     /// A place of data or a bound, relative to the buffer.
     Bound,
@@ -77,7 +77,7 @@ pub enum Quantity {
 }
 
 impl DatatypeError {
-    /// MPI's class of it.
+    /// Its MPI class.
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {

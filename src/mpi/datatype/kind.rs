@@ -1,9 +1,8 @@
-//! Predefined datatypes: the letters of which all type maps are made (MPI 3.2.2, 6.9.4).
+//! Predefined datatypes, of which all type maps consist (MPI 3.2.2, 6.9.4).
 
 /// A predefined datatype. All others are made of these.
 ///
-/// Sizes and alignments are those of the C types on the platforms that Rust's `f64` and `i64` are aligned to eight
-/// octets on.
+/// Sizes and alignments are those of the C types on platforms where Rust's `f64` and `i64` are aligned to eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -32,11 +31,11 @@ pub enum Kind {
     Complex32,
     /// `MPI_C_DOUBLE_COMPLEX`: two `f64`.
     Complex64,
-    /// `MPI_C_BOOL`: one octet, zero is false.
+    /// `MPI_C_BOOL`: one byte, zero is false.
     Bool,
     /// `MPI_BYTE`: uninterpreted.
     Byte,
-    /// `MPI_PACKED`: octets that pack made; matches every signature.
+    /// `MPI_PACKED`: packed bytes; matches every signature.
     Packed,
     /// `MPI_SHORT_INT`: a value and its index.
     I16I32,
@@ -75,7 +74,7 @@ impl Kind {
         Self::F64I32,
     ];
 
-    /// The name that the standard gives it.
+    /// Its name in the standard.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Octets of data in an element, without gaps.
+    /// Bytes of data in an element, without padding.
     #[must_use]
     pub const fn size(self) -> u64 {
         match self.pair() {
@@ -117,7 +116,7 @@ impl Kind {
         }
     }
 
-    /// Octets that an address of it is a multiple of.
+    /// Alignment in bytes.
     #[must_use]
     pub const fn alignment(self) -> u64 {
         match (self.pair(), self) {
@@ -133,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// Octets from one element of an array to the next.
+    /// Bytes from one element of an array to the next.
     #[must_use]
     pub const fn extent(self) -> u64 {
         match self.pair() {
@@ -142,8 +141,8 @@ impl Kind {
         }
     }
 
-    /// What a pair (for `MPI_MINLOC` and `MPI_MAXLOC`) is made of: a value and an index. The index lies at
-    /// [`alignment`](Self::alignment) octets.
+    /// The value and index of a pair (for `MPI_MINLOC` and `MPI_MAXLOC`). The index is at offset
+    /// [`alignment`](Self::alignment).
     #[must_use]
     pub const fn pair(self) -> Option<(Self, Self)> {
         match self {

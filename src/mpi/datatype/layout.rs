@@ -1,7 +1,7 @@
-//! The compact form of a type map: what is contiguous is one run, what repeats is a loop, however often it does.
+//! The compact form of a type map: contiguous data are one run, and repetitions are a loop, however many there are.
 //!
-//! Only octets matter here, in the order in which they are packed. A [`Node`] is canonical in one respect: its first
-//! octet in packed order lies at its `offset`, so the shapes below it can be shared and compared wherever they lie.
+//! Only bytes matter here, in packing order. A [`Node`] is canonical in one respect: its first byte in packing order is
+//! at its `offset`, so the shapes below it can be shared and compared wherever they are.
 //!
 //! Arithmetic does not overflow because the constructors check the bounds of all data first: offsets are places of
 //! data, and strides are distances between them.
@@ -50,7 +50,7 @@ impl<T> Deref for Shared<T> {
 /// A shape at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    /// Of the first octet in packed order.
+    /// Offset of the first byte in packing order.
     pub(super) offset: i64,
     pub(super) shape: Shape,
 }
@@ -67,12 +67,12 @@ pub(super) enum Shape {
     Parts(Arc<Parts>),
 }
 
-/// Contiguous octets.
+/// Contiguous bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// Relative to the shape.
     pub(super) offset: i64,
-    /// Where it begins in packed octets, relative to the shape.
+    /// Packed offset of its beginning, relative to the shape.
     pub(super) start: u64,
     /// Not 0.
     pub(super) len: u64,
@@ -86,7 +86,7 @@ pub(super) struct Runs {
     pub(super) uniform: u64,
 }
 
-/// At least two copies of a shape, one `stride` octets after the other.
+/// At least two copies of a shape, `stride` bytes apart.
 #[derive(Debug, PartialEq)]
 pub(super) struct Loop {
     pub(super) count: u64,
@@ -107,12 +107,12 @@ pub(super) struct Parts {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Part {
-    /// Where it begins in packed octets, relative to the shape.
+    /// Packed offset of its beginning, relative to the shape.
     pub(super) start: u64,
     pub(super) node: Node,
 }
 
-/// Nested too deeply.
+/// The error for a shape that is nested too deeply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TooDeep;
 
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// The same, `by` octets further on. Gives an `i64` because the bounds have been checked.
+    /// The same, shifted by `by` bytes. The offset fits an `i64` because the bounds have been checked.
     pub(super) fn shifted(&self, by: i128) -> Self {
         Self {
             offset: (i128::from(self.offset) + by) as i64,
@@ -137,7 +137,7 @@ impl Node {
         }
     }
 
-    /// `count` copies, each `stride` octets after the one before.
+    /// `count` copies, each `stride` bytes after the previous one.
     pub(super) fn repeated(&self, count: u64, stride: i64) -> Result<Self, TooDeep> {
         Ok(Self {
             offset: self.offset,
@@ -286,7 +286,7 @@ impl Shape {
         Ok(Node::sequence([Node { offset: 0, shape }])?.shape)
     }
 
-    /// Octets of data.
+    /// Bytes of data.
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -320,7 +320,7 @@ impl Shape {
         }
     }
 
-    /// The same by construction: not all equal shapes are found to be.
+    /// Whether both are the same by construction: not all equal shapes are recognised.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Run(a), Self::Run(b)) => a == b,
@@ -333,7 +333,7 @@ impl Shape {
 }
 
 impl Runs {
-    /// The index of the run that holds packed octet `position`, below `size`.
+    /// The index of the run that holds packed byte `position`, which is below `size`.
     pub(super) fn find(&self, position: u64) -> usize {
         match self.uniform {
             0 => self.list.partition_point(|run| run.start <= position) - 1,
@@ -343,7 +343,7 @@ impl Runs {
 }
 
 impl Parts {
-    /// The part that holds packed octet `position`, below the size.
+    /// The part that holds packed byte `position`, which is below the size.
     pub(super) fn find(&self, position: u64) -> &Part {
         &self.list[match self.uniform {
             0 => self.list.partition_point(|part| part.start <= position) - 1,
@@ -367,7 +367,7 @@ fn append(list: &mut Vec<Node>, node: Node) {
     }
 }
 
-/// `list` as a loop, if it is often the same at equal distances.
+/// `list` as a loop, if all its nodes are alike and at equal distances.
 fn progression(list: &[Node]) -> Option<Result<Node, TooDeep>> {
     let [first, second, ..] = list else { return None };
     if first.shape.run_count().saturating_mul(list.len() as u64) <= SPLICE_RUNS {
@@ -379,7 +379,7 @@ fn progression(list: &[Node]) -> Option<Result<Node, TooDeep>> {
         .then(|| first.repeated(list.len() as u64, stride))
 }
 
-/// What all `sizes` are, or 0.
+/// The common value of all `sizes`, or 0.
 fn uniform(mut sizes: impl Iterator<Item = u64>) -> u64 {
     let first = sizes.next().unwrap_or(0);
     if sizes.all(|size| size == first) { first } else { 0 }

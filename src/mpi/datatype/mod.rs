@@ -1,22 +1,22 @@
 //! Datatypes: how the elements of a message lie in memory (MPI 5).
 //!
-//! A [`Datatype`] is a handle that is cheap to clone and never changes. Each constructor normalises at once: what is
-//! contiguous becomes one run, what repeats stays a loop, so a vector of 10^9 blocks takes as much memory as one of
-//! two. There is nothing left to be done by `MPI_Type_commit`; whoever must know whether it was called, keeps a flag.
-//! `MPI_Type_dup` is `clone`.
+//! A [`Datatype`] is a handle that is cheap to clone and never changes. Each constructor normalises at once: contiguous
+//! data become one run, repetitions stay a loop, so a vector of 10^9 blocks takes as much memory as one of two.
+//! `MPI_Type_commit` has nothing left to do; a caller that must know whether it was called keeps a flag. `MPI_Type_dup`
+//! is `clone`.
 //!
-//! Data move between memory and *packed octets*: all elements in the order of the type map, without gaps. Packed octets
-//! are what a message carries. Three ways lead there:
+//! Data move between memory and *packed bytes*: all elements in the order of the type map, without gaps. A message
+//! carries packed bytes. There are three ways to convert:
 //!
-//! - [`Datatype::segments`] lists the runs of memory that hold a range of packed octets, to send without a copy;
-//! - [`Datatype::unpack_at`] puts octets that arrive at some packed offset where they belong, fragments in any order;
-//! - [`Datatype::pack_at`] and its safe sisters [`Datatype::pack`] and [`Datatype::unpack`] copy.
+//! - [`Datatype::segments`] lists the runs of memory that hold a range of packed bytes, to send without a copy;
+//! - [`Datatype::unpack_at`] puts bytes that arrive at some packed offset where they belong, fragments in any order;
+//! - [`Datatype::pack_at`] and its safe variants [`Datatype::pack`] and [`Datatype::unpack`] copy.
 //!
 //! All find their place by division, one per level of nesting (a binary search where blocks differ), and then go run by
 //! run; nothing is allocated.
 //!
-//! Counts and displacements of constructors are `i64` like `MPI_Count` and `MPI_Aint`; what is negative or leads
-//! beyond 64 bits is a [`DatatypeError`]. Contents are not recorded (`MPI_Type_get_contents`), nor are names.
+//! Counts and displacements of constructors are `i64` like `MPI_Count` and `MPI_Aint`; negative or overflowing ones are
+//! a [`DatatypeError`]. Contents are not recorded (`MPI_Type_get_contents`), nor are names.
 
 mod bounds;
 mod construct;
@@ -51,11 +51,11 @@ pub struct Datatype(Shared<Inner>);
 struct Inner {
     node: Node,
     bounds: Bounds,
-    /// That of `bounds`.
+    /// The extent of `bounds`.
     extent: i64,
     /// [`Bounds::are_small`].
     small: bool,
-    /// Octets of data, at most `i64::MAX`.
+    /// Bytes of data, at most `i64::MAX`.
     size: u64,
     signature: Signature,
     predefined: Option<Kind>,
@@ -63,67 +63,66 @@ struct Inner {
 }
 
 impl Datatype {
-    /// A predefined datatype. Costs nothing.
+    /// A predefined datatype, without an allocation.
     #[must_use]
     pub const fn predefined(kind: Kind) -> Self {
         Self(Shared::Static(&PREDEFINED[kind as usize]))
     }
 
-    /// Which predefined datatype it is, if it is one.
+    /// The kind of a predefined datatype.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         self.0.predefined
     }
 
-    /// The predefined datatype of which all of its elements are, if there is one: what `MPI_Accumulate` asks for
-    /// (MPI 12.3.4).
+    /// The kind of all its elements, if they have one: `MPI_Accumulate` needs it (MPI 12.3.4).
     #[must_use]
     pub fn element_kind(&self) -> Option<Kind> {
         self.0.element_kind
     }
 
-    /// Octets of data in one element, without gaps (`MPI_Type_size`); at most `i64::MAX`.
+    /// Bytes of data in one element, without gaps (`MPI_Type_size`); at most `i64::MAX`.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.0.size
     }
 
-    /// Octets from one element of an array to the next (`MPI_Type_get_extent`); negative if `resized` said so.
+    /// Bytes from one element of an array to the next (`MPI_Type_get_extent`); negative if set so by `resized`.
     #[must_use]
     pub fn extent(&self) -> i64 {
         self.0.extent
     }
 
-    /// Octets from the place of an element to its lower bound.
+    /// Bytes from the address of an element to its lower bound.
     #[must_use]
     pub fn lower_bound(&self) -> i64 {
         self.0.bounds.lower_bound()
     }
 
-    /// Octets from the place of an element to its first octet of data; 0 if there are no data
+    /// Bytes from the address of an element to its first byte of data; 0 if there are no data
     /// (`MPI_Type_get_true_extent`).
     #[must_use]
     pub fn true_lower_bound(&self) -> i64 {
         self.0.bounds.data().0
     }
 
-    /// Octets from the first octet of data to the one after the last.
+    /// Bytes from the first byte of data to the one after the last.
     #[must_use]
     pub fn true_extent(&self) -> i64 {
         let (low, high) = self.0.bounds.data();
         high - low
     }
 
-    /// What is in `count` elements.
+    /// The type signature of `count` elements.
     #[must_use]
     pub fn signature(&self, count: u64) -> Signature {
         self.0.signature.repeat(count)
     }
 
-    /// Whether a receive of so many elements as there is room for may take a message of the signature `sent` (MPI 3.3.1):
-    /// the kinds must be the same. `MPI_PACKED` matches everything.
+    /// Whether a receive with room for enough elements matches a message with the signature `sent` (MPI 3.3.1): the
+    /// kinds must be the same. `MPI_PACKED` matches everything.
     ///
-    /// A message that ends within an element is not looked into.
+    /// Messages that end within an element are not checked.
     #[must_use]
     pub fn accepts(&self, sent: Signature) -> bool {
         let element = self.0.signature;
@@ -134,10 +133,10 @@ impl Datatype {
         element.repeat(whole) == sent || element.is_all(Kind::Packed) || sent.is_all(Kind::Packed)
     }
 
-    /// Octets of data in `count` elements.
+    /// Bytes of data in `count` elements.
     ///
     /// # Errors
-    /// [`DatatypeError::Overflow`] if that is more than `u64::MAX`.
+    /// [`DatatypeError::Overflow`] if that exceeds `u64::MAX`.
     pub fn packed_size(&self, count: u64) -> Result<u64, DatatypeError> {
         self.size().checked_mul(count).ok_or(DatatypeError::Overflow {
             argument: "count",
@@ -146,11 +145,11 @@ impl Datatype {
         })
     }
 
-    /// Where the data of `count` elements lie, in octets relative to the buffer: the first, and the one after the
-    /// last. (0, 0) if there are none.
+    /// The range of the data of `count` elements, in bytes relative to the buffer: the first byte, and the one after
+    /// the last. (0, 0) if there are none.
     ///
     /// # Errors
-    /// [`DatatypeError::Overflow`] if these are no places in memory.
+    /// [`DatatypeError::Overflow`] if the range exceeds the address space.
     pub fn span(&self, count: u64) -> Result<(i64, i64), DatatypeError> {
         if self.are_small(count) {
             let (low, high) = self.0.bounds.data();
@@ -166,19 +165,19 @@ impl Datatype {
             })
     }
 
-    /// `count` elements can be in memory: [`span`](Self::span) says where.
+    /// Whether `count` elements fit the address space: [`span`](Self::span) gives their range.
     #[inline]
     pub(in crate::mpi) fn fits(&self, count: u64) -> bool {
         self.are_small(count) || self.span(count).is_ok()
     }
 
-    /// `count` elements can easily be seen to be in memory.
+    /// A cheap check that shows that `count` elements fit the address space.
     #[inline]
     fn are_small(&self, count: u64) -> bool {
         self.0.small && (1..=Bounds::FEW).contains(&count)
     }
 
-    /// Whether elements of both lie in memory alike and are of the same kinds: what a reduction asks of its operands.
+    /// Whether elements of both have the same layout and kinds: reductions demand that of their operands.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let (a, b) = (&*self.0, &*other.0);
@@ -186,7 +185,7 @@ impl Datatype {
             || (a.size == b.size && a.bounds == b.bounds && a.signature == b.signature && a.node == b.node)
     }
 
-    /// Whether `count` elements are one run of octets in memory, in their order.
+    /// Whether `count` elements are one contiguous run in memory, in their order.
     #[must_use]
     #[inline]
     pub fn is_contiguous(&self, count: u64) -> bool {
@@ -197,7 +196,7 @@ impl Datatype {
         }
     }
 
-    /// Where `count` elements begin, if they are one run: octets from the buffer to the first one.
+    /// Offset from the buffer of the first byte of `count` elements, if they are one run.
     #[inline]
     pub(in crate::mpi) fn begin_of_run(&self, count: u64) -> Option<i64> {
         self.is_contiguous(count).then_some(self.0.node.offset)

@@ -1,20 +1,20 @@
-//! Whether elements share octets, which makes a datatype unfit for receiving (MPI 3.2.4).
+//! Finds elements that share bytes, which makes a datatype unfit for receiving (MPI 3.2.4).
 
 use alloc::vec::Vec;
 
 use super::{Datatype, error::DatatypeError, layout::Shape};
 
-/// Runs that are looked at one by one, where nothing better helps. Sorting so many takes some milliseconds.
+/// Most runs that are checked one by one, where nothing better helps. Sorting that many takes some milliseconds.
 const MAX_RUNS: usize = 1 << 16;
 
 impl Datatype {
     /// Whether data may be received into `count` elements.
     ///
-    /// Where loops interleave in ways that are hard to see through, the first 65,536 runs are looked at one by one, and
-    /// the others are believed. Lists are sorted for it, so keep the result for a large one.
+    /// Where loops interleave in ways that are hard to analyse, only the first 65,536 runs are checked, one by one.
+    /// Lists are sorted for it, so callers should keep the result for a large one.
     ///
     /// # Errors
-    /// [`DatatypeError::Overlap`] if some octet would be received twice; [`DatatypeError::Overflow`] as
+    /// [`DatatypeError::Overlap`] if a byte would be received twice; [`DatatypeError::Overflow`] as
     /// [`span`](Self::span).
     pub fn check_receive(&self, count: u64) -> Result<(), DatatypeError> {
         self.span(count)?;
@@ -40,7 +40,7 @@ struct Level {
     stride: i64,
 }
 
-/// `shape`, repeated as `outer` says, certainly shares no octets with itself.
+/// Whether it is certain that `shape`, repeated as `outer` says, shares no bytes with itself.
 fn is_disjoint(shape: &Shape, outer: Level) -> bool {
     // The order of nested loops does not matter for what they cover: from the smallest stride outwards, each must
     // step over all that is within.
@@ -87,7 +87,7 @@ fn is_disjoint(shape: &Shape, outer: Level) -> bool {
     }
 }
 
-/// The first octet of the data of `shape` and the one after the last.
+/// The first byte of the data of `shape` and the one after the last.
 fn span(shape: &Shape) -> (i64, i64) {
     let join = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
     match shape {
@@ -112,7 +112,7 @@ fn span(shape: &Shape) -> (i64, i64) {
     }
 }
 
-/// An octet that is in two of `spans`, which get sorted.
+/// A byte that is in two of `spans`; sorts them.
 fn overlap(spans: &mut [(i64, i64)]) -> Option<i64> {
     spans.sort_unstable();
     (spans.windows(2).find(|pair| pair[1].0 < pair[0].1)).map(|pair| pair[1].0)

@@ -1,4 +1,5 @@
-//! Type signatures (MPI 5.1, 3.3.1): what is in a message, wherever it lies in memory, as two numbers.
+//! Type signatures (MPI 5.1, 3.3.1): the sequence of kinds in a message, independent of the memory layout, as two
+//! numbers.
 
 use super::kind::Kind;
 
@@ -11,7 +12,7 @@ const BASE: u64 = 0x0b5e_3d91_7c24_a86f;
 ///
 /// Equal sequences have equal signatures. Different ones of equal length collide with a probability of about
 /// length / 2^61, so a difference is always an error and equality as good as a proof. It guards against mistakes, not
-/// against somebody who looks for a collision.
+/// against an attacker who looks for a collision.
 ///
 /// The hash is a polynomial, so the signature of a concatenation comes from those of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,10 +24,10 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Of nothing.
+    /// The signature of no elements.
     pub const EMPTY: Self = Self { count: 0, hash: 0 };
 
-    /// Of one element.
+    /// The signature of one element.
     #[must_use]
     pub const fn of(kind: Kind) -> Self {
         match kind.pair() {
@@ -38,7 +39,7 @@ impl Signature {
         }
     }
 
-    /// Of this and then `next`. Counts wrap; whoever needs them bounds the size, which is never smaller.
+    /// The signature of this and then `next`. Counts wrap; callers bound the size, which is never smaller.
     #[must_use]
     pub const fn then(self, next: Self) -> Self {
         Self {
@@ -47,7 +48,7 @@ impl Signature {
         }
     }
 
-    /// Of this `times` times, in a number of steps logarithmic in `times`.
+    /// The signature of `times` repetitions, in a number of steps logarithmic in `times`.
     #[must_use]
     pub const fn repeat(self, mut times: u64) -> Self {
         let mut result = Self::EMPTY;
@@ -62,7 +63,7 @@ impl Signature {
         result
     }
 
-    /// Only elements of `kind`, or nothing.
+    /// Whether all elements are of `kind`, or there are none.
     #[must_use]
     pub fn is_all(self, kind: Kind) -> bool {
         self == Self::of(kind).repeat(self.count)

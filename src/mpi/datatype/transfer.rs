@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "data are where the caller's datatype says")]
-//! Octets between memory and messages.
+//! Copies bytes between memory and messages.
 
 use core::mem::MaybeUninit;
 
@@ -15,12 +15,12 @@ use crate::span::Span;
 const TURNS: u64 = 64;
 
 impl Datatype {
-    /// Packs: copies the packed octets of `count` elements at `base`, from `packed_offset` on, to `out`. Gives the
-    /// number of octets, which is less than `out` has only where the data end.
+    /// Packs: copies the packed bytes of `count` elements at `base`, from `packed_offset` on, to `out`. Gives the
+    /// number of bytes, which is less than the length of `out` only where the data end.
     ///
     /// # Safety
-    /// The data of `count` elements that are asked for (see [`segments`](Self::segments)) are initialised memory that
-    /// may be read through `base`, is not written to meanwhile, and is not within `out`.
+    /// The requested data of `count` elements (see [`segments`](Self::segments)) are initialised memory that may be
+    /// read through `base`, is not written to meanwhile, and is not within `out`.
     pub unsafe fn pack_at(
         &self,
         base: *const u8,
@@ -42,18 +42,18 @@ impl Datatype {
         }
     }
 
-    /// Unpacks: copies `octets`, which are at `packed_offset` of the packed octets of `count` elements, to where they
-    /// belong. Gives the number of octets; those beyond the data are left out.
+    /// Unpacks: copies `octets`, which are at `packed_offset` of the packed bytes of `count` elements, to where they
+    /// belong. Gives the number of bytes; bytes beyond the data are left out.
     ///
     /// # Safety
-    /// The data of `count` elements that are covered (see [`segments`](Self::segments)) are memory that may be
-    /// written through `base`, is not used by others meanwhile, and is not within `octets`.
+    /// The covered data of `count` elements (see [`segments`](Self::segments)) are memory that may be written through
+    /// `base`, is not used by other code meanwhile, and is not within `octets`.
     pub unsafe fn unpack_at(&self, base: *mut u8, count: u64, packed_offset: u64, octets: &[u8]) -> usize {
         // SAFETY: the caller's contract.
         unsafe { self.unpack_span_at(base, count, packed_offset, Span::new(octets)) }
     }
 
-    /// The same for bytes that may lie where no slice can.
+    /// The same for bytes in memory to which there can be no slice.
     ///
     /// # Safety
     /// That of [`unpack_at`](Self::unpack_at).
@@ -107,7 +107,7 @@ impl Datatype {
         Ok(unsafe { self.unpack_at(base, count, packed_offset, octets) })
     }
 
-    /// Whether the data of `count` elements at `origin` are within `len` octets.
+    /// Checks that the data of `count` elements at `origin` are within `len` bytes.
     ///
     /// # Errors
     /// [`DatatypeError::Memory`] or [`DatatypeError::Overflow`] if they are not.
@@ -128,8 +128,8 @@ impl Datatype {
     }
 }
 
-/// Copies at most `len` octets between the data of `count` elements at `memory`, from packed offset `position` on, and
-/// `packed`: to there if `PACK`, otherwise from there. Gives how many.
+/// Copies at most `len` bytes between the data of `count` elements at `memory`, from packed offset `position` on, and
+/// `packed`: to `packed` if `PACK`, otherwise from it. Gives their number.
 ///
 /// # Safety
 /// The data concerned and `packed` are disjoint, and valid for reads or writes as the direction demands.
@@ -160,7 +160,7 @@ unsafe fn transfer<const PACK: bool>(
             let to = packed.wrapping_add(done as usize);
             let whole = batch.turns.min((len - done) / batch.size).min(TURNS);
             if whole > 0 && batch.is_at_turn() {
-                // SAFETY: these turns are of the data concerned, and the octets of `packed` are theirs.
+                // SAFETY: these turns belong to the data concerned, and the bytes of `packed` to them.
                 unsafe { copy_turns::<PACK>(&batch, memory, to, whole as usize) };
                 batch.skip(whole);
                 done += whole * batch.size;
@@ -168,14 +168,14 @@ unsafe fn transfer<const PACK: bool>(
             }
             let runs = batch.whole_runs(len - done);
             if let [.., last] = runs {
-                // SAFETY: these runs are of the data concerned, and the octets of `packed` are theirs.
+                // SAFETY: these runs belong to the data concerned, and the bytes of `packed` to them.
                 unsafe { copy_runs::<PACK>(runs, memory.wrapping_offset(batch.base as isize), to) };
                 done += last.start + last.len - runs[0].start;
                 batch.skip_runs(runs.len());
             } else {
                 let segment = batch.step(len - done);
                 let from = memory.wrapping_offset(segment.offset as isize);
-                // SAFETY: the segment is of the data concerned, and `packed` has at least as much left.
+                // SAFETY: the segment belongs to the data concerned, and `packed` has at least as much left.
                 unsafe { copy::<PACK>(from, to, segment.len as usize) };
                 done += segment.len;
             }
@@ -225,7 +225,7 @@ struct Strided {
 
 impl Strided {
     /// # Safety
-    /// As [`transfer`], for the blocks of `LEN` octets.
+    /// As [`transfer`], for the blocks of `LEN` bytes.
     #[inline]
     unsafe fn copy_fixed<const PACK: bool, const LEN: usize>(self) {
         // SAFETY: the caller's contract. Inlined, the length is a constant.
@@ -233,7 +233,7 @@ impl Strided {
     }
 
     /// # Safety
-    /// As [`transfer`], for the blocks of `len` octets.
+    /// As [`transfer`], for the blocks of `len` bytes.
     #[inline(always)]
     unsafe fn copy<const PACK: bool>(mut self, len: usize) {
         for _ in 0..self.turns {
@@ -267,7 +267,7 @@ unsafe fn copy_runs<const PACK: bool>(runs: &[Run], memory: *mut u8, packed: *mu
 }
 
 /// # Safety
-/// Both are valid for `len` octets, reads and writes as the direction demands, and do not overlap.
+/// Both are valid for `len` bytes, for reads and writes as the direction demands, and do not overlap.
 #[inline(always)]
 unsafe fn copy<const PACK: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
     // SAFETY: the caller's contract.

@@ -25,12 +25,12 @@ use crate::mpi::{
     error::{Detail, Error, ErrorClass},
 };
 
-/// Smallest memory of an array, octets.
+/// Smallest memory of an array, bytes.
 const SMALLEST: usize = 4 << 10;
-/// Octets that are kept for arrays to come.
+/// Bytes of released memory that are kept for further arrays.
 const KEPT: usize = 64 << 20;
 
-/// Memory of arrays that nobody uses: by size, a power of two.
+/// Free memory of arrays by size, a power of two.
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Free>);
 
@@ -57,15 +57,15 @@ impl Pool {
     }
 }
 
-/// The memory of an array. It goes back to the pool with the last reference, be it the program's or the network's.
+/// The memory of an array. It returns to the pool with the last reference, be it the program's or the network's.
 pub(in crate::mpi::engine) struct Memory {
     base: *mut u8,
     size: usize,
     pool: Weak<Pool>,
 }
 
-// SAFETY: it owns its memory, which is written only by who has the only reference, or by the one receive that it was
-// made for, before anybody else has one.
+// SAFETY: it owns its memory, which is written only by the holder of the only reference, or by the one receive for
+// which it was made, before any other reference exists.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -79,7 +79,7 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// `None`: there is not so much memory.
+    /// `None`: there is not enough memory.
     fn new(pool: &Arc<Pool>, len: usize) -> Option<Self> {
         let size = len.max(SMALLEST).checked_next_power_of_two().unwrap_or(len);
         let memory = pool.take(size).or_else(|| zeros(size))?;
@@ -91,12 +91,12 @@ impl Memory {
     }
 }
 
-/// So many zeros, of which nothing is touched before it is used; `None`: there is not so much memory.
+/// `size` zero bytes, of which no page is touched before it is used; `None`: there is not enough memory.
 fn zeros(size: usize) -> Option<Box<[u8]>> {
     let layout = Layout::array::<u8>(size).ok().filter(|layout| layout.size() > 0)?;
     // SAFETY: the layout has a size.
     let memory = unsafe { alloc_zeroed(layout) };
-    // SAFETY: if it is not null it was allocated like a box of so many octets, which are zeros.
+    // SAFETY: if it is not null it was allocated with the layout of a box of `size` bytes, which are zeros.
     (!memory.is_null()).then(|| unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, size)) })
 }
 
@@ -110,12 +110,12 @@ impl Drop for Memory {
     }
 }
 
-/// Octets that can be sent from where they are, any number of times, and to several at once. Cheap to clone: clones are
-/// the same array.
+/// Bytes that can be sent from where they are, any number of times, and to several destinations at once. Cheap to
+/// clone: clones are the same array.
 ///
-/// What is in a new one is not defined (though initialised). While it is being sent, or has clones, it can be read but
-/// not written. Dropping it is releasing it (`pmReleaseSendBufferArray`, `pmReleaseReceiveBufferArray`); a send that has
-/// begun goes on.
+/// The content of a new array is not defined (though initialised). While it is being sent, or has clones, it can be
+/// read but not written. Dropping it releases it (`pmReleaseSendBufferArray`, `pmReleaseReceiveBufferArray`); a send
+/// that has begun goes on.
 #[derive(Clone)]
 pub struct Array {
     memory: Owner,
@@ -132,15 +132,15 @@ impl Deref for Array {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: initialised memory of at least this length; nobody writes to it while it is shared (`get_mut`), and a
+        // SAFETY: initialised memory of at least this length; it is not written while it is shared (`get_mut`), and a
         // receive has ended before it gives an array.
         unsafe { slice::from_raw_parts(self.memory.base, self.len) }
     }
 }
 
 impl Array {
-    /// Its octets to fill in, if nobody else refers to them: it is not being sent, and has no clones
-    /// (`pmSendDoneBufferArray` with what it is asked for).
+    /// Its bytes to fill in, if there is no other reference to them: the array is not being sent, and has no clones
+    /// (`pmSendDoneBufferArray`).
     #[must_use]
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
         let len = self.len;
@@ -149,13 +149,13 @@ impl Array {
         Some(unsafe { slice::from_raw_parts_mut(memory.base, len) })
     }
 
-    /// Nobody else refers to it (`pmSendDoneBufferArray`). Makes no progress.
+    /// Whether this is the only reference to it (`pmSendDoneBufferArray`). Makes no progress.
     #[must_use]
     pub fn is_free(&self) -> bool {
         Arc::strong_count(&self.memory) == 1
     }
 
-    /// The first `len` octets, if it is longer.
+    /// Keeps the first `len` bytes, if the array is longer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -167,7 +167,7 @@ impl Array {
     }
 }
 
-/// An array that is on its way to us. Dropping it loses it.
+/// An array that is being received. Dropping it loses the array.
 #[derive(Debug)]
 pub struct Arriving {
     request: Request,
@@ -175,35 +175,36 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// Waits for all of it.
+    /// Waits until all of it has arrived.
     ///
     /// # Errors
-    /// The sender is lost, the communicator revoked.
+    /// The sender is lost, or the communicator is revoked.
     pub fn wait(self) -> Result<(Array, Status), Error> {
         let status = self.request.wait()?;
         Ok((self.array, status))
     }
 
-    /// All of it is here: [`wait`](Self::wait) would not wait. Makes no progress.
+    /// Whether all of it has arrived: [`wait`](Self::wait) would not wait. Makes no progress.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.request.is_done()
     }
 }
 
-/// Arrays. They are messages of octets: who receives one otherwise, or sends what is received as one, does well, too.
+/// Arrays. They are messages of bytes: other receive calls can receive them, and arrays can receive what other send
+/// calls send.
 impl Communicator {
-    /// An array of `len` octets (`pmGetSendBufferArray`).
+    /// An array of `len` bytes (`pmGetSendBufferArray`).
     ///
     /// # Panics
-    /// There is not so much memory.
+    /// There is not enough memory.
     #[must_use]
     pub fn array(&self, len: usize) -> Array {
         let array = self.try_array(len);
         array.unwrap_or_else(|| panic!("there is no memory for an array of {len} octets"))
     }
 
-    /// The same; `None`: there is not so much memory.
+    /// As [`array`](Self::array); `None`: there is not enough memory.
     #[must_use]
     pub fn try_array(&self, len: usize) -> Option<Array> {
         let memory = Arc::new(Memory::new(&self.engine().arrays, len)?);
@@ -215,7 +216,7 @@ impl Communicator {
     /// written again.
     ///
     /// # Errors
-    /// A wrong rank or id (a tag), a revoked communicator.
+    /// The rank or the id (a tag) is wrong, or the communicator is revoked.
     pub fn send_array(&self, array: &Array, destination: Rank, id: i32) -> Result<Request, Error> {
         const CALL: &str = "MPI_Isend";
         let octets = || Entry::of(CALL, array.len as u64, &Datatype::predefined(Kind::Byte));
@@ -225,18 +226,19 @@ impl Communicator {
         span.begin(buffer.and_then(|buffer| self.isend_buffer(CALL, Mode::Standard, buffer, destination, id)))
     }
 
-    /// Waits for an array of this source with this id, and receives it (`pmReceiveBufferArray`). Both may be wildcards.
+    /// Waits for an array from this source with this id, and receives it (`pmReceiveBufferArray`). Both may be
+    /// wildcards.
     ///
     /// # Errors
-    /// A wrong rank or id, a revoked communicator, a lost sender.
+    /// The rank or the id is wrong, the communicator is revoked, or the sender is lost.
     pub fn receive_array(&self, source: Rank, id: i32) -> Result<(Array, Status), Error> {
         self.arrive(self.mprobe(source, id)?)?.wait()
     }
 
-    /// Begins to receive an array of this source with this id, if one has been sent. Makes progress once.
+    /// Begins to receive an array from this source with this id, if one has been sent. Makes progress once.
     ///
     /// # Errors
-    /// A wrong rank or id, a revoked communicator.
+    /// The rank or the id is wrong, or the communicator is revoked.
     pub fn poll_array(&self, source: Rank, id: i32) -> Result<Option<Arriving>, Error> {
         let message = self.improbe(source, id)?;
         message.map(|message| self.arrive(message)).transpose()

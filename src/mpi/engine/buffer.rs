@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "messages lie where the caller's pointers and datatypes say")]
-//! Memory of the caller, as what messages come from and land in.
+//! The caller's memory: what messages are sent from and received into.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::{mem::MaybeUninit, slice};
@@ -13,9 +13,9 @@ use crate::{
     sync,
 };
 
-/// What is packed at once when it can not be sent from where it lies.
+/// Bytes packed at a time when data can not be sent from where they lie.
 const PACK: u64 = 64 << 10;
-/// Runs of at least so many octets are sent from where they lie.
+/// Contiguous runs of at least this many bytes are sent from where they lie.
 const RUN: u64 = 4 << 10;
 
 /// Elements of a datatype at some address.
@@ -24,22 +24,22 @@ struct Piece {
     base: *mut u8,
     count: u64,
     datatype: Datatype,
-    /// Which of the packed octets: from here on, so many.
+    /// The range of the packed bytes: `len` of them from `from` on.
     from: u64,
     len: u64,
-    /// Keeps the memory, if it is not the program that does.
+    /// Keeps the memory alive, if the program does not.
     owner: Option<Owner>,
 }
 
 /// Elements in memory of the caller: of one datatype at one address, or several such pieces one after the other.
 ///
-/// Whoever makes one answers for the memory (see [`Buffer::new`]), so using it is safe.
+/// The caller of [`Buffer::new`] answers for the memory, so using a buffer is safe.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     pieces: Pieces,
 }
 
-/// What memory belongs to.
+/// Keeps memory alive.
 pub(super) type Owner = Arc<super::array::Memory>;
 
 #[derive(Clone, Debug)]
@@ -52,12 +52,12 @@ enum Pieces {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// `count` elements of `datatype` at `base`; `None` if that is more than memory can be.
+    /// `count` elements of `datatype` at `base`; `None` if they do not fit into the address space.
     ///
     /// # Safety
-    /// For as long as this value, its clones or anything made from it exist: the data of these elements are
-    /// initialised memory that may be read through `base` from any thread; and written, if the buffer is received into
-    /// (then nobody else uses it meanwhile; otherwise nobody writes to it).
+    /// As long as this value, its clones or anything made from it exist: the data of these elements are initialised
+    /// memory that may be read through `base` from any thread. If the buffer is received into, the memory may also be
+    /// written, and no other code uses it meanwhile; otherwise no other code writes to it.
     pub(crate) unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
         let len = datatype.packed_size(count).ok()?;
         datatype.fits(count).then(|| Self {
@@ -72,7 +72,8 @@ impl Buffer {
         })
     }
 
-    /// With who keeps the memory, which is in one piece, for as long as this buffer, or anything made from it, exists.
+    /// With an owner that keeps the memory, which is one piece, alive as long as this buffer or anything made from it
+    /// exists.
     pub(super) fn owned_by(mut self, owner: Owner) -> Self {
         if let Pieces::One(piece) = &mut self.pieces {
             piece.owner = Some(owner);
@@ -80,7 +81,7 @@ impl Buffer {
         self
     }
 
-    /// These one after the other.
+    /// These buffers one after the other.
     pub(crate) fn join(mut buffers: Vec<Self>) -> Self {
         if buffers.len() == 1
             && let Some(one) = buffers.pop()
@@ -96,7 +97,7 @@ impl Buffer {
         }
     }
 
-    /// The packed octets from `from` on, `len` of them; `None` if there are not as many, or if this is not one piece.
+    /// The packed bytes from `from` on, `len` of them; `None` if the buffer has fewer, or is not one piece.
     pub(crate) fn range(&self, from: u64, len: u64) -> Option<Self> {
         let Pieces::One(piece) = &self.pieces else { return None };
         let fits = from.checked_add(len).is_some_and(|end| end <= piece.len);
@@ -116,7 +117,7 @@ impl Buffer {
         }
     }
 
-    /// Octets of data.
+    /// Length of the packed data, bytes.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         match &self.pieces {
@@ -125,13 +126,13 @@ impl Buffer {
         }
     }
 
-    /// What is in it, if it is made of whole elements.
+    /// The type signature of the data, if the buffer consists of whole elements.
     pub(super) fn signature(&self) -> Signature {
         let signatures = self.pieces().iter().map(|piece| piece.datatype.signature(piece.count));
         signatures.fold(Signature::EMPTY, Signature::then)
     }
 
-    /// The data, if they lie together.
+    /// The data, if they are contiguous.
     pub(crate) fn as_slice(&self) -> Option<&[u8]> {
         match &self.pieces {
             Pieces::One(piece) => piece.as_slice(),
@@ -140,7 +141,7 @@ impl Buffer {
         }
     }
 
-    /// Calls `with` for the data, packed into `scratch` if they do not lie together.
+    /// Calls `with` with the data, packed into `scratch` if they are not contiguous.
     pub(crate) fn with_packed<R>(&self, scratch: &mut Vec<u8>, with: impl FnOnce(&[u8]) -> R) -> R {
         if let Some(data) = self.as_slice() {
             return with(data);
@@ -150,16 +151,16 @@ impl Buffer {
         with(scratch)
     }
 
-    /// Appends the octets from `offset` on, at most `len`, to `out`.
+    /// Appends the packed bytes from `offset` on, at most `len`, to `out`.
     pub(super) fn pack(&self, offset: u64, len: u64, out: &mut Vec<u8>) {
         let len = len.min(self.len().saturating_sub(offset)) as usize;
         out.reserve(len);
         let filled = out.len() + self.pack_to(offset, &mut out.spare_capacity_mut()[..len]);
-        // SAFETY: so many octets of the spare capacity have just been written.
+        // SAFETY: `pack_to` has just initialised that much of the spare capacity.
         unsafe { out.set_len(filled) };
     }
 
-    /// Writes the octets from `offset` on to `room`, which is no part of this buffer. Gives how many.
+    /// Writes the packed bytes from `offset` on to `room`, which is no part of this buffer. Gives how many.
     fn pack_to(&self, mut offset: u64, room: &mut [MaybeUninit<u8>]) -> usize {
         let mut done = 0;
         for piece in self.pieces() {
@@ -169,7 +170,7 @@ impl Buffer {
             }
             let take = ((room.len() - done) as u64).min(piece.len - offset) as usize;
             let part = &mut room[done..done + take];
-            // SAFETY: `new`'s contract: the data may be read; and `room` is other memory.
+            // SAFETY: by `new`'s contract the data may be read; and `room` is other memory.
             done += unsafe {
                 piece
                     .datatype
@@ -183,7 +184,7 @@ impl Buffer {
         done
     }
 
-    /// Copies elements: the octets of `from` become those of this buffer, as far as both go.
+    /// Copies elements: the bytes of `from` become those of this buffer, up to the length of the shorter one.
     pub(crate) fn copy_from(&mut self, from: &Self, scratch: &mut Vec<u8>) {
         let (mut at, len) = (0, from.len().min(self.len()));
         if let Some(data) = from.as_slice() {
@@ -201,7 +202,8 @@ impl Buffer {
                 .base
                 .wrapping_offset(run.offset as isize)
                 .cast::<MaybeUninit<u8>>();
-            // SAFETY: `new`'s contract: these are data of the elements, which nobody else uses; so `from` is other memory.
+            // SAFETY: by `new`'s contract these are data of the elements, which no other code uses; so `from` is other
+            // memory.
             from.pack_to(0, unsafe { slice::from_raw_parts_mut(start, len as usize) });
             return;
         }
@@ -223,7 +225,7 @@ impl Buffer {
 }
 
 impl Piece {
-    /// The data, if they lie together.
+    /// The data, if they are contiguous.
     #[inline]
     fn as_slice(&self) -> Option<&[u8]> {
         if self.len == 0 {
@@ -231,11 +233,12 @@ impl Piece {
         }
         let begin = self.datatype.begin_of_run(self.count)?;
         let start = self.base.wrapping_offset(begin as isize + self.from as isize);
-        // SAFETY: `new`'s contract: these are data of the elements.
+        // SAFETY: by `new`'s contract these are data of the elements.
         Some(unsafe { slice::from_raw_parts(start, self.len as usize) })
     }
 
-    /// The run of memory that holds octet `offset`: its address's offset, and its octets from there on, at most `max`.
+    /// The contiguous run of memory that holds byte `offset`: its address as an offset from `base`, and its bytes from
+    /// there on, at most `max`.
     fn run(&self, offset: u64, max: u64) -> Option<(i64, &[u8])> {
         if offset >= self.len {
             return Some((0, &[]));
@@ -250,20 +253,21 @@ impl Piece {
             }
         };
         let start = self.base.wrapping_offset(place as isize);
-        // SAFETY: `new`'s contract: these are data of the elements.
+        // SAFETY: by `new`'s contract these are data of the elements.
         Some((place, unsafe { slice::from_raw_parts(start, len as usize) }))
     }
 }
 
 impl Piece {
-    /// Puts bytes to where those from `offset` on belong.
+    /// Unpacks `bytes` to where the packed bytes from `offset` on belong.
     #[inline]
     fn place(&self, offset: u64, bytes: Span<'_>) {
         let Some(left) = self.len.checked_sub(offset) else {
             return;
         };
         let len = bytes.len().min(left as usize);
-        // SAFETY: `Buffer::new`'s contract: the data may be written, and nobody else uses them, so `bytes` is other memory.
+        // SAFETY: by `Buffer::new`'s contract the data may be written, and no other code uses them, so `bytes` is other
+        // memory.
         unsafe {
             self.datatype
                 .unpack_span_at(self.base, self.count, self.from + offset, bytes.part(0..len))
@@ -296,20 +300,20 @@ impl Landing for Buffer {
     }
 }
 
-/// References to the memory of a send that exist outside of it.
+/// Counts the references to a send's memory that exist outside of the send.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loans(sync::Loans);
 
 impl Loans {
-    /// All have been given back.
+    /// Whether all references have been given back.
     pub(super) fn are_back(&self) -> bool {
         self.0.are_back()
     }
 
-    /// Octets by reference, counted until they are given back.
+    /// Lends memory by reference; it counts as lent until the result and its clones are dropped.
     ///
     /// # Safety
-    /// Until all are back, these are initialised memory that may be read from any thread and is not written to.
+    /// Until all loans are back, this is initialised memory that may be read from any thread and is not written to.
     pub(super) unsafe fn lend(&self, start: *const u8, len: usize, owner: Option<Owner>) -> Bytes {
         Bytes::from_owner(Lent {
             start,
@@ -320,7 +324,7 @@ impl Loans {
     }
 }
 
-/// What a rendezvous sends from.
+/// The content of a rendezvous send.
 pub(super) struct Lender {
     buffer: Buffer,
     loans: Loans,
@@ -341,21 +345,21 @@ impl Lender {
     }
 }
 
-/// Octets of memory that somebody refers to.
+/// Lent memory.
 struct Lent {
     start: *const u8,
     len: usize,
-    /// Keeps count: whoever owns the memory keeps it until all are back.
+    /// Keeps count: the owner of the memory keeps it until all loans are back.
     _lease: sync::Lease,
     _owner: Option<Owner>,
 }
 
-// SAFETY: memory that may be read from any thread, by the contract of `Loans::lend`.
+// SAFETY: the memory may be read from any thread, by the contract of `Loans::lend`.
 unsafe impl Send for Lent {}
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the contract of `Loans::lend`, which holds at least until the lease is back.
+        // SAFETY: by the contract of `Loans::lend`, which holds at least until the lease is back.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -375,7 +379,7 @@ impl Content for Lender {
             if let Some((_, run)) = piece.run(at, max)
                 && (run.len() as u64 >= RUN.min(max))
             {
-                // SAFETY: `Buffer::new`'s contract, which holds for as long as loans are out.
+                // SAFETY: by `Buffer::new`'s contract, which holds as long as loans are out.
                 return unsafe { self.loans.lend(run.as_ptr(), run.len(), piece.owner.clone()) };
             }
             break;

@@ -1,8 +1,10 @@
 #![expect(unsafe_code, reason = "what is said of a channel lies in its own memory")]
-//! Partitioned messages (MPI 4.2): memory that is sent in messages of one or several partitions each, as they get ready.
+//! Partitioned communication (MPI 4.2): memory that is sent in messages of one or several partitions each, as
+//! partitions get ready.
 //!
-//! The sender decides what goes together and says so once, in a message of its own; each message of a round is then one
-//! with its number, and lands where it belongs. So both sides may cut the memory as they like.
+//! The sender decides which partitions share a message and announces that once, in a set-up message; each message of a
+//! round then carries its number, and lands where it belongs. So sender and receiver may partition the memory
+//! differently.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -20,28 +22,29 @@ use crate::{
     time::Instant,
 };
 
-/// Partitions of fewer octets go together in messages of about as many: below, a message costs more than its octets.
+/// Smaller partitions are sent together in messages of about this many bytes: below, a message costs more than its
+/// data.
 const TOGETHER: u64 = 2 << 10;
-/// Stands for the message that says how the others are cut.
+/// Stands for the set-up message.
 const SETUP: u32 = u32::MAX;
 
-/// How memory is cut into messages.
+/// How memory is divided into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     /// Number of the first message; the others follow.
     pub(super) first: u32,
-    /// How many there are.
+    /// Number of messages.
     pub(super) messages: u32,
-    /// Octets of each but the last one.
+    /// Bytes of each message but the last.
     pub(super) octets: u64,
-    /// Octets of all.
+    /// Bytes of all messages.
     pub(super) total: u64,
 }
 
 impl Cut {
     const LEN: usize = 24;
 
-    /// For `partitions` of so many octets. Gives also how many partitions a message has.
+    /// For `partitions` of `octets` bytes each. Also gives the number of partitions per message.
     pub(super) fn new(partitions: u32, octets: u64) -> Option<(Self, u32)> {
         let total = octets.checked_mul(partitions.into())?;
         let together = TOGETHER.div_ceil(octets.max(1)).clamp(1, u64::from(partitions.max(1))) as u32;
@@ -63,7 +66,7 @@ impl Cut {
         octets
     }
 
-    /// What a sender has said, if it makes sense.
+    /// Parses a set-up message; `None` if it makes no sense.
     fn parse(data: &[u8]) -> Option<Self> {
         let (first, rest) = data.split_first_chunk()?;
         let (messages, rest) = rest.split_first_chunk()?;
@@ -74,19 +77,19 @@ impl Cut {
             octets: u64::from_be_bytes(*octets),
             total: u64::from_be_bytes(total.try_into().ok()?),
         };
-        // So few that a receiver can keep account of them.
+        // So few messages that a receiver can keep account of them.
         let fits = cut.octets >= TOGETHER.min(cut.total)
             && u64::from(cut.messages) == cut.total.div_ceil(cut.octets.max(1)).max(1);
         fits.then_some(cut)
     }
 
-    /// The octets of a message.
+    /// The bytes of a message.
     pub(super) fn range(&self, message: u32) -> Range<u64> {
         let start = (self.octets * u64::from(message)).min(self.total);
         start..(start + self.octets).min(self.total)
     }
 
-    /// The messages that have some of these octets.
+    /// The messages that hold these bytes.
     fn messages_of(&self, octets: &Range<u64>) -> Range<usize> {
         if octets.is_empty() || self.octets == 0 {
             return 0..0;
@@ -95,33 +98,33 @@ impl Cut {
     }
 }
 
-/// A message of the round that runs, or of the last one.
+/// A message of the current round, or of the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     request: Option<RequestId>,
     ended: bool,
 }
 
-/// One side of partitioned messages, from its set-up to its end.
+/// One side of a partitioned communication, from set-up to end.
 pub(super) struct Channel {
-    /// Whom it is with: the process, and the match bits of message number 0.
+    /// The process on the other side, and the match bits of message number 0.
     route: Route,
     sends: bool,
-    /// All memory of the round.
+    /// The whole memory of the round.
     buffer: Option<Buffer>,
     cut: Option<Cut>,
-    /// What says so, on its way: used by `setup` only, as long as that has not ended.
+    /// The set-up message on its way: used by `setup` only, as long as that has not ended.
     said: Vec<u8>,
     setup: Option<RequestId>,
-    /// The round that runs.
+    /// Request of the current round.
     round: Option<RequestId>,
     parts: Vec<Part>,
-    /// Messages of it that have not ended.
+    /// Number of its messages that have not ended.
     left: usize,
     failure: Option<Outcome>,
-    /// Nothing can be started any more.
+    /// Set when no further round can be started.
     broken: Option<Outcome>,
-    /// Nobody will start it any more.
+    /// The caller will start no further round.
     closed: bool,
 }
 
@@ -150,12 +153,12 @@ impl Channel {
         }
     }
 
-    /// Where it is said how messages are cut.
+    /// The memory of the set-up message.
     fn said(&mut self) -> Option<Buffer> {
         let datatype = Datatype::predefined(Kind::Byte);
-        // SAFETY: the memory is on the heap, and nothing else uses it before `setup` has ended. Until then this stays, also
-        // when it is closed (`is_over`); if the network fails, all that refers to it goes together with this
-        // (`Core::abandon`), and panics leave the state of the engine as it is.
+        // SAFETY: the memory is on the heap, and nothing else uses it before `setup` has ended. Until then this channel
+        // stays, even when it is closed (`is_over`). If the network fails, everything that refers to the memory goes
+        // together with the channel (`Core::abandon`), and panics leave the state of the engine as it is.
         unsafe { Buffer::new(self.said.as_mut_ptr(), self.said.len() as u64, &datatype) }
     }
 
@@ -165,7 +168,8 @@ impl Channel {
 }
 
 impl Core {
-    /// Sets a sender up: messages have the bits of `route` and their numbers, `setup` those of what is said about it.
+    /// Sets a sender up: its messages have the bits of `route` and their numbers, the set-up message has the bits
+    /// `setup`.
     pub(super) fn open_sender(
         &mut self,
         messenger: &mut Messenger,
@@ -227,7 +231,7 @@ impl Core {
         self.channels.get_mut(index as usize)?.as_mut()
     }
 
-    /// Begins a round with this memory. `None`: one runs.
+    /// Begins a round with this memory. `None`: a round is running.
     pub(super) fn start_channel(
         &mut self,
         messenger: &mut Messenger,
@@ -242,7 +246,7 @@ impl Core {
         let channel = self.channel(index)?;
         channel.round = Some(request);
         channel.failure = None;
-        // Nothing has come before it is known what will.
+        // Nothing has arrived before the division is known.
         channel.parts.clear();
         if let Some(buffer) = Some(buffer).filter(|_| channel.broken.is_none()) {
             channel.buffer = Some(buffer);
@@ -254,7 +258,7 @@ impl Core {
         Some(request)
     }
 
-    /// What is to be done of a round when it is known how it is cut.
+    /// Begins the messages of a round, once the division is known.
     fn begin_round(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
         let Some(channel) = self.channel(index) else { return };
         let (Some(cut), Some(buffer)) = (channel.cut, channel.buffer.clone()) else {
@@ -290,7 +294,7 @@ impl Core {
         }
     }
 
-    /// All partitions of a message are ready: sends it.
+    /// Sends a message, all partitions of which are ready.
     pub(super) fn send_part(&mut self, messenger: &mut Messenger, now: Instant, index: u32, message: u32) {
         let Some(channel) = self.channel(index) else { return };
         let (Some(cut), Some(buffer)) = (channel.cut, &channel.buffer) else {
@@ -313,7 +317,7 @@ impl Core {
         self.advance_channels(messenger, now);
     }
 
-    /// These octets have arrived, in this round or the last one.
+    /// Whether these bytes have arrived, in the current round or, if none runs, in the last one.
     pub(super) fn has_arrived(&mut self, index: u32, octets: &Range<u64>) -> bool {
         self.channel(index).is_some_and(|channel| match channel.cut {
             Some(cut) if !channel.parts.is_empty() => {
@@ -324,12 +328,12 @@ impl Core {
         })
     }
 
-    /// It has been started, and has not ended.
+    /// Whether a round has been started and has not ended.
     pub(super) fn runs(&mut self, index: u32) -> bool {
         self.channel(index).is_some_and(|channel| channel.round.is_some())
     }
 
-    /// Nobody will start it any more. What runs goes on.
+    /// The caller will start no further round. A round that runs goes on.
     pub(super) fn close_channel(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
         let Some(channel) = self.channel(index) else { return };
         channel.closed = true;
@@ -348,7 +352,7 @@ impl Core {
         }
     }
 
-    /// Cancels the receives of a round, if `request` is one.
+    /// Cancels the receives of a round, if `request` is a round's.
     pub(super) fn cancel_round(&mut self, request: RequestId) {
         let is_it = |channel: &Channel| !channel.sends && channel.round == Some(request);
         let found = self.channels.iter().flatten().find(|channel| is_it(channel));
@@ -360,14 +364,14 @@ impl Core {
         }
     }
 
-    /// Goes on with those of which something has ended.
+    /// Goes on with the channels of which a message has ended.
     pub(super) fn advance_channels(&mut self, messenger: &mut Messenger, now: Instant) {
         for _ in 0..self.channel_news.len() {
             let Some((index, message, id)) = self.channel_news.pop_front() else {
                 return;
             };
             let Some(ended) = self.take(id) else {
-                // References to its memory are still about.
+                // The network still refers to its memory.
                 self.channel_news.push_back((index, message, id));
                 continue;
             };
@@ -412,7 +416,7 @@ impl Core {
         channel.left -= 1;
         if outcome != Outcome::Complete {
             channel.failure = channel.failure.or(Some(outcome));
-            // Both sides may not be at the same round any more.
+            // The two sides may not be at the same round any more.
             channel.broken = channel.failure;
         }
         if channel.left == 0 {

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "buffers and operands are memory of the caller")]
-//! Runs the schedules of collectives, round by round, whoever makes progress.
+//! Runs the schedules of collectives, round by round, in whichever thread makes progress.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 
@@ -25,27 +25,27 @@ use crate::{
     time::Instant,
 };
 
-/// Where a region of a schedule lies.
+/// Memory of a region of a schedule.
 #[derive(Clone, Debug)]
 pub(crate) enum Memory {
     /// Elements of one datatype at an address.
     Plain(Address, Datatype),
-    /// Each element is a packed octet of these elements (bcast, which cuts them anywhere).
+    /// Each element is one packed byte of these elements (bcast, which cuts them anywhere).
     Packed(Address, u64, Datatype),
-    /// Element `i` is so many elements of a datatype at so many octets from the address (alltoallw).
+    /// Element `i` is (displacement in bytes, count, datatype), as in alltoallw.
     Each(Address, Vec<(i64, u64, Datatype)>),
 }
 
-/// An address of the caller's, which may be handed to other threads.
+/// An address given by the caller, which may be handed to other threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address(pub(crate) *mut u8);
-// SAFETY: an address is only a number; who makes a `Buffer` of it answers for the memory.
+// SAFETY: an address is only a number; code that makes a `Buffer` of it answers for the memory.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
 impl Memory {
-    /// Nothing: where MPI gives a rank no buffer.
+    /// No memory: where MPI gives a rank no buffer.
     pub(crate) fn none(datatype: &Datatype) -> Self {
         Self::Plain(Address(core::ptr::dangling_mut()), datatype.clone())
     }
@@ -55,7 +55,7 @@ impl Memory {
         base.0 = to;
     }
 
-    /// Address and datatype of a single run.
+    /// Address and datatype of a span that is a single run.
     fn run(&self, span: &Span) -> Option<(*mut u8, &Datatype)> {
         let Self::Plain(base, datatype) = self else { return None };
         let octets = datatype.extent().checked_mul(span.offset as i64)?;
@@ -65,13 +65,13 @@ impl Memory {
     #[inline(always)]
     fn buffer(&self, span: &Span) -> Option<Buffer> {
         match self.run(span) {
-            // SAFETY: `Collective`'s contract: the elements that the schedule names are the caller's.
+            // SAFETY: by `Collective`'s contract the elements that the schedule names are the caller's.
             Some((base, datatype)) => unsafe { Buffer::new(base, span.count as u64, datatype) },
             None => self.scattered(span),
         }
     }
 
-    /// What is not a single run of one datatype.
+    /// A span that is not a single run of one datatype.
     #[inline(never)]
     fn scattered(&self, span: &Span) -> Option<Buffer> {
         match self {
@@ -106,28 +106,28 @@ impl Memory {
     }
 }
 
-/// What a collective is called with.
+/// The arguments of a collective.
 pub(crate) struct Collective {
     pub(crate) schedule: Arc<Schedule>,
     pub(crate) input: Memory,
     pub(crate) output: Memory,
-    /// The datatype of scratch memory.
+    /// Scratch memory and its datatype.
     pub(crate) scratch: Memory,
     pub(crate) operation: Option<Operation>,
-    /// The processes of ranks.
+    /// The processes by rank.
     pub(crate) group: Group,
     /// Match bits of all of its messages.
     pub(crate) bits: u64,
-    /// Their [`MARK`]: what was called, in short.
+    /// The [`MARK`] of its messages: a hash of the call.
     pub(crate) mark: u64,
 }
 
-/// A collective with its scratch memory: ready to be run, once or again and again.
+/// A collective with its scratch memory: ready to be run once or repeatedly.
 pub(crate) struct Planned {
     call: Collective,
     /// Owns the scratch memory that `call.scratch` names.
     _scratch: Vec<u64>,
-    /// What comes first, and what must come out of it.
+    /// The collective that runs first, and the agreement that must come out of it.
     first: Option<(Arc<Self>, Agreement)>,
 }
 
@@ -136,7 +136,7 @@ impl Planned {
         Self::after(None, call)
     }
 
-    /// One that is run if there is agreement after `first`.
+    /// A collective that runs if the ranks agree after `first`.
     pub(super) fn after(first: Option<(Arc<Self>, Agreement)>, mut call: Collective) -> Arc<Self> {
         let scratch = scratch_for(&mut call);
         Arc::new(Self {
@@ -150,33 +150,33 @@ impl Planned {
         &self.call
     }
 
-    /// To be looked at when it has ended.
+    /// The check to make when it has ended.
     pub(super) fn check(&self) -> Option<Check> {
         let (_, agreement) = self.first.as_ref()?;
         Some(Check::Collective(agreement.verdict()))
     }
 
-    /// Puts the buffers elsewhere.
+    /// Moves it to other buffers.
     pub(crate) fn move_to(&mut self, input: *mut u8, output: *mut u8) {
         self.call.input.move_to(input);
         self.call.output.move_to(output);
     }
 }
 
-/// A message that a collective waits for.
+/// A message for which a collective waits.
 #[derive(Clone, Copy)]
 struct Awaited {
     id: RequestId,
-    /// In the plan.
+    /// Its phase in the connection plan.
     phase: usize,
-    /// Octets that it has; of a send [`Awaited::SENT`].
+    /// Expected length of a receive, bytes; [`Awaited::SENT`] for a send.
     len: u64,
 }
 
 impl Awaited {
     const SENT: u64 = u64::MAX;
 
-    /// How it has really ended: a message of another call, or of another length, is another message.
+    /// Checks how a receive has ended: a message of another call, or of another length, is a failure.
     fn check(self, call: &Collective, ended: Ended) -> Ended {
         if self.len == Self::SENT || !matches!(ended.outcome, Outcome::Complete | Outcome::Truncated) {
             return ended;
@@ -196,18 +196,18 @@ impl Awaited {
     }
 }
 
-/// A collective that runs.
+/// A running collective.
 pub(super) struct Running {
     planned: Arc<Planned>,
-    /// What is run after it.
+    /// The collective that runs after it.
     next: Option<Arc<Planned>>,
     /// The next round.
     round: usize,
-    /// Messages of this round.
+    /// Messages of the current round.
     pending: Vec<Awaited>,
     request: RequestId,
     failure: Option<Ended>,
-    /// Whom it has connected, where that is necessary.
+    /// Its connection plan, where the fabric needs one.
     plan: Option<Progress>,
 }
 
@@ -226,14 +226,14 @@ impl Running {
 }
 
 impl Core {
-    /// Begins a collective. Gives its request, which may have ended already; `None` if it runs.
+    /// Begins a collective. Gives its request, which may have ended already; `None` if it is running.
     pub(crate) fn begin(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
         planned: &Arc<Planned>,
     ) -> Option<RequestId> {
-        // One is its owner's.
+        // The owner holds one reference, a running instance the other.
         if Arc::strong_count(planned) > 1 {
             return None;
         }
@@ -357,7 +357,8 @@ impl Core {
         plan.is_some_and(|plan| self.follow_plan(messenger, call, plan))
     }
 
-    /// It goes on when messages are complete; or acknowledged, or their memory given back, if it `drains`.
+    /// Keeps a collective until its messages are complete; if it `drains`, it is looked at in every pass, until they
+    /// are acknowledged or their memory is given back.
     #[inline]
     fn keep(&mut self, index: u32, running: Box<Running>, drains: bool) {
         self.collectives[index as usize] = Some(running);
@@ -366,7 +367,8 @@ impl Core {
         }
     }
 
-    /// A process of the collective that is lost: others have given up for its sake, and will not answer.
+    /// How a collective with a lost member fails at once: other members have given up because of it, and will not
+    /// answer.
     fn failed_member(&self, call: &Collective) -> Option<Ended> {
         if !self.any_failed {
             return self.missed(call);
@@ -378,8 +380,8 @@ impl Core {
         failed.or_else(|| self.missed(call))
     }
 
-    /// Ends what nobody will answer any more. If a process is lost, all give up: sends, too, which others would have to
-    /// take.
+    /// Ends the messages of a round that will not be answered any more. If a process is lost, all members give up; so
+    /// do sends, which other members would have to receive.
     fn give_up_round(&mut self, messenger: &mut Messenger, running: &Running, outcome: Outcome) {
         if let Outcome::Failed(_) = outcome {
             return self.give_up(messenger, running.planned.call.bits);
@@ -389,7 +391,8 @@ impl Core {
         }
     }
 
-    /// A process is lost: nobody of its collectives can be sure of the others any more.
+    /// A process is lost: every collective with it as a member fails, since its members can not rely on each other any
+    /// more.
     pub(super) fn fail_collectives(&mut self, process: u32, error: PeerError) {
         for index in 0..self.collectives.len() {
             if let Some(running) = &mut self.collectives[index]
@@ -401,7 +404,7 @@ impl Core {
         }
     }
 
-    /// A process has ended MPI without collectives that are going on here.
+    /// A process has left without taking part in a collective: running collectives that need it fail.
     pub(super) fn fail_missed(&mut self) {
         for index in 0..self.collectives.len() {
             let failure = self.collectives[index]
@@ -465,7 +468,8 @@ impl Core {
                 Step::Copy { from, into } => call.copy(&from, &into, &mut self.scratch),
             };
             if done.is_none() {
-                // Checked by who made the schedule; nothing is touched that does not fit.
+                // Only a wrong schedule comes here: its author has checked the bounds, and nothing outside of a buffer
+                // is touched.
                 failure.get_or_insert_with(|| Ended::with(Outcome::Truncated));
             }
         }
@@ -486,7 +490,7 @@ impl Collective {
         self.memory(span.region).buffer(span)
     }
 
-    /// What a message is made of.
+    /// The data of a message.
     #[inline(always)]
     fn buffer(&self, spans: &[Span]) -> Option<Buffer> {
         match spans {
@@ -517,7 +521,7 @@ impl Collective {
     }
 }
 
-/// Makes the scratch memory, and puts its place into the call.
+/// Allocates the scratch memory, and enters its address in the call.
 fn scratch_for(call: &mut Collective) -> Vec<u64> {
     let elements = call.schedule.scratch() as u64;
     if elements == 0 {
@@ -526,12 +530,12 @@ fn scratch_for(call: &mut Collective) -> Vec<u64> {
     let mut memory;
     match &mut call.scratch {
         Memory::Plain(base, datatype) => {
-            // A place beyond memory is refused when the buffers are made.
+            // An extent that exceeds the address space is refused when the buffers are made.
             let (low, high) = datatype.span(elements).unwrap_or((0, 0));
             memory = vec![0_u64; ((high - low) as usize).div_ceil(8)];
             base.0 = memory.as_mut_ptr().cast::<u8>().wrapping_offset(-low as isize);
         }
-        // Nothing that is cut anywhere needs scratch memory of its own datatype: octets will do.
+        // Data that may be cut anywhere need no scratch memory of their own datatype: bytes will do.
         Memory::Packed(..) => {
             memory = vec![0_u64; (elements as usize).div_ceil(8)];
             call.scratch = Memory::Packed(

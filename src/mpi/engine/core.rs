@@ -1,4 +1,4 @@
-//! What is going on at one process: requests, and what they wait for.
+//! State of one process: its requests, and the operations that they wait for.
 
 mod losses;
 
@@ -29,19 +29,19 @@ use crate::{
     time::Instant,
 };
 
-/// Names a request: index and generation.
+/// Identifies a request: index and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RequestId(u64);
 
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Of a receive: what was received. Of what has failed: the source is the process that is lost.
+    /// For a receive: what was received. For a failed request: the source is the process that is lost.
     pub(crate) envelope: Envelope,
     pub(crate) outcome: Outcome,
-    /// The other side would not do it.
+    /// Set if the other side has refused the operation.
     pub(crate) refused: Option<ErrorClass>,
-    /// Of a message of a collective that had another length: which it should have had, octets.
+    /// For a message of a collective whose length was wrong: the expected length, bytes.
     pub(crate) wanted: Option<u64>,
 }
 
@@ -69,16 +69,16 @@ impl Ended {
     }
 }
 
-/// Who waits for a request.
+/// What is told when a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The application.
     Caller,
-    /// Nobody: it is forgotten when it ends.
+    /// Nothing: the request is forgotten when it ends.
     Nobody,
-    /// A collective.
+    /// The collective with this index.
     Collective(u32),
-    /// A message of a channel, of which there are several.
+    /// A message of a partitioned channel: index of the channel, number of the message.
     Channel(u32, u32),
 }
 
@@ -92,25 +92,25 @@ struct Slot {
     generation: u32,
     owner: Owner,
     state: State,
-    /// Of a receive that is posted.
+    /// Set for a receive that is posted.
     handle: Option<Handle>,
-    /// Of a send: it has not ended before all are back.
+    /// Set for a send, which has not ended before all loans are back.
     loans: Option<Loans>,
-    /// The peer that it needs, if it names one.
+    /// The peer that the request needs, if it names one.
     peer: Option<PeerId>,
-    /// Those of whom it needs one, if it does not.
+    /// The processes of which it needs one, if it names no source.
     any_of: Option<Box<AnyOf>>,
 }
 
-/// Whose messages are taken where no source is named.
+/// The processes from which a receive takes messages if it names no source.
 #[derive(Clone)]
 pub(crate) struct AnyOf {
     pub(crate) group: Group,
-    /// Of the communicator.
+    /// Context of the communicator.
     pub(crate) context: u32,
 }
 
-/// Where a message goes.
+/// Destination of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     /// The process.
@@ -119,15 +119,15 @@ pub(crate) struct Route {
     pub(crate) bits: u64,
 }
 
-/// Requests of one process, and the queues behind them. Always used together with its messenger.
+/// Requests of one process, and the queues behind them. Always used with the messenger of the same process.
 pub(crate) struct Core {
     process: u32,
-    /// Some are, and have not only finished.
+    /// At least one process is lost without having said goodbye.
     pub(super) any_failed: bool,
     pub(super) tagged: Tagged<Buffer>,
     pub(super) remote: OnDemand,
     inbox: Inbox,
-    /// Messages of channels that have ended.
+    /// Ended messages of channels: index of the channel, number of the message, request.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
     /// Collectives that wait for acknowledgements.
     pub(super) draining: Vec<u32>,
@@ -142,19 +142,19 @@ pub(crate) struct Core {
     pub(crate) ended: u64,
     /// Tasks that wait for requests …
     sleepers: Vec<(RequestId, Waker)>,
-    /// … and those to be woken, without the lock.
+    /// … and wakers to be called after the lock is released.
     woken: Vec<Waker>,
     pub(super) collectives: Vec<Option<Box<Running>>>,
     pub(super) scratch: Vec<u8>,
-    /// Peers for whose messages somebody waits without a request: probes.
+    /// Peers whose messages are waited for without a request: by probes.
     probed: Vec<PeerId>,
-    /// The same for those that name nobody.
+    /// The same for probes that name no source.
     probed_any: Vec<AnyOf>,
-    /// Processes that were lost and had not only finished; and those that the program has been told of, with the context
-    /// of the communicator.
+    /// Processes that were lost without having said goodbye.
     failures: Vec<u32>,
+    /// The losses of which the program has been told: context of the communicator, process.
     told: BTreeSet<(u32, u32)>,
-    /// Processes that end MPI.
+    /// Processes that have called `MPI_Finalize`.
     leaving: Leaving,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
@@ -162,13 +162,13 @@ pub(crate) struct Core {
     pub(super) channels: Vec<Option<Channel>>,
 }
 
-/// Takes in active messages until somebody asks for them.
+/// Keeps active messages until they are asked for.
 #[derive(Default)]
 pub(super) struct Inbox(VecDeque<Arrived>);
 
 enum Arrived {
     Active {
-        /// `None`: ourselves.
+        /// `None`: this process itself.
         peer: Option<PeerId>,
         handler: u32,
         data: Vec<u8>,
@@ -183,11 +183,11 @@ impl Inbox {
     }
 }
 
-/// Handler: this process (4 octets, network byte order) is lost.
+/// Handler: the process named in the data (4 bytes, network byte order) is lost.
 const LOST: u32 = 0;
-/// Handler: the sender ends MPI, and begins nothing more.
+/// Handler: the sender has called `MPI_Finalize`, and begins nothing more.
 const LEAVING: u32 = 2;
-/// Handler: a collective has needed this process (4 octets), which has ended MPI.
+/// Handler: a collective needs the process named in the data (first 4 bytes), which has called `MPI_Finalize`.
 const MISSED: u32 = 3;
 
 impl ActiveMessages for Inbox {
@@ -241,7 +241,7 @@ impl Core {
         self.tagged.stats()
     }
 
-    /// Requests that have not been forgotten.
+    /// Number of requests that have not been forgotten.
     pub(crate) fn requests(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -287,7 +287,7 @@ impl Core {
         }
     }
 
-    /// The request has ended; it is forgotten by this. `None`: not yet, or there is no such request.
+    /// How the request has ended; forgets it. `None`: it has not ended, or there is no such request.
     #[inline]
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Ended> {
         let slot = self.slot(id)?;
@@ -301,14 +301,14 @@ impl Core {
         Some(ended)
     }
 
-    /// The request has ended.
+    /// Whether the request has ended.
     pub(crate) fn is_done(&mut self, id: RequestId) -> bool {
         self.slot(id).is_some_and(|slot| {
             matches!(slot.state, State::Ended(_)) && slot.loans.as_ref().is_none_or(Loans::are_back)
         })
     }
 
-    /// Looks at how it has ended.
+    /// How the request has ended, without forgetting it.
     pub(crate) fn peek(&mut self, id: RequestId) -> Option<Ended> {
         if !self.is_done(id) {
             return None;
@@ -319,7 +319,7 @@ impl Core {
         }
     }
 
-    /// Nobody will ask for it any more.
+    /// The caller will not ask for the request any more.
     pub(crate) fn detach(&mut self, id: RequestId) {
         if self.take(id).is_none()
             && let Some(slot) = self.slot(id)
@@ -340,7 +340,8 @@ impl Core {
 
     // ---- messages
 
-    /// Sends at once what is small, without a request: `None`; otherwise, or if `synchronous`, gives one.
+    /// Sends. A small message goes out at once and needs no request: `None`. A longer one, or a `synchronous` one,
+    /// gives a request.
     pub(crate) fn send(
         &mut self,
         messenger: &mut Messenger,
@@ -352,7 +353,7 @@ impl Core {
         self.send_for(messenger, now, route, buffer, synchronous, Owner::Caller)
     }
 
-    /// A send to this process should wait for its answer, not ask: see [`Tagged::is_early`].
+    /// A send to this process should wait for the peer's answer instead of sending a request: see [`Tagged::is_early`].
     #[inline]
     pub(crate) fn is_early(&mut self, messenger: &mut Messenger, process: u32, len: u64) -> bool {
         let Some(peer) = self.peers.meet(messenger, process) else {
@@ -418,7 +419,7 @@ impl Core {
         Some(id)
     }
 
-    /// A request that has failed at once.
+    /// Makes a request that has failed at once.
     fn failed_at_once(&mut self, owner: Owner, process: u32, error: SendError) -> RequestId {
         let error = match error {
             SendError::Peer(_, error) => error,
@@ -435,8 +436,8 @@ impl Core {
         id
     }
 
-    /// Posts a receive; `any_of` are those of whom it takes messages if it names no source. Gives how it has ended if it
-    /// has at once.
+    /// Posts a receive; `any_of` are the processes from which it takes messages if it names no source. Gives how the
+    /// receive has ended if it ends at once.
     pub(crate) fn receive(
         &mut self,
         messenger: &mut Messenger,
@@ -494,11 +495,11 @@ impl Core {
             }
             Posting::Matched => {}
         }
-        // Our own send may have ended with it.
+        // A send to this process itself may have ended with it.
         self.collect();
     }
 
-    /// Receives a message that was claimed.
+    /// Receives a message that a matched probe has claimed.
     pub(crate) fn receive_claimed(
         &mut self,
         messenger: &mut Messenger,
@@ -506,7 +507,7 @@ impl Core {
         claimed: crate::messaging::tagged::Claimed,
         buffer: Buffer,
     ) -> RequestId {
-        // Its octets may still have to come.
+        // Its bytes may still have to come.
         let peer = self.peers.meet(messenger, claimed.envelope().source);
         let (id, _) = self.request(Owner::Caller, peer);
         let posting = self.tagged.receive_claimed(messenger, now, claimed, buffer, id.0);
@@ -514,7 +515,7 @@ impl Core {
         id
     }
 
-    /// Cancels a receive that has no message yet; it ends by that. Gives whether it did.
+    /// Cancels a receive that has matched no message yet, which ends it. Gives whether it did.
     pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
         self.cancel_round(id);
         let handle = self.slot(id).and_then(|slot| slot.handle.take());
@@ -549,12 +550,12 @@ impl Core {
         self.receive_for(messenger, now, selector, buffer, Owner::Collective(index))
     }
 
-    /// A request without messages of its own: a collective's, as its caller sees it.
+    /// Makes a request without messages of its own: it stands for a collective towards its caller.
     pub(super) fn request_of_caller(&mut self) -> RequestId {
         self.request(Owner::Caller, None).0
     }
 
-    /// The request ends like this.
+    /// Ends the request.
     pub(super) fn end(&mut self, id: RequestId, mut ended: Ended) {
         if let Outcome::Failed(_) = ended.outcome {
             self.name_lost(id, &mut ended);
@@ -567,7 +568,7 @@ impl Core {
         self.tell(owner, id);
     }
 
-    /// A request has ended: its owner goes on with the next pass.
+    /// Tells the owner of a request that has ended; the owner goes on with the next pass.
     #[inline]
     fn tell(&mut self, owner: Owner, id: RequestId) {
         match owner {
@@ -578,7 +579,7 @@ impl Core {
         }
     }
 
-    /// What was posted or sent and has failed has no envelope: it has needed this process.
+    /// Names the lost process in a failed request, whose envelope is empty: it is the peer that the request needed.
     #[cold]
     fn name_lost(&mut self, id: RequestId, ended: &mut Ended) {
         let peer = self.slot(id).and_then(|slot| slot.peer);
@@ -597,21 +598,21 @@ impl Core {
         }
     }
 
-    /// Something that was queued since the last call is worth transmitting at once.
+    /// Whether what was queued since the last call is worth transmitting at once.
     pub(crate) fn wants_transmit(&mut self, messenger: &Messenger) -> bool {
         let mut wants = false;
         for (peer, channel) in self.touched.drain(..) {
-            wants = wants || messenger.endpoint().should_transmit(peer, channel);
+            wants = wants || messenger.layer().should_transmit(peer, channel);
         }
         wants
     }
 
-    /// Something has been queued for a peer since the last look at what is worth transmitting.
+    /// Whether anything has been queued for a peer since [`wants_transmit`](Self::wants_transmit) was last called.
     pub(crate) fn has_touched(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// All that is queued is about to be transmitted.
+    /// Everything queued is about to be transmitted: there is nothing left to ask for.
     pub(crate) fn forget_touched(&mut self) {
         self.touched.clear();
     }
@@ -640,7 +641,7 @@ impl Core {
         }
     }
 
-    /// [`pump`](Self::pump) would find something to do.
+    /// Whether [`pump`](Self::pump) would find something to do.
     #[cfg(feature = "sim")]
     #[inline(always)]
     pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
@@ -653,7 +654,7 @@ impl Core {
             || !self.advancing.is_empty()
     }
 
-    /// Takes in what the messenger has ready, and goes on with what waited for it.
+    /// Takes what the messenger has ready, and goes on with the operations that waited for it.
     pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
         self.tagged.handle_ready(messenger, now, &mut self.inbox);
         if !self.remote.is_settled() || !self.inbox.0.is_empty() {
@@ -675,7 +676,7 @@ impl Core {
         }
     }
 
-    /// What the transport has to tell.
+    /// Handles an event of the transport.
     pub(crate) fn handle_event(&mut self, messenger: &mut Messenger, now: Instant, event: Event) {
         match event {
             Event::Sent { token, .. } => {
@@ -685,15 +686,15 @@ impl Core {
             }
             Event::Down { peer, error, .. } => {
                 self.tagged.handle_down(messenger, peer, error);
-                if let Some(process) = messenger.endpoint().processor(peer) {
+                if let Some(process) = messenger.layer().processor(peer) {
                     self.lose(messenger, now, process, error);
                 }
             }
-            // Who should be there is not: as good as lost.
+            // A processor that should be at that endpoint is not there: it is as good as lost.
             Event::Returned { destination, .. } => self.lose(messenger, now, destination, PeerError::Refused),
-            // Who was lost and comes back is somebody else, and will not be answered: it shall know.
+            // A process that was lost and comes back is a new one, which gets no answers: tell it so.
             Event::Up { peer, .. } => {
-                let process = messenger.endpoint().processor(peer);
+                let process = messenger.layer().processor(peer);
                 match process.filter(|process| self.lost(*process).is_some()) {
                     Some(process) => self.refuse(messenger, now, process, peer),
                     None => self.tell_also(messenger, now, peer),
@@ -704,7 +705,7 @@ impl Core {
         self.collect();
     }
 
-    /// Takes in what other engines have said, and we to ourselves.
+    /// Handles the active messages of other engines, and those of this process to itself.
     fn handle_inbox(&mut self, messenger: &mut Messenger, now: Instant) {
         while let Some(arrived) = self.inbox.0.pop_front() {
             match arrived {
@@ -756,7 +757,7 @@ impl Core {
         (self.remote.it(), net)
     }
 
-    /// Calls `f` with remote memory, and does what follows from it here.
+    /// Calls `f` with the state of remote memory, and handles what it has ended or sent to this process itself.
     pub(super) fn with_remote<R>(
         &mut self,
         messenger: &mut Messenger,
@@ -779,7 +780,7 @@ impl Core {
 
     // ---- tasks
 
-    /// A task wants to be woken when the request has ended; false if it has.
+    /// Wakes a task when the request has ended; false if it has ended already.
     pub(super) fn sleep(&mut self, id: RequestId, waker: &Waker) -> bool {
         if self.slot(id).is_none() || self.is_done(id) {
             return false;
@@ -791,18 +792,18 @@ impl Core {
         true
     }
 
-    /// Whether tasks wait.
+    /// Whether any task waits for a request.
     pub(super) fn has_sleepers(&self) -> bool {
         !self.sleepers.is_empty()
     }
 
-    /// Whether tasks wait, or are to be woken.
+    /// Whether any task waits, or is to be woken.
     #[inline]
     pub(crate) fn has_tasks(&self) -> bool {
         !self.sleepers.is_empty() || !self.woken.is_empty()
     }
 
-    /// Whether tasks are to be woken.
+    /// Looks for tasks whose request has ended. Gives whether any task is to be woken.
     pub(super) fn find_woken(&mut self) -> bool {
         for index in (0..self.sleepers.len()).rev() {
             let id = self.sleepers[index].0;
@@ -813,7 +814,7 @@ impl Core {
         !self.woken.is_empty()
     }
 
-    /// The tasks to be woken.
+    /// Takes the wakers of the tasks to be woken.
     pub(crate) fn take_woken(&mut self) -> Vec<Waker> {
         if !self.sleepers.is_empty() {
             self.find_woken();
@@ -821,8 +822,8 @@ impl Core {
         core::mem::take(&mut self.woken)
     }
 
-    /// The network has failed, and neither it nor this messenger is used any more: forgets all requests, so that nothing
-    /// refers to memory of the caller from here on.
+    /// The network has failed, and neither it nor this messenger is used any more: forgets all requests, so that
+    /// nothing refers to memory of the caller from here on.
     pub(crate) fn abandon(&mut self, messenger: &Messenger) {
         self.tagged = Tagged::new(messenger, self.tagged.eager_limit());
         self.collectives.clear();
@@ -842,19 +843,20 @@ impl Core {
         }
     }
 
-    /// Ends everything that is pending with these bits (but for those in `ignore`).
+    /// Ends every pending operation with these bits (but for the bits in `ignore`).
     pub(crate) fn revoke(&mut self, messenger: &mut Messenger, now: Instant, bits: u64, ignore: u64) {
         self.tagged.revoke(messenger, now, bits, ignore);
         self.collect();
     }
 
-    /// The same with just these bits, where the others will find out by themselves.
+    /// The same for exactly these bits, where the other processes will notice by themselves.
     pub(super) fn give_up(&mut self, messenger: &mut Messenger, bits: u64) {
         self.tagged.give_up(messenger, bits);
         self.collect();
     }
 
-    /// Somebody looks for such messages, or does no longer. (Of several, all say so each time they look.)
+    /// A probe begins to look for such messages (`on`), or ends. (Where several probe, each says so each time it
+    /// looks.)
     pub(crate) fn set_probed(
         &mut self,
         messenger: &mut Messenger,

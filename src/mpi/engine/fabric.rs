@@ -6,7 +6,7 @@ use core::{fmt, time::Duration};
 use super::core::Core;
 use crate::{messaging::Messenger, mpi::Rank, time::Instant};
 
-/// The network can not be used any more.
+/// The network can not be used any more; says why.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FabricError(pub String);
 
@@ -20,7 +20,7 @@ crate::debug_as_display!(FabricError);
 
 impl core::error::Error for FabricError {}
 
-/// A call of MPI, as far as those who wait in it for ever are told of it.
+/// The MPI call that a program is in: reported for processes that wait for ever.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "only simulations take notes"))]
 pub(crate) struct Called {
@@ -30,47 +30,49 @@ pub(crate) struct Called {
     pub(crate) tag: Option<i32>,
 }
 
-/// What an engine runs on.
+/// The network, clock and scheduler that an engine runs on.
 ///
-/// All waiting of MPI goes through [`wait`](Self::wait). Natively it pumps a backend and sleeps; in a simulator it lets
-/// others run until something has happened.
+/// All waiting of MPI goes through [`wait`](Self::wait). A native fabric pumps a backend and sleeps; a simulated one
+/// lets other processes run until something has happened.
 pub(crate) trait Fabric: Send + Sync {
-    /// Calls `f` with everything locked, then transmits what is worth it.
+    /// Calls `f` with the lock held, then transmits what is worth transmitting at once.
     fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant));
 
-    /// What time it is; without a lock.
+    /// The current time; takes no lock.
     fn now(&self) -> Instant;
 
     /// Sends and receives what can be sent and received now.
     fn progress(&self) -> Result<(), FabricError>;
 
-    /// Makes progress until `done`, which may begin what it waits for. No lock is held while nothing happens.
+    /// Makes progress until `done` gives true; `done` may begin the operation that it waits for. The lock is not held
+    /// while nothing happens.
     fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
 
-    /// A call has stayed within this process. Where time goes on by itself [`access`](Self::access) has looked at the network
-    /// if that was due; in a simulation the others must run now and then.
+    /// A call has stayed within this process. Where time goes on by itself, [`access`](Self::access) has looked at the
+    /// network if that was due; in a simulation the other processes must run now and then.
     fn stayed(&self) {}
 
-    /// A task waits for a request: lets progress be made until it is woken. False: nobody will, it must ask again.
+    /// A task waits for a request: has another thread make progress until the task is woken. False: no thread will, so
+    /// the task must ask again.
     fn attend(&self) -> bool;
 
-    /// Wants to [know](Self::note) which call the program is in.
+    /// Whether it wants to [know](Self::note) which call the program is in.
     fn takes_notes(&self) -> bool {
         false
     }
 
-    /// The program is in this call of MPI; `None`: in none.
+    /// The program is in this MPI call; `None`: in none.
     fn note(&self, call: Option<Called>) {
         let _ = call;
     }
 
-    /// Time goes on without the program; natively it does so by itself.
+    /// Lets `time` pass without the program; natively it passes by itself.
     #[cfg(feature = "sim")]
     fn away(&self, time: Duration) -> Result<(), FabricError> {
         let _ = time;
         Ok(())
     }
 
-    /// Says goodbye to everybody, and waits not longer than `linger` for it to be heard.
+    /// Says goodbye to all peers, and waits at most `linger` for their acknowledgements.
     fn close(&self, linger: Duration) -> Result<(), FabricError>;
 }

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "messages are given by pointer")]
-//! Communicators of a part of another one's processes, and between two groups (MPI 7.4 to 7.6).
+//! Communicators of some of another one's processes, and between two groups (MPI 7.4 to 7.6).
 
 use alloc::{vec, vec::Vec};
 
@@ -27,11 +27,13 @@ impl Communicator {
         Err(self.locate(Error::new(ErrorClass::Group, call).with_detail(detail)))
     }
 
-    /// A communicator of a group of its processes (`MPI_Comm_create_group`). Collective over that group only; who is no
-    /// member gets none, at once. `tag` tells it from others that threads of the same processes make at the same time.
+    /// A communicator of a group of its processes (`MPI_Comm_create_group`). Collective over that group only; a process
+    /// that is no member gets `None` at once. `tag` tells it from others that threads of the same processes create at
+    /// the same time.
     ///
     /// # Errors
-    /// A process is lost, the communicator revoked; the group has others; a negative tag.
+    /// A process is lost; the communicator is revoked; the group has processes that the communicator has not; the tag
+    /// is negative.
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create_group";
         let span = self.enter(|| Entry::among(CALL, self, group).with_tag(tag));
@@ -41,14 +43,14 @@ impl Communicator {
     fn create_group_for(&self, call: &'static str, group: &Group, tag: i32) -> Result<Option<Self>, Error> {
         self.check_members(call, group)?;
         let tag = u32::try_from(tag).map_err(|_| self.wrong_tag(call, tag))?;
-        // The group, in the old context: its one collective has a number that no other one has.
+        // A communicator of the group in the old context: the number of its one collective is used by no other one.
         let among = Self::with(self.engine(), self.context(), group.clone(), None, (Class::Part, tag));
         let Some(among) = among else { return Ok(None) };
         let context = among.new_context(call)?;
         Ok(Self::new(self.engine(), context, group.clone()))
     }
 
-    /// A context and a group may consist of so many numbers.
+    /// Whether a context and a group can consist of so many numbers.
     fn may_be_told(&self, numbers: usize) -> bool {
         numbers <= 1 + self.engine().size() as usize
     }
@@ -64,10 +66,10 @@ impl Communicator {
 
     /// A communicator between this one's processes and those of another one (`MPI_Intercomm_create`). Collective over
     /// both. The leaders exchange two messages with `tag` on `bridge`, where `remote_leader` is the rank of the other
-    /// one; the others do not use it.
+    /// leader; the other processes do not use `bridge`.
     ///
     /// # Errors
-    /// A process is lost, the communicator revoked; a wrong rank or tag; groups that have a process in common.
+    /// A process is lost; the communicator is revoked; a rank or tag is wrong; the groups have a process in common.
     pub fn create_intercommunicator(
         &self,
         local_leader: Rank,
@@ -94,7 +96,7 @@ impl Communicator {
         if self.rank() == local_leader {
             told = uninterrupted(|| self.introduce(call, bridge, remote_leader, tag));
         }
-        // All take part, whatever the leader has got wrong. The context first, then the processes.
+        // All ranks take part, even if the leader has failed. They agree on the context first, then on the processes.
         let known = told.as_ref().map_or(&[][..], |all| all);
         let failed = |text| self.locate(Error::new(ErrorClass::Group, call).with_detail(Detail::Text(text)));
         let mut number = [known.len() as i64];
@@ -128,16 +130,16 @@ impl Communicator {
         inter.ok_or_else(|| self.broken(call))
     }
 
-    /// Tells the other leader of this group. Gives the context to use and the processes of the other group. Not to be left
-    /// by a panic.
+    /// Exchanges groups with the other leader. Gives the context to use and the processes of the other group. Must not
+    /// be left by a panic.
     fn introduce(&self, call: &'static str, bridge: &Self, remote_leader: Rank, tag: i32) -> Result<Vec<i64>, Error> {
         let mine: Vec<i64> = core::iter::once(self.own_context())
             .chain(self.group().processes().map(i64::from))
             .collect();
         let datatype = Datatype::predefined(Kind::I64);
         let (base, len) = (mine.as_ptr().cast::<u8>(), mine.len() as u64);
-        // SAFETY: `mine` is not changed, and this is left only when the request has ended: it is waited for below, which, if
-        // the network fails, ends all that waits.
+        // SAFETY: `mine` is not changed, and this function is left only when the request has ended: it is waited for
+        // below, and if the network fails, all requests end.
         let sent = unsafe { bridge.buffer(call, base.cast_mut(), len, &datatype) }?;
         let mut sending = bridge.isend_buffer(call, Mode::Standard, sent, remote_leader, tag)?;
         let mut theirs = Vec::new();
@@ -162,17 +164,18 @@ impl Communicator {
         Ok(theirs)
     }
 
-    /// One communicator of both groups (`MPI_Intercomm_merge`). Collective over both; the ranks of a group that says
-    /// `high` come after those of one that does not.
+    /// One communicator of both groups (`MPI_Intercomm_merge`). Collective over both; the ranks of the group that says
+    /// `high` come after those of the group that does not.
     ///
     /// # Errors
-    /// A process is lost, the communicator revoked; it has only one group.
+    /// A process is lost; the communicator is revoked; it has only one group.
     pub fn merge(&self, high: bool) -> Result<Self, Error> {
         const CALL: &str = "MPI_Intercomm_merge";
         self.enter(|| Entry::named(CALL)).make(self.merge_for(CALL, high))
     }
 
-    /// Both groups, in the old context; `None` if there is one group. The group with the lowest process comes first.
+    /// An intracommunicator of both groups, in the old context; `None` if there is one group. The group with the lowest
+    /// process comes first.
     pub(super) fn both(&self, call: &'static str) -> Result<Option<Self>, Error> {
         let Some(remote) = self.remote_group() else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Connections to other processes, opened ahead: collectives know their peers before they begin (the optics paper,
-//! section 3; `docs/papers.md`).
+//! Connections that are opened ahead of use: collectives know their peers before they begin (the optics paper, section
+//! 3; `docs/papers.md`).
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -14,21 +14,21 @@ use crate::{
     time::Instant,
 };
 
-/// What is done for the peers of a collective before they are needed.
+/// How the peers of a collective are connected before they are needed.
 #[derive(Debug, Default)]
 pub(crate) enum Links {
-    /// Nothing: sessions open with their first messages.
+    /// Not at all: sessions open with their first messages.
     #[default]
     None,
-    /// Sessions with all of them are opened when it is planned, and addresses resolved by that.
+    /// Sessions with all of them are opened, and so their addresses resolved, when the collective is planned.
     Sessions,
-    /// The fabric is told whom to connect, as many at a time as it says.
+    /// The fabric is asked to connect processes, as many at a time as it supports.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "no other fabric has connections"))]
     Planned(Planning, VecDeque<Wish>),
 }
 
 impl Links {
-    /// As is wanted where peers need no connection.
+    /// The mode for a network where peers need no connection.
     pub(crate) fn of(options: &Options) -> Self {
         if options.connect_ahead {
             Self::Sessions
@@ -38,23 +38,23 @@ impl Links {
     }
 }
 
-/// What a fabric is told on which processes must be connected before they are used.
+/// A request to a fabric on which processes must be connected before they talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// This process is needed from now on …
     Connect(u32),
-    /// … and is not any more; all messages to it are acknowledged.
+    /// … and not any more; all messages to it are acknowledged.
     Release(u32),
-    /// A collective has ended: it is over when this has been done.
+    /// A collective has ended: its request ends when the fabric has done what was asked before.
     End,
 }
 
-/// How far a collective that runs has come with its plan.
+/// How far a running collective has come with its connection plan.
 pub(super) struct Progress {
     plan: Plan,
     /// The running phase.
     phase: usize,
-    /// Messages of each phase that are not complete.
+    /// Number of messages of each phase that are not complete.
     left: Vec<usize>,
     end: End,
 }
@@ -64,7 +64,7 @@ pub(super) struct Progress {
 enum End {
     Not,
     Told,
-    /// It has released all connections.
+    /// The fabric has released all connections.
     Released,
 }
 
@@ -81,12 +81,12 @@ impl Progress {
         }
     }
 
-    /// The first messages of a round belong to a phase that has not begun: it does not begin either.
+    /// A round whose first messages belong to a later phase must not begin yet.
     pub(super) fn holds_back(&self, round: usize) -> bool {
         self.plan.begin_of(round).is_some_and(|phase| phase > self.phase)
     }
 
-    /// All messages are complete, and all peers released.
+    /// Whether all messages are complete, and all peers released.
     pub(super) fn is_over(&self) -> bool {
         self.phase == self.plan.phases().len()
     }
@@ -103,7 +103,7 @@ impl Collective {
 }
 
 impl Core {
-    /// Opens sessions with all peers of a collective, if that is wanted.
+    /// Opens sessions with all peers of a collective, if the options say so.
     pub(crate) fn open_ahead(&mut self, messenger: &mut Messenger, now: Instant, planned: &Planned) {
         if !matches!(self.links, Links::Sessions) {
             return;
@@ -119,7 +119,7 @@ impl Core {
         }
     }
 
-    /// A collective begins: its first peers are asked for, if that is what the fabric wants.
+    /// A collective begins: asks the fabric, if it works by plan, for the peers of the first phase.
     pub(super) fn plan_links(&mut self, call: &Collective) -> Option<Progress> {
         let Links::Planned(planning, _) = self.links else {
             return None;
@@ -145,7 +145,8 @@ impl Core {
         }
     }
 
-    /// Goes on to the phases whose messages are complete. Gives whether acknowledgements are waited for.
+    /// Goes on to the next phase while all messages of the current one are complete. Gives whether acknowledgements are
+    /// still outstanding.
     pub(super) fn follow_plan(&mut self, messenger: &Messenger, call: &Collective, progress: &mut Progress) -> bool {
         while progress.left.get(progress.phase) == Some(&0) {
             let next = progress.plan.phases().get(progress.phase + 1);
@@ -164,7 +165,8 @@ impl Core {
         false
     }
 
-    /// The collective has ended, maybe before its plan: the fabric is told. Gives whether that has released everything.
+    /// The collective has ended, perhaps before its plan: tells the fabric. Gives whether the fabric has released
+    /// everything.
     pub(super) fn end_plan(&mut self, call: &Collective, progress: &mut Progress, index: u32) -> bool {
         if progress.end == End::Not {
             progress.end = End::Told;
@@ -177,13 +179,14 @@ impl Core {
         progress.end == End::Released
     }
 
-    /// All that a peer was sent is acknowledged.
+    /// Whether a peer has acknowledged everything sent to it.
     fn is_drained(&self, messenger: &Messenger, call: &Collective, peer: usize) -> bool {
         let peer = call.process(peer).and_then(|process| self.peers.get(process));
-        peer.is_none_or(|peer| messenger.endpoint().is_idle(peer))
+        peer.is_none_or(|peer| messenger.layer().is_idle(peer))
     }
 
-    /// The oldest collective whose end the fabric has been told has released everything, so it ends.
+    /// The fabric has released all connections of the oldest collective whose end it was told of, so that collective
+    /// ends.
     #[cfg(feature = "sim")]
     pub(crate) fn finish_release(&mut self) {
         let Some(index) = self.releasing.pop_front() else {
@@ -195,7 +198,7 @@ impl Core {
         self.advancing.push_back(index);
     }
 
-    /// What the fabric is to do next.
+    /// The next request to the fabric.
     #[cfg(feature = "sim")]
     pub(crate) fn poll_wish(&mut self) -> Option<Wish> {
         match &mut self.links {
@@ -204,7 +207,7 @@ impl Core {
         }
     }
 
-    /// A collective that runs needs this process, now or later.
+    /// Whether a running collective needs this process, now or later.
     #[cfg(feature = "sim")]
     pub(crate) fn will_connect(&self, process: u32) -> bool {
         self.collectives
@@ -220,7 +223,7 @@ impl Progress {
         self.end = End::Released;
     }
 
-    /// It is to be connected in this phase or a later one.
+    /// Whether this process is to be connected in the current phase or a later one.
     pub(super) fn has_ahead(&self, call: &Collective, process: u32) -> bool {
         let phases = self.plan.phases().iter().skip(self.phase);
         phases

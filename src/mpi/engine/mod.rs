@@ -6,14 +6,16 @@
 //!
 //! # Threads
 //!
-//! Everything is `Send + Sync` (`MPI_THREAD_MULTIPLE`). One lock guards the state of a process; it is not held while
-//! somebody waits for something to happen.
+//! # Threads
+//!
+//! Everything is `Send + Sync` (`MPI_THREAD_MULTIPLE`). One lock guards the state of a process; no thread holds it
+//! while it waits for something to happen.
 //!
 //! # Failures
 //!
-//! A process that is lost ends everything that is pending with it, with `MPI_ERR_PROC_FAILED`; whoever notices it tells
-//! the others, so that collectives that it takes part in end, too. [`Communicator::revoke`] ends all that is pending on a
-//! communicator, here.
+//! When a process is lost, every pending operation with it ends with `MPI_ERR_PROC_FAILED`. The process that notices
+//! the loss tells the others, so that collectives in which the lost process takes part end, too.
+//! [`Communicator::revoke`] ends every operation that is pending on a communicator at this process.
 
 mod array;
 mod buffer;
@@ -81,26 +83,29 @@ use crate::{
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Messages of up to this many bytes are sent eagerly, longer ones by rendezvous. 0 to 1 MiB; default 128 KiB:
-    /// for longer ones the request and grant cost about as much as copying twice.
+    /// Messages of up to this many bytes are sent eagerly, longer ones by rendezvous. 0 to 1 MiB; default 128 KiB: for
+    /// longer ones the request and the grant cost about as much as copying twice.
     pub eager_limit: u32,
     /// How to wait.
     pub wait: WaitPolicy,
-    /// A helper thread makes progress when nobody else does, so that others get their answers while the program computes or
-    /// sleeps: it looks whether somebody does at least this often, and if not, it listens to the network. `None`: there is
-    /// none. Default 10 ms.
+    /// A helper thread makes progress when no other thread does, so that other processes get their answers while the
+    /// program computes or sleeps. At least this often it checks whether the program makes progress, and if not, it
+    /// listens to the network. `None`: no helper thread. Default 10 ms.
     pub helper: Option<Duration>,
-    /// How algorithms of collectives are chosen; the limit of eager messages in its model is the one here.
+    /// How algorithms of collectives are chosen. The eager limit of its cost model is replaced by
+    /// [`eager_limit`](Self::eager_limit).
     pub policy: Policy,
-    /// What ranks call is compared: collectives that do not go together are `MPI_ERR_NOT_SAME`, and messages of other types
-    /// than their receives `MPI_ERR_TYPE` (`MPI_BYTE` and `MPI_PACKED` go with everything). To find mistakes: messages get
-    /// longer, and no collective ends before all ranks have come to it. All processes must say the same. Default off.
+    /// Compares what ranks call: collectives that do not match fail with `MPI_ERR_NOT_SAME`, and messages whose types
+    /// differ from those of their receives with `MPI_ERR_TYPE` (`MPI_BYTE` and `MPI_PACKED` match everything). This is
+    /// for debugging: messages get longer, and no collective ends before all ranks have entered it. All processes must
+    /// set it alike. Default off.
     pub check: bool,
-    /// Sessions with all peers of a collective are opened when it is planned (`MPI_Barrier_init` and its sisters) or begins,
-    /// not by its first messages to each: their addresses are resolved, and what both sides must know is agreed, before it
-    /// is needed. Default off: a session that opens with its first message costs no time of its own.
+    /// Sessions with all peers of a collective are opened when it is planned (`MPI_Barrier_init` and the other `_init`
+    /// calls) or begins, not by its first message to each peer: their addresses are then resolved, and the sessions
+    /// agreed, before they are needed. Default off: a session that opens with its first message costs no time of its
+    /// own.
     pub connect_ahead: bool,
-    /// Is told of all calls. Default `None`, which costs a branch in each.
+    /// Is told of all calls. Default `None`; even then each call pays one branch for it.
     pub profiler: Option<Arc<dyn Profiler>>,
 }
 
@@ -121,7 +126,7 @@ impl Default for Options {
 /// One process of a job.
 #[repr(C)]
 pub struct Engine {
-    // What each message needs lies together.
+    // What every message needs lies together.
     fabric: Arc<dyn Fabric>,
     process: u32,
     size: u32,
@@ -145,13 +150,13 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Process `process` of as many as there are `peers` (`None` stands for ourselves), on a driver that knows them.
+    /// Process `process` of `peers.len()` processes (`None` stands for this one), on a driver that knows them as peers.
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
         let mut core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         core.links = Links::of(&options);
         let native = Arc::new(Native::new(driver, core, options.wait));
-        // Without the thread the program must call something now and then.
+        // Without the thread, the program must make an MPI call now and then for others to make progress.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
         Self {
             helper,
@@ -181,14 +186,14 @@ impl Engine {
         }
     }
 
-    /// The program does nothing for a while.
+    /// Lets `time` pass as if the program computed without calling MPI.
     #[cfg(feature = "sim")]
     pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
         self.fabric.note(None);
         self.fabric.away(time)
     }
 
-    /// What time it is: that of its network, from an origin of its own.
+    /// The current time by the network's clock, which has an origin of its own.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.fabric.now()
@@ -200,7 +205,7 @@ impl Engine {
         self.process
     }
 
-    /// Processes of the job.
+    /// Number of processes of the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
@@ -214,7 +219,7 @@ impl Engine {
         stats
     }
 
-    /// Counters of what others do to the windows of this process.
+    /// Counters of what other processes do to the windows of this one.
     #[must_use]
     pub fn window_stats(&self) -> WindowStats {
         let mut stats = WindowStats::default();
@@ -222,7 +227,7 @@ impl Engine {
         stats
     }
 
-    /// Requests that have neither ended nor been given up.
+    /// Number of requests that have neither ended nor been given up.
     #[must_use]
     pub fn requests(&self) -> usize {
         let mut requests = 0;
@@ -246,13 +251,14 @@ impl Engine {
         self.fabric.progress()
     }
 
-    /// Waits for a future, of requests of this process for example: polls it, and makes progress until one of its requests
-    /// has ended. (What wakes it from elsewhere is noticed within 50 ms, and in a simulation not at all.)
+    /// Waits for a future, of requests of this process for example: polls it, and makes progress until one of its
+    /// requests has ended. (A wake-up that comes from elsewhere is noticed within 50 ms, and in a simulation not at
+    /// all.)
     ///
     /// # Errors
     /// The network has failed.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, FabricError> {
-        /// It has been woken.
+        /// Set by the waker.
         struct Woken(AtomicBool);
         impl Wake for Woken {
             fn wake(self: Arc<Self>) {
@@ -271,8 +277,9 @@ impl Engine {
         }
     }
 
-    /// Whoever has started the processes of the job says that `process` has ended without a goodbye: what waits for it ends
-    /// at once with `ProcFailed`, instead of when its silence has been noticed. Numbers of no other process do nothing.
+    /// The launcher of the job reports that `process` has ended without a goodbye: operations that wait for it end at
+    /// once with `ProcFailed`, instead of when its silence is noticed. Numbers that belong to no other process are
+    /// ignored.
     pub fn peer_lost(&self, process: u32) {
         self.fabric
             .access(&mut |core, messenger, now| core.declare_lost(messenger, now, process));
@@ -286,14 +293,14 @@ impl Engine {
         lost
     }
 
-    /// [`finalize`](Self::finalize) was called.
+    /// [`finalize`](Self::finalize) has been called.
     #[must_use]
     pub fn is_finalized(&self) -> bool {
         self.finalized.load(Ordering::Relaxed)
     }
 
-    /// Says goodbye to all other processes; not longer than `linger`. (Meets nobody first, and whoever still needs this
-    /// process is cut off: [`Communicator::finalize`] does that.)
+    /// Says goodbye to all other processes, for at most `linger`. (It does not synchronise with them first: a process
+    /// that still needs this one is cut off. [`Communicator::finalize`] synchronises.)
     ///
     /// # Errors
     /// The network has failed.
@@ -320,7 +327,7 @@ impl Engine {
         closed
     }
 
-    /// Says goodbye, and lets nothing begin any more.
+    /// Says goodbye, and forbids new operations.
     fn close(&self, linger: Duration) -> Result<(), FabricError> {
         match self.finalized.swap(true, Ordering::Relaxed) {
             true => Ok(()),
@@ -328,7 +335,7 @@ impl Engine {
         }
     }
 
-    /// No call follows.
+    /// Tells the profiler that no call follows.
     fn close_profile(&self) {
         if let Some(profiler) = self.profile.profiler() {
             profiler.close(self.fabric.now());

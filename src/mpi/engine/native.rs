@@ -31,17 +31,17 @@ use crate::{
     time::Instant,
 };
 
-/// Sleeping threads look for themselves at least so often.
+/// Longest sleep of a thread that waits without the lock.
 const NAP: Duration = Duration::from_millis(50);
-/// The same for backends that can not be waited for without the lock.
+/// The same for backends that can be waited for only with the lock.
 const SHORT_NAP: Duration = Duration::from_micros(200);
-/// Who waits longer than this wants to know whether its peers live.
+/// A thread that waits longer than this has the peers that it waits for probed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Calls that do not read the clock after one that has found that it is too early for a look.
+/// Number of calls that do not read the clock after one that has found it too early for a look.
 const UNREAD: u8 = 7;
 
-/// Looks whether what is waited for has happened.
+/// Whether the awaited event has happened.
 type Done<'a> = dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool + 'a;
 
 struct Inner {
@@ -51,9 +51,9 @@ struct Inner {
     closed: bool,
     /// Threads that sleep without the lock.
     sleepers: Sleepers,
-    /// When who only looks has last begun to watch whom it needs.
+    /// When a caller that only polls has last begun to watch the peers that it needs.
     watched: Instant,
-    /// Calls within this process that do not read the clock, from now on.
+    /// Number of calls within this process from now on that do not read the clock.
     unread: u8,
 }
 
@@ -61,11 +61,11 @@ struct Inner {
 pub(crate) struct Native {
     inner: Mutex<Inner>,
     clock: Clock,
-    /// Threads that want the lock: who makes progress lets go of it for them.
+    /// Number of threads that want the lock: the thread that makes progress releases it for them.
     contenders: AtomicUsize,
-    /// Wakes them. `None`: they only nap.
+    /// An eventfd that wakes sleeping threads. `None`: they sleep for short times only.
     bell: Option<OwnedFd>,
-    /// What tells that something has come; the backend's.
+    /// The backend's descriptor, readable when a datagram has come.
     readable: Option<OwnedFd>,
     policy: WaitPolicy,
     /// Calls the helper thread, if there is one.
@@ -73,7 +73,7 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    /// `driver` waits by spinning: sleeping is done here.
+    /// `driver` must not sleep when it waits: sleeping is done here.
     pub(crate) fn new(driver: Driver, core: Core, policy: WaitPolicy) -> Self {
         let readable = driver.backend().as_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         Self {
@@ -98,7 +98,7 @@ impl Native {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         match self.inner.try_lock() {
             Ok(guard) => return guard,
-            // Who panicked with the lock has left the state as it was between two calls.
+            // A thread that panicked with the lock has left the state as it was between two calls.
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {}
         }
@@ -108,13 +108,13 @@ impl Native {
         guard
     }
 
-    /// Lets go of the lock, and wakes those who may wait for what has ended meanwhile.
+    /// Releases the lock, and wakes threads and tasks that may wait for requests that have ended since `before`.
     fn unlock(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
         let rings = inner.core.ended != before && inner.sleepers.call();
         self.let_go(inner, rings);
     }
 
-    /// The same, and sleeps from now on.
+    /// The same, and counts this thread as asleep from now on.
     fn unlock_to_sleep(&self, mut inner: MutexGuard<'_, Inner>, before: u64) -> Ticket {
         let rings = inner.core.ended != before && inner.sleepers.call();
         let ticket = inner.sleepers.enter();
@@ -137,15 +137,15 @@ impl Native {
             waker.wake();
         }
         if rings && let Some(bell) = &self.bell {
-            // It can only fail when it has rung already.
+            // A write fails only if the counter is full, and then the bell has rung already.
             let _ = write(bell, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Sleeps without the lock until something comes, somebody rings, or a deadline.
+    /// Sleeps without the lock until a datagram comes, the bell rings, or a deadline expires.
     fn sleep(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
         let Some(readable) = &self.readable else {
-            // Between threads of one process: the backend's own way, which needs the lock.
+            // A backend between threads of one process has its own way to wait, which needs the lock.
             let wait = inner.driver.nap(SHORT_NAP);
             let _ = inner.result(wait);
             self.unlock(inner, before);
@@ -161,7 +161,7 @@ impl Native {
                 PollFd::new(readable, PollFlags::IN),
                 PollFd::new(bell.unwrap_or(readable), PollFlags::IN),
             ];
-            // A signal only makes it look again.
+            // A signal only makes the caller look again.
             let _ = poll(&mut fds, timeout.as_ref());
         }
         let mut inner = self.lock();
@@ -176,7 +176,7 @@ impl Native {
 impl Inner {
     /// Takes in everything that the driver has.
     fn pump(driver: &mut Driver, core: &mut Core) {
-        // First what has come, then what has happened: who has said goodbye has sent all it had to send before.
+        // Messages before events: a peer that has said goodbye has sent all its messages before.
         let (messenger, now) = driver.parts();
         core.pump(messenger, now);
         if driver.has_event() {
@@ -197,17 +197,19 @@ impl Inner {
         self.result(done).map(drop)
     }
 
-    /// The same if nobody has for a while: calls that stay within this process (to its own window, to itself, of what has
-    /// ended) let others go on, too. That is by time, not by calls.
+    /// The same if no thread has done so for a while: a program whose calls stay within this process (to its own
+    /// window, to itself, about requests that have ended) lets others go on, too. That goes by time, not by the number
+    /// of calls.
     ///
-    /// To read the clock costs as much as half of such a call. When a look is not due, calls come faster than looks do, and
-    /// the next few of them do not read it. Calls that come slowly always find that a look is due, and read it each time.
+    /// Reading the clock costs as much as half of such a call. When a look is not due, calls come faster than looks do,
+    /// so the next few of them do not read it. Calls that come slowly always find that a look is due, and read it each
+    /// time.
     #[inline]
     fn look_if_due(&mut self) {
         if self.unread > 0 {
             self.unread -= 1;
         } else if self.driver.is_due() {
-            // A failure is told by the next call that waits.
+            // The next call that waits reports a failure.
             let _ = self.pass(Acks::Later);
         } else {
             self.unread = UNREAD;
@@ -222,7 +224,7 @@ impl Inner {
 
     fn result<T>(&mut self, done: io::Result<T>) -> Result<T, FabricError> {
         done.map_err(|error| {
-            // The driver is never used again; what waits is told so, and its memory is its owner's again.
+            // The driver is never used again: requests are forgotten, and their memory belongs to the caller again.
             self.core.abandon(self.driver.messenger());
             self.failure
                 .get_or_insert_with(|| FabricError(error.to_string()))
@@ -230,7 +232,7 @@ impl Inner {
         })
     }
 
-    /// From now on the silence of those who are waited for is noticed.
+    /// From now on the silence of awaited peers is noticed.
     fn watch(&mut self) {
         let peers: Vec<_> = self.core.awaited().collect();
         for peer in peers {
@@ -250,7 +252,7 @@ impl Fabric for Native {
             let Inner { driver, core, .. } = &mut *inner;
             core.abandon(driver.messenger());
         } else {
-            // What goes to a peer may wait for company: a look would send it alone.
+            // What goes to a peer may wait to share a datagram: a look would send it alone.
             let stays_within = !inner.core.has_touched();
             inner.transmit();
             if stays_within {
@@ -271,7 +273,7 @@ impl Fabric for Native {
         }
         let before = inner.core.ended;
         let result = inner.pass(Acks::Later);
-        // Who looks again and again waits, too.
+        // A caller that polls again and again waits, too.
         let now = inner.driver.parts().1;
         if result.is_ok() && Duration::from_nanos(now.nanos_since(inner.watched)) > PATIENCE {
             inner.watched = now;
@@ -304,14 +306,15 @@ impl Fabric for Native {
         let Inner { driver, core, .. } = &mut *inner;
         let (messenger, now) = driver.parts();
         core.refuse_returned(messenger, now);
-        let closed = driver.close_all(linger);
+        let ends = driver.close_all();
+        let closed = driver.wait_ended(ends, linger);
         inner.result(closed).map(|_| ())
     }
 }
 
 impl Native {
     fn wait_by(&self, policy: WaitPolicy, done: &mut Done<'_>) -> Result<(), FabricError> {
-        // Who yields looks once a turn, and lets go of the lock in between.
+        // A thread that yields looks once a turn, and releases the lock in between.
         let spin = if policy.yields() {
             Some(Duration::ZERO)
         } else {
@@ -329,7 +332,7 @@ impl Native {
                 if done(core, messenger, now) {
                     return Ok(());
                 }
-                // What it may have begun.
+                // Ends what `done` may have begun.
                 core.abandon(messenger);
                 return Err(failure.clone());
             }

@@ -1,4 +1,4 @@
-//! The other processes of a job: which peer each is, and why some are lost.
+//! The other processes of a job: the peer of each, and why some are lost.
 
 #[cfg(feature = "sim")]
 use core::net::SocketAddr;
@@ -14,32 +14,33 @@ pub(crate) struct Peers {
 }
 
 enum Known {
-    /// All of them, `None` for ourselves.
+    /// All of them; `None` for this process.
     All(Vec<Option<PeerId>>),
-    /// Those that there was something to do with.
+    /// Those with which this process has exchanged something.
     #[cfg(feature = "sim")]
     Met(Met),
 }
 
-/// Of thousands of processes in one memory each knows only those that it talks to.
+/// With thousands of processes in one memory, each knows only the ones that it talks to.
 #[cfg(feature = "sim")]
 struct Met {
     size: u32,
     own: u32,
     address: fn(u32) -> SocketAddr,
-    /// Open addressing, at most half full: process and peer, one line of memory to look at. Its length is a power of two.
+    /// Open addressing, at most half full; an entry is process and peer, so a look-up touches one cache line. Its
+    /// length is a power of two.
     table: Vec<(u32, PeerId)>,
     met: usize,
 }
 
-/// No process.
+/// Marks an empty entry.
 #[cfg(feature = "sim")]
 const NOBODY: u32 = u32::MAX;
 
 #[cfg(feature = "sim")]
 impl Met {
-    /// Where a process is, or would be. Numbers are no secret and chosen by nobody: a multiple of the golden ratio spreads
-    /// them.
+    /// Index of the entry of a process, present or not. Numbers of processes are neither secret nor chosen by an
+    /// attacker: a multiplicative hash (golden ratio) spreads them.
     #[inline]
     fn place(&self, process: u32) -> usize {
         let mask = self.table.len() - 1;
@@ -90,7 +91,7 @@ impl Met {
 }
 
 impl Peers {
-    /// All processes are known from the start; `None` is ourselves.
+    /// All processes are known from the start; `None` is this process.
     pub(crate) fn all(peers: Vec<Option<PeerId>>) -> Self {
         Self {
             known: Known::All(peers),
@@ -98,7 +99,7 @@ impl Peers {
         }
     }
 
-    /// Process `own` of `size`: another one becomes a peer when there is something to do with it, at `address`.
+    /// Process `own` of `size`. Another process becomes a peer, at `address`, when this one first needs it.
     #[cfg(feature = "sim")]
     pub(crate) fn met(own: u32, size: u32, address: fn(u32) -> SocketAddr) -> Self {
         Self {
@@ -113,7 +114,7 @@ impl Peers {
         }
     }
 
-    /// Processes of the job.
+    /// Number of processes of the job.
     pub(super) fn size(&self) -> u32 {
         match &self.known {
             Known::All(peers) => peers.len() as u32,
@@ -122,7 +123,7 @@ impl Peers {
         }
     }
 
-    /// The peer that a process is; `None` for ourselves, and for who is no peer (yet).
+    /// The peer of a process; `None` for this process, and for one that is not a peer (yet).
     #[inline]
     pub(crate) fn get(&self, process: u32) -> Option<PeerId> {
         match &self.known {
@@ -132,7 +133,7 @@ impl Peers {
         }
     }
 
-    /// The same; makes it a peer if it is none.
+    /// The same; adds the process as a peer if it is none yet.
     #[inline]
     #[cfg_attr(not(feature = "sim"), expect(unused_variables, reason = "all are peers"))]
     pub(crate) fn meet(&mut self, messenger: &mut Messenger, process: u32) -> Option<PeerId> {
@@ -154,7 +155,7 @@ impl Peers {
         self.lost.keys().copied()
     }
 
-    /// A process is lost; false: it was before, or is none.
+    /// Notes that a process is lost; false: it was lost before, or there is no such process.
     pub(super) fn lose(&mut self, process: u32, error: PeerError) -> bool {
         let new = process < self.size() && !self.lost.contains_key(&process);
         if new {

@@ -1,5 +1,5 @@
-//! What is told about the calls of a process: MPI's profiling interface (MPI 15.2), as a slot instead of a second name
-//! for every function.
+//! MPI's profiling interface (MPI 15.2): a hook that is told of the calls of a process, instead of a second name for
+//! every function.
 
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::{
@@ -24,14 +24,14 @@ use crate::{
     time::Instant,
 };
 
-/// Is told when calls of the engine begin and end ([`Options::profiler`](super::Options::profiler)). What calls of the
-/// engine do within each other is not told, only what the program has called.
+/// Is told when calls of the engine begin and end ([`Options::profiler`](super::Options::profiler)): only calls that
+/// the program has made, not those that calls of the engine make in turn.
 ///
-/// It is called by all threads that call MPI, without any lock being held, and must not call MPI. Times are those of the
-/// engine's network ([`Instant`]: a real process's clock, or a simulation's). A panic in it ends the process: the calls that
-/// it is told of have begun to use buffers.
+/// All threads that call MPI call it, without holding any lock; it must not call MPI. Times are those of the engine's
+/// network ([`Instant`]: a real process's clock, or a simulation's). A panic in it ends the process: the calls that it
+/// is told of have begun to use buffers.
 pub trait Profiler: Debug + Send + Sync {
-    /// The process has become one of a job: number `process` of `size`.
+    /// The engine has started as process `process` of `size`.
     fn open(&self, now: Instant, process: u32, size: u32) {
         let _ = (now, process, size);
     }
@@ -50,46 +50,48 @@ pub trait Profiler: Debug + Send + Sync {
     }
 }
 
-/// A call with its arguments, as far as communication depends on them. What a call does not have is `None`, 0 or empty.
+/// A call with its arguments, as far as communication depends on them. Arguments that a call does not have are `None`,
+/// 0 or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// MPI's name of it.
+    /// Its MPI name.
     pub call: &'static str,
-    /// The context of the communicator; of a window, that of its own communicator.
+    /// The context of the communicator; for a window, that of the window's own communicator.
     pub context: u32,
-    /// Rank of the other side, or of the root; as it was given, so maybe a wildcard.
+    /// Rank of the other side, or of the root, as given: it may be a wildcard.
     pub peer: Option<Rank>,
-    /// The tag, as it was given.
+    /// The tag, as given.
     pub tag: Option<i32>,
-    /// Elements of the datatype: of the message, of this rank's vector or block. Partitions that are ready.
+    /// Number of elements of the datatype: of the message, or of this rank's vector or block. For `MPI_Pready`, the
+    /// number of partitions.
     pub count: u64,
-    /// Octets of these. Of a window that is made: its octets here; of memory that is attached: its octets.
+    /// Bytes of these elements. When a window is created: its size here; when memory is attached: its size.
     pub octets: u64,
-    /// What all elements are, if they are of one predefined kind.
+    /// The kind of all elements, if they are of one predefined kind.
     pub kind: Option<Kind>,
-    /// The reduction, by MPI's name or `user`.
+    /// The reduction, by its MPI name or `user`.
     pub operation: Option<&'static str>,
-    /// So many partitions a message is cut into.
+    /// Number of partitions of a message.
     pub partitions: Option<u32>,
-    /// These partitions are ready. Where they lie together, they are [`count`](Self::count) from
+    /// The partitions that are ready. If they are contiguous, they are [`count`](Self::count) from
     /// [`displacement`](Self::displacement) on.
     pub ready: Vec<u32>,
-    /// Where in the window of the target; of a window that is made: its displacement unit; the address of what is attached
-    /// or detached; a partition.
+    /// Displacement in the target's window. When a window is created: its displacement unit; when memory is attached or
+    /// detached: its address; else a partition.
     pub displacement: Option<i64>,
-    /// How a window is locked, by MPI's name.
+    /// Lock type of a window, by its MPI name.
     pub lock: Option<&'static str>,
-    /// Octets that a collective takes from each of its blocks: to each rank, or to each neighbour. One number if they are
-    /// all alike.
+    /// Bytes that a collective takes from each of its blocks: for each rank, or for each neighbour. One number if they
+    /// are all alike.
     pub sent: Vec<u64>,
-    /// The same for blocks that it receives; of what sends and receives at once (`MPI_Sendrecv`) the room for the message.
+    /// The same for blocks that it receives; for `MPI_Sendrecv` the size of the receive buffer.
     pub received: Vec<u64>,
-    /// Ranks that messages of a neighbourhood come from (or `MPI_PROC_NULL`).
+    /// Ranks from which a neighbourhood collective receives (or `MPI_PROC_NULL`).
     pub sources: Vec<Rank>,
-    /// Ranks that they go to; the group of [`Window::post`](super::Window::post) and its sisters.
+    /// Ranks to which it sends; or the group of [`Window::post`](super::Window::post) and the like.
     pub destinations: Vec<Rank>,
-    /// The numbers of the requests that it is about: see [`Exit::request`].
+    /// The numbers of the requests that the call takes: see [`Exit::request`].
     pub requests: Vec<u64>,
 }
 
@@ -97,20 +99,21 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Exit<'a> {
-    /// It has failed.
+    /// The error, if it has failed.
     pub error: Option<&'a Error>,
-    /// What it has begun, or the message that a matched probe has found: a number that this process gives out once.
-    /// What waits for it, or receives it, has it in [`Entry::requests`].
+    /// Number of the request that it has begun, or of the message that a matched probe has found; this process gives
+    /// out each number once. The call that waits for the request, or receives the message, has the number in
+    /// [`Entry::requests`].
     pub request: Option<u64>,
-    /// What has ended with it, or was found by a probe: the number of the request (0 for the call itself), and its status.
-    /// Empty if a test has found nothing; where it has no status to tell of, that is empty.
+    /// The operations that have ended with it, or the message found by a probe: number of the request (0 for the call
+    /// itself) and status. Empty if a test has found nothing; where a call has no status, that is empty.
     pub ended: &'a [(u64, Status)],
-    /// The communicator that it has made, or that of the window.
+    /// The communicator that it has created, or that of the window.
     pub made: Option<&'a Communicator>,
 }
 
 impl Entry {
-    /// About `count` elements.
+    /// A call with `count` elements.
     pub(super) fn of(call: &'static str, count: u64, datatype: &Datatype) -> Self {
         Self {
             call,
@@ -121,7 +124,7 @@ impl Entry {
         }
     }
 
-    /// About nothing.
+    /// A call with no further arguments.
     pub(super) fn named(call: &'static str) -> Self {
         Self {
             call,
@@ -140,7 +143,7 @@ impl Entry {
         Self { tag: Some(tag), ..self }
     }
 
-    /// About these processes, by their ranks in `communicator`.
+    /// A call with these processes, by their ranks in `communicator`.
     pub(super) fn among(call: &'static str, communicator: &Communicator, group: &Group) -> Self {
         let ranks = group.processes().map(|process| communicator.rank_of(process));
         Self {
@@ -170,10 +173,10 @@ impl Entry {
         };
         let mut entry = match *call {
             Call::Barrier => Self::named(name),
-            // The count is that of octets.
+            // The count is in bytes.
             Call::Bcast { count, .. } => {
                 let elements = |datatype: &Datatype| (count as u64).checked_div(datatype.size()).unwrap_or(0);
-                // What is sent to the other group is an input.
+                // The data sent to the other group are an input.
                 match (output, input) {
                     (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => {
                         Self::of(name, elements(datatype), datatype)
@@ -262,7 +265,7 @@ impl Entry {
     }
 }
 
-/// Octets of each block; one number if they are alike.
+/// Bytes of each block; one number if they are alike.
 fn octets(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
     let size = |index: usize| match region {
         Region::Plain(_, datatype) => datatype.size(),
@@ -284,17 +287,17 @@ fn octets(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
     }
 }
 
-/// A call that consists of others: its thread, and what has ended in it so far.
+/// A call that consists of others: its thread, and the operations that have ended in it so far.
 type Nested = (ThreadId, Vec<(u64, Status)>);
 
 /// The profiler of an engine, and the numbers that its requests have.
 #[derive(Debug)]
 pub(super) struct Profile {
     profiler: Option<Arc<dyn Profiler>>,
-    /// The fabric wants to know, too, and no more than the name.
+    /// The fabric wants to know the calls, too, by name only.
     noted: bool,
     numbers: AtomicU64,
-    /// Calls that consist of others.
+    /// Calls in progress that consist of others.
     nested: Mutex<Vec<Nested>>,
 }
 
@@ -312,13 +315,13 @@ impl Profile {
         self.nested.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this thread calls is a part of another call.
+    /// Whether this thread is in a call that consists of others.
     fn is_nested(&self) -> bool {
         let own = thread::current().id();
         self.nested().iter().any(|(thread, _)| *thread == own)
     }
 
-    /// This has ended within the call that this thread is in.
+    /// Adds operations that have ended to the call that this thread is in.
     fn add_ended(&self, ended: &[(u64, Status)]) {
         let own = thread::current().id();
         if let Some((_, all)) = self.nested().iter_mut().find(|(thread, _)| *thread == own) {
@@ -331,21 +334,22 @@ impl Profile {
     }
 }
 
-/// A call that has been entered. Nothing, if nobody wants to know.
+/// A call that has been entered; empty if neither profiler nor fabric is told of it.
 #[derive(Default)]
 pub(super) struct Span(Option<Told>);
 
-/// Who knows of a call.
+/// What is told of a call.
 enum Told {
-    /// The fabric, which is not told when it ends: the next call, or time that the program spends outside of calls, does.
+    /// The fabric. It is not told when the call ends: the next call, or time that the program spends outside of calls,
+    /// implies it.
     Fabric,
-    /// The profiler; the fabric, too, if it wants to.
+    /// The profiler; the fabric, too, if it wants to know.
     Profiler(Box<Open>),
     /// The call that this one is a part of.
     Nested(Arc<Engine>),
 }
 
-/// This thread is in a call that consists of others, as long as this lives.
+/// Marks this thread as being in a call that consists of others, until dropped.
 struct Within<'a>(&'a Profile);
 
 impl<'a> Within<'a> {
@@ -354,7 +358,7 @@ impl<'a> Within<'a> {
         Self(profile)
     }
 
-    /// What has ended in it.
+    /// The operations that have ended in it.
     fn ended(&self) -> Vec<(u64, Status)> {
         let own = thread::current().id();
         let mut nested = self.0.nested();
@@ -370,16 +374,16 @@ impl Drop for Within<'_> {
     }
 }
 
-/// Calls of the standard that are made of several of the engine's: one call for who is told of them.
+/// Calls of the standard that are made of several of the engine's: a profiler sees one call.
 impl Communicator {
-    /// A profiler is told of calls ([`Options::profiler`](super::Options::profiler)).
+    /// Whether a profiler is told of calls ([`Options::profiler`](super::Options::profiler)).
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.engine().profile.profiler().is_some()
     }
 
-    /// Does what is one call about a message of `count` elements; with what was received, if that is a part of it: `room`
-    /// octets are for that.
+    /// Presents `f` as one call with a message of `count` elements. If the call receives, `room` is the size of the
+    /// receive buffer, bytes, and `received` gives the status.
     ///
     /// # Errors
     /// Those of `f`.
@@ -401,7 +405,7 @@ impl Communicator {
         })
     }
 
-    /// Does what is one call that makes a communicator, or none.
+    /// Presents `f` as one call that creates a communicator, or none.
     ///
     /// # Errors
     /// Those of `f`.
@@ -446,7 +450,7 @@ impl Communicator {
 }
 
 impl Request {
-    /// Does what is one call about these requests, such as `MPI_Waitall`.
+    /// Presents `f` as one call with these requests, such as `MPI_Waitall`.
     ///
     /// # Errors
     /// Those of `f`.
@@ -486,8 +490,8 @@ impl Communicator {
         }
     }
 
-    /// The same for a message of `count` elements: of these nothing is worked out unless a profiler wants to know. The
-    /// fabric is told if the call [has to wait](Self::will_wait).
+    /// The same for a message of `count` elements. The entry is made only if there is a profiler; the fabric is told if
+    /// the call [has to wait](Self::will_wait).
     #[inline]
     pub(super) fn enter_message(
         &self,
@@ -502,7 +506,7 @@ impl Communicator {
         Span::open(self, profiler, entry)
     }
 
-    /// The call, which is about a message, may wait from here on.
+    /// The call, which sends or receives a message, may wait from here on.
     #[inline]
     pub(super) fn will_wait(&self, call: &'static str, peer: Rank, tag: i32) {
         if self.engine().profile.noted {
@@ -512,7 +516,7 @@ impl Communicator {
 }
 
 impl Communicator {
-    /// Tells the fabric.
+    /// Tells the fabric which call the program is in.
     fn note(&self, call: &'static str, peer: Option<Rank>, tag: Option<i32>) {
         self.engine().fabric.note(Some(Called {
             call,
@@ -550,7 +554,7 @@ impl Span {
         self.0.is_some()
     }
 
-    /// The call ends with this; `tell` says what there is to say about a success, for which `exit` is told then.
+    /// The call ends with `result`. If it has succeeded, `tell` is called to report its exit.
     #[inline]
     pub(super) fn leave<T>(
         self,
@@ -584,13 +588,13 @@ impl Span {
         }
     }
 
-    /// The same when there is nothing to say.
+    /// The same for a call with nothing more to report.
     #[inline]
     pub(super) fn end<T>(self, result: Result<T, Error>) -> Result<T, Error> {
         self.leave(result, |_, leave| leave(&Exit::default()))
     }
 
-    /// The same for what gives a status.
+    /// The same for a call that gives a status.
     #[inline]
     pub(super) fn end_with(self, result: Result<Status, Error>) -> Result<Status, Error> {
         self.leave(result, |status, leave| {
@@ -601,7 +605,7 @@ impl Span {
         })
     }
 
-    /// The same for what has begun a request: it gets a number.
+    /// The same for a call that has begun a request, which gets a number.
     #[inline(always)]
     pub(super) fn begin(self, result: Result<Request, Error>) -> Result<Request, Error> {
         if self.is_open() { self.numbered(result) } else { result }
@@ -619,7 +623,7 @@ impl Span {
         })
     }
 
-    /// The same for what has made a communicator.
+    /// The same for a call that has created a communicator.
     pub(super) fn make(self, result: Result<Communicator, Error>) -> Result<Communicator, Error> {
         self.leave(result, |made, leave| {
             leave(&Exit {
@@ -629,7 +633,7 @@ impl Span {
         })
     }
 
-    /// The same for what may not have made one.
+    /// The same for a call that may have created none.
     pub(super) fn may_make(self, result: Result<Option<Communicator>, Error>) -> Result<Option<Communicator>, Error> {
         self.leave(result, |made, leave| {
             leave(&Exit {
@@ -639,7 +643,7 @@ impl Span {
         })
     }
 
-    /// A number for what the call has begun; 0 if nobody wants to know.
+    /// A number for the request or message of the call; 0 if there is no profiler.
     pub(super) fn number(&self) -> u64 {
         match &self.0 {
             Some(Told::Profiler(open)) => open.number(),
@@ -675,7 +679,7 @@ impl Open {
     }
 }
 
-/// What is begun by this function goes on after it: it gives a request (MPI 3.7).
+/// Whether the operation goes on after this function: it gives a request (MPI 3.7).
 pub(super) fn is_immediate(call: &str) -> bool {
     call.starts_with("MPI_I") || call.starts_with("MPI_Start")
 }

@@ -1,4 +1,4 @@
-//! What has begun and may not have ended.
+//! Operations that have begun and may not have ended.
 
 use alloc::{vec, vec::Vec};
 use core::{
@@ -29,14 +29,14 @@ pub struct Status {
     pub source: Rank,
     /// Its tag; [`ANY_TAG`](super::ANY_TAG) for no message.
     pub tag: i32,
-    /// Octets of data.
+    /// Bytes of data.
     pub len: u64,
-    /// The request was cancelled.
+    /// Whether the request was cancelled.
     pub cancelled: bool,
 }
 
 impl Status {
-    /// Of what was no message (MPI 3.7.3).
+    /// The status of an inactive or null request (MPI 3.7.3).
     pub const EMPTY: Self = Self {
         source: super::ANY_SOURCE,
         tag: super::ANY_TAG,
@@ -44,7 +44,7 @@ impl Status {
         cancelled: false,
     };
 
-    /// Of a message to or from [`PROC_NULL`](super::PROC_NULL).
+    /// The status of a message to or from [`PROC_NULL`](super::PROC_NULL).
     pub const NULL: Self = Self {
         source: super::PROC_NULL,
         ..Self::EMPTY
@@ -52,30 +52,31 @@ impl Status {
 }
 
 enum State {
-    /// Ended when it began.
+    /// It ended when it began.
     Ended(Status),
     Pending(RequestId),
 }
 
 /// A send, receive or collective that has begun.
 ///
-/// Dropping one that has not ended gives it up (as `MPI_Request_free`): the operation goes on, and its memory must stay
-/// until it has ended, which nobody can find out any more. So whoever borrows memory waits in its own `drop`.
+/// Dropping a request that has not ended gives it up (as `MPI_Request_free`): the operation goes on, and its memory
+/// must stay valid until it has ended, which the program can not find out any more. So a type that borrows the memory
+/// must wait in its own `drop`.
 pub struct Request {
     pub(super) communicator: Communicator,
     state: State,
     about: About,
-    /// The call that began it, if that goes on until it has ended.
+    /// The profiled call that began it, if that lasts until the request has ended.
     span: Span,
-    /// For who is told of calls.
+    /// Number by which the profiler knows it; 0 if there is none.
     pub(super) number: u64,
 }
 
-/// What is known of an operation before it has ended, for its result.
+/// What the result of an operation needs to know about it.
 pub(super) struct About {
     /// The call that began it.
     pub(super) call: &'static str,
-    /// Octets that there is room for.
+    /// Size of the receive buffer, bytes.
     pub(super) room: u64,
     pub(super) check: Option<Check>,
 }
@@ -124,19 +125,19 @@ impl Request {
         }
     }
 
-    /// To be looked at when it has ended.
+    /// With what to check when it has ended.
     pub(super) fn checked(mut self, check: Option<Check>) -> Self {
         self.about.check = check;
         self
     }
 
-    /// The call that begins it goes on until it has ended.
+    /// With the profiled call that began it, which lasts until the request has ended.
     pub(super) fn within(mut self, span: Span) -> Self {
         self.span = span;
         self
     }
 
-    /// A call that is about this one begins.
+    /// Tells the profiler that a call on this request begins.
     fn enter(&self, call: &'static str) -> Span {
         self.communicator.enter(|| Entry {
             requests: vec![self.number],
@@ -144,39 +145,39 @@ impl Request {
         })
     }
 
-    /// The call that began it, or else `call`, which begins.
+    /// The call that began the request, if it is still open; otherwise begins `call`.
     fn end_of(&mut self, call: &'static str) -> Span {
         let span = mem::take(&mut self.span);
         if span.is_open() {
             return span;
         }
-        // What has begun within another call is no request of the program's.
+        // A request that was begun within another call is none of the program's.
         if self.number == 0 && self.communicator.engine().profile.profiler().is_some() {
             return Span::default();
         }
         self.enter(call)
     }
 
-    /// The communicator that it was begun on.
+    /// The communicator on which it was begun.
     #[must_use]
     pub fn communicator(&self) -> &Communicator {
         &self.communicator
     }
 
-    /// What who is told of calls knows it by; 0 if nobody is.
+    /// The number by which a profiler knows this request; 0 if there is no profiler.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// What it is: the MPI function that began it.
+    /// The MPI function that began it.
     #[must_use]
     pub fn call(&self) -> &'static str {
         self.about.call
     }
 
-    /// It has ended: [`wait`](Self::wait) would not wait. Makes no progress, but for a look at the network if nobody has
-    /// looked for a while.
+    /// Whether it has ended: [`wait`](Self::wait) would not wait. Makes no progress, but for a look at the network if
+    /// there has been none for a while.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let State::Pending(id) = self.state else { return true };
@@ -191,27 +192,27 @@ impl Request {
         done
     }
 
-    /// Waits for it to end.
+    /// Waits until it has ended.
     ///
     /// # Errors
-    /// It has failed.
+    /// The operation has failed.
     pub fn wait(mut self) -> Result<Status, Error> {
         self.wait_mut()
     }
 
-    /// The same, when it can not be given away. After that it has ended with an empty status.
+    /// As [`wait`](Self::wait), for a request that can not be moved. Afterwards it is inactive, with an empty status.
     ///
     /// # Errors
-    /// It has failed.
+    /// The operation has failed.
     pub fn wait_mut(&mut self) -> Result<Status, Error> {
         let span = self.end_of("MPI_Wait");
         let ended = self.finish();
         span.leave(ended, |status, leave| self.told(Some(*status), leave))
     }
 
-    /// Tells how it has ended, if it has.
+    /// Tells the profiler how it has ended, if it has.
     fn told(&self, status: Option<Status>, leave: &mut dyn FnMut(&Exit<'_>)) {
-        // A collective that ends with the call that began it has no number, and nothing to say.
+        // A collective that ends with the call that began it has no number: there is nothing to tell.
         let ended = status.filter(|_| self.number != 0).map(|status| (self.number, status));
         leave(&Exit {
             ended: ended.as_slice(),
@@ -219,7 +220,7 @@ impl Request {
         });
     }
 
-    /// Waits for its end; tells nobody.
+    /// Waits until it has ended, without telling the profiler.
     pub(super) fn finish(&mut self) -> Result<Status, Error> {
         let id = match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
             State::Ended(status) => return Ok(status),
@@ -239,10 +240,10 @@ impl Request {
         }
     }
 
-    /// Makes progress once; gives what [`wait`](Self::wait) would if it has ended.
+    /// Makes progress once; gives what [`wait`](Self::wait) would, if the request has ended.
     ///
     /// # Errors
-    /// It has failed.
+    /// The operation has failed.
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
         let span = self.end_of("MPI_Test");
         let ended = self.look();
@@ -254,7 +255,7 @@ impl Request {
         span.leave(ended, |status, leave| self.told(*status, leave))
     }
 
-    /// Looks whether it has ended; tells nobody.
+    /// Looks whether it has ended, without telling the profiler.
     fn look(&mut self) -> Result<Option<Status>, Error> {
         let State::Pending(id) = self.state else {
             return self.finish().map(Some);
@@ -275,10 +276,10 @@ impl Request {
         self.result(&ended).map(Some)
     }
 
-    /// How it has ended, if it has, without taking note of it (`MPI_Request_get_status`). Makes progress once.
+    /// How it has ended, if it has; the request stays active (`MPI_Request_get_status`). Makes progress once.
     ///
     /// # Errors
-    /// It has failed.
+    /// The operation has failed.
     pub fn status(&self) -> Result<Option<Status>, Error> {
         let span = self.enter("MPI_Request_get_status");
         span.leave(self.peek(), |status, leave| self.told(*status, leave))
@@ -299,12 +300,12 @@ impl Request {
         ended.map(|ended| self.result(&ended)).transpose()
     }
 
-    /// As [`test`](Self::test), for a task: it is woken when the request has ended. Until then somebody must make
-    /// progress: whoever waits or tests meanwhile, or the helper thread ([`Options::helper`](super::Options::helper)),
-    /// which then sleeps on the network. Without one the task is woken at once, to ask again.
+    /// As [`test`](Self::test), for a task, which is woken when the request has ended. Until then some thread must make
+    /// progress: one that waits or tests, or the helper thread ([`Options::helper`](super::Options::helper)), which
+    /// then sleeps until the network has something. Without a helper thread the task is woken at once, to ask again.
     ///
     /// # Errors
-    /// It has failed.
+    /// The operation has failed.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Status, Error>> {
         loop {
             if let Some(ended) = self.test().transpose() {
@@ -323,8 +324,8 @@ impl Request {
         }
     }
 
-    /// Cancels a receive that has no message yet. It must still be waited for. Sends are not cancelled (as MPI 4
-    /// discourages it).
+    /// Cancels a receive that has matched no message yet. The caller must still wait for it. Sends are not cancelled
+    /// (MPI 4 deprecates that).
     pub fn cancel(&self) {
         let _span = self.enter("MPI_Cancel");
         if let State::Pending(id) = self.state {
@@ -334,11 +335,11 @@ impl Request {
         }
     }
 
-    /// Waits until one of `requests` has ended and gives its index and status; it is taken out. `None` if there is
+    /// Waits until one of `requests` has ended, takes it out, and gives its index and status. `None` if there is
     /// nothing to wait for.
     ///
     /// # Errors
-    /// That one has failed.
+    /// The operation that has ended has failed.
     pub fn wait_any(requests: &mut [Option<Self>]) -> Option<(usize, Result<Status, Error>)> {
         let span = Self::enter_all("MPI_Waitany", requests.iter().flatten());
         let index = Self::wait_for_any(requests)?;
@@ -357,8 +358,8 @@ impl Request {
             .map(|(index, _)| index)
     }
 
-    /// Waits until one of `requests` has ended, and gives its position: [`wait`](Self::wait) will not wait. `None` if
-    /// there are none.
+    /// Waits until one of `requests` has ended, and gives its position: [`wait`](Self::wait) on it will not wait.
+    /// `None` if there are none.
     pub fn wait_ready<'a>(requests: impl Iterator<Item = &'a Self> + Clone) -> Option<usize> {
         let _span = Self::enter_all("MPI_Waitany", requests.clone());
         Self::wait_ready_quietly(requests)
@@ -384,7 +385,7 @@ impl Request {
             });
             found.is_some()
         });
-        // If the network has failed, the first one says so.
+        // If the network has failed, waiting for the first one reports it.
         found.or(Some(0))
     }
 
@@ -432,8 +433,8 @@ impl Request {
     }
 }
 
-/// Runs what must not be left before its end: buffers are in use. A panic in it ends the process, as the network can not
-/// be told any more to let go of what it refers to.
+/// Runs code that must not be unwound, because the network uses buffers of its caller. A panic in it ends the process:
+/// there is no way then to make the network let go of the buffers.
 pub fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
     struct Fuse;
     impl Drop for Fuse {
@@ -461,7 +462,7 @@ impl Drop for Request {
 }
 
 impl Communicator {
-    /// How a request has ended, in the words of MPI.
+    /// How a request has ended, as MPI status or error.
     pub(super) fn result(&self, ended: &Ended, about: &About) -> Result<Status, Error> {
         let About { call, room, ref check } = *about;
         let status = self.status_of(&ended.envelope);
@@ -499,7 +500,7 @@ impl Communicator {
         }
     }
 
-    /// A process is lost, which is named if it is on the other side.
+    /// The error for a lost process, which is named if it is in the communicator.
     pub(super) fn lost(&self, call: &'static str, error: PeerError, process: u32) -> Error {
         self.access((), |core, _, _| core.tell_lost(self.context(), process));
         let detail = Detail::Text(failure_text(error));
@@ -507,7 +508,7 @@ impl Communicator {
         self.rank_of(process).map_or(lost, |peer| lost.with_peer(peer))
     }
 
-    /// The other side, or the others, would not do it.
+    /// The error for an operation that another process, or a check, has refused.
     fn refused(&self, class: ErrorClass, call: &'static str, check: Option<&Check>) -> Error {
         let error = Error::new(class, call);
         let Some(Check::Collective(verdict)) = check else {

@@ -1,4 +1,4 @@
-//! Settings that suit a job, and those of the environment.
+//! Default settings for a job, and settings from the environment.
 
 use std::{env, format, string::String, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::{
     },
 };
 
-/// Octets of messages that nobody has received, of all peers together.
+/// Bytes of messages that arrive before their receive is posted, of all peers together.
 const UNEXPECTED: u64 = 64 << 20;
-/// Of one peer.
+/// The same for one peer: least and most.
 const UNEXPECTED_PER_PEER: (u64, u64) = (64 << 10, 8 << 20);
-/// How long acknowledgements wait for company where others want the processor.
+/// How long acknowledgements wait to be piggybacked where several processes share a core.
 const LONG_ACK_DELAY: Duration = Duration::from_millis(5);
 
-/// What a process of a job begins with, if nobody says otherwise: of `size` processes, so many of which share a processor
-/// of this host, and all of which are on it if `one_host`.
+/// Default configuration and options for a job of `size` processes. `sharing` is the number of processes per core of
+/// this host; `one_host` says that all processes are on this host.
 #[must_use]
 pub fn for_job(size: u32, sharing: f64, one_host: bool) -> (Config, Options) {
     let (least, most) = UNEXPECTED_PER_PEER;
@@ -38,7 +38,8 @@ pub fn for_job(size: u32, sharing: f64, one_host: bool) -> (Config, Options) {
         (model.alpha, model.beta, model.gamma) = (4e-6, 0.25e-9, 0.05e-9);
     }
     if sharing > 1.0 {
-        // Who waits for a processor can not acknowledge in time anyway, and each wake-up only to do so costs others.
+        // A process that waits for its core can not acknowledge in time anyway, and each wake-up just to do so costs
+        // the others.
         config.ack_delay = LONG_ACK_DELAY;
         options.wait = WaitPolicy::Yield {
             spin: WaitPolicy::TURNS,
@@ -47,7 +48,7 @@ pub fn for_job(size: u32, sharing: f64, one_host: bool) -> (Config, Options) {
     (config, options)
 }
 
-/// Octets of the eager limit.
+/// The eager limit, bytes.
 struct EagerLimit(u32);
 
 impl Setting for EagerLimit {
@@ -60,15 +61,15 @@ impl Setting for EagerLimit {
 }
 
 impl Options {
-    /// The largest [`eager_limit`](Self::eager_limit), octets.
+    /// The largest [`eager_limit`](Self::eager_limit), bytes.
     pub const MAX_EAGER_LIMIT: u32 = 1 << 20;
 
-    /// Lets the environment override what is set: `HIKYAKU_WAIT` and
+    /// Lets the environment override the options: `HIKYAKU_WAIT` and
     /// [`MPI_VARIABLES`](crate::transport::environment::MPI_VARIABLES), but for `HIKYAKU_TRACE`
     /// ([`Tracer::of_environment`](crate::mpi::trace::Tracer::of_environment)).
     ///
     /// # Errors
-    /// A value that can not be understood; the error says which values can.
+    /// A variable has a value that can not be parsed; the error lists the possible values.
     pub fn environment(&mut self) -> Result<(), EnvironmentError> {
         if let Some(wait) = wait_policy()? {
             self.wait = wait;

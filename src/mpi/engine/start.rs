@@ -1,4 +1,4 @@
-//! How an engine comes to be: bind, tell the others where, connect.
+//! Creating an engine: bind a socket, let the other processes know its address, connect.
 
 use std::{
     fmt::{self, Debug},
@@ -25,20 +25,20 @@ pub struct Unconnected {
 /// Why the processes of a job could not be connected.
 #[non_exhaustive]
 pub enum ConnectError {
-    /// This process is not one of as many.
+    /// The number of this process is not less than the number of addresses.
     Process {
         /// Number of this process.
         process: u32,
-        /// How many there are addresses of.
+        /// Number of addresses.
         size: usize,
     },
-    /// A process can not be added.
+    /// The driver refused to add a process as a peer.
     Peer {
         /// Its number.
         process: u32,
         /// Its address.
         address: SocketAddr,
-        /// Why.
+        /// Why it was refused.
         source: AddPeerError,
     },
 }
@@ -73,8 +73,8 @@ impl std::error::Error for ConnectError {
 }
 
 impl Engine {
-    /// Opens the backend called `name` at `address` for process `process`. How to wait is not taken from `builder` but
-    /// from the [`Options`] later.
+    /// Opens the backend called `name` at `address` for process `process`. The wait policy is not taken from `builder`
+    /// but from the [`Options`] given to [`connect`](Unconnected::connect).
     ///
     /// # Errors
     /// See [`Builder::bind`].
@@ -92,7 +92,7 @@ impl Engine {
         Ok(Unconnected { driver, process })
     }
 
-    /// The same with a backend that is open.
+    /// As [`bind`](Self::bind), with a backend that is already open.
     ///
     /// # Errors
     /// See [`Builder::backend`].
@@ -107,19 +107,20 @@ impl Engine {
 }
 
 impl Unconnected {
-    /// Name of the backend that carries the datagrams: the environment may have chosen another one than the program.
+    /// Name of the backend that carries the datagrams; the environment may have chosen another one than the program
+    /// asked for.
     #[must_use]
     pub fn backend_name(&self) -> &'static str {
         self.driver.backend().name()
     }
 
-    /// Where the others reach this process.
+    /// Address at which the other processes reach this one.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.driver.local_addr()
     }
 
-    /// What the others must know besides the address: [`Backend::link_address`].
+    /// What the other processes must know besides the address: [`Backend::link_address`].
     #[must_use]
     pub fn link_address(&self) -> Vec<u8> {
         self.driver.backend().link_address()
@@ -129,16 +130,16 @@ impl Unconnected {
     /// the network for it.
     ///
     /// # Errors
-    /// The process can not be reached by that: [`Backend::introduce`].
+    /// The process can not be reached with that link address: [`Backend::introduce`].
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.driver.introduce(address, link)
     }
 
-    /// Connects the processes of a job: `addresses[i]` is that of process `i`. All of them have been opened by then: a
-    /// process at whose address nobody listens is lost.
+    /// Connects the processes of a job: `addresses[i]` is the address of process `i`. All of them must be open by then:
+    /// if a process does not listen at its address yet, it is taken for lost.
     ///
     /// # Errors
-    /// This process is not among them, or two have the same address.
+    /// The number of this process is beyond `addresses`, or two processes have the same address.
     pub fn connect(mut self, addresses: &[SocketAddr], options: Options) -> Result<Arc<Engine>, ConnectError> {
         let process = self.process;
         let size = addresses.len();

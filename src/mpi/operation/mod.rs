@@ -5,8 +5,8 @@
 //! Reductions: `inout[i] = input[i] ∘ inout[i]` (MPI 6.9).
 //!
 //! - Integers wrap around on overflow.
-//! - Floating-point numbers are added and multiplied as IEEE 754 has it. What a sum comes to depends on the order, so
-//!   it depends on the algorithm of the collective.
+//! - Floating-point numbers are added and multiplied according to IEEE 754. A sum depends on the order of its terms,
+//!   and so on the algorithm of the collective.
 //! - `MPI_MAX` and `MPI_MIN` of a NaN and anything is NaN, whatever the order. Which zero comes out of +0 and −0 is
 //!   not defined.
 //! - `MPI_MAXLOC` and `MPI_MINLOC`: NaN wins over all numbers; among equals, and among NaNs, the lowest index wins.
@@ -22,7 +22,7 @@ use super::{
 };
 pub use predefined::Predefined;
 
-/// A function of the user: input, inout, number of elements, their datatype.
+/// A user function: input, inout, number of elements, their datatype.
 type Function = dyn Fn(*const u8, *mut u8, u64, &Datatype) + Send + Sync;
 
 /// A reduction. Cheap to clone.
@@ -46,7 +46,7 @@ pub enum OperationError {
     Kind {
         /// The operation.
         operation: Predefined,
-        /// What it was asked to reduce.
+        /// The kind of its operands.
         kind: Kind,
     },
     /// A predefined operation takes only predefined datatypes.
@@ -54,7 +54,7 @@ pub enum OperationError {
         /// The operation.
         operation: Predefined,
     },
-    /// An operand does not have the memory that the elements need.
+    /// An operand's memory is too short for the elements.
     Memory(DatatypeError),
 }
 
@@ -65,7 +65,7 @@ impl Operation {
         Self(Handle::Predefined(operation))
     }
 
-    /// An operation of the user (`MPI_Op_create`). It gets the places of `input` and `inout`, the number of elements
+    /// A user operation (`MPI_Op_create`). It gets the addresses of `input` and `inout`, the number of elements
     /// and their datatype, and does `inout[i] = input[i] ∘ inout[i]`. It must be associative.
     ///
     /// # Safety
@@ -82,7 +82,7 @@ impl Operation {
         })
     }
 
-    /// Whether operands may change places (`MPI_Op_commutative`).
+    /// Whether operands commute (`MPI_Op_commutative`).
     #[must_use]
     pub fn is_commutative(&self) -> bool {
         match &self.0 {
@@ -91,7 +91,7 @@ impl Operation {
         }
     }
 
-    /// Which predefined operation it is, if it is one.
+    /// The predefined operation, if it is one.
     #[must_use]
     pub fn as_predefined(&self) -> Option<Predefined> {
         match &self.0 {
@@ -100,7 +100,7 @@ impl Operation {
         }
     }
 
-    /// Whether elements of `datatype` can be reduced. Those of the user decide for themselves.
+    /// Checks that elements of `datatype` can be reduced. User operations are not restricted.
     ///
     /// # Errors
     /// [`OperationError::Kind`] or [`OperationError::Derived`].
@@ -118,7 +118,7 @@ impl Operation {
     ///
     /// # Safety
     /// The data of `count` elements at `input` may be read and those at `inout` read and written, through these
-    /// pointers; they are initialised, share no octets, and are not used by others meanwhile. Any alignment will do.
+    /// pointers; they are initialised, share no bytes, and are not used by other code meanwhile. Any alignment will do.
     pub unsafe fn apply_at(
         &self,
         datatype: &Datatype,
@@ -169,7 +169,7 @@ impl core::fmt::Debug for Operation {
 }
 
 impl OperationError {
-    /// MPI's class of it.
+    /// Its MPI class.
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {

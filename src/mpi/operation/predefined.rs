@@ -14,9 +14,9 @@ pub enum Predefined {
     Sum,
     /// `MPI_PROD`: the product.
     Prod,
-    /// `MPI_LAND`: logical and of integers or truth values.
+    /// `MPI_LAND`: logical and of integers or logicals.
     Land,
-    /// `MPI_BAND`: bit-wise and of integers or octets.
+    /// `MPI_BAND`: bit-wise and of integers or bytes.
     Band,
     /// `MPI_LOR`: logical or.
     Lor,
@@ -26,13 +26,13 @@ pub enum Predefined {
     Lxor,
     /// `MPI_BXOR`: bit-wise exclusive or.
     Bxor,
-    /// `MPI_MINLOC`: the minimum of pairs and where it is.
+    /// `MPI_MINLOC`: the minimum of pairs and its location.
     Minloc,
-    /// `MPI_MAXLOC`: the maximum of pairs and where it is.
+    /// `MPI_MAXLOC`: the maximum of pairs and its location.
     Maxloc,
     /// `MPI_REPLACE`: the input, of any predefined kind (MPI 12.3.4).
     Replace,
-    /// `MPI_NO_OP`: what was there, of any predefined kind.
+    /// `MPI_NO_OP`: the old value, of any predefined kind.
     NoOp,
 }
 
@@ -55,7 +55,7 @@ impl Predefined {
         Self::NoOp,
     ];
 
-    /// The name that the standard gives it.
+    /// Its name in the standard.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Predefined {
         }
     }
 
-    /// Whether operands may change places.
+    /// Whether operands commute.
     #[must_use]
     pub const fn is_commutative(self) -> bool {
         !matches!(self, Self::Replace | Self::NoOp)
@@ -98,7 +98,7 @@ impl Predefined {
         }
     }
 
-    /// The kind of `datatype`, if this is defined for it.
+    /// The kind of `datatype`, if this operation is defined for it.
     pub(super) fn kind_of(self, datatype: &Datatype) -> Result<Kind, OperationError> {
         let operation = self;
         match datatype.kind() {
@@ -108,7 +108,7 @@ impl Predefined {
         }
     }
 
-    /// `inout[i] = input[i] ∘ inout[i]`; nothing where it is not defined.
+    /// `inout[i] = input[i] ∘ inout[i]`; does nothing where it is not defined.
     ///
     /// # Safety
     /// As [`Operation::apply_at`](super::Operation::apply_at), for elements of `kind`.
@@ -147,7 +147,7 @@ impl core::fmt::Display for Predefined {
     }
 }
 
-/// What all numbers can do. Sums and products of integers wrap.
+/// Operations of all numbers. Sums and products of integers wrap.
 trait Number: Copy + PartialOrd {
     fn sum(self, other: Self) -> Self;
     fn difference(self, other: Self) -> Self;

@@ -15,27 +15,27 @@ pub struct Cartesian {
 struct Dimension {
     size: Rank,
     is_periodic: bool,
-    /// From a rank to the one whose coordinate is one more.
+    /// The distance in ranks of neighbours along this dimension.
     stride: Rank,
 }
 
 /// Partners of a shift (`MPI_Cart_shift`). `None` is `MPI_PROC_NULL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
-    /// From whom data come.
+    /// The rank from which data come.
     pub source: Option<Rank>,
-    /// To whom data go.
+    /// The rank to which data go.
     pub destination: Option<Rank>,
 }
 
-/// The grid of fewer dimensions in which a process is (`MPI_Cart_sub`).
+/// The subgrid of a process (`MPI_Cart_sub`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sub {
     /// That grid.
     pub grid: Cartesian,
-    /// Which of all these grids: as the colour of `MPI_Comm_split`.
+    /// Number of this subgrid: the colour for `MPI_Comm_split`.
     pub color: Rank,
-    /// The rank of the process in it: as the key of `MPI_Comm_split`.
+    /// The rank of the process in it: the key for `MPI_Comm_split`.
     pub rank: Rank,
 }
 
@@ -71,7 +71,7 @@ impl Cartesian {
         })
     }
 
-    /// How many processes are part of it.
+    /// Number of processes that are part of it.
     #[must_use]
     pub fn size(&self) -> Rank {
         self.size
@@ -113,7 +113,7 @@ impl Cartesian {
         Ok(rank)
     }
 
-    /// Who is `displacement` away from `rank` in both directions of a dimension (`MPI_Cart_shift`).
+    /// The ranks `displacement` away from `rank` in both directions of a dimension (`MPI_Cart_shift`).
     ///
     /// # Errors
     /// [`TopologyError::Rank`], [`TopologyError::NoDimension`].

@@ -4,8 +4,8 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use super::{Rank, TopologyError};
 
-/// Fills in the zeros of `dims` so that their product is `processes` (`MPI_Dims_create`). What is filled in does not
-/// increase, its largest is as small as possible, then its second largest, and so on.
+/// Fills in the zeros of `dims` so that their product is `processes` (`MPI_Dims_create`). The new sizes do not
+/// increase; the largest of them is as small as possible, then the second largest, and so on.
 ///
 /// # Errors
 /// [`TopologyError::Dimension`] for a negative size, [`TopologyError::Indivisible`] if the sizes given do not divide
@@ -32,7 +32,7 @@ pub fn dims_create(processes: Rank, dims: &mut [Rank]) -> Result<(), TopologyErr
 
 /// `number` as at most `count` factors larger than 1, the largest first.
 fn balanced(number: Rank, count: usize) -> Vec<Rank> {
-    // More factors than this it does not have.
+    // It does not have more factors than this.
     let count = count.min(Rank::BITS as usize);
     let mut factors = Vec::new();
     let mut search = Search {
@@ -52,9 +52,9 @@ fn balanced(number: Rank, count: usize) -> Vec<Rank> {
 }
 
 struct Search {
-    /// Of the number, ascending.
+    /// Divisors of the number, ascending.
     divisors: Vec<Rank>,
-    /// What [`smallest_largest`](Self::smallest_largest) has found.
+    /// Results of [`smallest_largest`](Self::smallest_largest).
     largest: BTreeMap<(Rank, usize), Rank>,
 }
 
@@ -85,7 +85,7 @@ impl Search {
     }
 }
 
-/// `factor` to the power of `count` is at least `number`.
+/// Whether `factor` to the power of `count` is at least `number`.
 fn reaches(factor: Rank, count: usize, number: Rank) -> bool {
     let mut power = 1_i64;
     for _ in 0..count {

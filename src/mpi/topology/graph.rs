@@ -42,13 +42,13 @@ impl Graph {
         })
     }
 
-    /// How many processes are part of it.
+    /// Number of processes that are part of it.
     #[must_use]
     pub fn size(&self) -> Rank {
         self.index.len() as Rank
     }
 
-    /// What [`new`](Self::new) got: index and edges (`MPI_Graph_get`).
+    /// The arguments of [`new`](Self::new): index and edges (`MPI_Graph_get`).
     #[must_use]
     pub fn as_arrays(&self) -> (&[Rank], &[Rank]) {
         (&self.index, &self.edges)
@@ -66,16 +66,16 @@ impl Graph {
     }
 }
 
-/// Edges that some process contributes to a distributed graph (`MPI_Dist_graph_create`). It need not be part of them.
+/// Edges that a process contributes to a distributed graph (`MPI_Dist_graph_create`). They need not begin or end at it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Edges<'a> {
-    /// Where edges begin.
+    /// Ranks where edges begin.
     pub sources: &'a [Rank],
-    /// How many begin there, for each of them.
+    /// Number of edges that begin at each of them.
     pub degrees: &'a [Rank],
-    /// Where they end, source by source.
+    /// Ranks where they end, source by source.
     pub destinations: &'a [Rank],
-    /// Of each edge; empty if the graph has no weights.
+    /// Weight of each edge; empty if the graph has no weights.
     pub weights: &'a [Rank],
 }
 
@@ -130,7 +130,7 @@ impl Adjacency {
         Ok(adjacency)
     }
 
-    /// Adds those of `edges` that begin or end at `rank`.
+    /// Adds the edges that begin or end at `rank`.
     fn extend(&mut self, rank: Rank, edges: Edges<'_>) {
         let mut next = 0;
         for (&source, &degree) in edges.sources.iter().zip(edges.degrees) {
@@ -149,7 +149,7 @@ impl Adjacency {
         }
     }
 
-    /// From whom data come, in the order of the buffers.
+    /// Ranks from which data come, in the order of the buffers.
     #[must_use]
     pub fn sources(&self) -> &[Rank] {
         &self.sources
@@ -161,7 +161,7 @@ impl Adjacency {
         &self.source_weights
     }
 
-    /// To whom data go, in the order of the buffers.
+    /// Ranks to which data go, in the order of the buffers.
     #[must_use]
     pub fn destinations(&self) -> &[Rank] {
         &self.destinations

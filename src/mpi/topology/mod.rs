@@ -1,8 +1,8 @@
-//! Topologies: who is whose neighbour (MPI 8).
+//! Topologies: which ranks are neighbours (MPI 8).
 //!
-//! [`Cartesian`] is a grid, [`Graph`] a graph that everybody knows, [`Adjacency`] what one process knows of a
-//! distributed graph. All are computations on ranks of one communicator. Nothing is renumbered: a `reorder` flag
-//! permits that, and does not demand it.
+//! [`Cartesian`] is a grid, [`Graph`] a graph that every process knows, [`Adjacency`] the part of a distributed graph
+//! that one process knows. All are computations on ranks of one communicator. Ranks are never renumbered: a `reorder`
+//! flag permits that, but does not demand it.
 //!
 //! The order of neighbours is the one that neighbourhood collectives use for their buffers (MPI 8.6).
 
@@ -21,18 +21,18 @@ pub use graph::{Adjacency, Edges, Graph};
 pub enum TopologyError {
     /// A dimension whose size is not positive (or, for [`dims_create`], negative).
     Dimension {
-        /// Which dimension, from 0.
+        /// The dimension, from 0.
         dimension: usize,
         /// Its size.
         size: Rank,
     },
-    /// Arrays that must have the same length have not.
+    /// Arrays that must have the same length differ.
     Lengths {
-        /// Which argument has the wrong length.
+        /// The argument with the wrong length.
         argument: &'static str,
         /// Its length.
         len: usize,
-        /// The length that is needed.
+        /// The required length.
         expected: usize,
     },
     /// The dimensions given do not divide the number of processes.
@@ -44,19 +44,19 @@ pub enum TopologyError {
     },
     /// The topology needs more processes than there are.
     TooLarge {
-        /// Processes that there are.
+        /// Number of processes.
         processes: Rank,
     },
     /// There is no such dimension.
     NoDimension {
-        /// The one asked for.
+        /// The requested dimension.
         dimension: usize,
-        /// How many there are.
+        /// Number of dimensions.
         dimensions: usize,
     },
     /// A coordinate out of range in a dimension that is not periodic.
     Coordinate {
-        /// Which dimension.
+        /// The dimension.
         dimension: usize,
         /// The coordinate.
         coordinate: Rank,
@@ -67,25 +67,25 @@ pub enum TopologyError {
     Rank {
         /// The rank.
         rank: Rank,
-        /// Ranks of the topology.
+        /// Number of ranks of the topology.
         size: Rank,
     },
     /// The cumulated degrees of a graph begin negative, decrease, or do not end with the number of edges.
     Index {
-        /// Which element.
+        /// Index of the wrong element.
         node: usize,
     },
     /// A degree or weight below zero.
     Negative {
-        /// Which argument.
+        /// The argument.
         argument: &'static str,
-        /// Which element of it.
+        /// Index of the wrong element.
         index: usize,
     },
 }
 
 impl TopologyError {
-    /// MPI's class of it.
+    /// Its MPI class.
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {

@@ -3,7 +3,7 @@
 //!
 //! A node-wide poller (the DPDK paper, section 4.1; `docs/papers.md`) runs the protocol for several processes: it
 //! acknowledges, sends again and keeps sessions alive while they compute. Between it and each of them is a link that
-//! loses nothing and keeps the order. A [`Remote`] stands where an [`Endpoint`](super::Endpoint) would (a [`Carrier`]
+//! loses nothing and keeps the order. A [`Remote`] stands where an [`Endpoint`](super::Endpoint) would (a [`PacketLayer`](super::PacketLayer)
 //! is either of them) and turns commands into records; a [`Host`] has the endpoint, executes the commands, and reports
 //! events. Packets are handed over as they arrived, behind a short header, so they can be lent; matching and order stay
 //! with the process that has the messages.
@@ -28,7 +28,6 @@
 //! - A host takes copies until half of [`Config::send_queue_bytes`](crate::Config::send_queue_bytes) is used; then it is
 //!   asked, and answers when there is room.
 
-mod carrier;
 mod host;
 mod record;
 mod remote;
@@ -37,7 +36,6 @@ mod split;
 mod tests;
 
 pub use self::{
-    carrier::Carrier,
     host::{Broken, Host},
     record::{DELIVERY, REPORT},
     remote::Remote,

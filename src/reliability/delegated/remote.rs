@@ -19,7 +19,8 @@ use crate::{
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Event, Limits, MESSAGE_COST, Outgoing, Payload, Target, peer::INITIAL_CREDIT, source::Sources,
+        Burst, Event, Limits, LostMessages, MESSAGE_COST, Outgoing, Payload, Sink, Target, peer::INITIAL_CREDIT,
+        source::Sources,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -172,20 +173,20 @@ impl Remote {
         Ok(this)
     }
 
-    pub(super) fn config(&self) -> &Config {
+    pub(in crate::reliability) fn config(&self) -> &Config {
         &self.config
     }
 
-    pub(super) fn stats(&self) -> Stats {
+    pub(in crate::reliability) fn stats(&self) -> Stats {
         self.stats
     }
 
     #[inline]
-    pub(super) fn is_up(&self, peer: PeerId) -> bool {
+    pub(in crate::reliability) fn is_up(&self, peer: PeerId) -> bool {
         self.peers.get(peer.index()).is_some_and(|p| p.up)
     }
 
-    pub(super) fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+    pub(in crate::reliability) fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
         let p = self.peers.get(peer.index())?;
         Some(PeerStats {
             unexpected: p.taken.into(),
@@ -193,64 +194,64 @@ impl Remote {
         })
     }
 
-    pub(super) fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+    pub(in crate::reliability) fn address(&self, peer: PeerId) -> Option<SocketAddr> {
         self.peers.get(peer.index()).map(|p| p.address)
     }
 
     #[inline]
-    pub(super) fn processor(&self, peer: PeerId) -> Option<u32> {
+    pub(in crate::reliability) fn processor(&self, peer: PeerId) -> Option<u32> {
         self.peers.get(peer.index()).map(|p| p.processor)
     }
 
     /// There is a peer with this address.
     #[inline]
-    pub(super) fn knows(&self, address: &SocketAddr) -> bool {
+    pub(in crate::reliability) fn knows(&self, address: &SocketAddr) -> bool {
         self.addresses.contains_key(address)
     }
 
-    pub(super) fn peers(&self) -> usize {
+    pub(in crate::reliability) fn peers(&self) -> usize {
         self.peers.len()
     }
 
     #[inline]
-    pub(super) fn session(&self, peer: PeerId) -> u32 {
+    pub(in crate::reliability) fn session(&self, peer: PeerId) -> u32 {
         self.peers.get(peer.index()).map_or(0, |p| p.session)
     }
 
-    pub(super) fn down(&self, peer: PeerId) -> Option<PeerError> {
+    pub(in crate::reliability) fn down(&self, peer: PeerId) -> Option<PeerError> {
         self.down.get(&peer.0).copied()
     }
 
-    pub(super) fn is_idle(&self, peer: PeerId) -> bool {
+    pub(in crate::reliability) fn is_idle(&self, peer: PeerId) -> bool {
         self.peers.get(peer.index()).is_none_or(|p| p.last <= self.idle)
     }
 
-    pub(super) fn all_idle(&self) -> bool {
+    pub(in crate::reliability) fn all_idle(&self) -> bool {
         self.queue.is_empty() && self.peers.iter().all(|p| p.last <= self.idle)
     }
 
-    pub(super) fn should_transmit(&self, _: PeerId, _: u8) -> bool {
+    pub(in crate::reliability) fn should_transmit(&self, _: PeerId, _: u8) -> bool {
         !self.queue.is_empty()
     }
 
     /// What waits for company waits there.
     #[inline]
-    pub(super) fn is_quiet(&self, _: PeerId, _: u8) -> bool {
+    pub(in crate::reliability) fn is_quiet(&self, _: PeerId, _: u8) -> bool {
         true
     }
 
-    pub(super) fn has_batch(&self, _: PeerId, _: u8) -> bool {
+    pub(in crate::reliability) fn has_batch(&self, _: PeerId, _: u8) -> bool {
         false
     }
 
     #[inline]
-    pub(super) fn credit(&self, peer: PeerId) -> u64 {
+    pub(in crate::reliability) fn credit(&self, peer: PeerId) -> u64 {
         let p = self.peers.get(peer.index());
         p.map_or(0, |p| p.cost_limit.saturating_sub(p.cost_queued))
     }
 
     #[inline]
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::reliability) fn poll_timeout(&self) -> Option<Instant> {
         (!self.queue.is_empty() || !self.events.is_empty()).then_some(self.now)
     }
 }
@@ -276,11 +277,15 @@ impl Remote {
         self.push(&record, Body::None);
     }
 
-    pub(super) fn set_processor(&mut self, processor: u32) {
+    pub(in crate::reliability) fn set_processor(&mut self, processor: u32) {
         self.processor = processor;
     }
 
-    pub(super) fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+    pub(in crate::reliability) fn add_peer(
+        &mut self,
+        address: SocketAddr,
+        processor: u32,
+    ) -> Result<PeerId, AddPeerError> {
         if let Some(&peer) = self.addresses.get(&address) {
             return Err(AddPeerError::Exists(PeerId(peer)));
         }
@@ -333,14 +338,14 @@ impl Remote {
     }
 
     #[inline]
-    pub(super) fn check(&self, peer: PeerId) -> Result<(), SendError> {
+    pub(in crate::reliability) fn check(&self, peer: PeerId) -> Result<(), SendError> {
         match self.peers.get(peer.index()) {
             Some(p) if !p.closing && (self.down.is_empty() || !self.down.contains_key(&peer.0)) => Ok(()),
             _ => Err(self.why_not(peer)),
         }
     }
 
-    pub(super) fn send(
+    pub(in crate::reliability) fn send(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -443,7 +448,7 @@ impl Remote {
         SendToken(self.next_token)
     }
 
-    pub(super) fn place(
+    pub(in crate::reliability) fn place(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -508,7 +513,7 @@ impl Remote {
     }
 
     #[inline]
-    pub(super) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+    pub(in crate::reliability) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
         let Some(p) = self.peers.get_mut(peer.index()).filter(|p| p.session == session) else {
             return;
         };
@@ -520,26 +525,26 @@ impl Remote {
         }
     }
 
-    pub(super) fn request_acks(&mut self, now: Instant) {
+    pub(in crate::reliability) fn request_acks(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.push(&Record::new(Kind::RequestAcks, 0), Body::None);
     }
 
-    pub(super) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
+    pub(in crate::reliability) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
         self.now = self.now.max(now);
         if peer.index() < self.peers.len() {
             self.order(Kind::Watch, peer, on.into());
         }
     }
 
-    pub(super) fn connect(&mut self, now: Instant, peer: PeerId) {
+    pub(in crate::reliability) fn connect(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
         if self.check(peer).is_ok() && !self.is_up(peer) {
             self.order(Kind::Connect, peer, 0);
         }
     }
 
-    pub(super) fn close(&mut self, now: Instant, peer: PeerId) {
+    pub(in crate::reliability) fn close(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
         if self.refuse_sends(peer) {
             self.say_goodbye(peer);
@@ -547,7 +552,7 @@ impl Remote {
     }
 
     /// Nothing more is sent in this session. Gives whether something could be before.
-    pub(super) fn refuse_sends(&mut self, peer: PeerId) -> bool {
+    pub(in crate::reliability) fn refuse_sends(&mut self, peer: PeerId) -> bool {
         let could = self.check(peer).is_ok();
         if could {
             self.peers[peer.index()].closing = true;
@@ -556,36 +561,53 @@ impl Remote {
     }
 
     /// Once nothing more is sent: says so, after all that was.
-    pub(super) fn say_goodbye(&mut self, peer: PeerId) {
+    pub(in crate::reliability) fn say_goodbye(&mut self, peer: PeerId) {
         if self.peers[peer.index()].closing && !self.down.contains_key(&peer.0) {
             self.order(Kind::Close, peer, 0);
         }
     }
 
-    pub(super) fn reconnect(&mut self, peer: PeerId) {
+    /// The process that has the endpoint does not tell.
+    pub(in crate::reliability) fn take_lost(&mut self, _: PeerId) -> Vec<LostMessages> {
+        Vec::new()
+    }
+
+    pub(in crate::reliability) fn reconnect(&mut self, peer: PeerId) {
         if self.down.remove(&peer.0).is_some() {
             self.order(Kind::Reconnect, peer, 0);
         }
     }
 
     /// The host's backend is its own business.
-    pub(super) fn set_limits(&mut self, _: Limits) {}
+    pub(in crate::reliability) fn set_limits(&mut self, _: Limits) {}
 
     /// Nothing here depends on time.
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    /// Its records are handed in as datagrams.
+    pub(in crate::reliability) fn handle_datagrams<S: Sink + ?Sized>(
+        &mut self,
+        now: Instant,
+        _: SocketAddr,
+        data: &mut [u8],
+        _: usize,
+        sink: &mut S,
+    ) {
+        self.handle_record(now, Span::new(data), sink);
+    }
+
+    pub(in crate::reliability) fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    pub(super) fn handle_unreachable(&mut self, _: Instant, _: SocketAddr, _: &[u8]) {}
+    pub(in crate::reliability) fn handle_unreachable(&mut self, _: Instant, _: SocketAddr, _: &[u8]) {}
 
     /// Nobody refers to a record once it has been taken.
-    pub(super) fn handle_released(&mut self, _: u64) {}
+    pub(in crate::reliability) fn handle_released(&mut self, _: u64) {}
 }
 
 /// What goes out.
 impl Remote {
     #[inline]
-    pub(super) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+    pub(in crate::reliability) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         let Some(piece) = self.queue.pop_front() else {
             // Somebody may wait for this memory.
@@ -611,11 +633,15 @@ impl Remote {
     }
 
     #[inline]
-    pub(super) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
+    pub(in crate::reliability) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
         burst.each(|bytes| bytes, |_, range| &self.current[range], each);
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<Event> {
+    pub(in crate::reliability) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    pub(in crate::reliability) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 }

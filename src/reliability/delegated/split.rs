@@ -1,7 +1,10 @@
-//! A carrier with two paths: messages go through a host, placements straight from process to process (the DPDK paper,
+//! A packet layer with two paths: messages go through a host, placements straight from process to process (the DPDK paper,
 //! sections 4.1 and 4.2.2).
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 use core::net::SocketAddr;
 
 use bytes::Bytes;
@@ -11,7 +14,7 @@ use crate::{
     config::Config,
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
-    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, Sink, Target, Verdict},
+    reliability::{Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, Payload, Sink, Target, Verdict},
     span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
@@ -50,9 +53,9 @@ pub struct Split {
 }
 
 /// Lets nothing but placements through.
-struct Placements<'a, S>(&'a mut S);
+struct Placements<'a, S: ?Sized>(&'a mut S);
 
-impl<S: Sink> Sink for Placements<'_, S> {
+impl<S: Sink + ?Sized> Sink for Placements<'_, S> {
     #[inline]
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
         if packet.placement().is_none() {
@@ -77,16 +80,16 @@ impl Split {
         }
     }
 
-    pub(super) fn bulk(&self) -> &Endpoint {
+    pub(in crate::reliability) fn bulk(&self) -> &Endpoint {
         &self.bulk
     }
 
     #[inline]
-    pub(super) fn config(&self) -> &Config {
+    pub(in crate::reliability) fn config(&self) -> &Config {
         self.eager.config()
     }
 
-    pub(super) fn stats(&self) -> Stats {
+    pub(in crate::reliability) fn stats(&self) -> Stats {
         let (eager, bulk) = (self.eager.stats(), self.bulk.stats());
         Stats {
             packets_sent: eager.packets_sent + bulk.packets_sent,
@@ -99,69 +102,69 @@ impl Split {
     }
 
     #[inline]
-    pub(super) fn is_up(&self, peer: PeerId) -> bool {
+    pub(in crate::reliability) fn is_up(&self, peer: PeerId) -> bool {
         self.eager.is_up(peer)
     }
 
-    pub(super) fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+    pub(in crate::reliability) fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
         let unexpected = self.eager.peer_stats(peer)?.unexpected;
         let bulk = self.bulk.peer_stats(peer)?;
         Some(PeerStats { unexpected, ..bulk })
     }
 
-    pub(super) fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+    pub(in crate::reliability) fn address(&self, peer: PeerId) -> Option<SocketAddr> {
         self.eager.address(peer)
     }
 
     #[inline]
-    pub(super) fn processor(&self, peer: PeerId) -> Option<u32> {
+    pub(in crate::reliability) fn processor(&self, peer: PeerId) -> Option<u32> {
         self.eager.processor(peer)
     }
 
-    pub(super) fn peers(&self) -> usize {
+    pub(in crate::reliability) fn peers(&self) -> usize {
         self.eager.peers()
     }
 
     #[inline]
-    pub(super) fn session(&self, peer: PeerId) -> u32 {
+    pub(in crate::reliability) fn session(&self, peer: PeerId) -> u32 {
         self.eager.session(peer)
     }
 
-    pub(super) fn down(&self, peer: PeerId) -> Option<PeerError> {
+    pub(in crate::reliability) fn down(&self, peer: PeerId) -> Option<PeerError> {
         self.eager.down(peer)
     }
 
-    pub(super) fn is_idle(&self, peer: PeerId) -> bool {
+    pub(in crate::reliability) fn is_idle(&self, peer: PeerId) -> bool {
         self.eager.is_idle(peer) && self.bulk.is_idle(peer)
     }
 
-    pub(super) fn all_idle(&self) -> bool {
+    pub(in crate::reliability) fn all_idle(&self) -> bool {
         self.eager.all_idle() && self.bulk.all_idle()
     }
 
     /// Whatever the channel: the caller may have placed something.
     #[inline]
-    pub(super) fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
+    pub(in crate::reliability) fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
         self.eager.should_transmit(peer, channel) || self.bulk.should_transmit(peer, channel)
     }
 
     /// Of messages.
     #[inline]
-    pub(super) fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
+    pub(in crate::reliability) fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
         self.eager.is_quiet(peer, channel)
     }
 
-    pub(super) fn has_batch(&self, peer: PeerId, channel: u8) -> bool {
+    pub(in crate::reliability) fn has_batch(&self, peer: PeerId, channel: u8) -> bool {
         self.eager.has_batch(peer, channel)
     }
 
     #[inline]
-    pub(super) fn credit(&self, peer: PeerId) -> u64 {
+    pub(in crate::reliability) fn credit(&self, peer: PeerId) -> u64 {
         self.eager.credit(peer)
     }
 
     #[inline]
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::reliability) fn poll_timeout(&self) -> Option<Instant> {
         if !self.events.is_empty() {
             return Some(self.now);
         }
@@ -174,12 +177,16 @@ impl Split {
 
 /// Commands.
 impl Split {
-    pub(super) fn set_processor(&mut self, processor: u32) {
+    pub(in crate::reliability) fn set_processor(&mut self, processor: u32) {
         self.eager.set_processor(processor);
         self.bulk.set_processor(processor);
     }
 
-    pub(super) fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+    pub(in crate::reliability) fn add_peer(
+        &mut self,
+        address: SocketAddr,
+        processor: u32,
+    ) -> Result<PeerId, AddPeerError> {
         let peer = self.eager.add_peer(address, processor)?;
         self.follow();
         Ok(peer)
@@ -200,7 +207,7 @@ impl Split {
     }
 
     #[inline]
-    pub(super) fn send(
+    pub(in crate::reliability) fn send(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -211,7 +218,7 @@ impl Split {
         self.eager.send(now, peer, channel, message, payload)
     }
 
-    pub(super) fn place(
+    pub(in crate::reliability) fn place(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -226,25 +233,25 @@ impl Split {
 
     /// Placements cost no credit.
     #[inline]
-    pub(super) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+    pub(in crate::reliability) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
         self.eager.release(peer, session, cost);
     }
 
-    pub(super) fn request_acks(&mut self, now: Instant) {
+    pub(in crate::reliability) fn request_acks(&mut self, now: Instant) {
         self.eager.request_acks(now);
         self.bulk.request_acks(now);
     }
 
     /// The host answers for a process that computes; the process itself would not.
-    pub(super) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
+    pub(in crate::reliability) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
         self.eager.watch(now, peer, on);
     }
 
-    pub(super) fn connect(&mut self, now: Instant, peer: PeerId) {
+    pub(in crate::reliability) fn connect(&mut self, now: Instant, peer: PeerId) {
         self.eager.connect(now, peer);
     }
 
-    pub(super) fn close(&mut self, now: Instant, peer: PeerId) {
+    pub(in crate::reliability) fn close(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
         if !self.eager.refuse_sends(peer) {
             return;
@@ -259,7 +266,12 @@ impl Split {
         }
     }
 
-    pub(super) fn reconnect(&mut self, peer: PeerId) {
+    /// The process that has the endpoint of the messages does not tell.
+    pub(in crate::reliability) fn take_lost(&mut self, _: PeerId) -> Vec<LostMessages> {
+        Vec::new()
+    }
+
+    pub(in crate::reliability) fn reconnect(&mut self, peer: PeerId) {
         if self.eager.down(peer).is_some() {
             self.end_bulk(peer);
             self.bulk.revive(peer);
@@ -268,22 +280,22 @@ impl Split {
     }
 
     /// Those of the endpoint; the host's backend is its own business.
-    pub(super) fn set_limits(&mut self, limits: Limits) {
+    pub(in crate::reliability) fn set_limits(&mut self, limits: Limits) {
         self.bulk.set_limits(limits);
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    pub(in crate::reliability) fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.eager.handle_timeout(now);
         self.bulk.handle_timeout(now);
     }
 
-    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+    pub(in crate::reliability) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.now = self.now.max(now);
         self.bulk.handle_unreachable(now, address, quoted);
     }
 
-    pub(super) fn handle_released(&mut self, token: u64) {
+    pub(in crate::reliability) fn handle_released(&mut self, token: u64) {
         self.bulk.handle_released(token);
     }
 }
@@ -292,7 +304,7 @@ impl Split {
 impl Split {
     /// In turn, if both have something.
     #[inline]
-    pub(super) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+    pub(in crate::reliability) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         for placed in [!self.placed, self.placed] {
             let any = if placed {
@@ -309,7 +321,7 @@ impl Split {
     }
 
     #[inline]
-    pub(super) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
+    pub(in crate::reliability) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
         if self.placed {
             self.bulk.gather(burst, each);
         } else {
@@ -319,7 +331,7 @@ impl Split {
 
     /// A record if it is from [`LINK`], else datagrams for the endpoint.
     #[inline]
-    pub(super) fn handle_datagrams<S: Sink>(
+    pub(in crate::reliability) fn handle_datagrams<S: Sink + ?Sized>(
         &mut self,
         now: Instant,
         source: SocketAddr,
@@ -342,7 +354,12 @@ impl Split {
 
     /// Takes in a record of the link.
     #[inline]
-    pub(super) fn handle_record<S: Sink>(&mut self, now: Instant, record: Span<'_>, sink: &mut S) {
+    pub(in crate::reliability) fn handle_record<S: Sink + ?Sized>(
+        &mut self,
+        now: Instant,
+        record: Span<'_>,
+        sink: &mut S,
+    ) {
         self.now = self.now.max(now);
         self.eager.handle_record(now, record, sink);
         self.follow();
@@ -351,8 +368,13 @@ impl Split {
 
 /// Two sessions, one end.
 impl Split {
+    /// An event of either may become one of ours.
+    pub(in crate::reliability) fn has_events(&self) -> bool {
+        true
+    }
+
     #[inline]
-    pub(super) fn poll_event(&mut self) -> Option<Event> {
+    pub(in crate::reliability) fn poll_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);

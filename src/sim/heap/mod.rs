@@ -2,12 +2,12 @@
     unsafe_code,
     reason = "an allocator is an unsafe trait, and hands out memory by pointers"
 )]
-//! Memory in which all that belongs to one simulated process lies together.
+//! A memory region per simulated process, so that its allocations lie together.
 //!
-//! With thousands of processes nothing of the next one is in a near cache when it is its turn: each packet finds about 120
-//! cache lines of its process far away, many of them only by pointers that are far away themselves. Where a process's
-//! blocks lie in pages of its own, it is known before which lines will be wanted. So they are asked for while another
-//! process has its turn ([`ask`]); and the pages are huge, so that finding them costs nothing.
+//! With thousands of processes, nothing of a process is in a near cache when its turn comes: each packet misses about
+//! 120 cache lines of its process, many of them reached only through pointers that miss, too. Since the blocks of a
+//! process are in pages of its own, the lines that it will need are known in advance. They are prefetched while another
+//! process has its turn ([`ask`]); and the pages are huge, so that address translation costs nothing.
 
 mod pool;
 mod region;
@@ -26,8 +26,8 @@ use self::{
     region::Region,
 };
 
-/// The system's allocator, but for what simulated processes allocate: that of each lies together. Simulations of more than
-/// a hundred processes are faster with it; nothing else changes.
+/// The system's allocator, except for allocations of simulated processes: those of each process lie together. This
+/// makes simulations of more than a hundred processes faster; nothing else changes.
 ///
 /// ```
 /// #[global_allocator]
@@ -35,29 +35,29 @@ use self::{
 /// # fn main() {}
 /// ```
 ///
-/// Blocks of up to 64 KiB that are allocated while a simulated process runs, or the protocol for it, come from pages of that
-/// process, 4 KiB at a time out of huge pages (where the system gives such: `madvise`), and packets lie in others of these
-/// pages. All other blocks are the system's. A block may be freed anywhere and at any time. Pages are used again as soon
-/// as all of their blocks are free, and given back to the system when that is so of 2 MiB of them and a simulation ends.
-/// 32 GiB of addresses are reserved for it when the first simulation begins; where that is not allowed, everything is the
+/// Blocks of up to 64 KiB that are allocated while a simulated process runs, or the protocol for it, come from pages of
+/// that process, 4 KiB at a time out of huge pages (where the system grants them: `madvise`); packets come from other
+/// pages of this pool. All other blocks are the system's. A block may be freed in any thread and at any time. A page is
+/// reused once all of its blocks are free, and memory is returned to the system when 2 MiB of pages are free and a
+/// simulation ends. The first simulation reserves 32 GiB of address space; where that is not allowed, everything is the
 /// system's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
-/// What this thread simulates.
+/// The simulation of this thread.
 #[derive(Clone, Copy)]
 struct Place {
     regions: *mut Region,
     count: usize,
-    /// Of what belongs to no process.
+    /// Region of allocations that belong to no process.
     common: *mut Region,
-    /// Whose turn it is; null: nobody's.
+    /// Region of the process whose turn it is; null: none has its turn.
     current: *mut Region,
-    /// Whose turn it is next, while there is more to be asked for.
+    /// Region of the process whose turn is next, as long as more of it is to be prefetched.
     next: *mut Region,
 }
 
-/// So many processes have room in the caches near a processor: nothing is asked for.
+/// This many processes fit the caches near a core: nothing is prefetched.
 const FEW: usize = 96;
 
 thread_local! {
@@ -67,7 +67,7 @@ thread_local! {
 }
 
 impl Place {
-    /// It simulates nothing.
+    /// No simulation.
     const NOWHERE: Self = Self {
         regions: ptr::null_mut(),
         count: 0,
@@ -78,24 +78,24 @@ impl Place {
 
     fn region(self, process: u32) -> *mut Region {
         match (process as usize) < self.count {
-            // SAFETY: it is one of them.
+            // SAFETY: the index is below their number.
             true => unsafe { self.regions.add(process as usize) },
             false => ptr::null_mut(),
         }
     }
 }
 
-// SAFETY: a block is either the system's, and then everything is passed on, or of the pool, which the address tells for as
-// long as the program runs. The pool's blocks are handed out once each: by the region of the process whose turn it is in
-// this thread, which no other thread can reach; or by the pool under its lock. Both give at least as much as was asked
-// for at an address that is a multiple of 16, and nothing with a larger alignment. Nothing here panics or unwinds.
+// SAFETY: a block is either the system's, to which everything is passed on, or the pool's, which its address tells as
+// long as the program runs. The pool hands out each block once: by the region of the process whose turn it is in this
+// thread, which no other thread can reach; or by the pool under its lock. Both give at least the requested size at an
+// address that is a multiple of 16, and nothing with a larger alignment. Nothing here panics or unwinds.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         go_on();
         let current = PLACE.get().current;
         if !current.is_null() && layout.align() <= 16 && layout.size() <= LARGEST {
-            // SAFETY: `Regions` keeps it until it is nobody's turn any more, and this is the only reference.
+            // SAFETY: `Regions` keeps it as long as it may be current, and this is the only reference.
             if let Some(block) = unsafe { &mut *current }.take(layout.size()) {
                 return block.as_ptr();
             }
@@ -110,7 +110,7 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same there.
             return unsafe { System.alloc_zeroed(layout) };
         }
-        // SAFETY: the caller's contract; what has been allocated has that size.
+        // SAFETY: the caller's contract; the allocated block has that size.
         unsafe {
             let block = self.alloc(layout);
             if !block.is_null() {
@@ -127,7 +127,7 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: the caller keeps the contract of `dealloc`; it came from there.
             return unsafe { System.dealloc(block, layout) };
         }
-        // SAFETY: it is of the pool, with this size, and the caller lets go of it.
+        // SAFETY: it is the pool's, with this size, and the caller gives it up.
         let block = unsafe { NonNull::new_unchecked(block) };
         let current = PLACE.get().current;
         if current.is_null() {
@@ -159,7 +159,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Memory of the processes of a simulation, which this thread runs as long as this lives. It is nobody's turn at first.
+/// The regions of a simulation that this thread runs as long as this lives. At first no process has its turn.
 pub(super) struct Regions {
     own: Place,
     before: Place,
@@ -169,7 +169,7 @@ pub(super) struct Regions {
 
 impl Regions {
     pub(super) fn new(processes: u32) -> Self {
-        // (Some systems allocate a lock when it is first taken, which must not be by the allocator.)
+        // (Some systems allocate a lock when it is first taken, which must not happen inside the allocator.)
         drop(Pool::lock());
         match is_installed() {
             true => Self::of(processes),
@@ -177,7 +177,7 @@ impl Regions {
         }
     }
 
-    /// The same, whatever the program's allocator is.
+    /// The same, even if the program's allocator is another one.
     fn of(processes: u32) -> Self {
         let before = PLACE.replace(Place::NOWHERE);
         let count = if processes > 0 && Pool::open() {
@@ -185,7 +185,7 @@ impl Regions {
         } else {
             0
         };
-        // One more, if there are any, is of no process.
+        // One more, if there are any, for allocations of no process.
         let all = count + usize::from(count > 0);
         let regions: Box<[Region]> = (0..all).map(|_| Region::default()).collect();
         let regions: *mut Region = Box::into_raw(regions).cast();
@@ -214,7 +214,7 @@ impl Drop for Regions {
         PLACE.set(Place::NOWHERE);
         let Place { regions, count, .. } = self.own;
         let all = count + usize::from(count > 0);
-        // SAFETY: they were made in `of`, so many; nothing refers to them, as it is nobody's turn.
+        // SAFETY: `of` made this many; nothing refers to them, as no process has its turn.
         let mut regions = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(regions, all)) };
         regions.iter_mut().for_each(Region::end);
         drop(regions);
@@ -225,7 +225,7 @@ impl Drop for Regions {
     }
 }
 
-/// It is this process's turn: what is allocated is its. `None`: it is nobody's.
+/// This process has its turn: allocations are its own. `None`: no process has its turn.
 #[inline]
 pub(super) fn turn(process: Option<u32>) {
     let place = PLACE.get();
@@ -233,19 +233,19 @@ pub(super) fn turn(process: Option<u32>) {
     PLACE.set(Place { current, ..place });
 }
 
-/// What `make` allocates belongs to no process, but comes from huge pages as well.
+/// Allocations of `make` belong to no process, but come from huge pages as well.
 pub(super) fn apart<R>(make: impl FnOnce() -> R) -> R {
     let before = PLACE.get();
     let current = before.common;
     PLACE.set(Place { current, ..before });
     let made = make();
-    // (What is asked for may have gone on.)
+    // (Prefetching may have gone on meanwhile.)
     let current = before.current;
     PLACE.set(Place { current, ..PLACE.get() });
     made
 }
 
-/// What this process has there will be needed by it soon and often.
+/// Notes that the process whose turn it is will need `what` soon and often.
 pub(super) fn mark<T>(what: &T) {
     let (place, block) = (PLACE.get(), NonNull::from(what).cast());
     if !place.current.is_null() && Pool::owns(block.as_ptr()) {
@@ -254,7 +254,7 @@ pub(super) fn mark<T>(what: &T) {
     }
 }
 
-/// The stack of the program of the process whose turn it is begins below this address.
+/// The program of the process whose turn it is has its stack below this address.
 pub(super) fn begin_at(bottom: usize) {
     let current = PLACE.get().current;
     if !current.is_null() {
@@ -263,7 +263,7 @@ pub(super) fn begin_at(bottom: usize) {
     }
 }
 
-/// The program of the process whose turn it is will go on from here.
+/// The program of the process whose turn it is will be resumed here.
 #[inline]
 pub(super) fn suspend_at(stack: *const u8) {
     let current = PLACE.get().current;
@@ -273,7 +273,7 @@ pub(super) fn suspend_at(stack: *const u8) {
     }
 }
 
-/// A process has its turn after the next one's.
+/// Announces the process whose turn comes after the next one's.
 #[inline]
 pub(super) fn announce(process: u32) {
     let place = PLACE.get();
@@ -283,25 +283,25 @@ pub(super) fn announce(process: u32) {
     }
 }
 
-/// What begins there will be needed.
+/// Prefetches the line at which `what` begins.
 #[inline]
 pub(super) fn ask_line<T>(what: *const T) {
     region::ask(what.cast());
 }
 
-/// All of these octets will be needed.
+/// Prefetches all of these bytes.
 #[inline]
 pub(super) fn ask_lines(first: *const u8, octets: usize) {
     region::ask_all(first, octets);
 }
 
-/// It is worth to ask.
+/// Whether prefetching pays.
 #[inline]
 pub(super) fn is_far() -> bool {
     PLACE.get().count > FEW
 }
 
-/// A process has its turn next: what it will need is asked for, from now on little by little ([`go_on`]).
+/// The next turn is this process's: starts to prefetch what it will need, a little at a time ([`go_on`]).
 #[inline]
 pub(super) fn ask(process: u32) {
     let place = PLACE.get();
@@ -317,7 +317,8 @@ pub(super) fn ask(process: u32) {
     PLACE.set(Place { next, ..place });
 }
 
-/// Asks for a little more. To ask for all at once would be to wait for it: only so much can be on its way.
+/// Prefetches a little more. Prefetching everything at once would be waiting for it: only so many misses can be
+/// outstanding.
 #[inline]
 pub(super) fn go_on() {
     let place = PLACE.get();
@@ -331,13 +332,13 @@ pub(super) fn go_on() {
 
 #[inline(never)]
 fn go_on_with(next: *mut Region) -> bool {
-    /// Lines.
+    /// Lines per step.
     const LITTLE: usize = 12;
     // SAFETY: as in `Heap::alloc`.
     unsafe { &mut *next }.go_on(LITTLE)
 }
 
-/// [`Heap`] is the program's allocator.
+/// Whether [`Heap`] is the program's allocator.
 fn is_installed() -> bool {
     let before = PLACE.get();
     let mut region = Region::default();
@@ -345,7 +346,7 @@ fn is_installed() -> bool {
     PLACE.set(Place { current, ..before });
     drop(std::hint::black_box(Box::new([0_u64; 4])));
     PLACE.set(before);
-    // SAFETY: nobody else has it any more.
+    // SAFETY: no other code has it any more.
     let region = unsafe { &mut *current };
     let asked = region.asked;
     region.end();

@@ -1,30 +1,30 @@
 #![expect(unsafe_code, reason = "free blocks have the number of the next one in them")]
-//! What one simulated process has of the pool.
+//! The pages and free blocks of one simulated process.
 
 use std::ptr::{self, NonNull};
 
 use super::pool::{LARGEST, PAGE, Pool};
 
-/// Octets of a cache line.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 /// Sizes of blocks within pages: multiples of 16 up to 128, then four between each two powers of two, up to a page.
 const CLASSES: usize = 8 + 4 * 5;
-/// Pages whose lines are noted.
+/// Number of pages whose lines are noted for prefetching.
 const NOTED: usize = 16;
-/// Lines that are noted of a block larger than two of them: its beginning. What is used most lies there: the first entries
-/// of lists that are as long as ever needed.
+/// Number of lines that are noted of a block larger than two lines: its beginning. That is where the most used data
+/// are, such as the first entries of lists.
 const BEGINNING: u32 = 5;
-/// Of one of more than half a page.
+/// The same for a block of more than half a page.
 const LONG_BEGINNING: u32 = 5;
-/// Blocks of a size whose lines are noted, if they are larger than one: where there are more, each is what is known of one
-/// of many peers ([`Endpoint::locate`](crate::reliability::Endpoint)).
+/// Blocks per size whose lines are noted, if they are larger than one line: where there are more, each is the state of
+/// one of many peers ([`Endpoint::locate`](crate::reliability::Endpoint)).
 const MARKED: u8 = 4;
-/// Lines of a stack that its program needs to go on: below where it is suspended, and above.
+/// Lines of a stack that a program needs when it is resumed: below the address where it is suspended, and above.
 const STACK: (usize, usize) = (14, 36);
-/// Those above if it does not go on yet: what it waits for is looked at.
+/// Lines above if the program is not resumed yet: only its condition is evaluated.
 const WAITING: usize = 12;
 
-/// Lines of a block's beginning that are noted.
+/// Number of lines of a block's beginning that are noted.
 fn beginning(octets: usize) -> u32 {
     match octets {
         _ if octets <= PAGE / 2 => BEGINNING,
@@ -45,7 +45,7 @@ fn class(octets: usize) -> usize {
     8 + (high - 7) * 4 + (last >> (high - 2)) % 4
 }
 
-/// Octets of the blocks of a class.
+/// Bytes of the blocks of a class.
 #[inline]
 fn size(class: usize) -> usize {
     match class {
@@ -54,7 +54,7 @@ fn size(class: usize) -> usize {
     }
 }
 
-/// A block of `new` octets is as large as one of `old`.
+/// Whether a block of `old` bytes is also as large as one of `new` bytes.
 #[inline]
 pub(super) fn fits(old: usize, new: usize) -> bool {
     match (old <= PAGE, new <= PAGE) {
@@ -64,10 +64,10 @@ pub(super) fn fits(old: usize, new: usize) -> bool {
     }
 }
 
-/// A block is free; it is nobody's turn.
+/// Frees a block while no process has its turn.
 ///
 /// # Safety
-/// It is of the pool, has so many octets, and nobody refers to it any more.
+/// It is a block of the pool, has `octets` bytes, and nothing refers to it any more.
 #[cold]
 pub(super) unsafe fn forget(block: NonNull<u8>, octets: usize) {
     let page = Pool::page(Pool::number(block));
@@ -78,11 +78,11 @@ pub(super) unsafe fn forget(block: NonNull<u8>, octets: usize) {
     }
 }
 
-/// Asks for a line that will be needed, into the second cache: a hint, which no address is wrong for.
+/// Prefetches a line into the second-level cache: a hint, for which no address is wrong.
 #[inline]
 pub(super) fn ask(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every such processor has the instruction, and it reads nothing that a program could tell.
+    // SAFETY: every such processor has the instruction, and it has no effect that a program could observe.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(line.cast());
@@ -96,7 +96,7 @@ pub(super) fn ask(line: *const u8) {
     let _ = line;
 }
 
-/// Asks for all lines of these octets.
+/// Prefetches all lines of these bytes.
 #[inline]
 pub(super) fn ask_all(first: *const u8, octets: usize) {
     let skipped = first.addr() % LINE;
@@ -105,39 +105,39 @@ pub(super) fn ask_all(first: *const u8, octets: usize) {
         .for_each(|at| ask(first.wrapping_add(at).wrapping_sub(skipped)));
 }
 
-/// The pages of a process, and which of their blocks are free.
+/// The pages of a process, its free blocks, and the lines to prefetch.
 #[repr(align(64))]
 #[derive(Default)]
 pub(super) struct Region {
-    /// The page that new blocks come from, and how many octets of it are in use.
+    /// The page from which new blocks are cut, and how many bytes of it are in use.
     page: u32,
     filled: u32,
-    /// Numbers of the blocks of each class that were freed last; each has that of the one before. 0: there is none.
+    /// Numbers of the most recently freed block of each class; each free block holds that of the one before. 0: none.
     free: [u32; CLASSES],
-    /// Where its program's stack ends while it is suspended.
+    /// Where the program's stack ends while it is suspended.
     stack: usize,
-    /// Turns of its process since then, and how many it was suspended for the last time: it will be for as many again.
+    /// Turns of the process since then, and in its previous suspension: this one is expected to be as long.
     waited: u32,
     waits: u32,
-    /// Where it begins: each switch to and from it needs that.
+    /// The bottom of its stack, which each switch to and from it needs.
     pub(super) bottom: usize,
     noted: usize,
-    /// Blocks of each class whose lines are.
+    /// Number of blocks of each class whose lines are noted.
     marked: [u8; CLASSES],
-    /// The first octets of pages that are worth to be asked for, in numbers, and which of their lines.
+    /// First block numbers of the noted pages, and which of their lines.
     pages: [u32; NOTED],
     lines: [u64; NOTED],
-    /// Of what is being asked for: which page, and lines of it and of the stack that have not been.
+    /// Prefetching in progress: the page, and the lines of it and of the stack that are left.
     asking: usize,
     left: u64,
     stack_left: usize,
     stack_last: usize,
-    /// Something has been asked of it.
+    /// Whether a block has been requested of it.
     pub(super) asked: bool,
 }
 
 impl Region {
-    /// A block of so many octets, up to [`LARGEST`].
+    /// Allocates a block of `octets` bytes, up to [`LARGEST`].
     #[inline]
     pub(super) fn take(&mut self, octets: usize) -> Option<NonNull<u8>> {
         if octets > PAGE {
@@ -155,10 +155,10 @@ impl Region {
         }
     }
 
-    /// Takes back a block, or takes it from another one, to whom it will not go back.
+    /// Frees a block, be it this region's or another one's: it becomes this region's.
     ///
     /// # Safety
-    /// It is of the pool, has so many octets, and nobody refers to it any more.
+    /// It is a block of the pool, has `octets` bytes, and nothing refers to it any more.
     #[inline]
     pub(super) unsafe fn put(&mut self, block: NonNull<u8>, octets: usize) {
         if octets > PAGE {
@@ -167,20 +167,20 @@ impl Region {
         self.push(Pool::number(block), class(octets));
     }
 
-    /// A block, by its number, is free.
+    /// Puts a free block, by its number, on its list.
     #[inline]
     fn push(&mut self, number: u32, class: usize) {
-        // SAFETY: it is free and of the pool, with at least 16 octets.
+        // SAFETY: it is a free block of the pool, with at least 16 bytes.
         unsafe { Pool::block(number).cast().write(self.free[class]) };
         self.free[class] = number;
     }
 
-    /// A block that has not been there before.
+    /// Cuts a new block out of the page.
     #[cold]
     fn cut(&mut self, class: usize) -> Option<NonNull<u8>> {
         self.asked = true;
         let octets = size(class);
-        // As few lines as can be.
+        // Aligned so that it spans as few lines as possible.
         let line = self.filled as usize % LINE;
         let skipped = if line > 0 && line + octets > LINE {
             LINE - line
@@ -195,7 +195,7 @@ impl Region {
         self.note(page);
         let before = (self.page, self.filled);
         if self.page != 0 && octets >= self.filled as usize {
-            // More is left of the page before.
+            // The previous page has more left.
             (self.page, self.filled) = (page, 0);
             let block = self.cut_next(octets);
             self.break_up(PAGE - octets);
@@ -207,7 +207,7 @@ impl Region {
         Some(self.cut_next(octets))
     }
 
-    /// The next octets of the page, which has as many.
+    /// The next bytes of the page, which has that many.
     fn cut_next(&mut self, octets: usize) -> NonNull<u8> {
         let at = self.filled;
         self.filled += octets as u32;
@@ -220,7 +220,7 @@ impl Region {
         Pool::block(Pool::first(self.page) + at / 16)
     }
 
-    /// So many of the next octets of the page become free blocks.
+    /// Turns the next bytes of the page into free blocks.
     fn break_up(&mut self, mut octets: usize) {
         while self.page > 0 && octets > 0 {
             let largest = (0..CLASSES).rev().find(|class| size(*class) <= octets).unwrap_or(0);
@@ -249,7 +249,7 @@ impl Region {
         Pool::lock().put(page, pages);
     }
 
-    /// Lines of a page will be worth to be asked for.
+    /// Notes that lines of a page are worth prefetching.
     fn note(&mut self, page: u32) {
         if self.noted < NOTED {
             (self.pages[self.noted], self.lines[self.noted]) = (page, 0);
@@ -257,14 +257,14 @@ impl Region {
         }
     }
 
-    /// These are.
+    /// Notes these lines.
     fn mark(&mut self, page: u32, first: u32, count: u32) {
         if let Some(noted) = self.pages[..self.noted].iter().rposition(|noted| *noted == page) {
             self.lines[noted] |= (u64::MAX >> (64 - count)) << first;
         }
     }
 
-    /// All lines of what lies there are.
+    /// Notes all lines of a value.
     pub(super) fn mark_all(&mut self, block: NonNull<u8>, octets: usize) {
         let number = Pool::number(block);
         let page = Pool::page(number);
@@ -273,7 +273,7 @@ impl Region {
         self.mark(page, (first / LINE) as u32, lines as u32);
     }
 
-    /// Asks for what tells which lines are worth to be asked for.
+    /// Prefetches the region's own notes.
     #[inline]
     pub(super) fn ask_for(region: *const Self) {
         let first: *const u8 = region.cast();
@@ -282,7 +282,7 @@ impl Region {
             .for_each(|at| ask(first.wrapping_add(at)));
     }
 
-    /// Asks for the first of these lines.
+    /// Starts to prefetch the noted lines.
     pub(super) fn begin(&mut self) {
         (self.asking, self.left) = (0, self.lines[0]);
         ask(ptr::without_provenance(self.bottom));
@@ -294,13 +294,13 @@ impl Region {
         };
     }
 
-    /// Its program is suspended: its stack ends here.
+    /// Its program is suspended with this stack pointer.
     #[inline]
     pub(super) fn suspend_at(&mut self, stack: usize) {
         (self.stack, self.waits, self.waited) = (stack, self.waited, 0);
     }
 
-    /// Asks for so many more of these lines. Gives whether there may be others.
+    /// Prefetches `count` more lines. Gives whether there may be others.
     pub(super) fn go_on(&mut self, count: usize) -> bool {
         for _ in 0..count {
             while self.left == 0 && self.asking + 1 < self.noted {
@@ -323,7 +323,7 @@ impl Region {
         true
     }
 
-    /// Nothing more will be asked of it: pages are used again when the last of their blocks is free.
+    /// Nothing more will be allocated from it: its pages are reused when the last of their blocks is free.
     pub(super) fn end(&mut self) {
         self.break_up(if self.page > 0 { PAGE - self.filled as usize } else { 0 });
         let mut pool = Pool::lock();

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "an allocator is called by its unsafe methods")]
-//! Blocks of all sizes, allocated, resized and freed in any order, by anybody, anywhere.
+//! Blocks of all sizes, allocated, resized and freed in any order and in any thread.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -27,13 +27,13 @@ struct Block {
     mark: u8,
 }
 
-// SAFETY: whoever has it has the block.
+// SAFETY: the holder of this value holds the block.
 unsafe impl Send for Block {}
 
 impl Block {
     fn new(size: usize, align: usize, zeroed: bool, mark: u8) -> Self {
         let layout = Layout::from_size_align(size, align).unwrap();
-        // SAFETY: it is not empty.
+        // SAFETY: the layout is not empty.
         let start = unsafe {
             match zeroed {
                 true => Heap.alloc_zeroed(layout),
@@ -71,7 +71,7 @@ impl Block {
 
     fn free(mut self) {
         assert!(self.is_whole(), "nobody else has written to it");
-        // SAFETY: it is allocated with this layout, and nobody has it any more.
+        // SAFETY: it is allocated with this layout, and not used any more.
         unsafe { Heap.dealloc(self.start, self.layout) };
     }
 }
@@ -81,7 +81,7 @@ fn size(rng: &mut Prng) -> usize {
     1 + (rng.next_u64() % most) as usize
 }
 
-/// Does things at random with `processes`; gives some of its blocks to another thread, and frees some of another's.
+/// Allocates and frees at random for `processes`; gives some blocks to another thread, and frees some of the other's.
 fn work(seed: u64, processes: u32, steps: u32, to: &mpsc::Sender<Block>, from: &mpsc::Receiver<Block>) -> Vec<Block> {
     let (mut rng, mut blocks) = (Prng::new(seed), Vec::<Block>::new());
     let regions = Regions::of(processes);

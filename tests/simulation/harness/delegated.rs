@@ -59,7 +59,7 @@ impl Delegated {
         let messenger = match bulk {
             Some([epoch, seed]) => {
                 let endpoint = Endpoint::new(config, limits, epoch, seed.into()).expect("valid settings");
-                Messenger::new(Split::new(remote, endpoint), processors)
+                Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
             }
             None => Messenger::new(remote, processors),
         };

@@ -240,6 +240,11 @@ impl Node {
         self.stack().endpoint()
     }
 
+    /// The node that is this peer, if it has been up, or was added.
+    pub(crate) fn node_of(&self, peer: PeerId) -> Option<usize> {
+        self.peers.get(peer.index()).copied().filter(|&node| node != usize::MAX)
+    }
+
     /// A datagram has come: it waits in the socket buffer if there is room.
     pub(crate) fn arrive(&mut self, from: SocketAddr, octets: Vec<u8>) {
         if self.stack.is_none() {
@@ -373,13 +378,16 @@ impl Node {
                 } => {
                     self.tokens
                         .retain(|_, pending| pending.peer != peer || pending.session > session);
+                    let Some(node) = self.node_of(peer) else { continue };
                     if !matches!(error, PeerError::Restarted | PeerError::Reset) {
-                        self.backlog.remove(&self.peers[peer.index()]);
+                        self.backlog.remove(&node);
                     }
-                    self.blocked.remove(&self.peers[peer.index()]);
+                    self.blocked.remove(&node);
                 }
                 Event::Writable { peer } => {
-                    self.blocked.remove(&self.peers[peer.index()]);
+                    if let Some(node) = self.node_of(peer) {
+                        self.blocked.remove(&node);
+                    }
                 }
                 _ => {}
             }

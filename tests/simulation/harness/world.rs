@@ -77,6 +77,8 @@ pub(crate) struct World {
     pub(crate) transcript: Transcript,
     /// Keeps a copy of everything that is sent, if it is there.
     pub(crate) tap: Option<Vec<Captured>>,
+    /// Keeps what is sent to addresses of no node, if it is there.
+    pub(crate) outside: Option<Vec<(SocketAddr, Vec<u8>)>>,
     pub(crate) filter: Option<Filter>,
     /// Hosts say that nobody listens at an address (ICMP port unreachable), and quote so many bytes of the packet; none: they
     /// are silent.
@@ -111,6 +113,7 @@ impl World {
             model: Model::new(seed),
             transcript: Transcript::new(),
             tap: None,
+            outside: None,
             filter: None,
             quote: None,
             retries: true,
@@ -422,6 +425,9 @@ impl World {
             self.transcript.octets(&departure.octets);
             let Some(&to) = self.by_address.get(&destination) else {
                 self.refuse(Some(number), destination, &departure.octets);
+                if let Some(outside) = &mut self.outside {
+                    outside.push((destination, departure.octets));
+                }
                 continue;
             };
             let octets = departure.octets;
@@ -499,16 +505,7 @@ impl World {
             eprintln!("{:?} node {number}: {event:?}", self.now);
         }
         let (peer, session, error) = match event {
-            Event::Up { peer, .. } => {
-                if self.nodes[number]
-                    .peers
-                    .get(peer.index())
-                    .is_none_or(|known| *known == usize::MAX)
-                {
-                    self.meet(number, peer);
-                }
-                return;
-            }
+            Event::Up { peer, .. } => return self.meet(number, peer),
             Event::Down {
                 peer, session, error, ..
             } => (peer, session, error),
@@ -520,7 +517,10 @@ impl World {
             self.touch(number);
         }
         self.transcript.number(0xd0 + u64::from(session));
-        let other = self.nodes[number].peers[peer.index()];
+        self.meet(number, peer);
+        let Some(other) = self.nodes[number].node_of(peer) else {
+            return;
+        };
         let (mine, theirs) = (&self.nodes[number], &self.nodes[other]);
         self.model
             .excuse(&mine.processors, &theirs.processors, mine.incarnation, session);
@@ -538,7 +538,7 @@ impl World {
             .excuse(&theirs.processors, &mine.processors, incarnation, theirs_session);
     }
 
-    /// A stranger has opened a session.
+    /// It may be a stranger, at the place of another one that has left.
     fn meet(&mut self, number: usize, peer: PeerId) {
         let address = self.nodes[number].endpoint().address(peer);
         if let Some(&other) = address.and_then(|address| self.by_address.get(&address)) {

@@ -1,12 +1,12 @@
 //! Processors, limits and launchers.
 
-use nix::sys::resource::{Resource, getrlimit};
-
-use super::{Finding, State, read, which};
-use crate::bench::{
+use hikyaku_bench::machine::{
     environment::{cpu_model, kernel},
     pin,
 };
+use nix::sys::resource::{Resource, getrlimit};
+
+use super::{Finding, State, read, which};
 
 const AREA: &str = "machine";
 

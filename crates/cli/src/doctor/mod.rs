@@ -13,13 +13,11 @@ use std::{
 };
 
 use clap::Args;
-use serde::Serialize;
-
-use crate::{
-    args::{Format, Output},
-    bench::publish,
+use hikyaku_bench::{
     failure::Failure,
+    report::{Format, Output, publish},
 };
+use serde::Serialize;
 
 /// Options of `hikyaku doctor`.
 #[derive(Clone, Debug, Args)]

@@ -14,6 +14,10 @@ use hikyaku::bootstrap::{
     environment::names,
     server::{Gate, GateEvent},
 };
+use hikyaku_bench::{
+    failure::{Failure, While},
+    machine::pin,
+};
 use nix::{
     sys::{
         prctl::set_child_subreaper,
@@ -30,10 +34,6 @@ use super::{
     pipes::{Interest, Lines, Queue, Raw, Ready, read_some, set_nonblocking},
     signals::Signals,
     spawn::spawn,
-};
-use crate::{
-    bench::pin,
-    failure::{Failure, While},
 };
 
 /// How much is read from one pipe before others have their turn.

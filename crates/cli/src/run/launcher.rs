@@ -11,6 +11,7 @@ use hikyaku::bootstrap::{
     address::towards,
     server::{Note, Outcome, Store},
 };
+use hikyaku_bench::failure::{Failure, While};
 use nix::{
     sys::signal::Signal,
     unistd::{getpgrp, tcgetpgrp},
@@ -25,7 +26,6 @@ use super::{
     remote::Link,
     signals::Signals,
 };
-use crate::failure::{Failure, While};
 
 /// How long ranks may take to end by themselves before they are killed, and agents after them.
 const GRACE: Duration = Duration::from_secs(3);

@@ -3,8 +3,10 @@
 //! The launcher talks to one agent for each host (this command again, over a pipe or over ssh), and the agents to the
 //! ranks. Neither has threads: each waits for all that can happen at once.
 
+use hikyaku_bench::failure::Failure;
+
 mod agent;
-pub(crate) mod args;
+mod args;
 mod frame;
 mod hosts;
 mod launcher;
@@ -17,9 +19,7 @@ mod remote;
 pub(crate) mod signals;
 mod spawn;
 
-pub(crate) use args::RunArgs;
-
-use crate::failure::Failure;
+pub(crate) use args::{EXAMPLES, RunArgs};
 
 /// Runs the job; gives the exit code.
 pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {

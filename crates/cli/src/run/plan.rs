@@ -4,16 +4,16 @@ use std::{collections::BTreeMap, env, time::Duration};
 
 use clap::Parser;
 use hikyaku::bootstrap::environment::names;
+use hikyaku_bench::{
+    failure::{Failure, While},
+    machine::pin,
+};
 
 use super::{
     args::{AppArgs, OnFailure, RunArgs},
     frame::{App, Place},
     hosts::{self, Binding, Host},
     private::PrivateDir,
-};
-use crate::{
-    bench::pin,
-    failure::{Failure, While},
 };
 
 const BACKEND: &str = "HIKYAKU_BACKEND";
@@ -164,7 +164,7 @@ fn settings(args: &RunArgs, memif: &mut Option<PrivateDir>) -> Result<BTreeMap<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::command::{Cli, Command};
 
     fn plan(line: &str) -> Result<Plan, String> {
         let words = ["hikyaku", "run"].into_iter().chain(line.split_whitespace());

@@ -1,6 +1,5 @@
 //! `hikyaku trace`: what the traces of a job's ranks say, as a timeline or as a table.
 
-pub(crate) mod file;
 mod pairs;
 mod summary;
 mod timeline;
@@ -12,11 +11,10 @@ use std::{
 };
 
 use clap::Args;
-
-use self::file::Trace;
-use crate::{
-    args::Format,
+use hikyaku_bench::{
     failure::{Failure, While},
+    report::Format,
+    traces::{self, Trace},
 };
 
 pub(crate) const EXAMPLES: &str = "\
@@ -59,7 +57,7 @@ pub(crate) struct TraceArgs {
 }
 
 pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
-    let (traces, warnings) = file::read(&args.paths).map_err(|error| Failure::run(error.to_string()))?;
+    let (traces, warnings) = traces::read(&args.paths).map_err(|error| Failure::run(error.to_string()))?;
     for warning in warnings {
         eprintln!("hikyaku: warning: {warning}");
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::file::{Call, Made, Status, Trace};
+use hikyaku_bench::traces::{Call, Made, Status, Trace};
 
 /// A call: index of the trace, index in it.
 pub(super) type At = (usize, usize);

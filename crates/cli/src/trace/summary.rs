@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::file::Trace;
-use crate::bench::{
-    json::digits,
-    table::{Group, Table, number},
+use hikyaku_bench::{
+    report::{Group, Table, number},
+    traces::Trace,
 };
+use serde::Serialize;
 
 /// One call, over all ranks.
 #[derive(Clone, Debug, Serialize)]
@@ -43,7 +41,7 @@ pub(super) struct Summary {
 impl Summary {
     pub(super) fn new(traces: &[Trace]) -> Self {
         let run: u64 = traces.iter().map(Trace::run_time).sum();
-        let share = |nanos: u64| digits(nanos as f64 / run.max(1) as f64);
+        let share = |nanos: u64| nanos as f64 / run.max(1) as f64;
         let mut by_name: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for call in traces.iter().flat_map(|trace| &trace.calls) {
             by_name.entry(&call.call).or_default().push(call);
@@ -62,9 +60,9 @@ impl Summary {
                     count: calls.iter().map(|call| call.looks + 1).sum(),
                     errors: calls.iter().filter(|call| call.error.is_some()).count() as u64,
                     octets: calls.iter().map(|call| call.volume()).sum(),
-                    total_ms: digits(total as f64 / 1e6),
-                    median_us: digits(median(&times) / 1e3),
-                    max_us: digits(times.last().copied().unwrap_or(0) as f64 / 1e3),
+                    total_ms: total as f64 / 1e6,
+                    median_us: median(&times) / 1e3,
+                    max_us: times.last().copied().unwrap_or(0) as f64 / 1e3,
                     share: share(total),
                 },
             ));
@@ -73,7 +71,7 @@ impl Summary {
         Self {
             ranks: traces.len(),
             size: traces.first().map_or(0, |trace| trace.header.size),
-            run_ms: digits(run as f64 / 1e6),
+            run_ms: run as f64 / 1e6,
             calls: rows.into_iter().map(|(_, row)| row).collect(),
             outside: share(run.saturating_sub(inside)),
         }

@@ -1,9 +1,9 @@
 //! The timeline: JSON that Perfetto and Chrome's tracing page show ("Trace Event Format").
 
+use hikyaku_bench::traces::{Call, Trace};
 use serde_json::{Map, Value, json};
 
 use super::{
-    file::{Call, Trace},
     origin,
     pairs::{At, pairs},
 };

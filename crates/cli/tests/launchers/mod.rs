@@ -3,6 +3,7 @@
 
 use std::{
     env, fs,
+    os::unix::process::ExitStatusExt,
     process::{Command, Output},
 };
 
@@ -34,12 +35,29 @@ fn hello(line: &str, size: usize, launcher: &str, more: &[(&str, &str)]) {
     );
 }
 
-/// Ranks that abort and that vanish.
-fn misbehaviour(line: &str, more: &[(&str, &str)]) {
-    let output = by(&format!("{line} {PROGRAM} hello --abort 1 --code 7"), more);
+/// Ranks that abort and that vanish. `run` runs a launcher.
+fn misbehaviour(line: &str, run: impl Fn(&str) -> Output) {
+    let output = run(&format!("{line} {PROGRAM} hello --abort 1 --code 7"));
     assert_eq!(output.status.code(), Some(7), "{line}: {}", err(&output));
-    let output = by(&format!("{line} {PROGRAM} hello --vanish 1 --code 6"), more);
+    let output = run(&format!("{line} {PROGRAM} hello --vanish 1 --code 6"));
     assert!(!output.status.success(), "{line}: {}", err(&output));
+}
+
+/// Runs Open MPI's launcher. Once in some hundred times, version 4.1 with PMIx 4.2 deadlocks with itself when a rank has
+/// aborted: `PMIx_server_finalize` waits for a thread that waits for a mutex of its own. All ranks have ended by then, so
+/// the launcher is killed and started again.
+fn by_open_mpi(line: &str) -> Output {
+    let limited = format!("timeout --signal=KILL 40 {line}");
+    let killed = |output: &Output| output.status.code() == Some(128 + 9) || output.status.signal() == Some(9);
+    let mut output = by(&limited, &[]);
+    for _ in 0..2 {
+        if !killed(&output) {
+            break;
+        }
+        eprintln!("killed after 40 s: {line}");
+        output = by(&limited, &[]);
+    }
+    output
 }
 
 #[test]
@@ -49,7 +67,7 @@ fn mpich() {
     hello("mpiexec.hydra -pmi-port -n 2", 2, "pmi1", &[]);
     hello("mpiexec.hydra -n 2", 2, "pmi2", &[("HIKYAKU_BOOTSTRAP", "pmi2")]);
     hello("mpiexec.mpich -n 1", 1, "pmi1", &[]);
-    misbehaviour("mpiexec.hydra -n 3", &[]);
+    misbehaviour("mpiexec.hydra -n 3", |line| by(line, &[]));
 }
 
 #[test]
@@ -58,7 +76,7 @@ fn open_mpi() {
     let mpirun = "mpirun.openmpi --allow-run-as-root --oversubscribe";
     hello(&format!("{mpirun} -n 3"), 3, "pmix", &[]);
     hello(&format!("{mpirun} -n 1"), 1, "pmix", &[]);
-    misbehaviour(&format!("{mpirun} -n 3"), &[]);
+    misbehaviour(&format!("{mpirun} -n 3"), by_open_mpi);
 }
 
 /// Slurm with one node, this one, in a directory of its own; as root.

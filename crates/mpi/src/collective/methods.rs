@@ -7,8 +7,8 @@ macro_rules! either {
 }
 pub(super) use either;
 
-/// Methods of a trait. Each entry has: the documentation; the names of the three methods; the names that MPI gives
-/// the first two; what is sent, what is received, counts of each rank's part and the operation, where there are some; and
+/// Methods of a trait. Each entry has: the documentation; the names of the three methods; the names that MPI gives the
+/// first two; what is sent, what is received, counts of each rank's part and the operation, where there are some; and
 /// what begins it: an unsafe call of `begin`.
 macro_rules! methods {
     ($(

@@ -156,7 +156,8 @@ pub trait CommunicatorCollectives: Communicator {
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::all_to_all_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
 
-        /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in rsmpi.
+        /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in
+        /// rsmpi.
         ///
         /// ```
         /// use mpi::{datatype::{DynBuffer, DynBufferMut}, traits::*};

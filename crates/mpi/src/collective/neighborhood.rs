@@ -67,7 +67,8 @@ pub trait NeighborhoodCollectives: Communicator {
         receive recvbuf: PartitionedBufferMut as Blocks;
         |this, call| begin::neighbor_all_to_all_varcount(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
 
-        /// The same with parts anywhere and of different datatypes (`MPI_Neighbor_alltoallw`): a buffer for each neighbour.
+        /// The same with parts anywhere and of different datatypes (`MPI_Neighbor_alltoallw`): a buffer for each
+        /// neighbour.
         neighbor_all_to_all_parts_into, immediate_neighbor_all_to_all_parts_into, persistent_neighbor_all_to_all_parts_into:
             "MPI_Neighbor_alltoallw", "MPI_Ineighbor_alltoallw";
         send sendbuf: Buffers as Places;

@@ -172,9 +172,9 @@ impl Operation for &UserOperation<'_> {
     }
 
     fn erased(&self) -> Erased {
-        // SAFETY: only the lifetime changes. The engine calls it until the request of the collective has ended, and drops
-        // it before that. Until then this reference lives: a blocking call has it, an immediate one has it for the
-        // lifetime of its scope.
+        // SAFETY: only the lifetime changes. The engine calls it until the request of the collective has ended, and
+        // drops it before that. Until then this reference lives: a blocking call has it, an immediate one has it for
+        // the lifetime of its scope.
         let function: Arc<Function<'static>> = unsafe { mem::transmute(Arc::clone(&self.function)) };
         let panicked: Panicked = Arc::new(Mutex::new(None));
         let run = {

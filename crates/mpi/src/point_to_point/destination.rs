@@ -47,8 +47,8 @@ impl How {
     }
 }
 
-/// Writes the methods of a way to send: with a tag and without, waiting and only begun. (An `unsafe` before the name makes
-/// them so.)
+/// Writes the methods of a way to send: with a tag and without, waiting and only begun. (An `unsafe` before the name
+/// makes them so.)
 macro_rules! methods {
     ($(
         $(#[$doc:meta])*

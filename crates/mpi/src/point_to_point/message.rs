@@ -118,8 +118,8 @@ impl MatchedReceiveVec for (Message, Status) {
             return Err(not_whole::<Msg>("MPI_Mrecv", octets, count).with_peer(status.source_rank()));
         }
         let status = received?;
-        // SAFETY: all have been received (or the message would have been shorter than what the probe said, which it never
-        // is), and made valid.
+        // SAFETY: all have been received (or the message would have been shorter than what the probe said, which it
+        // never is), and made valid.
         unsafe { values.set_len(count as usize) };
         Ok((values, status))
     }

@@ -147,8 +147,8 @@ pub fn send_init<'a, D: Destination, T: Equivalence>(
     let cut = cut("MPI_Psend_init", buf.len(), partitions)?;
     let datatype = T::equivalent_datatype().as_raw();
     let (comm, rank) = (&handle(destination).comm, destination.destination_rank());
-    // SAFETY: it is started with the address that the buffer has then, which is borrowed until the round has ended; and what
-    // is ready is not written to, because its `Part` is gone.
+    // SAFETY: it is started with the address that the buffer has then, which is borrowed until the round has ended; and
+    // what is ready is not written to, because its `Part` is gone.
     let raw = unsafe { comm.psend_init(buf.as_ptr().cast(), cut, &datatype, rank, tag) }?;
     Ok(PartitionedSend {
         raw,
@@ -173,8 +173,8 @@ pub fn receive_init<'a, S: Source, T: Equivalence>(
     let cut = cut("MPI_Precv_init", buf.len(), partitions)?;
     let datatype = T::equivalent_datatype().as_raw();
     let (comm, rank) = (&handle(source).comm, source.source_rank());
-    // SAFETY: it is started with the address that the buffer has then, which is borrowed mutably until the round has ended;
-    // only what has arrived is given out.
+    // SAFETY: it is started with the address that the buffer has then, which is borrowed mutably until the round has
+    // ended; only what has arrived is given out.
     let raw = unsafe { comm.precv_init(buf.as_mut_ptr().cast(), cut, &datatype, rank, tag) }?;
     Ok(PartitionedReceive {
         raw,

@@ -88,9 +88,9 @@ impl LocalScope<'_> {
     }
 }
 
-// SAFETY: a `LocalScope` is made by `scope` and `multiple_scope` only, on their stack, and lent to the closure by shared
-// reference: it can be neither moved nor forgotten by the closure, so its drop runs before those functions are left,
-// which is before `'a` ends; and it waits for all operations in its table.
+// SAFETY: a `LocalScope` is made by `scope` and `multiple_scope` only, on their stack, and lent to the closure by
+// shared reference: it can be neither moved nor forgotten by the closure, so its drop runs before those functions are
+// left, which is before `'a` ends; and it waits for all operations in its table.
 unsafe impl<'a> Scope<'a> for &LocalScope<'a> {
     fn adopt(&self, running: Running) -> Held {
         let mut table = self.table.borrow_mut();

@@ -83,8 +83,8 @@ impl<T: Equivalence> Deref for Local<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the window has so many elements there, aligned to 8, which is enough for `T`; all zero or what has been
-        // received, made valid; and nobody writes them (see the module).
+        // SAFETY: the window has so many elements there, aligned to 8, which is enough for `T`; all zero or what has
+        // been received, made valid; and nobody writes them (see the module).
         unsafe { slice::from_raw_parts(self.base(), self.window.len) }
     }
 }

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "descriptions are received into memory of their own")]
-//! Collectives before which all ranks hear what all have called.
+//! A collective of descriptions that precedes each collective: all ranks compare what they have called.
 
 use alloc::{sync::Arc, vec, vec::Vec};
 use std::sync::OnceLock;
@@ -16,20 +16,21 @@ use crate::mpi::{
     operation::Operation,
 };
 
-/// Octets of a description.
+/// Bytes of a description.
 const LEN: usize = 64;
 
-/// What has come out: nothing as long as all is well.
+/// Result of the comparison: empty as long as all calls match.
 pub(in crate::mpi::engine) type Verdict = OnceLock<Mismatch>;
 
-/// What a rank says of its call. A kind of all elements, or several; of how many, and which, if all must have the same.
+/// Description of a rank's call. `kind` is that of all elements, if they have one; `signature` and `octets` are set if
+/// all ranks must have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Description {
     name: [u8; NAME],
     root: Rank,
     operation: u8,
     kind: Option<Kind>,
-    /// Of the block that all ranks have alike; `None` if they may differ.
+    /// Signature of the block that is the same at all ranks; `None` if blocks may differ.
     signature: Option<Signature>,
     octets: u64,
 }
@@ -102,7 +103,7 @@ impl Description {
         matches!(self.kind, Some(Kind::Byte | Kind::Packed))
     }
 
-    /// Both have called the same, as far as can be told.
+    /// Whether both ranks have called the same collective, as far as this can be told.
     fn fits(&self, other: &Self) -> bool {
         if (self.name, self.root, self.operation) != (other.name, other.root, other.operation) {
             return false;
@@ -119,20 +120,20 @@ impl Description {
         let len = self.name.iter().position(|octet| *octet == 0).unwrap_or(NAME);
         let name = core::str::from_utf8(&self.name[..len]).unwrap_or("");
         let count = self.signature.map_or(0, |signature| signature.count);
-        // A pair counts twice in a signature.
+        // A pair counts as two elements in a signature.
         let pairs = self.kind.is_some_and(|kind| kind.pair().is_some());
         let count = if pairs { count / 2 } else { count };
         Called::new(name, self.root, self.operation, count, self.kind)
     }
 }
 
-/// What of a rank's buffers goes with those of others.
+/// The part of a rank's buffers that must match those of the others.
 enum Part<'a> {
-    /// Nothing that could be compared.
+    /// None that could be compared.
     None,
     /// So many elements, at all ranks.
     Same(u64, &'a Datatype),
-    /// Elements of the same kind, but not as many.
+    /// Elements of the same kind, but not as many at each rank.
     Kind(&'a Datatype),
 }
 
@@ -151,7 +152,7 @@ fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
         }
         Blocks::Uneven { .. } | Blocks::Pieces { .. } => Part::None,
     };
-    // This rank's own block, where the root may have some of another length for each rank.
+    // This rank's own block, where the root may have blocks of different lengths.
     let own = |blocks: &Blocks<'_>, count: usize, region| match blocks {
         Blocks::Even { .. } => same(count, region),
         _ if count > 0 => datatype(region).map_or(Part::None, Part::Kind),
@@ -160,7 +161,7 @@ fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
     let vector = |count| same(count, if matches!(output, Region::None) { input } else { output });
     match *call {
         Call::Barrier | Call::NeighborAllgather { .. } | Call::NeighborAlltoall { .. } => Part::None,
-        // The count is that of octets.
+        // The count is in bytes.
         Call::Bcast { count, .. } => datatype(output).map_or(Part::None, |datatype| {
             Part::Same((count as u64).checked_div(datatype.size()).unwrap_or(0), datatype)
         }),
@@ -183,7 +184,7 @@ fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
         Call::Allgather { output: blocks, .. } => block(&blocks, output),
         Call::Alltoall { output: blocks, .. } => match blocks {
             Blocks::Even { count } => same(count, output),
-            // Each two ranks may have elements of their own.
+            // Each pair of ranks may exchange elements of its own types.
             _ => Part::None,
         },
         Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => vector(count),
@@ -194,9 +195,9 @@ fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
     }
 }
 
-/// What precedes a collective: the memory in which everybody's description comes, and what was made of them.
+/// The memory of the preceding collective: the descriptions of all ranks, and the result of the comparison.
 pub(in crate::mpi::engine) struct Agreement {
-    /// The own one, then those of all ranks. (Words, so that it lies well.)
+    /// The rank's own description, then those of all ranks. (Words, for alignment.)
     memory: Vec<u64>,
     rank: usize,
     size: usize,
@@ -204,7 +205,7 @@ pub(in crate::mpi::engine) struct Agreement {
 }
 
 impl Agreement {
-    /// Octets that each rank gives to each.
+    /// Bytes that each rank sends to each other one.
     pub(in crate::mpi::engine) const OCTETS: usize = LEN;
 
     /// For rank `rank` of `size`.
@@ -230,7 +231,7 @@ impl Agreement {
         }
     }
 
-    /// What the description of the collective that precedes is.
+    /// The call that exchanges descriptions.
     pub(in crate::mpi::engine) fn call() -> Call<'static> {
         Call::Allgather {
             input: LEN,
@@ -239,12 +240,12 @@ impl Agreement {
         }
     }
 
-    /// Its input and output. They stay where they are when this is moved.
+    /// Its input and output. The memory stays in place when this value is moved.
     pub(in crate::mpi::engine) fn regions(&mut self) -> [Memory; 2] {
         let base = self.memory.as_mut_ptr().cast::<u8>();
         let at = |offset| {
             let datatype = Datatype::predefined(Kind::Byte);
-            // SAFETY: the memory is that of all descriptions and one more.
+            // SAFETY: the memory holds all descriptions and one more.
             Memory::Plain(Address(unsafe { base.add(offset) }), datatype)
         };
         [at(0), at(LEN)]
@@ -263,12 +264,12 @@ impl Agreement {
         Description::decode(&octets)
     }
 
-    /// All have called the same; called when all descriptions are there.
+    /// Whether all ranks have called the same; called when all descriptions have arrived.
     pub(in crate::mpi::engine) fn holds(&self) -> bool {
         let first = self.of(0);
         let mine = (self.rank, 0);
-        // With the own rank if it is that one's fault; then everybody with the first; then, as octets go with everything,
-        // each with the one before.
+        // First this rank with rank 0, so that its own mistake is reported as such; then every rank with rank 0; then,
+        // since untyped bytes match everything, each with the rank before it.
         let pairs = core::iter::once(mine)
             .chain((1..self.size).map(|rank| (rank, 0)))
             .chain((1..self.size).map(|rank| (rank, rank - 1)));
@@ -282,7 +283,7 @@ impl Agreement {
                     other: other as Rank,
                     other_called: others.called(),
                 };
-                // It is looked at once.
+                // It is set once.
                 let _ = self.verdict.set(mismatch);
                 return false;
             }

@@ -1,4 +1,4 @@
-//! Messages that say what is in them.
+//! Messages with a header that describes their types.
 
 use alloc::{boxed::Box, vec};
 
@@ -8,10 +8,10 @@ use crate::mpi::{
     engine::{Communicator, array::Array, buffer::Buffer},
 };
 
-/// Octets in front of each message: count and hash of its signature, 8 octets each, network byte order.
+/// Bytes in front of each message: count and hash of its signature, 8 bytes each, network byte order.
 const HEADER: usize = 16;
 
-/// What a receive is for, and where the header of its message comes.
+/// The types that a receive asks for, and the memory for the header of its message.
 pub(in crate::mpi::engine) struct Expected {
     header: Array,
     count: u64,
@@ -19,7 +19,7 @@ pub(in crate::mpi::engine) struct Expected {
 }
 
 impl Communicator {
-    /// Makes a buffer what is sent instead of it. False if there is not enough memory.
+    /// Puts a header in front of a send buffer. False if there is not enough memory.
     #[inline]
     pub(in crate::mpi::engine) fn seal(&self, buffer: &mut Buffer) -> bool {
         !self.engine().check || self.sealed(buffer).map(|sealed| *buffer = sealed).is_some()
@@ -35,7 +35,7 @@ impl Communicator {
         Some(Buffer::join(vec![header.buffer()?, buffer.clone()]))
     }
 
-    /// Makes a buffer what is received into instead of it; gives what to look at then.
+    /// Makes room for a header in front of a receive buffer; gives the check to make at the end.
     #[inline]
     pub(in crate::mpi::engine) fn unseal(&self, buffer: &mut Buffer) -> Option<Check> {
         if !self.engine().check {
@@ -59,7 +59,7 @@ impl Communicator {
         Some((both, Check::Message(Box::new(expected))))
     }
 
-    /// Octets of the program's data in a message of `len` octets.
+    /// Bytes of the program's data in a message of `len` bytes.
     pub(in crate::mpi::engine) fn payload(&self, len: u64) -> u64 {
         if self.engine().check {
             len.saturating_sub(HEADER as u64)
@@ -70,7 +70,7 @@ impl Communicator {
 }
 
 impl Expected {
-    /// What has come, and what was expected, if that does not go together.
+    /// The sent and the expected signature, if they do not match.
     pub(in crate::mpi::engine) fn mismatch(&self) -> Option<(Signature, Signature)> {
         let (count, hash) = self.header.split_first_chunk()?;
         let sent = Signature {

@@ -1,8 +1,8 @@
-//! What ranks tell each other besides the program's data if [`Options::check`](super::Options::check) is set, so that what
-//! does not go together is an error of those who notice it, and not wrong data or a job that hangs.
+//! Data that ranks exchange besides the program's if [`Options::check`](super::Options::check) is set, so that
+//! mismatched calls are errors of the ranks that notice them, and not wrong data or a job that hangs.
 //!
-//! Each message has a header: the signature of its datatypes. Each collective is preceded by one that tells everybody
-//! what everybody has called. So with it no collective ends before all ranks have come to it.
+//! Each message has a header: the signature of its datatypes. Each collective is preceded by one in which every rank
+//! tells all others what it has called. So no collective ends before all ranks have entered it.
 
 mod collective;
 mod message;
@@ -14,10 +14,10 @@ pub(super) use self::{
     message::Expected,
 };
 
-/// What is looked at when a request ends.
+/// A check to make when a request ends.
 pub(super) enum Check {
-    /// Whether a message is what the receive was for.
+    /// Whether the message has the types that the receive asked for.
     Message(Box<Expected>),
-    /// What others have called, if that was something else.
+    /// How ranks have called different collectives, if they have.
     Collective(Arc<Verdict>),
 }

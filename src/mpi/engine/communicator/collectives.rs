@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "buffers are given by pointer, as C does")]
-//! Collectives (MPI 6): from what is called to what the process runs.
+//! Collectives (MPI 6): from the call to the schedule that the process runs.
 
 use alloc::{sync::Arc, vec, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -24,11 +24,11 @@ use crate::mpi::{
 /// A buffer of a collective: elements of a datatype at an address.
 #[derive(Clone, Copy, Debug)]
 pub enum Region<'a> {
-    /// None: this rank has no such buffer.
+    /// This rank has no such buffer.
     None,
-    /// Elements at an address; how many, the call says.
+    /// Elements at an address; the call says how many.
     Plain(*mut u8, &'a Datatype),
-    /// Element `i` is so many elements of a datatype at so many octets from the address (`MPI_Alltoallw`).
+    /// Element `i` is (displacement in bytes, count, datatype), as in `MPI_Alltoallw`.
     Each(*mut u8, &'a [(i64, u64, Datatype)]),
 }
 
@@ -41,33 +41,34 @@ pub struct Buffers<'a> {
     pub output: Region<'a>,
 }
 
-/// A collective with its schedule: programs call the same ones again and again.
+/// A collective with its schedule, kept because programs repeat their calls.
 pub(super) struct Last {
     asked: Asked,
     schedule: Arc<Schedule>,
 }
 
-/// What a schedule follows from, at a rank: the call, the algorithm if it was given, and the octets that it is chosen by
+/// What determines the schedule of a rank: the call, the algorithm if one is given, and the bytes by which it is chosen
 /// otherwise.
 type Asked = (Call<'static>, Option<Algorithm>, usize);
 
-/// Schedules of more steps are not kept: there may be thousands of processes in one memory.
+/// Longer schedules, by number of steps, are not kept: there may be thousands of processes in one memory.
 const KEPT_STEPS: usize = 64;
 
 /// Collectives.
 impl Communicator {
     /// Begins a collective; `algorithm` forces one. All ranks must begin the collectives of a communicator in the same
-    /// order, with arguments that fit.
+    /// order, with matching arguments.
     ///
-    /// `operation` is needed by those that reduce.
+    /// `operation` is needed by reductions.
     ///
     /// # Errors
-    /// Wrong arguments: a root that there is not, counts that do not fit, an operation that is not defined for the
+    /// An argument is wrong: there is no such root, the counts do not match, or the operation is not defined for the
     /// datatype.
     ///
     /// # Safety
     /// Until the request has ended: the elements of the input that MPI has this rank read are initialised memory that
-    /// may be read from any thread and is not written to; those of the output may be written and are not used by others.
+    /// may be read from any thread and is not written to; those of the output may be written, and are not used by other
+    /// code.
     pub unsafe fn collective(
         &self,
         name: &'static str,
@@ -104,7 +105,7 @@ impl Communicator {
         self.start_collective(name, &planned)
     }
 
-    /// Starts what was planned, unless it runs.
+    /// Starts a planned collective, unless it is running.
     pub(super) fn start_collective(&self, name: &'static str, planned: &Arc<Planned>) -> Result<Request, Error> {
         let begun = self.access(None, |core, messenger, now| Some(core.begin(messenger, now, planned)));
         let id = begun.ok_or_else(|| self.broken(name))?.ok_or_else(|| {
@@ -114,10 +115,10 @@ impl Communicator {
         Ok(Request::pending(self, id, name, 0).checked(planned.check()))
     }
 
-    /// What this process does in a collective, which gets the next number.
+    /// Plans the part of this process in a collective, which gets the next number.
     ///
     /// # Safety
-    /// That of [`collective`](Self::collective), while it runs.
+    /// The contract of [`collective`](Self::collective), while it runs.
     pub(super) unsafe fn plan(
         &self,
         name: &'static str,
@@ -177,7 +178,7 @@ impl Communicator {
         self.plan_agreed(name, agreement, collective)
     }
 
-    /// What this rank does: that of the last call once more if this one is the same.
+    /// The schedule of this rank; the one of the last call if that was the same.
     fn schedule(
         &self,
         call: &Call<'_>,
@@ -204,7 +205,7 @@ impl Communicator {
         Ok(schedule)
     }
 
-    /// Lets all ranks hear first what all have called.
+    /// Has all ranks compare their calls first.
     fn plan_agreed(
         &self,
         name: &'static str,
@@ -230,7 +231,7 @@ impl Communicator {
         Ok(Planned::after(Some((first, agreement)), collective))
     }
 
-    /// The algorithm that [`collective`](Self::collective) takes for this unless told otherwise.
+    /// The algorithm that [`collective`](Self::collective) takes unless one is forced.
     #[must_use]
     pub fn choose(&self, call: &Call<'_>, buffers: &Buffers<'_>) -> Algorithm {
         self.choose_for(call, octets(call, buffers, self.size() as usize))
@@ -241,21 +242,21 @@ impl Communicator {
         policy.choose(call.collective(), self.size() as usize, octets, call.commutative())
     }
 
-    /// All meet (`MPI_Barrier`).
+    /// Waits until all ranks have called it (`MPI_Barrier`).
     ///
     /// # Errors
-    /// A process is lost, the communicator revoked.
+    /// A process is lost, or the communicator is revoked.
     pub fn barrier(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Barrier";
         self.enter(|| Entry::named(CALL)).end(self.meet(CALL))
     }
 
-    /// A barrier in the name of another call.
+    /// A barrier in the name of another MPI function.
     pub(in crate::mpi::engine) fn meet(&self, name: &'static str) -> Result<(), Error> {
         self.meet_in(name, (self.0.class, &self.0.sequence))
     }
 
-    /// A barrier of a class of its own.
+    /// A barrier whose number comes from this class.
     fn meet_in(&self, name: &'static str, numbered: (Class, &AtomicU32)) -> Result<(), Error> {
         let buffers = Buffers {
             input: Region::None,
@@ -266,21 +267,22 @@ impl Communicator {
         self.start_collective(name, &planned)?.finish().map(|_| ())
     }
 
-    /// Ends MPI at this process (`MPI_Finalize`), on the communicator of all: says to the others that this process begins
-    /// nothing more, waits until all have said so, and says goodbye, waiting not longer than `linger` for it to be heard.
-    /// Whoever still waits for a message of this process gets `MPI_ERR_PROC_FAILED`.
+    /// Ends MPI at this process (`MPI_Finalize`), on the communicator of all: tells the others that this process begins
+    /// nothing more, waits until all have said so, and says goodbye, waiting at most `linger` for acknowledgements. A
+    /// process that still waits for a message of this one gets `MPI_ERR_PROC_FAILED`.
     ///
     /// # Errors
-    /// Another process is lost, the communicator revoked, the network has failed; the goodbye is said all the same.
+    /// Another process is lost, the communicator is revoked, or the network has failed; the goodbye is said all the
+    /// same.
     pub fn finalize(&self, linger: Duration) -> Result<(), Error> {
         self.finalize_with(linger, |met| met)
     }
 
-    /// The same. Before the goodbye `after` gets to know whether all have met, and may meet them in another way; what it
-    /// gives stands for it.
+    /// The same. Before the goodbye, `after` is told whether the barrier has succeeded, and may synchronise in another
+    /// way; its result stands for that of the barrier.
     ///
     /// # Errors
-    /// As [`finalize`](Self::finalize), and what `after` gives.
+    /// As [`finalize`](Self::finalize), and those of `after`.
     pub fn finalize_with(
         &self,
         linger: Duration,
@@ -300,14 +302,14 @@ impl Communicator {
         ended
     }
 
-    /// What is not for two groups.
+    /// Refuses a call that is not defined for intercommunicators.
     pub(in crate::mpi::engine) fn is_one_group(&self, name: &'static str) -> Result<(), Error> {
         let detail = Detail::Text("the communicator is between two groups");
         let error = || self.locate(Error::new(ErrorClass::UnsupportedOperation, name).with_detail(detail));
         if self.is_inter() { Err(error()) } else { Ok(()) }
     }
 
-    /// The element-wise maximum or minimum, … of what all ranks have: for what communicators agree upon.
+    /// An element-wise reduction over all ranks, by which communicators agree on values.
     pub(in crate::mpi::engine) fn agree(
         &self,
         name: &'static str,
@@ -326,13 +328,13 @@ impl Communicator {
             in_place: true,
         };
         let operation = Operation::predefined(operation);
-        // SAFETY: `values` is borrowed, and this is left only when the request has ended: neither by a panic nor, if the
-        // network fails, before all that waits has been ended.
+        // SAFETY: `values` is borrowed, and this function is left only when the request has ended: neither by a panic
+        // nor, if the network fails, before all requests have been ended.
         let begin = || unsafe { self.collective_quietly(name, &call, &buffers, Some(&operation), None) };
         uninterrupted(|| begin()?.finish().map(|_| ()))
     }
 
-    /// What each rank has, in the order of ranks.
+    /// The values of each rank, in rank order.
     pub(in crate::mpi::engine) fn share(&self, name: &'static str, own: &[i64]) -> Result<Vec<i64>, Error> {
         self.is_one_group(name)?;
         let datatype = Datatype::predefined(Kind::I64);
@@ -346,14 +348,14 @@ impl Communicator {
             output: Blocks::Even { count: own.len() },
             in_place: false,
         };
-        // SAFETY: both are ours or borrowed, and this is left only when the request has ended, as above.
+        // SAFETY: both are owned here or borrowed, and this function is left only when the request has ended, as above.
         let begin = || unsafe { self.collective_quietly(name, &call, &buffers, None, None) };
         uninterrupted(|| begin()?.finish())?;
         Ok(all)
     }
 }
 
-/// What this process has for itself must be as long as its place there: that would not be noticed by any receive.
+/// A rank's block for itself must be as long as its place in the output: no receive would notice.
 fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: usize) -> Result<(), Error> {
     let (Region::Plain(_, from), Region::Plain(_, into)) = (&buffers.input, &buffers.output) else {
         return Ok(());
@@ -400,7 +402,7 @@ fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
     match region {
         Region::None => None,
         Region::Plain(base, datatype) => Some(match call {
-            // The count is that of octets.
+            // The count is in bytes.
             Call::Bcast { count, .. } => {
                 let elements = (*count as u64).checked_div(datatype.size()).unwrap_or(0);
                 Memory::Packed(Address(base), elements, datatype.clone())
@@ -411,10 +413,10 @@ fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
     }
 }
 
-/// What the choice of an algorithm among `size` ranks goes by, in the sense of [`cost`](crate::mpi::collectives::cost).
-/// All ranks must come to the same, so it takes nothing that only one of them knows.
+/// The size by which an algorithm for `size` ranks is chosen, in the sense of [`cost`](crate::mpi::collectives::cost).
+/// All ranks must come to the same, so it depends on nothing that only one of them knows.
 fn octets(call: &Call<'_>, buffers: &Buffers<'_>, size: usize) -> usize {
-    // Octets of an element of the first buffer, or of the second where there is no first.
+    // Size of an element of the first buffer, or of the second if there is no first.
     let unit = |first: &Region<'_>, second: &Region<'_>| match (first, second) {
         (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => datatype.size() as usize,
         _ => 1,
@@ -473,7 +475,8 @@ mod tests {
     use super::*;
     use crate::mpi::collectives::displacements;
 
-    /// With blocks of very different lengths, and the root's in place, nothing that only one rank knows may count.
+    /// With blocks of very different lengths, and the root's in place, the choice must not depend on what only one rank
+    /// knows.
     #[test]
     fn all_ranks_choose_by_the_same_octets() {
         let datatype = Datatype::predefined(Kind::I64);

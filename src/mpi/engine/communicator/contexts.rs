@@ -1,4 +1,4 @@
-//! New communicators of the same processes or some of them (MPI 7.4), and the contexts that they get.
+//! New communicators of the same processes or some of them (MPI 7.4), and their contexts.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -12,12 +12,12 @@ use crate::mpi::{
     operation::Predefined,
 };
 
-/// Contexts have so many bits.
+/// Width of a context.
 const CONTEXT_BITS: u32 = 29;
 
 /// New communicators.
 impl Communicator {
-    /// A context that no other communicator of its ranks has: rank 0 gives it out.
+    /// A context that no other communicator of its ranks has; rank 0 allocates it.
     pub(in crate::mpi::engine) fn new_context(&self, name: &'static str) -> Result<u32, Error> {
         let mut context = [0_i64];
         if self.rank() == 0 {
@@ -27,16 +27,16 @@ impl Communicator {
         self.context_of(name, context[0])
     }
 
-    /// A context that no process has given out, or −1 if this one has no more.
+    /// A context that no process has allocated, or −1 if this process has none left.
     pub(in crate::mpi::engine) fn own_context(&self) -> i64 {
         let engine = &self.0.engine;
         let number = engine.contexts.fetch_add(1, Ordering::Relaxed);
-        // 0 is the world, 1 a process alone; each process then has every size-th.
+        // 0 is the world, 1 a process alone; of the others each process has every `size`-th.
         let place = i64::from(number) * i64::from(engine.size) + i64::from(engine.process) + 2;
         if place < 1 << CONTEXT_BITS { place } else { -1 }
     }
 
-    /// What [`own_context`](Self::own_context) gave, here or elsewhere.
+    /// Checks the result of [`own_context`](Self::own_context), of this process or another.
     pub(in crate::mpi::engine) fn context_of(&self, name: &'static str, number: i64) -> Result<u32, Error> {
         u32::try_from(number).map_err(|_| {
             let detail = Detail::Text("a process has made too many communicators");
@@ -47,12 +47,12 @@ impl Communicator {
     /// The same processes in a new context (`MPI_Comm_dup`). Collective.
     ///
     /// # Errors
-    /// A process is lost, the communicator revoked.
+    /// A process is lost, or the communicator is revoked.
     pub fn duplicate(&self) -> Result<Self, Error> {
         self.duplicate_for("MPI_Comm_dup")
     }
 
-    /// The same for another call.
+    /// As [`duplicate`](Self::duplicate), in the name of another MPI function.
     ///
     /// # Errors
     /// As [`duplicate`](Self::duplicate).
@@ -70,16 +70,16 @@ impl Communicator {
         same.ok_or_else(|| self.broken(call))
     }
 
-    /// Communicators of those that give the same `color`, by `key` and then by rank (`MPI_Comm_split`). Who gives no
-    /// color gets none. Collective.
+    /// Creates a communicator for the ranks that give the same `color`, ordered by `key` and then by rank
+    /// (`MPI_Comm_split`). A rank that gives no color gets `None`. Collective.
     ///
     /// # Errors
-    /// A process is lost, the communicator revoked; a negative color.
+    /// A process is lost; the communicator is revoked; the color is negative.
     pub fn split(&self, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
         self.split_for("MPI_Comm_split", color, key)
     }
 
-    /// The same for another call.
+    /// As [`split`](Self::split), in the name of another MPI function.
     ///
     /// # Errors
     /// As [`split`](Self::split).
@@ -89,7 +89,7 @@ impl Communicator {
     }
 
     fn split_quietly(&self, call: &'static str, color: Option<i32>, key: i32) -> Result<Option<Self>, Error> {
-        // All take part in what follows, whatever one of them has got wrong.
+        // All ranks take part in what follows, even if the color of one is wrong.
         let wrong = color.is_some_and(|color| color < 0);
         let own = [color.map_or(-1, i64::from), key.into()];
         let all = self.share(call, &own)?;
@@ -116,10 +116,11 @@ impl Communicator {
         Ok(Self::new(&self.0.engine, context, group))
     }
 
-    /// A communicator of a group of its processes (`MPI_Comm_create`). Collective over all of them, with the same group.
+    /// A communicator of a group of its processes (`MPI_Comm_create`). Collective over all of them, with the same
+    /// group; a process outside of the group gets `None`.
     ///
     /// # Errors
-    /// A process is lost, the communicator revoked; the group has others.
+    /// A process is lost; the communicator is revoked; the group has processes that the communicator has not.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create";
         let span = self.enter(|| Entry::among(CALL, self, group));

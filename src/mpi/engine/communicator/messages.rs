@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
-//! Messages from one process to another (MPI 3).
+//! Point-to-point messages (MPI 3).
 
 use super::{Class, Communicator, PROC_NULL};
 use crate::{
@@ -17,20 +17,20 @@ use crate::{
     },
 };
 
-/// How to send (MPI 3.4).
+/// Send modes (MPI 3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// `MPI_Send`. Small messages are copied, large ones wait for their receive.
     #[default]
     Standard,
-    /// `MPI_Ssend`: ends when the receive has begun.
+    /// `MPI_Ssend`: ends when the matching receive has begun.
     Synchronous,
-    /// `MPI_Rsend`: the receive is posted already. It makes no difference here.
+    /// `MPI_Rsend`: the caller says that the receive is posted. Here it is the same as `Standard`.
     Ready,
 }
 
 impl Mode {
-    /// The function that sends so.
+    /// The blocking function of this mode.
     const fn call(self) -> &'static str {
         match self {
             Self::Standard => "MPI_Send",
@@ -39,7 +39,7 @@ impl Mode {
         }
     }
 
-    /// The function that begins to send so.
+    /// The non-blocking function of this mode.
     const fn immediate_call(self) -> &'static str {
         match self {
             Self::Standard => "MPI_Isend",
@@ -64,14 +64,14 @@ impl Communicator {
         let buffer = unsafe { Buffer::new(base, count, datatype) };
         buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, call)))
     }
-    /// Begins to send (`MPI_Isend` and its sisters).
+    /// Begins to send (`MPI_Isend`, `MPI_Issend`, `MPI_Irsend`).
     ///
     /// # Errors
-    /// A wrong rank, tag or count, a revoked communicator. (That the receiver is lost is told by the request.)
+    /// The rank, tag or count is wrong, or the communicator is revoked. (A lost receiver is reported by the request.)
     ///
     /// # Safety
-    /// The data of `count` elements at `base` are initialised memory, may be read from any thread, and are not written
-    /// to, until the request has ended.
+    /// Until the request has ended, the data of `count` elements at `base` are initialised memory that may be read from
+    /// any thread and is not written to.
     pub unsafe fn isend(
         &self,
         mode: Mode,
@@ -83,12 +83,12 @@ impl Communicator {
     ) -> Result<Request, Error> {
         let call = mode.immediate_call();
         let span = self.enter_message(call, (count, datatype), (destination, tag));
-        // SAFETY: the caller's contract; it is only sent from.
+        // SAFETY: the caller's contract; the buffer is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         span.begin(buffer.and_then(|buffer| self.isend_buffer(call, mode, buffer, destination, tag)))
     }
 
-    /// Begins to send what is in a buffer.
+    /// Begins to send the data of a buffer.
     pub(in crate::mpi::engine) fn isend_buffer(
         &self,
         call: &'static str,
@@ -103,8 +103,9 @@ impl Communicator {
         })
     }
 
-    /// `None`: it has ended. Who is `patient` waits until the receiver has said how much room it has, rather than until the
-    /// message is received: before a session is open that is not known.
+    /// Begins to send; `None`: the send has ended. A blocking send is `patient`: before the session with the receiver
+    /// is open, its credit is not known, and the sender waits for it instead of sending a request and waiting for the
+    /// receive.
     fn begin_send(
         &self,
         call: &'static str,
@@ -148,14 +149,14 @@ impl Communicator {
         }
     }
 
-    /// Sends (`MPI_Send` and its sisters).
+    /// Sends (`MPI_Send`, `MPI_Ssend`, `MPI_Rsend`).
     ///
     /// # Errors
-    /// A wrong rank, tag or count, a revoked communicator, a lost receiver.
+    /// The rank, tag or count is wrong; the communicator is revoked; the receiver is lost.
     ///
     /// # Safety
-    /// The data of `count` elements at `base` are initialised memory, may be read from any thread, and are not written
-    /// to meanwhile.
+    /// During the call, the data of `count` elements at `base` are initialised memory that may be read from any thread
+    /// and is not written to.
     pub unsafe fn send(
         &self,
         mode: Mode,
@@ -167,7 +168,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         let call = mode.call();
         let span = self.enter_message(call, (count, datatype), (destination, tag));
-        // SAFETY: the caller's contract; it is only sent from.
+        // SAFETY: the caller's contract; the buffer is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         let begun = buffer.and_then(|buffer| self.begin_send(call, mode, buffer, destination, tag, true));
         span.end(begun.and_then(|id| match id {
@@ -182,11 +183,11 @@ impl Communicator {
     /// Begins to receive (`MPI_Irecv`).
     ///
     /// # Errors
-    /// A wrong rank, tag or count, a revoked communicator.
+    /// The rank, tag or count is wrong, or the communicator is revoked.
     ///
     /// # Safety
-    /// The data of `count` elements at `base` are initialised memory, may be written from any thread, and are not used
-    /// by others, until the request has ended.
+    /// Until the request has ended, the data of `count` elements at `base` are initialised memory that may be written
+    /// from any thread and is not used by other code.
     pub unsafe fn ireceive(
         &self,
         base: *mut u8,
@@ -229,7 +230,7 @@ impl Communicator {
         }
     }
 
-    /// Which message is meant, and where it goes to; `None`: one from nobody.
+    /// Selector, buffer and checks of a receive; `None`: the source is `MPI_PROC_NULL`.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
@@ -258,11 +259,11 @@ impl Communicator {
     /// Receives (`MPI_Recv`).
     ///
     /// # Errors
-    /// A wrong rank, tag or count, a revoked communicator, a lost sender, a message that is too long.
+    /// The rank, tag or count is wrong; the communicator is revoked; the sender is lost; the message is too long.
     ///
     /// # Safety
-    /// The data of `count` elements at `base` are initialised memory, may be written from any thread, and are not used
-    /// by others meanwhile.
+    /// During the call, the data of `count` elements at `base` are initialised memory that may be written from any
+    /// thread and is not used by other code.
     pub unsafe fn receive(
         &self,
         base: *mut u8,
@@ -301,7 +302,7 @@ impl Communicator {
         self.receive_into(selector, buffer, &about)
     }
 
-    /// Posts a receive and waits for it, with one turn of the lock.
+    /// Posts a receive and waits for it, taking the lock once if the message is there.
     fn receive_into(&self, selector: Selector, buffer: Buffer, about: &About) -> Result<Status, Error> {
         let (mut buffer, mut posted, mut ended) = (Some(buffer), None, None);
         let waited = self.0.engine.fabric.wait(&mut |core, messenger, now| {

@@ -1,4 +1,4 @@
-//! Communicators: groups of processes that talk in a context of their own (MPI 7), and what is called on them.
+//! Communicators: groups of processes that communicate in a context of their own (MPI 7), and their calls.
 
 mod collectives;
 mod contexts;
@@ -39,44 +39,45 @@ use crate::{
     time::Instant,
 };
 
-/// `MPI_ANY_SOURCE`: a message of any rank.
+/// `MPI_ANY_SOURCE`: a message from any rank.
 pub const ANY_SOURCE: Rank = -1;
-/// `MPI_PROC_NULL`: nobody; messages to and from it are nothing.
+/// `MPI_PROC_NULL`: no process; messages to and from it have no effect.
 pub const PROC_NULL: Rank = -2;
 /// `MPI_ANY_TAG`: a message with any tag.
 pub const ANY_TAG: i32 = -1;
 /// The largest tag (`MPI_TAG_UB`).
 pub const TAG_UB: i32 = i32::MAX;
 
-/// Match bits: a number of so many bits (a tag, or what the class counts), then the class, then the context.
+/// Match bits: a number in the low 32 bits (a tag, or a count per class), then the class, then the context.
 const CLASS_SHIFT: u32 = 32;
 const CONTEXT_SHIFT: u32 = 35;
 
-/// What messages of a communicator are about. Numbers of different classes are different things.
+/// Classes of messages of a communicator. Each class has a number space of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The program's: numbers are tags.
+    /// Messages of the program: numbers are tags.
     Message = 0,
-    /// Collectives among a part of the processes, or of both groups of two: numbers are given.
+    /// Collectives among some of the processes, or among both groups of an intercommunicator: numbers are chosen by the
+    /// caller.
     Part = 1,
-    /// What is said about partitioned messages when they are set up: numbers are tags.
+    /// Set-up messages of partitioned communication: numbers are tags.
     Setup = 2,
-    /// Parts of partitioned messages, counted by their sender.
+    /// Messages of partitioned communication, counted by their sender.
     Partition = 3,
-    // From here on classes have the bit `MARKED`.
+    // Classes from here on have the bit `MARKED`.
     /// Collectives, counted.
     Collective = 4,
-    /// Collectives that are started again and again, counted.
+    /// Persistent collectives, counted.
     Persistent = 5,
-    /// The barrier that ends MPI: nothing else may be taken for it, nor it for an operand.
+    /// The last barrier, in `MPI_Finalize`: it is never matched with another collective.
     Finalize = 6,
 }
 
 impl Class {
-    /// Numbers of collectives leave room for a mark; there are enough that one is not used again while it is in use.
+    /// Numbers of collectives leave room for a mark; there are so many that none is used again while it is in use.
     const COLLECTIVES: u32 = (1 << 20) - 1;
 
-    /// What a collective that is called like this puts beside its number, so that another one is not taken for it.
+    /// A hash of the call that a collective adds to its match bits, so that a different collective is not taken for it.
     fn mark(self, call: &Call<'_>, octets: usize) -> u64 {
         if (self as u64) << CLASS_SHIFT & MARKED == 0 {
             return 0;
@@ -89,30 +90,30 @@ impl Class {
 
 const _: () = assert!(MARKED == 1 << (CLASS_SHIFT + 2) && MARK & Class::COLLECTIVES as u64 == 0);
 
-/// Match bits of the barrier that ends MPI.
+/// Whether these are match bits of the barrier in `MPI_Finalize`.
 pub(super) fn is_of_finalize(bits: u64) -> bool {
     bits >> CLASS_SHIFT & 7 == Class::Finalize as u64
 }
 
 #[repr(C)]
 struct Inner {
-    // What each message needs lies together.
+    // What every message needs lies together.
     engine: Arc<Engine>,
     context: u32,
     rank: Rank,
     revoked: AtomicBool,
     group: Group,
-    /// Whom messages go to and come from, if that is another group.
+    /// The remote group, for an intercommunicator.
     remote: Option<Group>,
-    /// What its collectives are: of all processes, or of a part of them in a communicator of more.
+    /// Class of its collectives: all processes, or some of those of a larger communicator.
     class: Class,
-    /// The next collective's number.
+    /// Number of the next collective.
     sequence: AtomicU32,
-    /// The next number of a collective that can be started again.
+    /// Number of the next persistent collective.
     persistent: AtomicU32,
-    /// The next number of a part of a partitioned message.
+    /// Number of the next message of partitioned communication.
     pub(super) partitions: AtomicU32,
-    /// What its last collective was, if that may be needed again.
+    /// The last collective with its schedule, if it may be needed again.
     last: Mutex<Option<collectives::Last>>,
 }
 
@@ -136,8 +137,8 @@ impl Communicator {
         Self::with(engine, context, group, None, (Class::Collective, 0))
     }
 
-    /// One whose messages go to the group `remote`, if there is one, and whose collectives are of a class and counted
-    /// from `sequence`.
+    /// A communicator whose messages go to the group `remote`, if there is one, and whose collectives have this class
+    /// and are counted from `sequence`.
     pub(super) fn with(
         engine: &Arc<Engine>,
         context: u32,
@@ -181,7 +182,7 @@ impl Communicator {
         Self::new(engine, 1, group).unwrap_or_else(|| unreachable!("a process is in its own group"))
     }
 
-    /// The process.
+    /// The process that this handle belongs to.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.0.engine
@@ -199,31 +200,31 @@ impl Communicator {
         self.0.group.size()
     }
 
-    /// The processes (`MPI_Comm_group`).
+    /// The processes by rank (`MPI_Comm_group`).
     #[must_use]
     pub fn group(&self) -> &Group {
         &self.0.group
     }
 
-    /// The processes that messages go to and come from, if that is another group (`MPI_Comm_remote_group`).
+    /// The remote group of an intercommunicator: messages go to and come from it (`MPI_Comm_remote_group`).
     #[must_use]
     pub fn remote_group(&self) -> Option<&Group> {
         self.0.remote.as_ref()
     }
 
-    /// How many these are (`MPI_Comm_remote_size`).
+    /// Number of ranks of the remote group (`MPI_Comm_remote_size`).
     #[must_use]
     pub fn remote_size(&self) -> Option<Rank> {
         self.0.remote.as_ref().map(Group::size)
     }
 
-    /// Messages go to another group (`MPI_Comm_test_inter`).
+    /// Whether messages go to another group (`MPI_Comm_test_inter`).
     #[must_use]
     pub fn is_inter(&self) -> bool {
         self.0.remote.is_some()
     }
 
-    /// Whom ranks of messages are of.
+    /// The group in which sources and destinations are ranks.
     fn targets(&self) -> &Group {
         self.0.remote.as_ref().unwrap_or(&self.0.group)
     }
@@ -234,7 +235,7 @@ impl Communicator {
         self.0.context
     }
 
-    /// They are the same communicator.
+    /// Whether both are handles of the same communicator.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -249,7 +250,7 @@ impl Communicator {
     }
 }
 
-/// What all that is called has in common.
+/// Common parts of all calls.
 impl Communicator {
     pub(super) fn bits(&self, class: Class, number: u32) -> u64 {
         let bits = u64::from(self.0.context) << CONTEXT_SHIFT | (class as u64) << CLASS_SHIFT | u64::from(number);
@@ -301,7 +302,7 @@ impl Communicator {
         })
     }
 
-    /// Those of whom a message is taken, if `selector` names nobody.
+    /// The processes from which a message is taken, if `selector` names no source.
     fn any_of(&self, selector: &Selector) -> Option<AnyOf> {
         selector.source.is_none().then(|| AnyOf {
             group: self.targets().clone(),
@@ -327,8 +328,8 @@ impl Communicator {
         }
     }
 
-    /// Ends everything that is pending on this communicator, here, and lets nothing begin any more
-    /// (ULFM's `MPIX_Comm_revoke`, without telling the others).
+    /// Ends every operation that is pending on this communicator at this process, and forbids new ones (ULFM's
+    /// `MPIX_Comm_revoke`, without telling the other processes).
     pub fn revoke(&self) {
         self.0.revoked.store(true, Ordering::Relaxed);
         let context = u64::from(self.0.context) << CONTEXT_SHIFT;

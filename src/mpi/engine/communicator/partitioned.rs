@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "memory is given by pointer, as C does")]
-//! Partitioned messages (MPI 4.2): set up once, started again and again, and ready part by part.
+//! Partitioned communication (MPI 4.2): set up once, started repeatedly, made ready partition by partition.
 
 use alloc::{vec, vec::Vec};
 use core::{fmt, ops::Range, sync::atomic::Ordering};
@@ -19,24 +19,25 @@ use crate::mpi::{
     error::{Detail, Error, ErrorClass},
 };
 
-/// Memory cut into partitions, and the other side.
+/// Memory divided into partitions, and the other side.
 struct Channel {
     communicator: Communicator,
     call: &'static str,
     base: *mut u8,
     datatype: Datatype,
     partitions: u32,
-    /// Elements of each.
+    /// Elements per partition.
     count: u64,
-    /// Octets of each.
+    /// Bytes per partition.
     octets: u64,
-    /// In the engine; `None` for [`PROC_NULL`].
+    /// Index of the channel in the engine; `None` for [`PROC_NULL`].
     index: Option<u32>,
-    /// For who is told of calls.
+    /// Number by which the profiler knows it.
     number: u64,
 }
 
-// SAFETY: `base` is a number here; what lies there, the contracts of those who make one say may be used from any thread.
+// SAFETY: `base` is only a number here; by the contracts of `psend_init` and `precv_init` the memory there may be used
+// from any thread.
 unsafe impl Send for Channel {}
 // SAFETY: as above.
 unsafe impl Sync for Channel {}
@@ -44,16 +45,16 @@ unsafe impl Sync for Channel {}
 /// A message that is sent as its partitions get ready (`MPI_Psend_init`).
 pub struct PartitionedSend {
     channel: Channel,
-    /// Partitions that go together in a message.
+    /// Partitions per message on the wire.
     together: u32,
     round: Mutex<Round>,
 }
 
-/// Partitions of the round that runs.
+/// Partitions of the current round.
 #[derive(Default)]
 struct Round {
     ready: Vec<bool>,
-    /// Of each message: partitions that are not.
+    /// For each message: number of its partitions that are not ready.
     missing: Vec<u32>,
 }
 
@@ -84,20 +85,20 @@ impl fmt::Debug for PartitionedReceive {
     }
 }
 
-/// Partitioned messages.
+/// Partitioned communication.
 ///
-/// Both sides set one up; those with the same tag between two processes match in the order in which this is done. They may
-/// cut it into partitions as they like, if both have as many octets in all. Each is started by its own side, and each
-/// start of one matches one of the other.
+/// Sender and receiver each set one up; sends and receives with the same tag between two processes match in the order
+/// of their set-up. The two sides may divide the data into partitions differently, if both have the same number of
+/// bytes in all. Each side starts its own; each start of one matches one start of the other.
 impl Communicator {
-    /// Sets up to send `partitions` times `count` elements (`MPI_Psend_init`).
+    /// Sets up a send of `partitions` times `count` elements (`MPI_Psend_init`).
     ///
     /// # Errors
-    /// A wrong rank, tag or count, a revoked communicator.
+    /// The rank, tag or count is wrong, or the communicator is revoked.
     ///
     /// # Safety
-    /// Whenever it has been started: from when a partition is [`ready`](PartitionedSend::ready) to the end of the request,
-    /// its data are initialised memory, may be read from any thread, and are not written to.
+    /// In every round, from when a partition is [`ready`](PartitionedSend::ready) to the end of the request, its data
+    /// are initialised memory that may be read from any thread and is not written to.
     pub unsafe fn psend_init(
         &self,
         base: *const u8,
@@ -138,15 +139,15 @@ impl Communicator {
         })
     }
 
-    /// Sets up to receive `partitions` times `count` elements (`MPI_Precv_init`). No wildcards.
+    /// Sets up a receive of `partitions` times `count` elements (`MPI_Precv_init`). No wildcards.
     ///
     /// # Errors
-    /// A wrong rank, tag or count, a revoked communicator.
+    /// The rank, tag or count is wrong, or the communicator is revoked.
     ///
     /// # Safety
-    /// Whenever it has been started, until the request has ended: the data are initialised memory and may be written from
-    /// any thread; those of a partition that has not [arrived](PartitionedReceive::arrived) are not used by others, those
-    /// of one that has are not written.
+    /// In every round, until the request has ended: the data are initialised memory that may be written from any
+    /// thread. Other code does not use a partition that has not [arrived](PartitionedReceive::arrived), and does not
+    /// write to one that has.
     pub unsafe fn precv_init(
         &self,
         base: *mut u8,
@@ -201,7 +202,7 @@ impl Communicator {
         })
     }
 
-    /// The route of messages, and the bits of the one that sets them up; `None` to nobody.
+    /// The route of the messages, and the match bits of the set-up message; `None` for `MPI_PROC_NULL`.
     fn ends(&self, call: &'static str, rank: Rank, tag: i32) -> Result<Option<(Route, u64)>, Error> {
         let setup = self.bits(Class::Setup, self.tag(call, tag)?);
         if rank == PROC_NULL {
@@ -213,7 +214,7 @@ impl Communicator {
     }
 }
 
-/// What there is to tell of a set-up.
+/// The profiler's entry for a set-up.
 fn set_up(call: &'static str, (partitions, count): (u32, u64), datatype: &Datatype, (peer, tag): (Rank, i32)) -> Entry {
     let all = count.saturating_mul(partitions.into());
     Entry {
@@ -229,7 +230,7 @@ impl Channel {
     }
 
     /// # Safety
-    /// See those who make one.
+    /// The contract of `psend_init` or `precv_init`.
     unsafe fn start(&self) -> Result<Request, Error> {
         const CALL: &str = "MPI_Start";
         let span = self.communicator.enter(|| Entry {
@@ -241,7 +242,7 @@ impl Channel {
     }
 
     /// # Safety
-    /// See those who make one.
+    /// The contract of `psend_init` or `precv_init`.
     unsafe fn start_quietly(&self, call: &'static str) -> Result<Request, Error> {
         let communicator = &self.communicator;
         communicator.check(call)?;
@@ -283,7 +284,7 @@ impl Channel {
 }
 
 impl Channel {
-    /// Its end is told.
+    /// Tells the profiler that it is freed.
     fn freed(&self) {
         let _span = self.communicator.enter(|| Entry {
             requests: vec![self.number],
@@ -314,24 +315,24 @@ impl Drop for Channel {
 }
 
 impl PartitionedSend {
-    /// Partitions.
+    /// Number of partitions.
     #[must_use]
     pub fn partitions(&self) -> u32 {
         self.channel.partitions
     }
 
-    /// Sends from elsewhere from the next start on.
+    /// Sends from another address from the next start on.
     ///
     /// # Safety
-    /// That of [`Communicator::psend_init`], for this address.
+    /// The contract of [`Communicator::psend_init`], for this address.
     pub unsafe fn move_to(&mut self, base: *const u8) {
         self.channel.base = base.cast_mut();
     }
 
-    /// Begins it once more (`MPI_Start`). Nothing is ready then.
+    /// Starts a round (`MPI_Start`), in which no partition is ready yet.
     ///
     /// # Errors
-    /// `MPI_ERR_REQUEST` if it has been started and has not ended; a revoked communicator.
+    /// `MPI_ERR_REQUEST` if a round is running; the communicator is revoked.
     pub fn start(&self) -> Result<Request, Error> {
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the contract of `psend_init`.
@@ -353,17 +354,19 @@ impl PartitionedSend {
         Ok(request)
     }
 
-    /// A partition may be sent (`MPI_Pready`). Any thread may call this, for different partitions at once.
+    /// Marks a partition as ready to be sent (`MPI_Pready`). Several threads may call this at once, for different
+    /// partitions.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` if there is no such partition, or it is ready already; or nothing was started.
+    /// `MPI_ERR_ARG` if there is no such partition, or if it is ready already; `MPI_ERR_REQUEST` if no round is
+    /// running.
     pub fn ready(&self, partition: u32) -> Result<(), Error> {
         const CALL: &str = "MPI_Pready";
         self.told(CALL, partition, 1)
             .end(self.make_ready(CALL, partition..partition.saturating_add(1)))
     }
 
-    /// The same for several (`MPI_Pready_range`; here without the last one).
+    /// The same for a range (`MPI_Pready_range`, but `partitions.end` is exclusive).
     ///
     /// # Errors
     /// As [`ready`](Self::ready); then none of them is ready.
@@ -373,10 +376,10 @@ impl PartitionedSend {
             .end(self.make_ready(CALL, partitions))
     }
 
-    /// The same for several (`MPI_Pready_list`).
+    /// The same for a list (`MPI_Pready_list`).
     ///
     /// # Errors
-    /// As [`ready`](Self::ready); those before the wrong one are ready.
+    /// As [`ready`](Self::ready); the partitions before the wrong one are ready.
     pub fn ready_list(&self, partitions: &[u32]) -> Result<(), Error> {
         const CALL: &str = "MPI_Pready_list";
         let span = self.channel.communicator.enter(|| Entry {
@@ -433,41 +436,41 @@ impl PartitionedSend {
 }
 
 impl PartitionedReceive {
-    /// Partitions.
+    /// Number of partitions.
     #[must_use]
     pub fn partitions(&self) -> u32 {
         self.channel.partitions
     }
 
-    /// Receives to elsewhere from the next start on.
+    /// Receives to another address from the next start on.
     ///
     /// # Safety
-    /// That of [`Communicator::precv_init`], for this address.
+    /// The contract of [`Communicator::precv_init`], for this address.
     pub unsafe fn move_to(&mut self, base: *mut u8) {
         self.channel.base = base;
     }
 
-    /// Begins it once more (`MPI_Start`). Nothing has arrived then.
+    /// Starts a round (`MPI_Start`), in which no partition has arrived yet.
     ///
     /// # Errors
-    /// `MPI_ERR_REQUEST` if it has been started and has not ended; a revoked communicator.
+    /// `MPI_ERR_REQUEST` if a round is running; the communicator is revoked.
     pub fn start(&self) -> Result<Request, Error> {
         // SAFETY: the contract of `precv_init`.
         unsafe { self.channel.start() }
     }
 
-    /// Whether a partition is there (`MPI_Parrived`), of the round that runs or the last one. Makes progress once if it is
-    /// not.
+    /// Whether a partition of the current round, or of the last one, has arrived (`MPI_Parrived`). Makes progress once
+    /// if it has not.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` if there is no such partition; a network that has failed.
+    /// `MPI_ERR_ARG` if there is no such partition; the network has failed.
     pub fn arrived(&self, partition: u32) -> Result<bool, Error> {
         const CALL: &str = "MPI_Parrived";
         self.told(CALL, partition, |call| self.arrived_quietly(call, partition))
     }
 
-    /// Waits until a partition is there, of the round that runs or the last one. Gives whether it is: not if none runs, or
-    /// it has failed. (MPI has no name for it: there programs ask again and again.)
+    /// Waits until a partition of the current round, or of the last one, has arrived. Gives whether it has: false if no
+    /// round is running, or the round has failed. (MPI has no such call: there a program polls `MPI_Parrived`.)
     ///
     /// # Errors
     /// As [`arrived`](Self::arrived).

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "buffers are given by pointer, as C does")]
-//! Collectives that are planned once and started again and again (MPI 6.13).
+//! Persistent collectives (MPI 6.13): planned once, started repeatedly.
 
 use alloc::{sync::Arc, vec};
 use core::fmt;
@@ -12,12 +12,12 @@ use crate::mpi::{
     operation::Operation,
 };
 
-/// A collective that can be started again and again. Its schedule and its memory are made once.
+/// A persistent collective. Its schedule and its scratch memory are made once.
 pub struct PersistentCollective {
     communicator: Communicator,
     call: &'static str,
     planned: Arc<Planned>,
-    /// For who is told of calls.
+    /// Number by which the profiler knows it.
     number: u64,
 }
 
@@ -31,14 +31,14 @@ impl fmt::Debug for PersistentCollective {
 }
 
 impl Communicator {
-    /// Plans a collective (`MPI_Allreduce_init` and its sisters); `name` is MPI's. All ranks must plan those of a
-    /// communicator in the same order; they may start them in any order.
+    /// Plans a collective (`MPI_Allreduce_init` and the like); `name` is the MPI function. All ranks must plan the
+    /// persistent collectives of a communicator in the same order; they may start them in any order.
     ///
     /// # Errors
     /// As [`collective`](Self::collective).
     ///
     /// # Safety
-    /// That of [`collective`](Self::collective), whenever it has been started and its request has not ended.
+    /// The contract of [`collective`](Self::collective), from each start until the end of its request.
     pub unsafe fn collective_init(
         &self,
         name: &'static str,
@@ -70,20 +70,19 @@ impl Communicator {
 }
 
 impl PersistentCollective {
-    /// MPI's name of the function that has planned it.
+    /// The MPI function that has planned it.
     #[must_use]
     pub fn call(&self) -> &'static str {
         self.call
     }
 
-    /// Lets it use other buffers of the same shape from now on: the same datatypes and counts, elsewhere. Gives whether it
-    /// could: not while it runs.
+    /// Moves it to other buffers of the same datatypes and counts. Gives whether it could: not while it runs.
     ///
     /// # Safety
-    /// That of [`Communicator::collective_init`], for these.
+    /// The contract of [`Communicator::collective_init`], for these buffers.
     pub unsafe fn move_to(&mut self, input: *mut u8, output: *mut u8) -> bool {
         let mut moved = false;
-        // With everything locked, because it may be about to end.
+        // With the lock held, because it may be about to end.
         let (communicator, planned) = (&self.communicator, &mut self.planned);
         communicator.access((), |_, _, _| {
             if let Some(planned) = Arc::get_mut(planned) {
@@ -94,10 +93,10 @@ impl PersistentCollective {
         moved
     }
 
-    /// Begins it once more (`MPI_Start`).
+    /// Starts it (`MPI_Start`).
     ///
     /// # Errors
-    /// `MPI_ERR_REQUEST` if it runs; a revoked communicator.
+    /// `MPI_ERR_REQUEST` if it is running; the communicator is revoked.
     pub fn start(&self) -> Result<Request, Error> {
         const CALL: &str = "MPI_Start";
         let communicator = &self.communicator;

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
-//! Looking for messages before they are received (MPI 3.8).
+//! Probing for messages before they are received (MPI 3.8).
 
 use alloc::vec;
 use core::sync::atomic::Ordering;
@@ -15,19 +15,19 @@ use crate::{
     },
 };
 
-/// A message that was found by a matched probe (MPI 3.8.2). Receive it; dropping it loses it.
+/// A message found by a matched probe (MPI 3.8.2). It must be received; dropping it loses it.
 #[derive(Debug)]
 pub struct MatchedMessage {
     communicator: Communicator,
-    /// `None`: a message of [`PROC_NULL`], which is none.
+    /// `None`: the probe asked for [`PROC_NULL`], from which there are no messages.
     claimed: Option<Claimed>,
     status: Status,
-    /// For who is told of calls.
+    /// Number by which the profiler knows it.
     pub(in crate::mpi::engine) number: u64,
 }
 
 impl MatchedMessage {
-    /// What it is.
+    /// Its source, tag and length.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status
@@ -39,8 +39,8 @@ impl Communicator {
     /// Whether a message is there (`MPI_Iprobe`). Makes progress once.
     ///
     /// # Errors
-    /// A wrong rank or tag, a revoked communicator, a network that has failed; nothing is there, and the sender is lost
-    /// (of any source: a process has failed since this was last said, or none is left).
+    /// The rank or tag is wrong; the communicator is revoked; the network has failed; or there is no message, and its
+    /// sender is lost (for any source: a process has failed since the last such error, or none of the others is left).
     pub fn iprobe(&self, source: Rank, tag: i32) -> Result<Option<Status>, Error> {
         const CALL: &str = "MPI_Iprobe";
         let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
@@ -64,7 +64,8 @@ impl Communicator {
         Ok(found.map(|envelope| self.status_of(&envelope)))
     }
 
-    /// Makes progress once and looks. A program that looks again and again waits: a process that is lost is an error.
+    /// Makes progress once and looks. A program that probes again and again waits for the source, so its loss is an
+    /// error.
     fn look_for<T>(
         &self,
         call: &'static str,
@@ -106,8 +107,8 @@ impl Communicator {
         Ok(self.status_of(&found))
     }
 
-    /// Waits until `look` finds something, or the process that `selector` names is lost, or one of those that it may be
-    /// about.
+    /// Waits until `look` finds a message, or the process that `selector` names is lost, or one of those that it
+    /// admits.
     fn wait_for<T>(
         &self,
         call: &'static str,
@@ -206,7 +207,7 @@ impl Communicator {
         }
     }
 
-    /// What is found at once if nobody is asked for (MPI 3.8.2, `MPI_MESSAGE_NO_PROC`).
+    /// The result at once if the source is `MPI_PROC_NULL` (MPI 3.8.2, `MPI_MESSAGE_NO_PROC`).
     fn no_message(&self, source: Rank) -> Option<MatchedMessage> {
         (source == PROC_NULL).then(|| MatchedMessage {
             communicator: self.clone(),
@@ -216,10 +217,10 @@ impl Communicator {
         })
     }
 
-    /// Receives a message that was matched (`MPI_Mrecv`).
+    /// Receives a matched message (`MPI_Mrecv`).
     ///
     /// # Errors
-    /// A wrong count, a lost sender, a message that is too long.
+    /// The count is wrong, the sender is lost, or the message is too long.
     ///
     /// # Safety
     /// See [`receive`](Self::receive).
@@ -239,10 +240,10 @@ impl Communicator {
         span.end_with(begun.and_then(|mut request| request.finish()))
     }
 
-    /// Begins to receive a message that was matched (`MPI_Imrecv`).
+    /// Begins to receive a matched message (`MPI_Imrecv`).
     ///
     /// # Errors
-    /// A wrong count.
+    /// The count is wrong.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).

@@ -1,4 +1,4 @@
-//! Processes that are lost: who is told, and what ends for their sake.
+//! Processes that are lost: which processes are told, and which operations end.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -18,26 +18,26 @@ use crate::{
     time::Instant,
 };
 
-/// Processes that end MPI: nothing but the last barrier comes from them any more.
+/// Processes that have called `MPI_Finalize`: they send nothing any more but their part of the last barrier.
 #[derive(Default)]
 pub(super) struct Leaving {
     others: BTreeSet<u32>,
-    /// This process does, too: peers that have not been told.
+    /// Set when this process leaves, too: peers that have not been told.
     untold: Option<Vec<PeerId>>,
-    /// By context and class: the first collective that a process has not taken part in any more, and that process.
+    /// By context and class: the first collective that a process which has left took no part in, and that process.
     missed: BTreeMap<u64, (u32, u32)>,
 }
 
-/// More communicators than this have no collectives when one of their processes has left.
+/// Limit of the entries of `missed`: when it is full, further communicators are not recorded.
 const MAX_MISSED: usize = 1 << 12;
 
-/// Context and class of a collective, and its number: the last of those that are counted are followed by 0.
+/// Context and class of a collective, and its number; numbers that are not marked are scaled to be comparable.
 fn split(bits: u64) -> (u64, u32) {
     let number = bits as u32;
     (bits >> 32, if bits & MARKED == 0 { number } else { number << 12 })
 }
 
-/// The number is this one or one that comes after it.
+/// Whether `number` is `first` or comes after it (serial arithmetic).
 fn is_from(number: u32, first: u32) -> bool {
     number.wrapping_sub(first) < 1 << 31
 }
@@ -48,7 +48,7 @@ impl Leaving {
         self.untold.as_ref().is_some_and(|untold| !untold.is_empty())
     }
 
-    /// A process has not taken part in the collective with these bits. False: that follows from what is known.
+    /// Notes that a process takes no part in the collective with these bits. False if that follows from what is known.
     fn miss(&mut self, bits: u64, process: u32) -> bool {
         let (kind, number) = split(bits);
         match self.missed.get(&kind) {
@@ -62,8 +62,8 @@ impl Leaving {
 }
 
 impl Core {
-    /// Why who waits for a message of any of these should not: one has failed, which has not been told on this
-    /// communicator, or nobody is left.
+    /// Why a receive from any of these processes would wait in vain: one of them has failed, of which the program has
+    /// not been told on this communicator, or none of the others is left.
     pub(crate) fn fail_any(&self, any_of: &AnyOf) -> Option<Ended> {
         if self.leaving.others.is_empty() {
             self.peers.all_lost().next()?;
@@ -83,8 +83,8 @@ impl Core {
         ))
     }
 
-    /// The lost process because of which a look for messages fails, if `nothing` was found. A call that only looks,
-    /// and does not wait, may look for messages of a process that ends MPI in order: there are none.
+    /// The lost process because of which a probe fails, if it found `nothing`. A probe that does not wait may look for
+    /// messages of a process that has left in order: there are none.
     pub(crate) fn look_for_lost(
         &self,
         selector: &Selector,
@@ -103,15 +103,15 @@ impl Core {
         (waits || self.lost(process).is_some()).then_some((process, error))
     }
 
-    /// The program is told that a process is lost, on this communicator: it need not be told again when it waits for
-    /// anybody.
+    /// The program has been told on this communicator that a process is lost: its receives from any source do not fail
+    /// because of it any more.
     pub(crate) fn tell_lost(&mut self, context: u32, process: u32) {
         if self.failures.contains(&process) {
             self.told.insert((context, process));
         }
     }
 
-    /// Ends the receives that name no source and wait for what may never come.
+    /// Ends the receives that name no source and would wait in vain.
     fn fail_receives_from_any(&mut self) {
         let mut failed = Vec::new();
         for (index, slot) in self.slots.iter().enumerate() {
@@ -130,7 +130,8 @@ impl Core {
         }
     }
 
-    /// A process is lost: ends what waits for it, and tells the others, unless it has only finished.
+    /// A process is lost: ends the operations that wait for it, and tells the other processes, unless it has said
+    /// goodbye.
     pub(super) fn lose(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) {
         if !self.lose_quietly(messenger, now, process, error) || error == PeerError::Closed {
             return;
@@ -146,7 +147,7 @@ impl Core {
         }
     }
 
-    /// The same, and nobody is told. False: it was lost before, or is none.
+    /// The same, without telling the others. False: the process was lost before, or there is no such process.
     fn lose_quietly(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) -> bool {
         if !self.peers.lose(process, error) {
             return false;
@@ -164,12 +165,12 @@ impl Core {
         true
     }
 
-    /// Whoever has started the processes says that one has ended. All are told, so it is passed on to nobody.
+    /// The launcher reports that a process has ended. It reports this to every process, so this one passes nothing on.
     pub(crate) fn declare_lost(&mut self, messenger: &mut Messenger, now: Instant, process: u32) {
         if process == self.process || self.lost(process).is_some() {
             return;
         }
-        // Without a session the network would say so: nobody listens there any more.
+        // Even without a session the network would answer so: no process listens at that address any more.
         let error = PeerError::Refused;
         if let Some(peer) = self.peers.meet(messenger, process) {
             self.tagged.handle_down(messenger, peer, error);
@@ -179,16 +180,17 @@ impl Core {
         }
     }
 
-    // ---- those that end MPI
+    // ---- processes that have called MPI_Finalize
 
-    /// Why no message with these match bits comes from a process any more but those that are here.
+    /// Why no further message with these match bits will come from a process.
     #[inline]
     pub(super) fn absent(&self, process: u32, bits: u64) -> Option<PeerError> {
         self.lost(process)
             .or_else(|| (self.leaving.others.contains(&process) && !is_of_finalize(bits)).then_some(PeerError::Closed))
     }
 
-    /// A process that has ended MPI before it took part in this collective, or in an earlier one of the same communicator.
+    /// How a collective fails because one of its processes has left before it took part in it, or in an earlier one of
+    /// the same communicator.
     pub(in crate::mpi::engine) fn missed(&self, call: &Collective) -> Option<Ended> {
         if self.leaving.missed.is_empty() {
             return None;
@@ -199,10 +201,11 @@ impl Core {
         concerns.then(|| Ended::failed(process, self.lost(process).unwrap_or(PeerError::Closed)))
     }
 
-    /// This process begins nothing more: says so to those that it has had to do with, and to others when they come.
+    /// This process begins nothing more: tells the peers that it has talked with now, and others when they open a
+    /// session.
     pub(crate) fn leave(&mut self, messenger: &mut Messenger, now: Instant) {
         let peers = (0..self.peers.size()).filter_map(|process| self.peers.get(process));
-        let endpoint = messenger.endpoint();
+        let endpoint = messenger.layer();
         let known =
             |peer: &PeerId| endpoint.down(*peer).is_none() && (endpoint.is_up(*peer) || !endpoint.is_idle(*peer));
         self.leaving.untold = Some(peers.filter(known).collect());
@@ -214,7 +217,7 @@ impl Core {
             return;
         };
         untold.retain(|&peer| {
-            // What is said now would overtake them.
+            // The notice would overtake the sends that are held back.
             if self.tagged.holds_requests(peer) {
                 return true;
             }
@@ -225,7 +228,7 @@ impl Core {
         self.leaving.untold = Some(untold);
     }
 
-    /// A process has come that may not know yet that this one ends.
+    /// A peer has opened a session that may not know yet that this process leaves.
     pub(super) fn tell_also(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId) {
         if let Some(untold) = &mut self.leaving.untold {
             untold.push(peer);
@@ -233,9 +236,9 @@ impl Core {
         }
     }
 
-    /// Another process ends MPI: what still waits for it waits in vain.
+    /// Another process has left: receives that still wait for it fail.
     pub(super) fn handle_leaving(&mut self, messenger: &Messenger, peer: PeerId) {
-        let process = messenger.endpoint().processor(peer);
+        let process = messenger.layer().processor(peer);
         let Some(process) = process.filter(|process| *process < self.peers.size()) else {
             return;
         };
@@ -247,7 +250,8 @@ impl Core {
         }
     }
 
-    /// A receive that has ended because its sender ends MPI: who cancels it does not need it.
+    /// Turns a receive that has failed because its sender has left into a cancelled one: its caller does not need the
+    /// message.
     pub(super) fn cancel_unanswered(&mut self, id: RequestId) -> bool {
         let Some(slot) = self.slot(id).filter(|slot| slot.loans.is_none()) else {
             return false;
@@ -262,8 +266,8 @@ impl Core {
         true
     }
 
-    /// A collective has failed: if that is because a process has ended MPI without it, the others are told, who would wait
-    /// for this one.
+    /// A collective has failed: if that is because a process has left without taking part in it, tells the other
+    /// processes of the collective, which would wait for this one.
     pub(in crate::mpi::engine) fn tell_missed(
         &mut self,
         messenger: &mut Messenger,
@@ -292,7 +296,7 @@ impl Core {
         }
     }
 
-    /// A collective at another process has needed one that has ended MPI.
+    /// Another process reports that a collective needs a process that has left.
     pub(super) fn handle_missed(&mut self, data: &[u8]) {
         let Some((process, bits)) = data.split_at_checked(4) else {
             return;
@@ -306,9 +310,9 @@ impl Core {
         }
     }
 
-    /// To us a process is lost: if it is there after all, or again, it shall not wait for us.
+    /// This process takes `process` for lost: if it is there after all, or again, it must not wait for this one.
     pub(super) fn refuse(&mut self, messenger: &mut Messenger, now: Instant, process: u32, peer: PeerId) {
-        if messenger.endpoint().is_up(peer) {
+        if messenger.layer().is_up(peer) {
             self.tagged
                 .send_active(messenger, now, peer, LOST, &process.to_be_bytes());
         }
@@ -316,24 +320,25 @@ impl Core {
         self.touch(peer);
     }
 
-    /// Before the goodbye to all: it would say to those who have come back that this process has only finished.
+    /// Called before the goodbye to all, from which processes that came back would conclude that this one has finished
+    /// in order.
     pub(crate) fn refuse_returned(&mut self, messenger: &mut Messenger, now: Instant) {
         let lost: Vec<_> = self.all_lost().collect();
         for process in lost {
-            if let Some(peer) = self.peers.get(process).filter(|peer| messenger.endpoint().is_up(*peer)) {
+            if let Some(peer) = self.peers.get(process).filter(|peer| messenger.layer().is_up(*peer)) {
                 self.refuse(messenger, now, process, peer);
             }
         }
     }
 
-    /// Another engine has lost a process: perhaps this one.
+    /// Another process reports that it takes a process, perhaps this one, for lost.
     pub(super) fn handle_lost(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8]) {
         let Ok(process) = <[u8; 4]>::try_from(data).map(u32::from_be_bytes) else {
             return;
         };
         if process == self.process {
             self.tagged.handle_down(messenger, peer, PeerError::Reset);
-            if let Some(other) = messenger.endpoint().processor(peer) {
+            if let Some(other) = messenger.layer().processor(peer) {
                 self.lose_quietly(messenger, now, other, PeerError::Reset);
             }
         } else if self.lost(process).is_none()

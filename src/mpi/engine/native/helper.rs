@@ -1,9 +1,9 @@
-//! The helper thread of a process: others get their answers while its program computes or sleeps.
+//! The helper thread of a process: other processes get their answers while the program computes or sleeps.
 //!
-//! While the program makes progress by itself the thread only looks now and then whether it still does: to wake it for what
-//! comes would cost the program more than it gains. When nobody has made progress between two looks, it listens to the
-//! network, until it finds that the program makes progress again. The system's scheduler is asked to let it run at once
-//! when it is woken, since it never runs long.
+//! While the program makes progress by itself, the thread only checks now and then that it still does: waking the
+//! thread for each datagram would cost the program more than it gains. When no thread has made progress between two
+//! checks, the helper listens to the network until it finds that the program makes progress again. The system's
+//! scheduler is asked to let it run at once when it is woken, since it never runs long.
 
 use std::{
     io,
@@ -24,17 +24,17 @@ use crate::{
     progress::{Acks, WaitPolicy},
 };
 
-/// The first look after the program has made progress comes so soon, the next ones later and later.
+/// The first check after the program has made progress comes this soon, the next ones at growing intervals.
 const SOON: Duration = Duration::from_micros(250);
 /// While the program computes, the protocol's timers may be late by one tick of the kernel (250 Hz).
 const LATE: Duration = Duration::from_millis(4);
-/// What the system lets timers be late by, if nothing else is said.
+/// The kernel's default timer slack.
 const PUNCTUAL: Duration = Duration::from_micros(50);
 
-/// What a helper thread is called for.
+/// How other threads call the helper thread.
 pub(super) struct Call {
     wanted: Mutex<Wanted>,
-    /// Rings when something is.
+    /// An eventfd, signalled when `wanted` has changed.
     bell: OwnedFd,
 }
 
@@ -52,7 +52,7 @@ impl Call {
 
     fn set(&self, change: impl FnOnce(&mut Wanted)) {
         change(&mut self.lock());
-        // It can only fail when it has rung already.
+        // A write fails only if the counter is full, and then the bell has rung already.
         let _ = write(&self.bell, &1_u64.to_ne_bytes());
     }
 
@@ -61,7 +61,7 @@ impl Call {
         self.set(|wanted| wanted.task = true);
     }
 
-    /// What is wanted; a task is not twice.
+    /// Takes what is wanted; a task is reported once.
     fn take(&self) -> Wanted {
         let mut wanted = self.lock();
         let taken = *wanted;
@@ -69,7 +69,7 @@ impl Call {
         taken
     }
 
-    /// Sleeps until something is wanted or comes, not longer than `most`.
+    /// Sleeps until called, or until `readable` is, for at most `most`.
     fn sleep(&self, readable: Option<&OwnedFd>, most: Duration) {
         let timeout = Timespec::try_from(most).ok();
         let mut fds = [
@@ -83,7 +83,7 @@ impl Call {
     }
 }
 
-/// A helper thread; it ends with this.
+/// A helper thread; it ends when this is dropped.
 pub(crate) struct Helper {
     call: Arc<Call>,
     thread: Option<JoinHandle<()>>,
@@ -95,7 +95,7 @@ impl Drop for Helper {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
-            // It does not panic, and if it did there would be nothing to do about it here.
+            // The thread does not panic, and if it did there would be nothing to do about it here.
             let _ = thread.join();
         }
     }
@@ -103,17 +103,17 @@ impl Drop for Helper {
 
 /// What the thread has seen.
 struct Watch {
-    /// Passes that have been made, its own included.
+    /// Passes made so far, its own included.
     passes: u64,
-    /// It listens; else it only looks.
+    /// Whether it listens to the network; otherwise it only checks.
     listens: bool,
-    /// How long to sleep.
+    /// How long to sleep next.
     nap: Duration,
     longest: Duration,
 }
 
 impl Watch {
-    /// The program makes progress.
+    /// The program makes progress: sleeps longer, without listening.
     fn stay_away(&mut self) {
         let nap = if self.listens { SOON } else { 2 * self.nap.max(SOON) };
         self.nap = nap.min(self.longest);
@@ -152,7 +152,7 @@ fn help(fabric: &Weak<Native>, call: &Call, readable: Option<&OwnedFd>, longest:
 }
 
 impl Native {
-    /// Lets a helper thread make progress when nobody else does; it looks whether somebody does at least every `longest`.
+    /// Has a helper thread make progress when no other thread does; it checks at least every `longest`.
     pub(crate) fn assist(self: &Arc<Self>, longest: Duration) -> io::Result<Helper> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let readable = self.readable.as_ref().map(OwnedFd::try_clone).transpose()?;
@@ -171,9 +171,9 @@ impl Native {
         })
     }
 
-    /// Makes a pass if nobody else does. False: the network has failed.
+    /// Makes a pass if no other thread makes progress. False: the network has failed.
     fn relieve(&self, watch: &mut Watch) -> bool {
-        // A thread of the program that has the lock is in a call, and makes progress there.
+        // A thread that holds the lock is in a call, and makes progress there.
         let Ok(inner) = self.inner.try_lock() else {
             watch.stay_away();
             return true;
@@ -202,7 +202,7 @@ impl Native {
         watch.passes = inner.driver.passes();
         watch.listens = true;
         let left = inner.driver.time_left().unwrap_or(watch.longest);
-        // Where nothing tells that something has come, it must look.
+        // Without a descriptor to wait for, the thread must look often.
         let most = if self.readable.is_some() { watch.longest } else { SOON };
         watch.nap = left.min(most);
         self.unlock(inner, before);

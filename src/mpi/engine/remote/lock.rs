@@ -1,11 +1,11 @@
-//! The lock of a window at its target (MPI 12.5.3): for one, or shared, first come first served.
+//! The lock of a window at its target (MPI 12.5.3): exclusive or shared, first come first served.
 
 use alloc::{
     collections::{BTreeSet, VecDeque},
     vec::Vec,
 };
 
-/// Who asked: the process, and its number of the request.
+/// A request for the lock: the process, and its id of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) process: u32,
@@ -21,8 +21,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes a request in; [`grant`](Self::grant) tells when it is granted. A process has or wants a lock once: gives
-    /// whether that was so.
+    /// Queues a request; [`grant`](Self::grant) tells when it is granted. False if the process has or wants the lock
+    /// already.
     pub(super) fn ask(&mut self, asked: Asked) -> bool {
         let process = asked.process;
         let again = self.holders.contains(&process) || self.waiting.iter().any(|other| other.process == process);
@@ -32,7 +32,7 @@ impl Lock {
         !again
     }
 
-    /// Those who have it now.
+    /// Grants the lock as far as possible; gives the granted requests.
     pub(super) fn grant(&mut self) -> Vec<Asked> {
         let mut granted = Vec::new();
         while let Some(&first) = self.waiting.front()
@@ -46,12 +46,12 @@ impl Lock {
         granted
     }
 
-    /// Gives whether the process had it.
+    /// Gives whether the process had the lock.
     pub(super) fn release(&mut self, process: u32) -> bool {
         self.holders.remove(&process)
     }
 
-    /// The process is lost.
+    /// The process is lost: drops its lock and its request.
     pub(super) fn forget(&mut self, process: u32) {
         self.holders.remove(&process);
         self.waiting.retain(|asked| asked.process != process);

@@ -9,15 +9,15 @@ use bytes::Bytes;
 use super::{super::buffer::Loans, message::Run};
 use crate::{messaging::Landing, span::Span};
 
-/// Runs of at least so many octets are sent from where they lie.
+/// Runs of at least this many bytes are sent from where they lie.
 const LEND: u32 = 1 << 10;
 
-/// Octets of the caller at one address.
+/// Contiguous memory of the caller.
 #[derive(Clone, Debug)]
 pub(in crate::mpi::engine) struct Region {
     base: *mut u8,
     len: u64,
-    /// Sent from where they lie: to come back before the memory may go.
+    /// References to it that are being sent: they must be back before the memory may be freed.
     loans: Loans,
 }
 
@@ -30,21 +30,21 @@ impl Region {
     }
 }
 
-/// The memory of a window. Every access is checked, whoever asks for it.
+/// The memory of a window. Every access is checked, whichever process requests it.
 #[derive(Debug)]
 pub(in crate::mpi::engine) enum Memory {
-    /// One piece; offsets count from its beginning.
+    /// One region; offsets count from its beginning.
     Static(Region),
-    /// Pieces that come and go; offsets are addresses (MPI 12.2.4).
+    /// Regions that are attached and detached; offsets are addresses (MPI 12.2.4).
     Dynamic(Vec<Region>),
 }
 
 impl Memory {
-    /// `len` octets at `base`.
+    /// `len` bytes at `base`.
     ///
     /// # Safety
     /// Until this is dropped and [`is_back`](Self::is_back): initialised memory that may be read and written from any
-    /// thread. (That others who use it meanwhile come to no harm is what synchronisation of windows is for.)
+    /// thread. (The program must synchronise conflicting accesses, as MPI demands.)
     pub(in crate::mpi::engine) unsafe fn new(base: *mut u8, len: u64) -> Self {
         Self::Static(Region {
             base,
@@ -57,7 +57,7 @@ impl Memory {
         Self::Dynamic(Vec::new())
     }
 
-    /// What others place octets in by themselves: nothing of a dynamic window, whose pieces come and go.
+    /// The landing in which other processes place bytes: empty for a dynamic window, whose regions come and go.
     pub(super) fn landing(&self) -> Target {
         match self {
             Self::Static(region) => Target(region.clone()),
@@ -69,7 +69,7 @@ impl Memory {
         }
     }
 
-    /// Adds a piece; gives whether it was possible: it must not overlap with another, and end before memory does.
+    /// Attaches a region. False if it overlaps another one, or ends beyond the address space.
     ///
     /// # Safety
     /// As [`new`](Self::new), until it is detached.
@@ -90,7 +90,7 @@ impl Memory {
         true
     }
 
-    /// Takes the piece at `base` away: it may go when what this gives is back.
+    /// Detaches the region at `base`; its memory may be freed when the loans are back.
     pub(in crate::mpi::engine) fn detach(&mut self, base: *mut u8) -> Option<Loans> {
         let Self::Dynamic(regions) = self else { return None };
         let at = regions.iter().position(|region| region.base == base)?;
@@ -104,12 +104,12 @@ impl Memory {
         }
     }
 
-    /// Nothing is being sent from where it lies.
+    /// Whether nothing is being sent from this memory.
     pub(in crate::mpi::engine) fn is_back(&self) -> bool {
         self.regions().iter().all(|region| region.loans.are_back())
     }
 
-    /// Where the run lies, if all of it is in one piece.
+    /// Address of the run, if all of it is in one region.
     fn find(&self, run: Run) -> Option<(*mut u8, &Loans)> {
         let (len, end) = (u64::from(run.len), run.offset.checked_add(run.len.into())?);
         match self {
@@ -128,38 +128,38 @@ impl Memory {
         }
     }
 
-    /// The run is in the window.
+    /// Whether the run is in the window.
     pub(super) fn has(&self, run: Run) -> bool {
         self.find(run).is_some()
     }
 
-    /// Appends the octets of the run, which is in the window, to `out`.
+    /// Appends the bytes of the run, which is in the window, to `out`.
     pub(super) fn read(&self, run: Run, out: &mut Vec<u8>) {
         if let Some((start, _)) = self.find(run) {
-            // SAFETY: `new`'s or `attach`'s contract; `out` is memory of our own.
+            // SAFETY: the contract of `new` or `attach`; `out` is other memory.
             out.extend_from_slice(unsafe { slice::from_raw_parts(start, run.len as usize) });
         }
     }
 
-    /// Writes `octets` to the run, which is in the window and as long.
+    /// Writes `octets` to the run, which is in the window and of the same length.
     pub(super) fn write(&mut self, run: Run, octets: &[u8]) {
         if let Some((start, _)) = self.find(run) {
             let len = octets.len().min(run.len as usize);
-            // SAFETY: as in `read`; `octets` are of a message.
+            // SAFETY: as in `read`; `octets` belong to a message.
             unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), start, len) };
         }
     }
 
-    /// The octets of the run from where they lie, if that is worth it.
+    /// The bytes of the run by reference, if it is long enough.
     pub(super) fn lend(&self, run: Run) -> Option<Bytes> {
         let (start, loans) = self.find(run)?;
-        // SAFETY: the memory stays until all is back; that nobody writes to what is being read, is the program's to see
-        // to by synchronising (MPI 12.7).
+        // SAFETY: the memory stays until all loans are back; the program synchronises so that no write meets the read
+        // (MPI 12.7).
         (run.len >= LEND).then(|| unsafe { loans.lend(start, run.len as usize, None) })
     }
 }
 
-/// Takes in what others place in a window.
+/// The landing of a window.
 #[derive(Debug)]
 pub(super) struct Target(Region);
 
@@ -169,8 +169,8 @@ impl Landing for Target {
     }
 
     fn place(&mut self, offset: u64, bytes: Span<'_>) {
-        // SAFETY: `Memory::new`'s contract holds until the landing is revoked; it is inside the capacity (`Landing`);
-        // `bytes` are of a packet, and can be read.
+        // SAFETY: `Memory::new`'s contract holds until the landing is revoked; the range is inside the capacity
+        // (`Landing`); `bytes` belong to a packet, and can be read.
         unsafe {
             let start = self.0.base.wrapping_add(offset as usize);
             ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
@@ -217,7 +217,7 @@ mod tests {
             offset: base as u64 + offset,
             len,
         };
-        // Not across two pieces, though they lie together.
+        // A run may not cross two regions, even if they are adjacent.
         assert_eq!((memory.has(at(1_990, 20)), memory.has(at(4_000, 1))), (false, false));
         let lent = memory.lend(at(10, 1_500)).unwrap();
         assert!(memory.lend(at(10, 15)).is_none());

@@ -1,4 +1,4 @@
-//! What engines say to each other about windows: the contents of active messages.
+//! Messages between engines about windows: the contents of active messages.
 //!
 //! ```text
 //! 0        1        2        3        4                         8                         16
@@ -7,18 +7,18 @@
 //! +--------+--------+--------+--------+-------------------------+-------------------------+
 //! ```
 //!
-//! and then as many *runs* as it says: where octets lie in the window (8 octets) and how many (4). Numbers are in network
-//! byte order, data as they lie in memory.
+//! and then `runs` *runs*: offset in the window (8 bytes) and length (4). Numbers are in network byte order, data in
+//! the byte order of the host.
 //!
 //! | op | | a | b | after the runs |
 //! |---|---|---|---|---|
 //! | 1 | accumulate | kind of the elements | operation | the operand |
-//! | 2 | accumulate, and give back what was there | kind | operation | the operand; nothing if it is not needed |
-//! | 3 | compare and swap | kind | 0 | what to compare with, what to put there |
-//! | 4 | get | 0 | 0 | the landing that the octets are to be placed in, one run behind the other |
+//! | 2 | accumulate and fetch the old value | kind | operation | the operand; nothing if it is not needed |
+//! | 3 | compare and swap | kind | 0 | the value to compare with, the new value |
+//! | 4 | get | 0 | 0 | the landing for the bytes, which are placed one run after the other |
 //! | 5 | lock | 1 if exclusive | 0 | |
 //! | 6, 7, 8 | unlock, post, complete | 0 | 0 | |
-//! | 9 | answer to what had this id | status | 0 | what was there. (No window, no runs.) |
+//! | 9 | answer to the request with this id | status | 0 | the fetched value. (No window, no runs.) |
 //!
 //! Kinds and operations are numbered in the order of their declaration. Window and landing are landing ids with their
 //! keys.
@@ -29,15 +29,15 @@ use crate::mpi::{datatype::Kind, operation::Predefined};
 
 /// Most runs in one message.
 pub(super) const MAX_RUNS: usize = 64;
-/// Most octets of data in one message: with its runs and all else it fits the credit that is reserved for the protocol.
+/// Most bytes of data in one message: with runs and headers it fits the credit that is reserved for the protocol.
 pub(super) const MAX_DATA: u64 = 8 << 10;
-/// Most octets that are asked for by one get.
+/// Most bytes that one get may ask for.
 pub(super) const MAX_GET: u64 = 1 << 20;
 
-/// Octets of a window that lie together.
+/// A contiguous range of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Octets from the beginning of the window; of a dynamic one the address.
+    /// Offset from the beginning of the window, bytes; in a dynamic window the address.
     pub(super) offset: u64,
     pub(super) len: u32,
 }
@@ -54,7 +54,7 @@ impl<'a> Runs<'a> {
         into.extend_from_slice(&run.len.to_be_bytes());
     }
 
-    /// What [`push`](Self::push) has written.
+    /// Checks encoded runs.
     pub(super) fn new(octets: &'a [u8]) -> Result<Self, Malformed> {
         let runs = Self(octets);
         let whole = octets.len().is_multiple_of(Self::LEN) && (1..=MAX_RUNS).contains(&(octets.len() / Self::LEN));
@@ -72,7 +72,7 @@ impl<'a> Runs<'a> {
         })
     }
 
-    /// Octets in all of them.
+    /// Bytes of all runs.
     pub(super) fn total(self) -> u64 {
         self.iter().map(|run| u64::from(run.len)).sum()
     }
@@ -81,13 +81,13 @@ impl<'a> Runs<'a> {
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// It was done.
+    /// The operation was done.
     Done,
-    /// Not all of it is in the window; nothing was done.
+    /// The range is not completely inside the window; nothing was done.
     Range,
     /// There is no such window.
     Window,
-    /// More than may be asked for at a time, or what contradicts the state of the window.
+    /// The request exceeds a limit, or contradicts the state of the window.
     Refused,
 }
 
@@ -97,16 +97,16 @@ impl Status {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
-    /// For a window of the receiver.
+    /// A request for a window of the receiver.
     Request { id: u32, window: u64, request: Request<'a> },
-    /// To the request with this id.
+    /// The answer to the request with this id.
     Answer { id: u32, status: Status, data: &'a [u8] },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
-    /// `operation` is defined for `kind`; the runs are whole elements, [`MAX_DATA`] at most; the operand is as long, or
-    /// there is none if it is `MPI_NO_OP`.
+    /// `operation` is defined for `kind`; the runs are whole elements, at most [`MAX_DATA`] bytes; the operand is as
+    /// long, or absent if the operation is `MPI_NO_OP`.
     Accumulate {
         kind: Kind,
         operation: Predefined,
@@ -120,7 +120,7 @@ pub(super) enum Request<'a> {
         runs: Runs<'a>,
         operands: &'a [u8],
     },
-    /// At most [`MAX_GET`] octets.
+    /// At most [`MAX_GET`] bytes.
     Get {
         runs: Runs<'a>,
         landing: u64,
@@ -133,11 +133,11 @@ pub(super) enum Request<'a> {
     Complete,
 }
 
-/// Octets that are no message of this protocol.
+/// The data are no message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Compare-and-swap takes these (MPI 12.3.4).
+/// Whether compare-and-swap is defined for this kind (MPI 12.3.4).
 pub(super) fn swaps(kind: Kind) -> bool {
     Predefined::Band.is_defined_for(kind) || kind == Kind::Bool
 }
@@ -184,7 +184,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Total: any octets give a message that keeps what is said at [`Request`], or none.
+    /// Total: any bytes give a message that keeps the conditions stated at [`Request`], or an error.
     pub(super) fn parse(octets: &'a [u8]) -> Result<Self, Malformed> {
         let (&[op, a, b, runs, i, j, k, l], rest) = octets.split_first_chunk::<8>().ok_or(Malformed)?;
         let id = u32::from_be_bytes([i, j, k, l]);
@@ -253,7 +253,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The first eight octets.
+/// The first eight bytes.
 fn word(octets: &[u8]) -> u64 {
     octets.first_chunk().map_or(0, |word| u64::from_be_bytes(*word))
 }

@@ -1,17 +1,17 @@
-//! Remote memory at one process: its windows, its operations on windows of others, and operations of others on its own
-//! (MPI standard, chapter 12; the PACS-CS paper, section 4.1, has the same idea: `docs/papers.md`).
+//! Remote memory access at one process: its windows, its operations on windows of others, and operations of others on
+//! its own (MPI standard, chapter 12; the PACS-CS paper, section 4.1, has the same idea: `docs/papers.md`).
 //!
-//! - A **put** places bytes straight into the window, which is a lasting landing. Once they are acknowledged, they are
-//!   there.
+//! - A **put** places bytes straight into the window, which is a lasting landing. Once the placements are acknowledged,
+//!   the bytes are there.
 //! - A **get** asks the target, by an active message, to place bytes into a landing made for them.
 //! - An **accumulate** is done by the target, in the order in which its messages arrive. So are puts of many small
 //!   runs, which are accumulates with `MPI_REPLACE`, and all operations of a process on itself.
 //!
-//! An operation goes in *parts*: of some megabytes if octets are placed, or as much as a message takes. A process has
-//! [`LIMIT`] of them under way to another, so who is honest never asks for more than a target keeps; of others more is
-//! refused, or dropped if they do not take answers either.
+//! An operation is divided into *parts*: a placement, or the data of one message. An origin has at most [`LIMIT`] parts
+//! in flight to one target, so an honest one never asks for more than the target keeps. The target refuses further
+//! requests, or drops them if the origin does not take its answers either.
 //!
-//! `origin` is what this process does, `target` what is done to it.
+//! `origin` has the operations of this process, `target` those of others on its windows.
 
 mod lock;
 mod memory;
@@ -60,22 +60,22 @@ use crate::{
     time::Instant,
 };
 
-/// Parts that are under way to one process.
+/// Most parts in flight to one process.
 pub(super) const LIMIT: usize = 32;
-/// Answers to one process that may wait for credit, grants of messages among them. (More can only be due to one that
-/// asks without end.)
+/// Most answers to one process that may wait for credit, grants of messages among them. (More can only be due to a
+/// process that asks without end.)
 const MAX_WAITING: usize = SERVED + 4 * LIMIT;
-/// Active messages for [`Remote::handle`] have this number.
+/// Number of active messages for [`Remote::handle`].
 pub(super) const HANDLER: u32 = 1;
 
 /// Counters of remote memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowStats {
-    /// Requests of others that were done.
+    /// Requests of other processes that were served.
     pub served: u64,
-    /// Messages that made no sense, answers that nobody waited for: dropped.
+    /// Messages dropped because they could not be parsed, or because they answer no request.
     pub malformed: u64,
-    /// Requests for windows that are not there, or outside of them, or for more than may be asked at a time.
+    /// Requests refused: the window does not exist, the range is outside of it, or the request exceeds a limit.
     pub refused: u64,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum Failure {
     Refused(ErrorClass),
 }
 
-/// The way to other processes. Sending to ourselves is the same.
+/// The way to other processes, and to this process itself.
 pub(super) struct Net<'a> {
     pub(super) tagged: &'a mut Tagged<Buffer>,
     pub(super) messenger: &'a mut Messenger,
@@ -94,7 +94,7 @@ pub(super) struct Net<'a> {
     pub(super) me: u32,
     pub(super) peers: &'a mut Peers,
     pub(super) inbox: &'a mut Inbox,
-    /// Peers and channels to which something may be waiting to be transmitted.
+    /// Peers and channels for which packets may be queued.
     pub(super) touched: &'a mut Vec<(PeerId, u8)>,
     pub(super) scratch: &'a mut Vec<u8>,
 }
@@ -107,7 +107,7 @@ impl Net<'_> {
     fn process(&self, peer: Option<PeerId>) -> Option<u32> {
         match peer {
             None => Some(self.me),
-            Some(peer) => self.messenger.endpoint().processor(peer),
+            Some(peer) => self.messenger.layer().processor(peer),
         }
     }
 
@@ -130,22 +130,22 @@ impl Net<'_> {
         self.send(process, &Message::Request { id, window, request });
     }
 
-    /// Gives the lock of a process's window back.
+    /// Releases the lock of a process's window.
     pub(super) fn unlock(&mut self, process: u32, window: u64) {
         self.request(process, window, 0, Request::Unlock);
     }
 
-    /// Says to a process that it may access our window, which has this name there.
+    /// Tells a process that it may access this process's window, by the name of its own window.
     pub(super) fn post(&mut self, process: u32, window: u64) {
         self.request(process, window, 0, Request::Post);
     }
 
-    /// Says to a process that we have done what we wanted to its window.
+    /// Tells a process that this one has finished its accesses to its window.
     pub(super) fn complete(&mut self, process: u32, window: u64) {
         self.request(process, window, 0, Request::Complete);
     }
 
-    /// Places octets in a landing of another process.
+    /// Places bytes in a landing of another process.
     fn place(&mut self, process: u32, to: u64, offset: u64, data: bytes::Bytes) -> Result<SendToken, SendError> {
         let peer = self.peer(process).ok_or(SendError::UnknownPeer(PeerId(u32::MAX)))?;
         let token = self
@@ -162,7 +162,7 @@ impl Net<'_> {
         self.messenger.grant(Access::Once { peer, len }, Box::new(memory))
     }
 
-    /// So many answers to this process can not be sent that no more are made.
+    /// So many answers to this process wait for credit that no more are made.
     fn is_deaf(&self, process: u32) -> bool {
         self.peers
             .get(process)
@@ -170,7 +170,7 @@ impl Net<'_> {
     }
 }
 
-/// Names a landing, so also a window, in messages.
+/// The name of a landing, so also of a window, in messages.
 fn name_of(id: LandingId) -> u64 {
     u64::from(id.landing) << 32 | u64::from(id.key)
 }
@@ -182,17 +182,17 @@ fn landing_of(name: u64) -> LandingId {
     }
 }
 
-/// When this process may access the windows of others.
+/// Access epochs (MPI 12.5): when this process may access the windows of others.
 #[derive(Debug)]
 pub(super) enum Epoch {
     None,
-    /// Between fences; `used`: something was done since the last.
+    /// Between fences; `used`: there has been an operation since the last fence.
     Fence {
         used: bool,
     },
-    /// Those who have posted for us.
+    /// Between start and complete, with the group of targets.
     Started(Group),
-    /// Locks that were asked for; `true`: granted. `all`: by one call, which takes one to give them back.
+    /// Locks by target; `true`: granted. `all`: requested by `lock_all`, and released by `unlock_all` only.
     Locked {
         locks: BTreeMap<u32, bool>,
         all: bool,
@@ -200,7 +200,7 @@ pub(super) enum Epoch {
 }
 
 impl Epoch {
-    /// Another way to synchronise may begin.
+    /// Whether another kind of synchronisation may begin.
     pub(super) fn is_free(&self) -> bool {
         matches!(self, Self::None | Self::Fence { used: false })
     }
@@ -218,7 +218,7 @@ impl Epoch {
     }
 }
 
-/// What is under way to one process through a window, and what has failed since it was last asked for.
+/// Operations in flight to one process through a window, and the first failure since failures were last taken.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) operations: u32,
@@ -231,17 +231,17 @@ pub(super) struct WindowState {
     pub(super) memory: Memory,
     pub(super) group: Group,
     lock: Lock,
-    /// Processes that have posted for us, and that have completed what they did to us: how often.
+    /// How often processes have posted to this one, and how often they have completed their accesses.
     pub(super) posted: BTreeMap<u32, u32>,
     pub(super) completed: BTreeMap<u32, u32>,
     pub(super) epoch: Epoch,
-    /// Those that we have posted for.
+    /// The group to which this process has posted.
     pub(super) exposed: Option<Group>,
     pub(super) pending: BTreeMap<u32, Pending>,
 }
 
 impl WindowState {
-    /// One has been counted for `process`: takes it away.
+    /// Counts one down for `process`; false if the count is zero.
     pub(super) fn take_one(counts: &mut BTreeMap<u32, u32>, process: u32) -> bool {
         let Some(count) = counts.get_mut(&process) else {
             return false;
@@ -253,13 +253,13 @@ impl WindowState {
         true
     }
 
-    /// Operations that are under way to those that are `wanted`.
+    /// Number of operations in flight to the processes that are `wanted`.
     pub(super) fn operations(&self, wanted: impl Fn(u32) -> bool) -> u32 {
         let pending = self.pending.iter().filter(|(process, _)| wanted(**process));
         pending.map(|(_, pending)| pending.operations).sum()
     }
 
-    /// Takes what has failed with those that are `wanted`.
+    /// Takes a failure with a process that is `wanted`.
     pub(super) fn take_failure(&mut self, wanted: impl Fn(u32) -> bool) -> Option<(u32, Failure)> {
         let mut found = None;
         self.pending.retain(|&process, pending| {
@@ -278,37 +278,37 @@ impl WindowState {
     }
 }
 
-/// Everything about remote memory at one process.
+/// State of remote memory access at one process.
 #[derive(Default)]
 pub(crate) struct Remote {
-    /// By the name of their landing.
+    /// By name.
     windows: BTreeMap<u64, WindowState>,
-    /// Those that have been closed, while their memory is still being sent from.
+    /// Closed windows whose memory is still being sent from.
     closing: Vec<(u64, Memory)>,
     operations: Slab<Operation>,
     flights: Slab<Flight>,
-    /// By process.
+    /// By target.
     queues: BTreeMap<u32, Queue>,
-    /// Operations by what they have placed.
+    /// Operations by the token of a placement.
     tokens: BTreeMap<u64, u32>,
-    /// Flights by the landing in which what was asked for lands.
+    /// Flights by the landing of the data that they asked for.
     landings: BTreeMap<u64, u32>,
     /// Operations that have ended but for references to their memory.
     draining: Vec<u32>,
     serving: VecDeque<Serving>,
     /// Requests that have ended.
     pub(super) ended: Vec<(RequestId, Ended)>,
-    /// Something has happened that others may wait for.
+    /// Something has happened for which a caller may wait.
     pub(super) news: bool,
     stats: WindowStats,
 }
 
-/// Remote memory of a process that may never have to do with any: nothing until then.
+/// State of remote memory access, allocated at its first use.
 #[derive(Default)]
 pub(crate) struct OnDemand(Option<Box<Remote>>);
 
 impl OnDemand {
-    /// It, from now on.
+    /// Allocates it if it is not there yet.
     pub(super) fn it(&mut self) -> &mut Remote {
         self.0.get_or_insert_default()
     }
@@ -336,12 +336,12 @@ impl Remote {
         self.stats
     }
 
-    /// Operations that have not ended.
+    /// Number of operations that have not ended.
     pub(super) fn operations(&self) -> usize {
         self.operations.len()
     }
 
-    /// Lets the processes of `group` access `memory`. Gives its name; `None`: there are too many landings.
+    /// Lets the processes of `group` access `memory`. Gives the window's name; `None`: there are too many landings.
     pub(super) fn expose(&mut self, messenger: &mut Messenger, memory: Memory, group: Group) -> Option<u64> {
         let landing = Box::new(memory.landing());
         let name = name_of(messenger.grant(Access::Lasting, landing)?);
@@ -363,7 +363,7 @@ impl Remote {
         self.windows.get_mut(&name)
     }
 
-    /// Nobody accesses the window any more. Its memory may go when it [is closed](Self::is_closed).
+    /// Ends all access to the window. Its memory may be freed when it [is closed](Self::is_closed).
     pub(super) fn close(&mut self, messenger: &mut Messenger, name: u64) {
         if let Some(state) = self.windows.remove(&name) {
             messenger.revoke(landing_of(name));
@@ -377,7 +377,7 @@ impl Remote {
         self.closing.iter().all(|(other, _)| *other != name)
     }
 
-    /// Nothing waits for [`pump`](Self::pump), and nothing has happened that was not told.
+    /// Whether [`pump`](Self::pump) has nothing to do, and nothing is left to tell.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
         self.serving.is_empty()
@@ -387,7 +387,7 @@ impl Remote {
             && !self.news
     }
 
-    /// Goes on with what had no room.
+    /// Goes on with requests and operations that had no room.
     pub(super) fn pump(&mut self, net: &mut Net<'_>) {
         if !self.serving.is_empty() {
             self.serve(net);
@@ -403,7 +403,7 @@ impl Remote {
         }
     }
 
-    /// A message of another engine, or of our own.
+    /// A message of another engine, or of this one.
     pub(super) fn handle(&mut self, net: &mut Net<'_>, peer: Option<PeerId>, data: &[u8]) {
         let Some(process) = net.process(peer) else { return };
         match Message::parse(data) {
@@ -427,7 +427,7 @@ impl Remote {
         self.queues.keys().copied().chain(windows).chain(flights)
     }
 
-    /// The process is lost: everything with it ends.
+    /// A process is lost: all operations with it end.
     pub(super) fn fail(&mut self, net: &mut Net<'_>, process: u32, error: PeerError) {
         self.serving.retain(|serving| serving.process != process);
         self.fail_operations(net, process, error);

@@ -1,4 +1,4 @@
-//! What this process does to the windows of others: operations, cut into parts.
+//! Operations of this process on the windows of others, divided into parts.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -26,12 +26,12 @@ use crate::{
     span::Span,
 };
 
-/// Runs of at least so many octets are placed by themselves; shorter ones go together in a message.
+/// Runs of at least this many bytes get placements of their own; shorter ones share a message.
 const ALONE: u64 = 512;
-/// Most octets in one placement.
+/// Most bytes in one placement.
 const CHUNK: u64 = 1 << 20;
 
-/// What is done.
+/// Kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mpi::engine) enum What {
     Put,
@@ -40,7 +40,7 @@ pub(in crate::mpi::engine) enum What {
         kind: Kind,
         operation: Predefined,
     },
-    /// What to compare with, what to put there: elements of `kind`, in its first octets.
+    /// Value to compare with and new value: elements of `kind`, in the first bytes.
     Swap {
         kind: Kind,
         operands: [[u8; 8]; 2],
@@ -48,7 +48,7 @@ pub(in crate::mpi::engine) enum What {
 }
 
 impl What {
-    /// Kinds that can be compared and swapped.
+    /// Whether elements of this kind can be compared and swapped.
     pub(in crate::mpi::engine) fn swaps(kind: Kind) -> bool {
         message::swaps(kind)
     }
@@ -63,7 +63,7 @@ impl What {
         Self::Swap { kind, operands }
     }
 
-    /// The reduction, by its name.
+    /// The reduction, by its MPI name.
     pub(in crate::mpi::engine) fn operation(self) -> Option<&'static str> {
         match self {
             Self::Accumulate { operation, .. } => Some(operation.name()),
@@ -71,7 +71,7 @@ impl What {
         }
     }
 
-    /// Octets that are not cut apart.
+    /// Bytes that must stay in one part.
     fn unit(self) -> u64 {
         match self {
             Self::Put | Self::Get => 1,
@@ -80,22 +80,22 @@ impl What {
     }
 }
 
-/// Elements in the window of a process.
+/// Location of elements in the window of a process.
 #[derive(Clone, Debug)]
 pub(in crate::mpi::engine) struct Place {
     pub(in crate::mpi::engine) process: u32,
-    /// Name of its window.
+    /// Name of the target's window.
     pub(in crate::mpi::engine) window: u64,
     pub(in crate::mpi::engine) is_dynamic: bool,
-    /// Octets from the beginning of the window; of a dynamic one the address.
+    /// Offset from the beginning of the window, bytes; in a dynamic window the address.
     pub(in crate::mpi::engine) base: i64,
     pub(in crate::mpi::engine) count: u64,
     pub(in crate::mpi::engine) datatype: Datatype,
 }
 
 impl Place {
-    /// The runs of the octets from `at` on: as many as go together, at most `most` octets, in whole units. They are
-    /// written to `runs`; gives their length.
+    /// Writes the runs of the bytes from `at` on to `runs`: as many as fit one message, at most `most` bytes, in whole
+    /// units. Gives their length in bytes.
     fn runs(&self, at: u64, end: u64, most: u64, unit: u64, runs: &mut Vec<u8>) -> u64 {
         let mut list = Vec::new();
         let mut len = 0;
@@ -120,37 +120,37 @@ impl Place {
     }
 }
 
-/// One call of the program.
+/// An operation that the program has called.
 pub(super) struct Operation {
-    /// Our own window.
+    /// Name of this process's own window.
     window: u64,
     place: Place,
     what: What,
     operand: Option<Lender>,
     loans: Option<Loans>,
     result: Option<Buffer>,
-    /// Octets at the target: so many went, of so many.
+    /// Bytes at the target: already sent, and in all.
     at: u64,
     len: u64,
-    /// Parts that have not ended.
+    /// Number of parts that have not ended.
     in_flight: u32,
     request: Option<RequestId>,
     failure: Option<Failure>,
 }
 
-/// What an answer is awaited for.
+/// A request that awaits an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flight {
-    /// A part of an operation: octets from `at` on, `len` of them.
+    /// A part of an operation: `len` bytes from `at` on.
     Part {
         process: u32,
         operation: u32,
         at: u64,
         len: u64,
-        /// Where they land.
+        /// The landing for the answer's data.
         landing: Option<LandingId>,
     },
-    /// A lock; `window` is our own.
+    /// A lock; `window` is the own window.
     Lock { process: u32, window: u64 },
 }
 
@@ -162,7 +162,7 @@ impl Flight {
     }
 }
 
-/// What is to be done to one process, in order.
+/// Operations to one process, in order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<u32>,
@@ -170,9 +170,9 @@ pub(super) struct Queue {
 }
 
 impl Remote {
-    /// Begins an operation, which was checked, through our window `window`: may this process do that now?
+    /// Begins an operation, whose arguments have been checked, through the own window `window`, if the epoch allows it.
     ///
-    /// `operand` and `result` are as long as the place, where the operation has them.
+    /// `operand` and `result`, where the operation has them, are as long as the place.
     pub(in crate::mpi::engine) fn begin(
         &mut self,
         net: &mut Net<'_>,
@@ -211,7 +211,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Sends what may be sent to a process.
+    /// Sends as many parts to a process as its limit allows.
     pub(super) fn issue(&mut self, net: &mut Net<'_>, process: u32) {
         while let Some(queue) = self.queues.get_mut(&process) {
             let Some(&id) = queue.waiting.front() else {
@@ -235,7 +235,7 @@ impl Remote {
         }
     }
 
-    /// Gives whether a part went; otherwise there is no room now.
+    /// Sends the next part. False: there is no room now.
     fn issue_part(&mut self, net: &mut Net<'_>, id: u32) -> bool {
         let Some(operation) = self.operations.get_mut(id) else {
             return false;
@@ -276,7 +276,7 @@ impl Remote {
         self.finish(id);
     }
 
-    /// Ends the operation if nothing of it is left to be done.
+    /// Ends the operation if all its parts have ended.
     pub(super) fn finish(&mut self, id: u32) {
         let Some(operation) = self.operations.get(id) else {
             return;
@@ -310,7 +310,7 @@ impl Remote {
         self.news = true;
     }
 
-    /// What was placed is there. Gives whether it was ours.
+    /// A placement is acknowledged. Gives whether it belonged to an operation.
     pub(in crate::mpi::engine) fn handle_sent(&mut self, net: &mut Net<'_>, token: SendToken) -> bool {
         let Some(id) = self.tokens.remove(&token.0) else {
             return false;
@@ -321,14 +321,14 @@ impl Remote {
         true
     }
 
-    /// What was asked for has landed.
+    /// The data of a get have landed.
     pub(in crate::mpi::engine) fn handle_landed(&mut self, net: &mut Net<'_>, landing: LandingId) {
         if let Some(id) = self.landings.remove(&name_of(landing)) {
             self.end_flight(net, id, None);
         }
     }
 
-    /// An answer. Only that of who was asked counts.
+    /// An answer. It counts only if it comes from the process that was asked.
     pub(super) fn handle_answer(&mut self, net: &mut Net<'_>, process: u32, id: u32, status: Status, data: &[u8]) {
         let failure = match status {
             Status::Done => None,
@@ -349,7 +349,7 @@ impl Remote {
                 let result = operation.and_then(|operation| operation.result.as_mut());
                 match (failure, landing, result) {
                     (Some(_), ..) => data.is_empty(),
-                    // It is done when it has landed, not when somebody says so.
+                    // A get is done when its data have landed, not when the target says so.
                     (None, Some(_), _) => false,
                     (None, None, Some(result)) if data.len() as u64 == *len => {
                         crate::messaging::Landing::place(result, *at, Span::new(data));
@@ -402,7 +402,7 @@ impl Remote {
         }
     }
 
-    /// Asks for a lock: our window `window` names it there as `name`.
+    /// Requests a lock; `window` is the own window, `name` that of the target.
     pub(in crate::mpi::engine) fn ask_lock(
         &mut self,
         net: &mut Net<'_>,
@@ -417,13 +417,13 @@ impl Remote {
         }
     }
 
-    /// Ends everything that is under way to a process.
+    /// Ends every operation in flight to a lost process.
     pub(super) fn fail_operations(&mut self, net: &mut Net<'_>, process: u32, error: PeerError) {
         let failure = Failure::Lost(error);
         self.queues.remove(&process);
         for id in self.flights.find(|flight| flight.process() == process) {
             if let Some(Flight::Part { landing, .. }) = self.flights.get(id) {
-                // The operation itself ends below.
+                // The loop below ends the operation itself.
                 if let Some(landing) = *landing {
                     self.landings.remove(&name_of(landing));
                     net.messenger.revoke(landing);
@@ -451,14 +451,14 @@ impl Operation {
         self.at = self.len;
     }
 
-    /// What comes next is better placed by itself than sent in a message.
+    /// Whether the next run is long enough for a placement of its own, rather than a message.
     fn goes_alone(&self) -> bool {
         let Place { datatype, count, .. } = &self.place;
         let next = datatype.segments(*count, self.at..self.len).next();
         !self.place.is_dynamic && next.is_some_and(|run| run.len >= ALONE.min(self.len))
     }
 
-    /// Places octets of one run.
+    /// Places bytes of one run.
     fn place_part(&mut self, net: &mut Net<'_>) -> Option<(SendToken, u64)> {
         let place = &self.place;
         let end = self.len.min(self.at + CHUNK);
@@ -466,12 +466,12 @@ impl Operation {
         let data = self.operand.as_mut()?.chunk(self.at, run.len);
         let len = data.len() as u64;
         let offset = place.base.wrapping_add(run.offset) as u64;
-        // A queue that is full has room later; that the process is lost is told by an event.
+        // A full queue has room later; if the process is lost, an event tells so.
         let token = net.place(place.process, place.window, offset, data).ok()?;
         Some((token, len))
     }
 
-    /// Asks for octets to be placed in the result.
+    /// Asks the target to place bytes in the result.
     fn get_part(&self, net: &mut Net<'_>, id: u32, flights: &mut Slab<Flight>) -> Option<(u32, LandingId, u64)> {
         let mut runs = Vec::new();
         let len = self.place.runs(self.at, self.len, MAX_GET, 1, &mut runs);

@@ -58,10 +58,10 @@ impl Pair {
         Self { sides, now }
     }
 
-    /// A window over `memory` at one side.
+    /// Makes `memory` a window of one side.
     pub(super) fn expose(&mut self, side: usize, memory: &mut [u8]) -> u64 {
         let Side { messenger, core } = &mut self.sides[side];
-        // SAFETY: every test keeps `memory` for as long as the pair, and looks at it only between its calls.
+        // SAFETY: every test keeps `memory` as long as the pair, and looks at it only between its calls.
         let memory = unsafe { Memory::new(memory.as_mut_ptr(), memory.len() as u64) };
         let name = core.remote.it().expose(messenger, memory, Group::world(2)).unwrap();
         core.remote.it().window(name).unwrap().epoch = Epoch::Fence { used: false };
@@ -97,7 +97,7 @@ impl Pair {
         busy
     }
 
-    /// Until nothing happens any more.
+    /// Runs both sides until both are quiet.
     pub(super) fn run(&mut self) {
         let mut quiet = 0;
         while quiet < 4 {
@@ -112,12 +112,12 @@ impl Pair {
     }
 }
 
-/// Octets before and behind the window that nobody may touch.
+/// Bytes before and after the window that must stay as they are.
 const GUARD: usize = 64;
 const WINDOW: usize = 4_096;
 
-/// Messages that a peer may make up, read from any octets: as they are, or nearly what an engine says, about a window
-/// that there is. Nothing but the window changes, all are counted, and nobody is lost.
+/// Messages that a peer may make up, parsed from any bytes: as they are, or close to valid ones, for an existing
+/// window. Only the window changes, every message is counted, and neither process is taken for lost.
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "only fuzz targets are elsewhere"))]
 pub fn drive(mut octets: &[u8]) {
     let mut room = vec![0xaa; WINDOW + 2 * GUARD];
@@ -141,7 +141,7 @@ pub fn drive(mut octets: &[u8]) {
         {
             (*op, *runs) = (*op % 10, *runs % 8);
         }
-        // Small numbers lie in the window.
+        // Small numbers are offsets in the window.
         for run in message.get_mut(16..).unwrap_or_default().chunks_exact_mut(12) {
             if code & 4 == 0 {
                 run[..6].fill(0);

@@ -1,12 +1,12 @@
-//! Things that others name by number.
+//! Values that are named by number.
 
 use alloc::vec::Vec;
 
-/// Indices have so many bits, generations the rest.
+/// Width of an index; the generation has the other bits.
 const INDEX_BITS: u32 = 20;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
-/// Values named by index and generation, so that the name of what is gone finds nothing.
+/// Values named by index and generation, so that the name of a removed value finds nothing.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -24,7 +24,7 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// # Panics
-    /// With more than 2^20 values, which those who use it bound.
+    /// With more than 2^20 values; callers keep to a smaller limit.
     pub(super) fn insert(&mut self, value: T) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             assert!(self.slots.len() <= INDEX as usize, "too many are under way");
@@ -54,7 +54,7 @@ impl<T> Slab<T> {
         slot.take()
     }
 
-    /// The names of those that are `wanted`.
+    /// The names of the values that are `wanted`.
     pub(super) fn find(&self, wanted: impl Fn(&T) -> bool) -> Vec<u32> {
         let slots = (0..).zip(&self.slots);
         let found = slots.filter(|(_, (_, slot))| slot.as_ref().is_some_and(&wanted));

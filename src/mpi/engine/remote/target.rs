@@ -1,4 +1,4 @@
-//! What others do to the windows of this process.
+//! Operations of other processes on the windows of this one.
 
 use alloc::{collections::VecDeque, vec, vec::Vec};
 
@@ -17,12 +17,12 @@ use crate::{
     },
 };
 
-/// Octets that were asked for and wait for room to be sent.
+/// Requested bytes that wait for room to be sent.
 pub(super) struct Serving {
     pub(super) process: u32,
     pub(super) window: u64,
     landing: u64,
-    /// Where they go, and what.
+    /// Offset in the landing and data of each piece.
     pieces: VecDeque<(u64, Bytes)>,
 }
 
@@ -89,7 +89,7 @@ impl Remote {
         }
     }
 
-    /// Answers if an answer is waited for.
+    /// Answers a request, if its origin waits for an answer.
     fn answer(&mut self, net: &mut Net<'_>, process: u32, id: u32, request: &Request<'_>, status: Status, data: &[u8]) {
         let done = status == Status::Done;
         if done {
@@ -99,7 +99,7 @@ impl Remote {
         }
         let answered = match request {
             Request::Accumulate { .. } | Request::Swap { .. } => true,
-            // What was asked for is the answer; a lock is granted when its turn has come.
+            // The data are the answer to a get; a lock is granted when its turn has come.
             Request::Get { .. } | Request::Lock { .. } => !done,
             Request::Unlock | Request::Post | Request::Complete => false,
         };
@@ -108,7 +108,7 @@ impl Remote {
         }
     }
 
-    /// Gives the lock to those whose turn it is.
+    /// Grants the lock to the processes whose turn it is.
     pub(super) fn grant_lock(&mut self, net: &mut Net<'_>, name: u64) {
         let Some(window) = self.windows.get_mut(&name) else {
             return;
@@ -123,7 +123,7 @@ impl Remote {
         }
     }
 
-    /// Places what was asked for, as far as there is room.
+    /// Places requested data, as far as there is room.
     pub(super) fn serve(&mut self, net: &mut Net<'_>) {
         self.serving.retain_mut(|serving| {
             while let Some((offset, piece)) = serving.pieces.front() {
@@ -138,7 +138,7 @@ impl Remote {
     }
 }
 
-/// The process has posted, or completed. (Honest ones do it once before we wait for it.)
+/// Counts a post or completion of the process. (An honest process sends one of each per epoch.)
 fn count(window: &mut WindowState, process: u32, post: bool) -> Status {
     let counts = if post {
         &mut window.posted
@@ -154,7 +154,7 @@ fn fits(memory: &Memory, runs: Runs<'_>) -> bool {
     runs.iter().all(|run| memory.has(run))
 }
 
-/// What lies in the runs: long ones by reference, short ones packed together.
+/// The data of the runs: long ones by reference, short ones packed together.
 fn pieces(memory: &Memory, runs: Runs<'_>) -> VecDeque<(u64, Bytes)> {
     let mut pieces = VecDeque::new();
     let mut packed = Vec::new();
@@ -179,7 +179,7 @@ fn pieces(memory: &Memory, runs: Runs<'_>) -> VecDeque<(u64, Bytes)> {
     pieces
 }
 
-/// Writes octets to the runs, one behind the other.
+/// Writes bytes to the runs, one after the other.
 fn write(memory: &mut Memory, runs: Runs<'_>, mut octets: &[u8]) {
     for run in runs.iter() {
         let (here, rest) = octets.split_at(octets.len().min(run.len as usize));
@@ -188,7 +188,7 @@ fn write(memory: &mut Memory, runs: Runs<'_>, mut octets: &[u8]) {
     }
 }
 
-/// Combines the elements in the runs with `operand`. What was there is left in `old`.
+/// Combines the elements in the runs with `operand`. Leaves the old values in `old`.
 fn accumulate(
     memory: &mut Memory,
     kind: Kind,
@@ -224,7 +224,7 @@ fn combine(kind: Kind, operation: Predefined, operand: &[u8], old: &[u8]) -> Opt
         operation.apply(&datatype, operand, &mut new, count).ok()?;
         return Some(new);
     }
-    // Pairs have gaps in memory, not in messages.
+    // Pairs have padding in memory, but not in messages.
     let [mut input, mut inout] = [(); 2].map(|()| vec![0; (count * kind.extent()) as usize]);
     datatype.unpack(&mut input, 0, count, 0, operand).ok()?;
     datatype.unpack(&mut inout, 0, count, 0, old).ok()?;

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "windows are made of pointers")]
-//! What a peer can do that is not honest.
+//! Misbehaving peers.
 
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
@@ -30,7 +30,7 @@ impl Pair {
         };
         for (what, octets) in [(What::Put, &mut *data), (What::Get, &mut back[..])] {
             let datatype = Datatype::predefined(Kind::Byte);
-            // SAFETY: both live until everything has been done.
+            // SAFETY: both live until the operations have ended.
             let buffer = unsafe { Buffer::new(octets.as_mut_ptr(), octets.len() as u64, &datatype) };
             let buffers = if what == What::Put {
                 (buffer, None)
@@ -65,7 +65,7 @@ fn runs(list: &[(u64, u32)]) -> Vec<u8> {
     octets
 }
 
-/// One request of each sort for this window.
+/// One request of each kind for this window.
 fn requests(window: u64, list: &[(u64, u32)]) -> Vec<Vec<u8>> {
     let octets = runs(list);
     let runs = Runs::new(&octets).unwrap();
@@ -108,7 +108,7 @@ fn requests(window: u64, list: &[(u64, u32)]) -> Vec<Vec<u8>> {
     all
 }
 
-/// The window is the middle of this.
+/// Size of the memory that has the window in its middle.
 const ROOM: usize = 3_000;
 
 fn guarded() -> Vec<u8> {
@@ -162,7 +162,7 @@ proptest! {
 }
 
 proptest! {
-    /// The fuzz target's body under random octets.
+    /// The fuzz target's body under random bytes.
     #[test]
     fn whatever_a_peer_says_stays_in_the_window(octets in prop::collection::vec(any::<u8>(), 0..2_000)) {
         drive(&octets);
@@ -174,7 +174,7 @@ fn who_does_not_listen_fills_no_memory() {
     let mut memory = vec![0; 1 << 20];
     let mut pair = Pair::new();
     let window = pair.expose(1, &mut memory);
-    // So that both know each other.
+    // So that both sides have a session.
     pair.send(0, &[]);
     pair.run();
     let short: Vec<(u64, u32)> = (0..MAX_RUNS as u64).map(|n| (n * 1_024, 1_023)).collect();
@@ -204,7 +204,7 @@ fn who_does_not_listen_fills_no_memory() {
         });
         pair.send(0, &octets);
         pair.now += Duration::from_micros(100);
-        // It takes note of credit, but no messages.
+        // It takes credit, but no messages.
         pair.step(0, false);
         pair.step(1, true);
         let Side { core, .. } = &mut pair.sides[1];
@@ -240,7 +240,7 @@ fn an_answer_is_that_of_who_was_asked_and_fits() {
         remote.begin(net, name, place, What::Put, (buffer, None), None)
     })
     .unwrap();
-    // With data that were not asked for, and for what is not there.
+    // With data that were not requested, and for ids that do not exist.
     for (id, data) in [(0, &[1_u8][..]), (5, &[]), (u32::MAX, &[])] {
         pair.send(
             1,

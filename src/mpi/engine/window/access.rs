@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "operands are given by pointer, as C does")]
-//! Operations on the windows of others (MPI 12.3).
+//! Operations on the windows of other processes (MPI 12.3).
 
 use super::Window;
 use crate::mpi::{
@@ -16,39 +16,41 @@ use crate::mpi::{
     operation::{Operation, OperationError, Predefined},
 };
 
-/// A process has no more operations under way than this; who begins another waits.
+/// Most operations of a process that may be in flight; beginning another one waits.
 const MAX_OPERATIONS: usize = 1 << 16;
 
 /// Elements in memory of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Operands<'a> {
-    /// Where the first one is.
+    /// Address of the first one.
     pub base: *mut u8,
-    /// How many there are.
+    /// Number of elements.
     pub count: u64,
-    /// What they are.
+    /// Their type.
     pub datatype: &'a Datatype,
 }
 
 /// Elements in the window of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// Rank of the process; to [`PROC_NULL`] nothing is done.
+    /// Rank of the process; an operation on [`PROC_NULL`] does nothing.
     pub rank: Rank,
-    /// Where the first element is, in the target's displacement units; in a dynamic window its address at the target.
+    /// Position of the first element, in the target's displacement units; in a dynamic window its address at the
+    /// target.
     pub displacement: i64,
-    /// How many there are.
+    /// Number of elements.
     pub count: u64,
-    /// What they are. Its layout is that of the target's memory.
+    /// Their type, with the layout of the target's memory.
     pub datatype: &'a Datatype,
 }
 
-/// Operations. All are begun only; see [`Window`] for when they end. Until then operands must not be written, nor results
-/// be used; both are memory that may be used from any thread.
+/// Operations. These calls only begin them; see [`Window`] for when they end. Until then operands must not be written,
+/// nor results be used; both are memory that may be used from any thread.
 ///
-/// What is common to their errors: `MPI_ERR_RANK`; `MPI_ERR_COUNT` and `MPI_ERR_TYPE` if both sides do not fit;
-/// `MPI_ERR_DISP` and `MPI_ERR_RMA_RANGE` if the target's window has no such place; `MPI_ERR_RMA_SYNC` outside of an
-/// epoch; `MPI_ERR_PROC_FAILED` if the target is lost. What goes wrong later is told by who waits for the end.
+/// Errors common to all: `MPI_ERR_RANK`; `MPI_ERR_COUNT` and `MPI_ERR_TYPE` if the two sides do not match;
+/// `MPI_ERR_DISP` and `MPI_ERR_RMA_RANGE` if the elements are outside of the target's window; `MPI_ERR_RMA_SYNC`
+/// outside of an epoch; `MPI_ERR_PROC_FAILED` if the target is lost. Later errors are reported by the call that waits
+/// for the end.
 impl Window {
     /// Writes `origin` to the window of the target (`MPI_Put`).
     ///
@@ -62,7 +64,7 @@ impl Window {
         unsafe { self.operate("MPI_Put", What::Put, Some(origin), None, target, false) }.map(drop)
     }
 
-    /// The same, with a request that ends when the octets are there (`MPI_Rput`).
+    /// As [`put`](Self::put), with a request that ends when the bytes are at the target (`MPI_Rput`).
     ///
     /// # Errors
     /// See above.
@@ -86,7 +88,7 @@ impl Window {
         unsafe { self.operate("MPI_Get", What::Get, None, Some(result), target, false) }.map(drop)
     }
 
-    /// The same, with a request (`MPI_Rget`).
+    /// As [`get`](Self::get), with a request (`MPI_Rget`).
     ///
     /// # Errors
     /// See above.
@@ -98,11 +100,11 @@ impl Window {
         unsafe { self.operate("MPI_Rget", What::Get, None, Some(result), target, true) }
     }
 
-    /// Combines `origin` with the elements at the target (`MPI_Accumulate`); each element in one go. All elements are of
-    /// one predefined kind.
+    /// Combines `origin` with the elements at the target (`MPI_Accumulate`), each element atomically. All elements are
+    /// of one predefined kind.
     ///
     /// # Errors
-    /// See above; `MPI_ERR_OP` if `operation` is not predefined for them.
+    /// See above; `MPI_ERR_OP` if `operation` is not predefined, or not defined for their kind.
     ///
     /// # Safety
     /// See above.
@@ -118,7 +120,7 @@ impl Window {
         unsafe { self.operate(CALL, what, Some(origin), None, target, false) }.map(drop)
     }
 
-    /// The same, with a request (`MPI_Raccumulate`).
+    /// As [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).
     ///
     /// # Errors
     /// See above.
@@ -137,8 +139,8 @@ impl Window {
         unsafe { self.operate(CALL, what, Some(origin), None, target, true) }
     }
 
-    /// As [`accumulate`](Self::accumulate); what was there before comes into `result` (`MPI_Get_accumulate`). `origin` is
-    /// not needed for `MPI_NO_OP`.
+    /// As [`accumulate`](Self::accumulate), and fetches the old values into `result` (`MPI_Get_accumulate`). `origin`
+    /// is not needed for `MPI_NO_OP`.
     ///
     /// # Errors
     /// See above.
@@ -158,7 +160,7 @@ impl Window {
         unsafe { self.operate(CALL, what, origin, Some(result), target, false) }.map(drop)
     }
 
-    /// The same, with a request (`MPI_Rget_accumulate`).
+    /// As [`get_accumulate`](Self::get_accumulate), with a request (`MPI_Rget_accumulate`).
     ///
     /// # Errors
     /// See above.
@@ -222,8 +224,8 @@ impl Window {
         .map(drop)
     }
 
-    /// Puts `new` there if `expected` was there; what was there comes into `result` (`MPI_Compare_and_swap`). For
-    /// integers, truth values and octets. `new` and `expected` are read at once.
+    /// Stores `new` at the target if `expected` was there, and fetches the old value into `result`
+    /// (`MPI_Compare_and_swap`). For integers, logicals and bytes. `new` and `expected` are read before this returns.
     ///
     /// # Errors
     /// See above; `MPI_ERR_TYPE` for other kinds.
@@ -242,7 +244,7 @@ impl Window {
         unsafe { self.swap(new, expected, result, kind, place, false) }.map(drop)
     }
 
-    /// The same, with a request, which MPI has not.
+    /// As [`compare_and_swap`](Self::compare_and_swap), with a request, which MPI does not offer.
     ///
     /// # Errors
     /// As [`compare_and_swap`](Self::compare_and_swap).
@@ -289,7 +291,7 @@ impl Window {
             datatype,
         };
         let size = kind.size() as usize;
-        // SAFETY: the caller's contract: both are elements of `kind`.
+        // SAFETY: by the caller's contract both are elements of `kind`.
         let (expected, new) = unsafe {
             (
                 core::slice::from_raw_parts(expected, size),
@@ -324,7 +326,7 @@ impl Window {
     ///
     /// # Safety
     /// Until it has ended, the elements of `origin` may be read and are not written to, and those of `result` may be
-    /// written and are not used by others; all from any thread.
+    /// written and are not used by other code; all from any thread.
     unsafe fn operate(
         &self,
         call: &'static str,
@@ -414,7 +416,7 @@ impl Window {
         Ok(())
     }
 
-    /// One side has as much as the target, of the same kind if it is combined.
+    /// Checks that an operand has as many bytes as the target, and elements of the same kind if they are combined.
     fn check_side(
         &self,
         call: &'static str,
@@ -434,7 +436,7 @@ impl Window {
         }
     }
 
-    /// Where the elements are at the target.
+    /// Location of the elements at the target.
     fn place(&self, call: &'static str, target: &Target<'_>) -> Result<Place, Error> {
         let peer = self.peer(call, target.rank)?;
         let is_dynamic = self.0.flavor == Flavor::Dynamic;
@@ -466,7 +468,7 @@ impl Window {
             process: peer.process,
             window: peer.name,
             is_dynamic,
-            // Inside of `most`, unless there are no elements.
+            // At most `most`, unless there are no elements.
             base: base as i64,
             count: target.count,
             datatype: target.datatype.clone(),

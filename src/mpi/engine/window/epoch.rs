@@ -1,4 +1,4 @@
-//! When the windows of others may be accessed, and when what was begun has ended (MPI 12.5).
+//! Synchronisation of windows: when they may be accessed, and when operations have ended (MPI 12.5).
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::sync::atomic::{self, Ordering};
@@ -14,17 +14,17 @@ use crate::mpi::{
     group::Group,
 };
 
-/// How a window is locked (MPI 12.5.3).
+/// Lock types of a window (MPI 12.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// `MPI_LOCK_SHARED`: others may, too.
+    /// `MPI_LOCK_SHARED`: several processes may hold it.
     Shared,
-    /// `MPI_LOCK_EXCLUSIVE`: nobody else.
+    /// `MPI_LOCK_EXCLUSIVE`: one process holds it.
     Exclusive,
 }
 
 impl LockKind {
-    /// MPI's name of it.
+    /// Its MPI name.
     const fn name(self) -> &'static str {
         match self {
             Self::Shared => "MPI_LOCK_SHARED",
@@ -35,13 +35,13 @@ impl LockKind {
 
 /// Synchronisation (MPI 12.5).
 impl Window {
-    /// Waits until what was begun through this window to those that are `wanted` has ended.
+    /// Waits until the operations of this window to the processes that are `wanted` have ended.
     pub(super) fn flush_those(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
         self.check(call)?;
         let left = self.with(call, |state, net| {
             let left = state.operations(&wanted);
             if left > 0 {
-                // Or their acknowledgement might wait for something to go with.
+                // Otherwise the acknowledgement might be delayed, to be piggybacked.
                 net.messenger.request_acks(net.now);
             }
             Ok(left)
@@ -55,10 +55,10 @@ impl Window {
         })
     }
 
-    /// Waits until all that was begun to `rank` has ended, here and there (`MPI_Win_flush`).
+    /// Waits until all operations to `rank` have ended at both sides (`MPI_Win_flush`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if it is not locked; something has failed.
+    /// `MPI_ERR_RMA_SYNC` if `rank` is not locked; an operation has failed.
     pub fn flush(&self, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_flush";
         self.told(CALL, Some(rank), || {
@@ -71,10 +71,10 @@ impl Window {
         })
     }
 
-    /// The same for all that are locked (`MPI_Win_flush_all`).
+    /// The same for all locked targets (`MPI_Win_flush_all`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if none is locked; something has failed.
+    /// `MPI_ERR_RMA_SYNC` if no target is locked; an operation has failed.
     pub fn flush_all(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_flush_all";
         self.told(CALL, None, || {
@@ -86,7 +86,7 @@ impl Window {
         })
     }
 
-    /// What others have written can be read here, and the other way round (`MPI_Win_sync`).
+    /// Makes writes of other processes visible to this one, and its writes to them (`MPI_Win_sync`).
     ///
     /// # Errors
     /// The window has been freed.
@@ -99,18 +99,18 @@ impl Window {
         })
     }
 
-    /// Waits until all that was begun through this window has ended, here and there, in whatever epoch: nothing refers to
-    /// its operands any more. (MPI has no name for it: there the end of the epoch is not to fail.)
+    /// Waits until all operations of this window have ended at both sides, in any epoch: nothing refers to their
+    /// operands any more. (MPI has no such call: there an epoch can not end with an error.)
     ///
     /// # Errors
-    /// The network has failed; nothing refers to them then either.
+    /// The network has failed; nothing refers to the operands then either.
     pub fn drain(&self) -> Result<(), Error> {
         self.wait_for("MPI_Win_flush", |state| state.operations(|_| true) == 0)
     }
 
-    /// Waits until nothing of this process's memory is being sent from where it lies any more: who has read it has it, but
-    /// the transport may not know that yet, and send it again. To be called before memory is written in a way that may
-    /// not meet a reader, while nobody can read it: nothing of MPI's memory model needs it.
+    /// Waits until nothing of this process's memory is being sent by reference. A reader may have its data while the
+    /// transport does not know that yet, and may send them again. To be called before memory is written in a way that
+    /// must not meet such a read, while no process can read it; MPI's memory model never needs it.
     ///
     /// # Errors
     /// The window has been freed; the network has failed.
@@ -129,10 +129,11 @@ impl Window {
         self.wait_for(CALL, |state| state.memory.is_back())
     }
 
-    /// Ends what was begun since the last fence, at all processes, and begins anew (`MPI_Win_fence`). Collective.
+    /// Ends the operations since the last fence, at all processes, and begins a new epoch (`MPI_Win_fence`).
+    /// Collective.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` in an epoch of another sort; a lost process; something has failed.
+    /// `MPI_ERR_RMA_SYNC` in an epoch of another kind; a process is lost; an operation has failed.
     pub fn fence(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_fence";
         self.told(CALL, None, || {
@@ -141,7 +142,7 @@ impl Window {
                 _ => Err(Failure::Refused(ErrorClass::RmaSync)),
             })?;
             let flushed = self.flush_those(CALL, |_| true);
-            // Whatever went wrong here, the others are waiting.
+            // Even if an operation has failed, the other ranks wait in the barrier.
             let met = self.0.communicator.meet(CALL);
             self.with(CALL, |state, _| {
                 state.epoch = Epoch::Fence { used: false };
@@ -151,10 +152,10 @@ impl Window {
         })
     }
 
-    /// Locks the window of `rank` (`MPI_Win_lock`): waits until it is.
+    /// Locks the window of `rank` (`MPI_Win_lock`), and waits for the lock.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if it is locked by us already, or in an epoch of another sort; a lost process.
+    /// `MPI_ERR_RMA_SYNC` if this process has locked it already, or in an epoch of another kind; the process is lost.
     pub fn lock(&self, kind: LockKind, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_lock";
         let entry = || Entry {
@@ -172,8 +173,8 @@ impl Window {
         })
     }
 
-    /// Locks all windows, shared with others (`MPI_Win_lock_all`): one after the other, so that nobody who locks several
-    /// in the order of ranks waits for ever.
+    /// Locks the windows of all ranks in shared mode (`MPI_Win_lock_all`), one after the other, so that there is no
+    /// deadlock with another process that locks several in the order of ranks.
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
@@ -203,7 +204,8 @@ impl Window {
                 _ => refused,
             }
         })?;
-        // One after the other, in the order of ranks: two who wait for what the other one has would wait for ever.
+        // One after the other, in the order of ranks: two processes that each wait for a lock of the other would wait
+        // for ever.
         for &(process, name) in wanted {
             self.locked(call, |remote, net| {
                 remote.ask_lock(net, self.0.name, (process, name), kind == LockKind::Exclusive);
@@ -217,14 +219,14 @@ impl Window {
                 Some(_) => Ok(None),
                 None => {
                     let failure = state.take_failure(|other| other == process);
-                    // (Another thread may have been told.)
+                    // (Another thread may have taken the failure.)
                     Ok(Some(
                         failure.map_or(Failure::Refused(ErrorClass::RmaSync), |(_, failure)| failure),
                     ))
                 }
             })?;
             if let Some(failure) = failed {
-                // Who could not lock all has none of them.
+                // If one lock fails, the others are released.
                 self.give_back(call, |other| wanted.iter().any(|(process, _)| *process == other))?;
                 return Err(self.failed(call, Some(process), failure));
             }
@@ -232,10 +234,11 @@ impl Window {
         Ok(())
     }
 
-    /// Unlocks the window of `rank`, after all that was begun to it has ended (`MPI_Win_unlock`).
+    /// Unlocks the window of `rank`, after all operations to it have ended (`MPI_Win_unlock`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if it is not locked by [`lock`](Self::lock). Something has failed; it is unlocked then.
+    /// `MPI_ERR_RMA_SYNC` if it is not locked by [`lock`](Self::lock). An operation has failed; then the window is
+    /// unlocked all the same.
     pub fn unlock(&self, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock";
         self.told(CALL, Some(rank), || {
@@ -251,8 +254,8 @@ impl Window {
     /// Unlocks all windows (`MPI_Win_unlock_all`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if they are not locked by [`lock_all`](Self::lock_all). Something has failed; they are unlocked
-    /// then.
+    /// `MPI_ERR_RMA_SYNC` if they are not locked by [`lock_all`](Self::lock_all). An operation has failed; then the
+    /// windows are unlocked all the same.
     pub fn unlock_all(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock_all";
         self.told(CALL, None, || {
@@ -270,7 +273,7 @@ impl Window {
         flushed
     }
 
-    /// Gives back those locks that are `wanted` and that we have.
+    /// Releases the locks that are `wanted` and held.
     fn give_back(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
         self.with(call, |state, net| {
             if let Epoch::Locked { locks, .. } = &mut state.epoch {
@@ -289,11 +292,12 @@ impl Window {
         })
     }
 
-    /// Lets the processes of `group` access this process's window, each once it has [`start`](Self::start)ed
+    /// Lets the processes of `group` access this process's window, each from its [`start`](Self::start) on
     /// (`MPI_Win_post`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if that was done and not waited for; `MPI_ERR_GROUP` for processes without the window.
+    /// `MPI_ERR_RMA_SYNC` if an earlier post has not been waited for; `MPI_ERR_GROUP` if a process of the group does
+    /// not have the window.
     pub fn post(&self, group: &Group) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_post";
         self.told_of(CALL, group, || {
@@ -311,11 +315,12 @@ impl Window {
         })
     }
 
-    /// Begins to access the windows of the processes of `group` (`MPI_Win_start`): waits until all of them have
-    /// [`post`](Self::post)ed.
+    /// Begins an access epoch to the windows of the processes of `group` (`MPI_Win_start`): waits until all of them
+    /// have [`post`](Self::post)ed.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` in another epoch; `MPI_ERR_GROUP` for processes without the window; a lost process.
+    /// `MPI_ERR_RMA_SYNC` in another epoch; `MPI_ERR_GROUP` if a process of the group does not have the window; a
+    /// process is lost.
     pub fn start(&self, group: &Group) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_start";
         self.told_of(CALL, group, || {
@@ -341,10 +346,10 @@ impl Window {
         })
     }
 
-    /// Ends what [`start`](Self::start) began, after all that was begun since then has ended (`MPI_Win_complete`).
+    /// Ends the epoch that [`start`](Self::start) began, after all its operations have ended (`MPI_Win_complete`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if nothing was started. Something has failed; the epoch has ended then.
+    /// `MPI_ERR_RMA_SYNC` if no epoch was started. An operation has failed; then the epoch has ended all the same.
     pub fn complete(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_complete";
         self.told(CALL, None, || {
@@ -364,11 +369,11 @@ impl Window {
         })
     }
 
-    /// Waits until all that this process has [`post`](Self::post)ed for have [`complete`](Self::complete)d
+    /// Waits until all processes to which this one has [`post`](Self::post)ed have [`complete`](Self::complete)d
     /// (`MPI_Win_wait`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if nothing was posted; a lost process: it has ended then.
+    /// `MPI_ERR_RMA_SYNC` if nothing was posted; a process is lost: then the exposure has ended.
     pub fn wait(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_wait";
         self.told(CALL, None, || self.wait_quietly(CALL))
@@ -381,7 +386,8 @@ impl Window {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Whether [`wait`](Self::wait) would not wait; if so it has ended (`MPI_Win_test`). Makes progress once.
+    /// Whether [`wait`](Self::wait) would not wait; if so, the exposure has ended (`MPI_Win_test`). Makes progress
+    /// once.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

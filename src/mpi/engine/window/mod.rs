@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "windows and operands are given by pointer, as C does")]
-//! Windows: memory that the processes of a communicator read and write (MPI 12).
+//! Windows: memory that the processes of a communicator read and write remotely (MPI 12).
 
 mod access;
 mod epoch;
@@ -31,7 +31,7 @@ use crate::{
     time::Instant,
 };
 
-/// What is known of the window at a rank.
+/// Data about the window of a rank.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     process: u32,
@@ -48,30 +48,30 @@ enum Flavor {
 }
 
 struct Inner {
-    /// One of its own, so that its barriers are.
+    /// A duplicate, so that the window's barriers are its own.
     communicator: Communicator,
     flavor: Flavor,
     name: u64,
     base: *mut u8,
     peers: Vec<Peer>,
     freed: AtomicBool,
-    /// What [`Window::allocate`] has allocated.
+    /// Memory that [`Window::allocate`] has allocated.
     memory: Mutex<Vec<u64>>,
 }
 
-// SAFETY: `base` is a number here; what lies there, `Window::create`'s contract says may be used from any thread.
+// SAFETY: `base` is only a number here; by `Window::create`'s contract the memory there may be used from any thread.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-/// Memory that every process of a communicator has lent to the others. Cheap to clone: clones are the same window.
+/// Memory that every process of a communicator lends to the others. Cheap to clone: clones are the same window.
 ///
 /// Operations begin in an *epoch*: between [`fence`](Self::fence)s, between [`start`](Self::start) and
 /// [`complete`](Self::complete), or while the target is [`lock`](Self::lock)ed; elsewhere they are `MPI_ERR_RMA_SYNC`.
-/// They have ended, here and there, when the epoch ends or after a [`flush`](Self::flush). (So `MPI_Win_flush_local` is
-/// `flush`, which does more than is asked for.) Assertions of MPI are hints and have no place here.
+/// They have ended at origin and target when the epoch ends, or after a [`flush`](Self::flush). (So `flush` also serves
+/// as `MPI_Win_flush_local`, which demands less.) MPI's assertions are hints, and are not offered here.
 ///
-/// What the target must do itself happens in whoever makes progress there, or in its helper thread.
+/// The target's part of an operation runs in whichever of its threads makes progress, or in its helper thread.
 #[derive(Clone)]
 pub struct Window(Arc<Inner>);
 
@@ -84,16 +84,16 @@ impl fmt::Debug for Window {
     }
 }
 
-/// Making and freeing: collective, all of it.
+/// Creating and freeing windows: all of these are collective, but for attach and detach.
 impl Window {
-    /// A window over `len` octets at `base`, with displacements in units of `unit` octets (`MPI_Win_create`).
+    /// A window over `len` bytes at `base`, with displacements in units of `unit` bytes (`MPI_Win_create`).
     ///
     /// # Errors
-    /// `unit` is 0, more memory than there can be, a lost process.
+    /// `unit` is 0; the memory exceeds the address space; a process is lost.
     ///
     /// # Safety
     /// Until the window has been freed or all of its clones dropped: the memory is initialised and may be read and
-    /// written from any thread, and the program accesses it only as MPI allows it between synchronisations (MPI 12.7).
+    /// written from any thread, and the program accesses it only as MPI allows between synchronisations (MPI 12.7).
     pub unsafe fn create(communicator: &Communicator, base: *mut u8, len: u64, unit: u32) -> Result<Self, Error> {
         // SAFETY: the caller's contract.
         let memory = unsafe { Memory::new(base, len) };
@@ -107,8 +107,8 @@ impl Window {
         )
     }
 
-    /// A window over `len` new octets, which are 0 (`MPI_Win_allocate`). They are at [`base`](Self::base), at a multiple
-    /// of 8, until the window has been freed or all of its clones dropped.
+    /// A window over `len` new bytes, which are 0 (`MPI_Win_allocate`). They are at [`base`](Self::base), aligned to 8
+    /// bytes, until the window has been freed or all of its clones dropped.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -121,7 +121,7 @@ impl Window {
             memory.resize(words, 0_u64);
         }
         let base = memory.as_mut_ptr().cast::<u8>();
-        // One who has not enough takes part, so that all of them learn about it.
+        // A rank without enough memory takes part all the same, so that all ranks learn about it.
         let (len, unit) = if enough { (len, unit) } else { (0, 0) };
         // SAFETY: the memory is kept until the window is closed, and its address is given out as a pointer only.
         let exposed = unsafe { Memory::new(base, len) };
@@ -139,7 +139,7 @@ impl Window {
     /// (`MPI_Win_create_dynamic`).
     ///
     /// # Errors
-    /// A lost process.
+    /// A process is lost.
     pub fn create_dynamic(communicator: &Communicator) -> Result<Self, Error> {
         let nowhere = (core::ptr::null_mut(), 0, 1);
         let call = "MPI_Win_create_dynamic";
@@ -218,10 +218,12 @@ impl Window {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Adds memory to a dynamic window (`MPI_Win_attach`). Not collective; others learn its address otherwise.
+    /// Adds memory to a dynamic window (`MPI_Win_attach`). Not collective; the program must tell other ranks the
+    /// address.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_RMA_ATTACH` if some of it is attached already.
+    /// `MPI_ERR_RMA_FLAVOR` if the window is not dynamic; `MPI_ERR_RMA_ATTACH` if some of the memory is attached
+    /// already, or exceeds the address space.
     ///
     /// # Safety
     /// As [`create`](Self::create), until it has been detached.
@@ -245,10 +247,10 @@ impl Window {
         })
     }
 
-    /// Takes the memory that was attached at `base` away from a dynamic window (`MPI_Win_detach`).
+    /// Removes the memory that was attached at `base` from a dynamic window (`MPI_Win_detach`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_FLAVOR` for another window, `MPI_ERR_RMA_ATTACH` if nothing was attached there.
+    /// `MPI_ERR_RMA_FLAVOR` if the window is not dynamic; `MPI_ERR_RMA_ATTACH` if no memory is attached at `base`.
     pub fn detach(&self, base: *mut u8) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_detach";
         let entry = || Entry {
@@ -273,11 +275,11 @@ impl Window {
             .ok_or_else(|| self.error(call, ErrorClass::RmaFlavor))
     }
 
-    /// Ends the window, when all of its processes have come here (`MPI_Win_free`). All that was begun has ended then.
+    /// Frees the window, once all of its processes have called this (`MPI_Win_free`). All operations have ended then.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` in an epoch of [`start`](Self::start), [`post`](Self::post) or [`lock`](Self::lock): nothing has
-    /// happened then. Otherwise the window is freed, also if a process is lost or an operation has failed.
+    /// `MPI_ERR_RMA_SYNC` in an epoch of [`start`](Self::start), [`post`](Self::post) or [`lock`](Self::lock): then
+    /// nothing has happened. Otherwise the window is freed, even if a process is lost or an operation has failed.
     pub fn free(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_free";
         self.told(CALL, None, || {
@@ -298,26 +300,26 @@ impl Window {
 
 /// Getters.
 impl Window {
-    /// The communicator that it was made of, or rather a duplicate (`MPI_Win_get_group`).
+    /// A duplicate of the communicator on which it was created (`MPI_Win_get_group`).
     #[must_use]
     pub fn communicator(&self) -> &Communicator {
         &self.0.communicator
     }
 
-    /// The memory of this process; a dynamic window's is null (`MPI_WIN_BASE`).
+    /// The memory of this process; null for a dynamic window (`MPI_WIN_BASE`).
     #[must_use]
     pub fn base(&self) -> *mut u8 {
         self.0.base
     }
 
-    /// Octets and displacement unit at `rank` (`MPI_WIN_SIZE`, `MPI_WIN_DISP_UNIT`).
+    /// Size and displacement unit at `rank`, both in bytes (`MPI_WIN_SIZE`, `MPI_WIN_DISP_UNIT`).
     #[must_use]
     pub fn extent_at(&self, rank: Rank) -> Option<(u64, u32)> {
         let peer = self.0.peers.get(usize::try_from(rank).ok()?)?;
         Some((peer.len, peer.unit))
     }
 
-    /// Does what a call does, and tells of it.
+    /// Runs the body of a call, and tells the profiler of it.
     fn told<R>(
         &self,
         call: &'static str,
@@ -336,7 +338,7 @@ impl Window {
         self.0.communicator.enter(entry).end(run())
     }
 
-    /// The same for a call that is about these processes.
+    /// The same for a call with a group.
     fn told_of<R>(
         &self,
         call: &'static str,
@@ -385,7 +387,7 @@ impl Window {
         peer.map_or(0, |peer| peer.name)
     }
 
-    /// Calls `f` with everything locked.
+    /// Calls `f` with the lock held.
     fn locked<R>(&self, call: &'static str, f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R) -> Result<R, Error> {
         self.check(call)?;
         let (mut f, mut result) = (Some(f), None);
@@ -414,7 +416,7 @@ impl Window {
         done.map_err(|failure| self.failed(call, None, failure))
     }
 
-    /// Waits until `done`.
+    /// Waits until `done` gives true.
     fn wait_until(&self, call: &'static str, mut done: impl FnMut(&mut Core) -> bool) -> Result<(), Error> {
         let fabric = &self.0.communicator.engine().fabric;
         let waited = fabric.wait(&mut |core, _, _| done(core));
@@ -428,14 +430,14 @@ impl Window {
 }
 
 impl Inner {
-    /// Takes the memory back: waits until nothing of it is under way.
+    /// Closes the window, and waits until nothing refers to its memory.
     fn close(&self) {
         if self.freed.swap(true, Ordering::Relaxed) {
             return;
         }
         let name = self.name;
         let fabric = &self.communicator.engine().fabric;
-        // Our own operations first: their memory is the program's.
+        // This process's own operations first: they use memory of the program.
         let ended = fabric.wait(&mut |core, _, _| {
             let window = core.remote.it().window(name);
             window.is_none_or(|state| state.operations(|_| true) == 0)
@@ -445,7 +447,7 @@ impl Inner {
         if ended.and(closed).is_err()
             && let Ok(mut memory) = self.memory.lock()
         {
-            // The network has failed, and may still refer to it.
+            // The network has failed, and may still refer to the memory.
             core::mem::forget(core::mem::take(&mut *memory));
         }
     }

@@ -25,7 +25,7 @@ const NEAR: usize = 96;
 impl Remote {
     /// Takes in a record of the host's, which may change while it is read.
     #[inline]
-    pub(in crate::reliability::delegated) fn handle_record<S: Sink>(
+    pub(in crate::reliability) fn handle_record<S: Sink + ?Sized>(
         &mut self,
         now: Instant,
         record: Span<'_>,
@@ -45,7 +45,7 @@ impl Remote {
             return self.handle_octets(&near, sink);
         }
         let packet = record.len() - DELIVERY;
-        if S::TAKES_APART
+        if sink.takes_apart()
             && let Some((head, header)) = Head::of_data(&near[DELIVERY..], packet)
         {
             let Some((peer, delivery)) = self.addressed(&near) else {
@@ -60,7 +60,7 @@ impl Remote {
     }
 
     /// The same for one whose packet must be looked at as a whole, of which the beginning is here already.
-    fn handle_whole<S: Sink>(&mut self, beginning: &[u8], rest: Span<'_>, sink: &mut S) {
+    fn handle_whole<S: Sink + ?Sized>(&mut self, beginning: &[u8], rest: Span<'_>, sink: &mut S) {
         let mut whole = mem::take(&mut self.whole);
         whole.clear();
         whole.extend_from_slice(beginning);
@@ -79,7 +79,7 @@ impl Remote {
     }
 
     /// Takes in a record that does not change any more.
-    fn handle_octets<S: Sink>(&mut self, octets: &[u8], sink: &mut S) {
+    fn handle_octets<S: Sink + ?Sized>(&mut self, octets: &[u8], sink: &mut S) {
         match Record::report(octets) {
             Some(record) if record.kind == Kind::Peer => return self.learn(&record),
             Some(record) if record.kind == Kind::Idle => {
@@ -129,7 +129,7 @@ impl Remote {
     }
 
     #[inline]
-    fn deliver<S: Sink>(&mut self, peer: PeerId, record: &Record, packet: &[u8], sink: &mut S) {
+    fn deliver<S: Sink + ?Sized>(&mut self, peer: PeerId, record: &Record, packet: &[u8], sink: &mut S) {
         let Ok(packet) = Packet::new_checked(packet) else {
             return;
         };
@@ -165,7 +165,7 @@ impl Remote {
     }
 
     /// Ends the session, whose end will be told.
-    pub(in crate::reliability::delegated) fn give_up(&mut self, peer: PeerId) {
+    pub(in crate::reliability) fn give_up(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.index()];
         if !p.broken {
             p.broken = true;

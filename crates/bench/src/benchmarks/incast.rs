@@ -1,0 +1,175 @@
+//! `bench incast`: many senders, one receiver. Each sends a message, waits for a small reply, and so on.
+
+use clap::Args;
+
+use crate::{
+    benchmarks::streaming::{bandwidth, cpu, rate, ratios},
+    failure::Failure,
+    harness::{
+        rounds::{Series, headings},
+        setup::{Setup, check, kinds},
+    },
+    options::Common,
+    report::{Document, Figure, Line, Row, Table, emit, number, size},
+    transports::settings::{Job, Operation},
+};
+
+/// What `--help` ends with.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hikyaku bench incast                                  1, 2, 4 and 8 senders to one receiver
+  hikyaku bench incast --senders 16 --sizes 64K
+  hikyaku bench incast --np 5                           4 senders
+
+Each sender sends a message, waits for a small reply, and so on; p99 is over those times. With more processes than \
+cores they share cores, and the default wait is `adaptive`.";
+
+/// Options of `bench incast`.
+#[derive(Debug, Args)]
+pub(crate) struct IncastArgs {
+    /// Numbers of senders, one row each [default: 1,2,4,8]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub senders: Vec<u32>,
+    /// The rest.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Octets that a round moves, if the number of messages is not given.
+const ROUND: usize = 8 << 20;
+
+/// Measures and prints.
+pub(crate) fn run(incast: &IncastArgs) -> Result<(), Failure> {
+    let common = &incast.common;
+    check(common, None)?;
+    if common.connect.is_some() {
+        return Err(Failure::usage(
+            "bench incast: --connect reaches one sender only; leave it out",
+        ));
+    }
+    let senders: Vec<usize> = match (common.np, &incast.senders[..]) {
+        (Some(np), []) => vec![np as usize - 1],
+        (Some(_), _) => {
+            return Err(Failure::usage(
+                "--np and --senders say the same thing; give one of them",
+            ));
+        }
+        (None, []) => vec![1, 2, 4, 8],
+        (None, senders) => senders.iter().map(|&senders| senders as usize).collect(),
+    };
+    let most = senders.iter().copied().max().unwrap_or(1);
+    let mut setup = Setup::new(common, &kinds(common, false), most)?;
+    let sizes = if common.sizes.is_empty() {
+        vec![65_536]
+    } else {
+        common.sizes.clone()
+    };
+    let jobs: Vec<Job> = sizes
+        .iter()
+        .flat_map(|&size| senders.iter().map(move |&senders| job(common, size, senders)))
+        .collect();
+    let results = setup.measure(&jobs, common.output.progress)?;
+    let document = Document {
+        benchmark: "incast",
+        rows: results
+            .iter()
+            .flat_map(|all| all.iter().filter_map(|series| row(series, all)))
+            .collect(),
+        environment: Some(setup.environment.clone()),
+    };
+    emit(
+        &common.output,
+        &document,
+        &[table(&setup, &results)],
+        Some(&figure(&setup, &results, sizes[0])),
+    )
+}
+
+fn job(common: &Common, size: usize, senders: usize) -> Job {
+    let count = common
+        .iterations
+        .map_or_else(|| (ROUND / size / senders).clamp(5, 200), |count| count as usize);
+    Job {
+        operation: Operation::Stream,
+        size,
+        warmup: (count / 10).max(2),
+        count,
+        window: 1,
+        spokes: senders,
+    }
+}
+
+fn p99(series: &Series) -> Option<f64> {
+    series.percentile(99.0).map(|nanos| nanos / 1000.0)
+}
+
+fn row(series: &Series, all: &[Series]) -> Option<Row> {
+    Some(Row {
+        transport: series.name.clone(),
+        level: Some("transport"),
+        size: Some(series.job.size),
+        senders: Some(series.job.spokes),
+        mb_per_s: Some(bandwidth(series)?),
+        messages_per_s: rate(series),
+        p99_us: p99(series),
+        cpu_us_per_message: cpu(series),
+        lost_rounds: (series.lost() > 0).then(|| series.lost()),
+        ratio: ratios(series, all),
+        ..Row::default()
+    })
+}
+
+fn table(setup: &Setup, results: &[Vec<Series>]) -> Table {
+    let mut comments = vec!["hikyaku incast: each sender sends a message and waits for a small reply".to_owned()];
+    comments.extend(setup.environment.lines());
+    comments.push(format!(
+        "{} rounds; p99: from the send to the reply, µs; MB/s: all senders together",
+        setup.rounds
+    ));
+    let others: Vec<&str> = setup
+        .entries
+        .iter()
+        .filter(|entry| !entry.ours)
+        .map(|entry| entry.name.as_str())
+        .collect();
+    let columns = ["MB/s", "p99", "cpu"];
+    let groups = headings(
+        setup.entries.iter(),
+        &["Size", "senders"],
+        &columns,
+        Some("MB/s ratio to"),
+    );
+    let mut table = Table::new(comments, groups);
+    for all in results {
+        let Some(job) = all.first().map(|series| series.job) else {
+            continue;
+        };
+        let mut cells = vec![size::text(job.size), job.spokes.to_string()];
+        for series in all {
+            cells.extend([number(bandwidth(series)), number(p99(series)), number(cpu(series))]);
+        }
+        if let Some(ours) = all.iter().find(|series| series.ours) {
+            let ratios = ratios(ours, all);
+            cells.extend(others.iter().map(|&name| number(ratios.get(name).copied())));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn figure(setup: &Setup, results: &[Vec<Series>], size: usize) -> Figure {
+    let line = |name: &str| {
+        let ours = |series: &&Series| series.name == name && series.job.size == size;
+        let point = |series: &Series| Some((series.job.spokes, bandwidth(series)?));
+        Line {
+            name: name.into(),
+            points: results.iter().flatten().filter(ours).filter_map(point).collect(),
+        }
+    };
+    Figure {
+        title: format!("Incast: messages of {} from several senders", size::text(size)),
+        across: "senders".into(),
+        up: "MB/s, all senders together".into(),
+        lines: setup.entries.iter().map(|entry| line(&entry.name)).collect(),
+    }
+}

@@ -1,0 +1,244 @@
+//! `bench latency`: half of a ping-pong.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    failure::Failure,
+    harness::{
+        rounds::{Entry, Series, headings, interleave, ours_and_others},
+        setup::{Setup, check, kinds},
+    },
+    options::Common,
+    report::{Document, Figure, Line, Progress, Row, Table, emit, number, size},
+    transports::{
+        segments::MAX_BATCH,
+        settings::{Job, Kind, Operation, Way, level_of},
+    },
+};
+
+/// What `--help` ends with.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hikyaku bench latency                                 both ends here, against TCP and bare UDP
+  hikyaku bench latency --sizes 8,2048 --mtu 1500       as over Ethernet: 1472-byte datagrams
+  hikyaku bench latency --wait block --vs tcp           both ends sleep in the kernel
+  hikyaku bench latency --level transport,mpi           what MPI adds to the transport
+  hikyaku bench latency --format json --plot lat.svg    for programs, and for eyes
+  hikyaku bench latency --backend dpdk --device memif   without the kernel (feature dpdk)
+  hikyaku bench latency --backend dpdk --device memif --vs memif,tcp
+  hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
+  hikyaku bench latency --connect first-host:7475
+
+Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is processor time per \
+message of both ends together; all in microseconds. A ratio below 1 says that hikyaku is faster. `--vs memif` is DPDK by itself, \
+from C: frames with a fixed header and nothing checked, whose payload nobody touches (memif), or which is copied from and \
+to its place (memif/copied).";
+
+/// The same for figure 11.
+pub(crate) const FIGURE11: &str = "\
+Examples:
+  hikyaku bench figure11 --backend dpdk --device memif --plot figure11.svg
+  hikyaku bench figure11                                without DPDK: over the kernel's UDP, and TCP
+
+One-way time of MPI's messages between two processes, as in figure 11 of the DPDK paper (Shimada and Hayasaka, 2017; \
+docs/papers.md): all sizes eagerly (up to 1 MB), all sizes by rendezvous, each over the kernel's UDP and over DPDK; \
+and TCP without MPI.";
+
+/// Over the figure.
+const TITLE: &str = "One-way latency between two processes (median)";
+/// Sizes if none are given.
+const SIZES: [usize; 8] = [0, 8, 512, 2048, 8192, 65_536, 1 << 20, 4 << 20];
+/// Octets that a round moves at most in each direction, if the number of ping-pongs is not given.
+const ROUND: usize = 8 << 20;
+/// Largest message that bare UDP can hope to move as a burst of datagrams that nobody paces.
+const LARGEST_BURST: usize = 1 << 20;
+
+/// Measures and prints.
+pub(crate) fn run(common: &Common) -> Result<(), Failure> {
+    check(common, Some(2))?;
+    measure(common, &kinds(common, false), &SIZES, "latency", TITLE)
+}
+
+/// Figure 11 of the DPDK paper: MPI's messages eagerly and by rendezvous, each at all sizes, over the kernel's UDP and
+/// over DPDK if that is the backend, and kernel TCP.
+pub(crate) fn figure11(common: &Common) -> Result<(), Failure> {
+    check(common, Some(2))?;
+    let mut kinds = Vec::new();
+    for backend in ["udp", &common.backend] {
+        for way in [Way::Rendezvous, Way::Eager] {
+            let kind = Kind::Mpi {
+                backend: backend.to_owned(),
+                way: Some(way),
+            };
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    kinds.push(Kind::Tcp);
+    let sizes: Vec<usize> = (0..=22).map(|power| 1 << power).collect();
+    let title = "One-way latency of MPI's messages: eager and rendezvous, each at all sizes";
+    measure(common, &kinds, &sizes, "figure11", title)
+}
+
+fn measure(
+    common: &Common,
+    kinds: &[Kind],
+    sizes: &[usize],
+    benchmark: &'static str,
+    title: &str,
+) -> Result<(), Failure> {
+    let mut setup = Setup::new(common, kinds, 1)?;
+    let sizes = if common.sizes.is_empty() {
+        sizes.to_vec()
+    } else {
+        common.sizes.clone()
+    };
+    let mut progress = Progress::new(common.output.progress, sizes.len() * setup.rounds * setup.entries.len());
+    let mut results = Vec::new();
+    for &size in &sizes {
+        let job = job(common, size);
+        let able: Vec<Entry> = setup
+            .entries
+            .iter()
+            .filter(|entry| takes(entry, size, common.mtu))
+            .cloned()
+            .collect();
+        results.push((
+            size,
+            interleave(&mut setup.session, &able, &job, setup.rounds, &mut progress)?,
+        ));
+    }
+    drop(progress);
+    let names: Vec<&Entry> = setup.entries.iter().collect();
+    let document = Document {
+        benchmark,
+        rows: results
+            .iter()
+            .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
+            .collect(),
+        environment: Some(setup.environment.clone()),
+    };
+    emit(
+        &common.output,
+        &document,
+        &[table(&setup, &names, &results)],
+        Some(&figure(title, &names, &results)),
+    )
+}
+
+fn job(common: &Common, size: usize) -> Job {
+    let count = common
+        .iterations
+        .map_or_else(|| (ROUND / size.max(1)).clamp(10, 1000), |count| count as usize);
+    Job {
+        operation: Operation::PingPong,
+        size,
+        warmup: (count / 10).max(5),
+        count,
+        window: 1,
+        spokes: 1,
+    }
+}
+
+/// Bare UDP has no messages larger than a datagram, unless datagrams are small on purpose.
+fn takes(entry: &Entry, size: usize, mtu: Option<u32>) -> bool {
+    if size == 0 {
+        // A stream has no empty messages.
+        return entry.ours || entry.name == "udp";
+    }
+    if entry.name.contains("/eager/") {
+        return size <= Way::Eager.eager_limit() as usize;
+    }
+    entry.name != "udp" || size <= if mtu.is_some() { LARGEST_BURST } else { MAX_BATCH }
+}
+
+fn micros(nanos: Option<f64>) -> Option<f64> {
+    nanos.map(|nanos| nanos / 1000.0)
+}
+
+fn one_way(series: &Series) -> (Option<f64>, Option<f64>, Option<f64>) {
+    (
+        micros(series.median(|round| round.time / 2.0)),
+        micros(series.percentile(99.0).map(|round_trip| round_trip / 2.0)),
+        micros(series.median(|round| round.spoke_cpu + round.hub_cpu)),
+    )
+}
+
+fn row(series: &Series, all: &[Series]) -> Option<Row> {
+    let (p50, p99, cpu) = one_way(series);
+    let mut ratio = BTreeMap::new();
+    for other in series.rivals(all) {
+        if let Some(value) = series.ratio(other, |round| round.time) {
+            ratio.insert(other.name.clone(), value);
+        }
+    }
+    let (transport, level) = level_of(&series.name);
+    Some(Row {
+        transport: transport.to_owned(),
+        level: Some(level),
+        size: Some(series.job.size),
+        p50_us: Some(p50?),
+        p99_us: p99,
+        cpu_us_per_message: cpu,
+        lost_rounds: (series.lost() > 0).then(|| series.lost()),
+        ratio,
+        ..Row::default()
+    })
+}
+
+fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Table {
+    let mut comments = vec!["hikyaku latency, one way (half a round trip), µs".to_owned()];
+    comments.extend(setup.environment.lines());
+    comments.push(format!(
+        "{} rounds in which the transports take turns; ratio: hikyaku's time / the other's, median of the rounds' ratios",
+        setup.rounds
+    ));
+    comments.push("cpu: processor time per message, both ends together".to_owned());
+    let compared = ours_and_others(entries.iter().copied());
+    let groups = headings(
+        entries.iter().copied(),
+        &["Size"],
+        &["p50", "p99", "cpu"],
+        Some("ratio to"),
+    );
+    let mut table = Table::new(comments, groups);
+    for (size, all) in results {
+        let find = |name: &str| all.iter().find(|series| series.name == name);
+        let mut cells = vec![size::text(*size)];
+        for entry in entries {
+            let (p50, p99, cpu) = find(&entry.name).map_or((None, None, None), one_way);
+            cells.extend([number(p50), number(p99), number(cpu)]);
+        }
+        if let Some((ours, others)) = &compared
+            && let Some(ours) = find(&ours.name)
+        {
+            for other in others {
+                cells.push(number(
+                    find(&other.name).and_then(|other| ours.ratio(other, |round| round.time)),
+                ));
+            }
+        }
+        table.row(cells);
+    }
+    table
+}
+
+fn figure(title: &str, entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Figure {
+    let line = |entry: &&Entry| {
+        let point = |(size, all): &(usize, Vec<Series>)| {
+            let series = all.iter().find(|series| series.name == entry.name)?;
+            Some((*size, one_way(series).0?))
+        };
+        Line {
+            name: entry.name.clone(),
+            points: results.iter().filter_map(point).collect(),
+        }
+    };
+    Figure {
+        title: title.into(),
+        across: "message, octets".into(),
+        up: "µs".into(),
+        lines: entries.iter().map(line).collect(),
+    }
+}

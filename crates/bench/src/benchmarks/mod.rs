@@ -1,0 +1,15 @@
+//! What is measured: one module a benchmark says what is done and printed.
+
+pub(crate) mod bandwidth;
+pub(crate) mod collective;
+pub(crate) mod core;
+pub(crate) mod dse;
+mod endpoints;
+pub(crate) mod idle_peers;
+pub(crate) mod incast;
+pub(crate) mod latency;
+pub(crate) mod overflow;
+pub(crate) mod pairs;
+pub(crate) mod rate;
+mod sockets;
+mod streaming;

@@ -1,0 +1,177 @@
+//! `bench bibw`, `put` and `get`: what two MPI ranks do to each other.
+
+use crate::{
+    failure::Failure,
+    options::{Turns, World},
+    ranks::{
+        work::{Task, Work},
+        world::{self, Job, Ranks, Series},
+    },
+    report::{Document, Figure, Group, Line, Progress, Row, Table, emit, number, size},
+};
+
+/// What `--help` ends with.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hikyaku bench bibw --sizes 64K,1M                     both ranks send and receive 64
+  hikyaku bench put --sizes 8,64K                       a put and its flush; and 64 puts: MB/s
+  hikyaku bench get --wait block --format json
+
+As osu_bibw, osu_put_latency and osu_put_bw do: lock, operations, flush. The target takes no part; it waits in a barrier. \
+MB are 10^6 bytes; bibw counts both directions.";
+
+/// Sizes if none are given.
+const SIZES: [usize; 6] = [8, 512, 8192, 65_536, 1 << 20, 4 << 20];
+/// Messages of a window.
+const WINDOW: usize = 64;
+/// Most octets of a window.
+const WINDOW_OCTETS: usize = 16 << 20;
+/// Octets that a round moves, if the number of operations is not given.
+const ROUND: usize = 16 << 20;
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pair {
+    /// Windows of messages both ways.
+    Bibw,
+    /// Writing.
+    Put,
+    /// Reading.
+    Get,
+}
+
+impl Pair {
+    const fn task(self) -> Task {
+        match self {
+            Self::Bibw => Task::Bibw,
+            Self::Put => Task::Put,
+            Self::Get => Task::Get,
+        }
+    }
+
+    /// How many messages of an operation with a window of so many.
+    const fn messages(self, window: usize) -> usize {
+        match self {
+            Self::Bibw => 2 * window,
+            Self::Put | Self::Get => window,
+        }
+    }
+}
+
+/// One operation at a time, where that is measured; and windows of them.
+type Both = (Option<Series>, Series);
+
+/// Measures and prints.
+pub(crate) fn run(world: &World, pair: Pair) -> Result<(), Failure> {
+    let turns = &world.turns;
+    size::not_empty(&turns.sizes)?;
+    let sizes = if turns.sizes.is_empty() {
+        SIZES.to_vec()
+    } else {
+        turns.sizes.clone()
+    };
+    let mut job = Job::start(turns, world::number(world, Ranks::Exactly(2))?)?;
+    let alone = pair != Pair::Bibw;
+    let mut progress = Progress::new(
+        turns.output.progress,
+        sizes.len() * job.rounds * (1 + usize::from(alone)),
+    );
+    let mut results: Vec<Both> = Vec::new();
+    for &size in &sizes {
+        let window = (WINDOW_OCTETS / size).clamp(2, WINDOW);
+        let mut works = vec![("windows".to_owned(), work(turns, pair.task(), size, window))];
+        if alone {
+            works.push(("single".to_owned(), work(turns, pair.task(), size, 1)));
+        }
+        let mut series = job.interleave(&works, &mut progress)?;
+        let single = if alone { series.pop() } else { None };
+        results.extend(series.pop().map(|windows| (single, windows)));
+    }
+    drop(progress);
+    let document = Document {
+        benchmark: pair.task().name(),
+        rows: results.iter().map(|both| row(&job, pair, both)).collect(),
+        environment: Some(job.environment.clone()),
+    };
+    emit(
+        &turns.output,
+        &document,
+        &[table(&job, pair, &results)],
+        Some(&figure(pair, &results)),
+    )
+}
+
+fn work(turns: &Turns, task: Task, size: usize, window: usize) -> Work {
+    let most = if window > 1 { 50 } else { 500 };
+    let count = turns
+        .iterations
+        .map_or_else(|| (ROUND / (size * window)).clamp(2, most), |count| count as usize);
+    Work {
+        task,
+        size,
+        window,
+        warmup: (count / 10).max(1),
+        count,
+        algorithm: None,
+        eager_limit: None,
+    }
+}
+
+fn bandwidth(pair: Pair, windows: &Series) -> Option<f64> {
+    windows.mb_per_s(pair.messages(windows.work.window))
+}
+
+fn row(job: &Job, pair: Pair, (single, windows): &Both) -> Row {
+    let mb_per_s = bandwidth(pair, windows);
+    let times = single.as_ref().map(|single| job.row(single));
+    Row {
+        p50_us: times.as_ref().and_then(|row| row.p50_us),
+        p99_us: times.as_ref().and_then(|row| row.p99_us),
+        mb_per_s,
+        messages_per_s: mb_per_s.map(|mb| mb * 1e6 / windows.work.size as f64),
+        ..job.row(windows)
+    }
+}
+
+fn table(job: &Job, pair: Pair, results: &[Both]) -> Table {
+    let what = match pair {
+        Pair::Bibw => "bidirectional bandwidth: both ranks send a window of messages and receive one",
+        Pair::Put => "put: rank 0 writes to rank 1 and flushes; µs for one, and MB/s of windows",
+        Pair::Get => "get: rank 0 reads from rank 1 and flushes; µs for one, and MB/s of windows",
+    };
+    let mut comments = vec![format!("hikyaku {what}")];
+    comments.extend(job.environment.lines());
+    comments.push(format!("{} rounds; MB are 10^6 bytes", job.rounds));
+    let mut groups = vec![Group::new("", &["Size"])];
+    if pair != Pair::Bibw {
+        groups.push(Group::new("single", &["p50", "p99"]));
+    }
+    groups.push(Group::new("windows", &["MB/s", "msg/s"]));
+    let mut table = Table::new(comments, groups);
+    for (single, windows) in results {
+        let mut cells = vec![size::text(windows.work.size)];
+        if let Some(single) = single {
+            cells.extend([single.micros(|round| round.p50), single.p99()].map(number));
+        }
+        let mb_per_s = bandwidth(pair, windows);
+        cells.push(number(mb_per_s));
+        cells.push(number(mb_per_s.map(|mb| mb * 1e6 / windows.work.size as f64)));
+        table.row(cells);
+    }
+    table
+}
+
+fn figure(pair: Pair, results: &[Both]) -> Figure {
+    let points = results
+        .iter()
+        .filter_map(|(_, windows)| Some((windows.work.size, bandwidth(pair, windows)?)));
+    Figure {
+        title: format!("MPI {}: windows of messages between two ranks", pair.task().name()),
+        across: "message, octets".into(),
+        up: "MB/s".into(),
+        lines: vec![Line {
+            name: pair.task().name().into(),
+            points: points.collect(),
+        }],
+    }
+}

@@ -1,0 +1,151 @@
+//! What `bench bandwidth` and `bench rate` have in common: windows of messages one way, a small reply each.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    failure::Failure,
+    harness::{
+        rounds::{Entry, Series, headings, ours_and_others},
+        setup::Setup,
+    },
+    options::Common,
+    report::{Document, Figure, Line, Row, Table, emit, number, size},
+    transports::settings::{Job, Kind, level_of},
+};
+
+/// What differs between the benchmarks.
+pub(crate) struct Streaming {
+    /// Name in JSON.
+    pub benchmark: &'static str,
+    /// First line of the table and title of the figure.
+    pub title: &'static str,
+    /// Sizes if none are given.
+    pub sizes: &'static [usize],
+    /// What one round does at a size.
+    pub job: fn(&Common, usize) -> Job,
+    /// The figure's value is messages per second, not MB/s.
+    pub messages: bool,
+}
+
+/// Results of one size.
+type Sized = (usize, Vec<Series>);
+
+impl Streaming {
+    /// Measures and prints.
+    pub(crate) fn run(&self, common: &Common, kinds: &[Kind]) -> Result<(), Failure> {
+        let mut setup = Setup::new(common, kinds, 1)?;
+        let sizes = if common.sizes.is_empty() {
+            self.sizes.to_vec()
+        } else {
+            common.sizes.clone()
+        };
+        let jobs: Vec<Job> = sizes.iter().map(|&size| (self.job)(common, size)).collect();
+        let results: Vec<Sized> = sizes
+            .into_iter()
+            .zip(setup.measure(&jobs, common.output.progress)?)
+            .collect();
+        let document = Document {
+            benchmark: self.benchmark,
+            rows: results
+                .iter()
+                .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
+                .collect(),
+            environment: Some(setup.environment.clone()),
+        };
+        let table = self.table(&setup, &results);
+        emit(
+            &common.output,
+            &document,
+            &[table],
+            Some(&self.figure(&setup.entries, &results)),
+        )
+    }
+
+    fn table(&self, setup: &Setup, results: &[Sized]) -> Table {
+        let mut comments = vec![self.title.to_owned()];
+        comments.extend(setup.environment.lines());
+        comments.push(format!(
+            "{} rounds in which the transports take turns; ratio: hikyaku's speed / the other's, median of the rounds' \
+             ratios",
+            setup.rounds
+        ));
+        comments.push("cpu: processor time per message, both ends together, µs".to_owned());
+        let entries = &setup.entries;
+        let compared = ours_and_others(entries.iter());
+        let groups = headings(entries.iter(), &["Size"], &["MB/s", "msg/s", "cpu"], Some("ratio to"));
+        let mut table = Table::new(comments, groups);
+        for (size, all) in results {
+            let find = |name: &str| all.iter().find(|series| series.name == name);
+            let mut cells = vec![size::text(*size)];
+            for series in entries.iter().map(|entry| find(&entry.name)) {
+                cells.push(number(series.and_then(bandwidth)));
+                cells.push(number(series.and_then(rate)));
+                cells.push(number(series.and_then(cpu)));
+            }
+            if let Some((ours, others)) = &compared
+                && let Some(ours) = find(&ours.name)
+            {
+                let ratio = |entry: &&Entry| ours.ratio(find(&entry.name)?, |round| round.messages_per_s);
+                cells.extend(others.iter().map(|entry| number(ratio(entry))));
+            }
+            table.row(cells);
+        }
+        table
+    }
+
+    fn figure(&self, entries: &[Entry], results: &[Sized]) -> Figure {
+        let value = if self.messages { rate } else { bandwidth };
+        let line = |entry: &Entry| {
+            let point =
+                |(size, all): &Sized| Some((*size, value(all.iter().find(|series| series.name == entry.name)?)?));
+            Line {
+                name: entry.name.clone(),
+                points: results.iter().filter_map(point).collect(),
+            }
+        };
+        Figure {
+            title: self.title.into(),
+            across: "message, octets".into(),
+            up: if self.messages { "messages/s" } else { "MB/s" }.into(),
+            lines: entries.iter().map(line).collect(),
+        }
+    }
+}
+
+/// Messages per second.
+pub(crate) fn rate(series: &Series) -> Option<f64> {
+    series.median(|round| round.messages_per_s)
+}
+
+/// 10^6 octets per second.
+pub(crate) fn bandwidth(series: &Series) -> Option<f64> {
+    rate(series).map(|rate| rate * series.job.size as f64 / 1e6)
+}
+
+/// Processor time per message, both ends, µs.
+pub(crate) fn cpu(series: &Series) -> Option<f64> {
+    series.median(|round| (round.spoke_cpu + round.hub_cpu) / 1000.0)
+}
+
+/// This series' speed against that of all others.
+pub(crate) fn ratios(series: &Series, all: &[Series]) -> BTreeMap<String, f64> {
+    series
+        .rivals(all)
+        .filter_map(|other| Some((other.name.clone(), series.ratio(other, |round| round.messages_per_s)?)))
+        .collect()
+}
+
+fn row(series: &Series, all: &[Series]) -> Option<Row> {
+    let (transport, level) = level_of(&series.name);
+    Some(Row {
+        transport: transport.to_owned(),
+        level: Some(level),
+        size: Some(series.job.size),
+        mb_per_s: Some(bandwidth(series)?),
+        messages_per_s: Some(rate(series)?),
+        cpu_us_per_message: cpu(series),
+        lost_rounds: (series.lost() > 0).then(|| series.lost()),
+        ratio: ratios(series, all),
+        ..Row::default()
+    })
+}

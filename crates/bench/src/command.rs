@@ -1,0 +1,183 @@
+//! `hikyaku bench`: which benchmark is asked for, and `hikyaku bench-worker`, which it starts.
+
+use std::net::TcpStream;
+
+use clap::{Args, Subcommand};
+use nix::sys::{prctl, signal::Signal};
+
+use crate::{
+    benchmarks::{
+        bandwidth,
+        collective::{self, CollectiveArgs},
+        core, dse,
+        idle_peers::{self, PeersArgs},
+        incast::{self, IncastArgs},
+        latency,
+        overflow::{self, OverflowArgs},
+        pairs, rate,
+    },
+    failure::Failure,
+    harness::{listen, worker},
+    options::{Common, World},
+    ranks::work::Task,
+    report::size,
+};
+
+/// Arguments of `hikyaku bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    benchmark: Bench,
+}
+
+/// Arguments of the process that a benchmark starts as its other end.
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// Control socket of the driver.
+    address: String,
+    /// What to say to it.
+    key: String,
+}
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// One-way time of a message (half of a ping-pong)
+    #[command(after_help = latency::EXAMPLES)]
+    Latency(Common),
+    /// Figure 11 of the DPDK paper: MPI's messages eagerly and by rendezvous, each at all sizes
+    #[command(after_help = latency::FIGURE11)]
+    Figure11(Common),
+    /// Streaming in one direction
+    #[command(after_help = bandwidth::EXAMPLES)]
+    Bandwidth(Common),
+    /// Small messages per second
+    #[command(after_help = rate::EXAMPLES)]
+    Rate(Common),
+    /// Streaming in both directions at once, between two MPI ranks
+    #[command(after_help = pairs::EXAMPLES)]
+    Bibw(World),
+    /// Writing into the memory of another MPI rank
+    #[command(after_help = pairs::EXAMPLES)]
+    Put(World),
+    /// Reading the memory of another MPI rank
+    #[command(after_help = pairs::EXAMPLES)]
+    Get(World),
+    /// Time of MPI's barrier
+    #[command(after_help = collective::EXAMPLES)]
+    Barrier(CollectiveArgs),
+    /// Time of MPI's bcast
+    #[command(after_help = collective::EXAMPLES)]
+    Bcast(CollectiveArgs),
+    /// Time of MPI's allreduce (sum of 32-bit floats)
+    #[command(after_help = collective::EXAMPLES)]
+    Allreduce(CollectiveArgs),
+    /// Time of MPI's alltoall
+    #[command(after_help = collective::EXAMPLES)]
+    Alltoall(CollectiveArgs),
+    /// Many senders, one receiver
+    #[command(after_help = incast::EXAMPLES)]
+    Incast(IncastArgs),
+    /// What is lost while a process computes, with and without a poller (feature dpdk)
+    #[command(after_help = overflow::EXAMPLES)]
+    Overflow(OverflowArgs),
+    /// The protocol alone: two endpoints in one thread
+    #[command(after_help = core::EXAMPLES)]
+    Core(Common),
+    /// The experiments of the DSE paper
+    #[command(after_help = dse::EXAMPLES)]
+    Dse(Common),
+    /// Memory per idle peer
+    #[command(after_help = idle_peers::EXAMPLES)]
+    Peers(PeersArgs),
+}
+
+/// Runs a benchmark, or the answering host of one.
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let benchmark = &args.benchmark;
+    if let Some(common) = common(benchmark) {
+        if let Some(address) = &common.listen {
+            return listen::run(address);
+        }
+        if !matches!(benchmark, Bench::Latency(_)) {
+            size::not_empty(&common.sizes)?;
+        }
+    }
+    match benchmark {
+        Bench::Latency(common) => latency::run(common),
+        Bench::Figure11(common) => latency::figure11(common),
+        Bench::Bandwidth(common) => bandwidth::run(common),
+        Bench::Rate(common) => rate::run(common),
+        Bench::Incast(incast) => incast::run(incast),
+        Bench::Dse(common) => dse::run(common),
+        Bench::Core(common) => core::run(common),
+        Bench::Overflow(overflow) => overflow::run(overflow),
+        Bench::Peers(peers) => idle_peers::run(peers),
+        Bench::Bibw(world) => pairs::run(world, pairs::Pair::Bibw),
+        Bench::Put(world) => pairs::run(world, pairs::Pair::Put),
+        Bench::Get(world) => pairs::run(world, pairs::Pair::Get),
+        Bench::Barrier(options) => collective::run(options, Task::Barrier),
+        Bench::Bcast(options) => collective::run(options, Task::Bcast),
+        Bench::Allreduce(options) => collective::run(options, Task::Allreduce),
+        Bench::Alltoall(options) => collective::run(options, Task::Alltoall),
+    }
+}
+
+/// The options of those that measure transports.
+const fn common(benchmark: &Bench) -> Option<&Common> {
+    match benchmark {
+        Bench::Latency(common) | Bench::Figure11(common) | Bench::Bandwidth(common) | Bench::Rate(common) => {
+            Some(common)
+        }
+        Bench::Core(common) | Bench::Dse(common) => Some(common),
+        Bench::Incast(incast) => Some(&incast.common),
+        Bench::Peers(peers) => Some(&peers.common),
+        _ => None,
+    }
+}
+
+/// The worker process that a driver has started.
+pub fn work(args: &WorkerArgs) -> Result<(), Failure> {
+    let WorkerArgs { address, key } = args;
+    // The kernel sends this process away when its driver goes, however the driver goes.
+    let _ = prctl::set_pdeathsig(Signal::SIGKILL);
+    let stream = TcpStream::connect(address)
+        .map_err(|error| Failure::usage(format!("bench-worker: can not reach a driver at {address}: {error}")))?;
+    worker::run(stream, key).map_err(|failure| match failure {
+        // The driver says what happened; twice is once too often.
+        Failure::Run(_) => Failure::run("the worker ends: its driver has gone"),
+        other => other,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+    use crate::{options::Opponent, report::Format, transports::settings::Wait};
+
+    /// The options of `bench latency` in such a line.
+    pub(crate) fn latency(line: &str) -> Common {
+        let command = BenchArgs::augment_args(clap::Command::new("bench"));
+        let matches = command.try_get_matches_from(["bench", "latency"].into_iter().chain(line.split_whitespace()));
+        match BenchArgs::from_arg_matches(&matches.unwrap()).unwrap().benchmark {
+            Bench::Latency(common) => common,
+            other => panic!("not latency: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_of_the_contract() {
+        let common = latency(
+            "--backend udp --level transport --np 2 --wait block --sizes 8,2048,64K,1M --iterations 10 --rounds 3 \
+             --vs tcp,udp --mtu 1500 --format json --connect host",
+        );
+        assert_eq!(common.sizes, [8, 2048, 65_536, 1 << 20]);
+        assert_eq!(common.vs, [Opponent::Tcp, Opponent::Udp]);
+        assert_eq!(
+            (common.wait, common.mtu, common.output.format),
+            (Some(Wait::Block), Some(1500), Format::Json)
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! Jobs of MPI ranks, and what they measure in turns.
+
+pub(crate) mod rank;
+pub(crate) mod work;
+pub(crate) mod world;

@@ -1,0 +1,399 @@
+#![expect(unsafe_code, reason = "MPI's engine takes pointers")]
+//! A rank of a job: what it does in each round, and the stop-watch.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use hikyaku::{
+    backends::{
+        Backend, BindOptions, bind,
+        udp::{UdpBackend, UdpOptions},
+    },
+    mpi::{
+        collectives::{Algorithm, Blocks, Call},
+        datatype::{Datatype, Kind},
+        engine::{
+            Buffers, Communicator, Engine, Mode, Operands, Options, Region, Request, Target, Unconnected, Window,
+            for_job,
+        },
+        error::Error,
+        operation::{Operation, Predefined},
+    },
+    transport::{Transport, WaitPolicy},
+};
+
+use crate::{
+    machine::{clock, pin},
+    ranks::work::{Place, Task, Work},
+    transports::{link::pattern, settings::Report},
+};
+
+const TAG: i32 = 1;
+/// Whom rank 0 writes to and reads from.
+const TARGET: i32 = 1;
+/// What a buffer that nothing has come into is full of.
+const NOTHING: u8 = 0xa5;
+
+fn failed(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// Ranks per processor; crowded ones are not bound to any.
+fn sharing(place: &Place) -> f64 {
+    if place.crowded {
+        f64::from(place.size) / pin::places().len().max(1) as f64
+    } else {
+        1.0
+    }
+}
+
+/// The settings of an MPI program, environment included, but for what was asked for.
+pub(crate) fn options(place: &Place) -> io::Result<Options> {
+    let (_, mut options) = for_job(place.size, sharing(place), true);
+    if !place.crowded {
+        options.wait = WaitPolicy::Spin;
+    }
+    options.environment().map_err(failed)?;
+    if let Some(wait) = place.wait {
+        options.wait = wait.policy();
+    }
+    Ok(options)
+}
+
+fn backend(place: &Place, at: SocketAddr) -> io::Result<Box<dyn Backend>> {
+    if place.backend == "udp" && !place.offload {
+        let mut options = UdpOptions::default();
+        (options.max_datagram, options.gso) = (place.datagram, false);
+        return Ok(Box::new(UdpBackend::bind_with(at, &options)?));
+    }
+    let mut options = BindOptions::default();
+    options.max_datagram = place.datagram;
+    bind(&place.backend, at, &options).map_err(failed)
+}
+
+/// A rank that does not know the others yet.
+pub(crate) struct Lonely {
+    unconnected: Unconnected,
+    place: Place,
+}
+
+impl Lonely {
+    /// Opens the network.
+    pub(crate) fn open(place: &Place, local: IpAddr, rank: u32) -> io::Result<Self> {
+        let (config, _) = for_job(place.size, sharing(place), true);
+        let bound = backend(place, SocketAddr::new(local, 0))?;
+        let builder = Transport::builder().config(config).environment();
+        let unconnected = Engine::on(builder, bound, rank).map_err(failed)?;
+        Ok(Self {
+            unconnected,
+            place: place.clone(),
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.unconnected.local_addr()
+    }
+
+    /// Gets to know the others.
+    pub(crate) fn connect(self, addresses: &[SocketAddr]) -> io::Result<Rank> {
+        let options = options(&self.place)?;
+        let eager_limit = options.eager_limit;
+        let engine: Arc<Engine> = self.unconnected.connect(addresses, options).map_err(failed)?;
+        Ok(Rank {
+            world: Communicator::world(&engine),
+            byte: Datatype::predefined(Kind::Byte),
+            float: Datatype::predefined(Kind::F32),
+            sum: Operation::predefined(Predefined::Sum),
+            own: Vec::new(),
+            theirs: Vec::new(),
+            window: None,
+            threads: self.place.threads,
+            eager_limit,
+        })
+    }
+}
+
+/// A rank.
+pub(crate) struct Rank {
+    world: Communicator,
+    byte: Datatype,
+    float: Datatype,
+    sum: Operation,
+    /// What is sent.
+    own: Vec<u8>,
+    /// What is received.
+    theirs: Vec<u8>,
+    /// What others write to and read from.
+    window: Option<Window>,
+    threads: bool,
+    eager_limit: u32,
+}
+
+impl Rank {
+    /// The algorithm that is taken.
+    pub(crate) fn algorithm(&self, work: &Work) -> Option<Algorithm> {
+        let collective = work.task.collective()?;
+        let call = self.call(work)?;
+        let Some(name) = &work.algorithm else {
+            return Some(self.world.choose(&call, &self.buffers(work)));
+        };
+        // A chain is cut into as many segments as are the cheapest.
+        let mut policy = Options::default().policy;
+        policy.force(collective, collective.algorithm(name)?);
+        let blocks = if work.task == Task::Alltoall { self.ranks() } else { 1 };
+        Some(policy.choose(collective, self.ranks(), work.size * blocks, true))
+    }
+
+    fn ranks(&self) -> usize {
+        self.world.size() as usize
+    }
+
+    /// The other one of two.
+    fn other(&self) -> i32 {
+        1 - self.world.rank()
+    }
+
+    fn call(&self, work: &Work) -> Option<Call<'static>> {
+        let size = work.size;
+        Some(match work.task {
+            Task::Barrier => Call::Barrier,
+            Task::Bcast => Call::Bcast { root: 0, count: size },
+            Task::Allreduce => Call::Allreduce {
+                count: size / 4,
+                commutative: true,
+                in_place: false,
+            },
+            Task::Alltoall => Call::Alltoall {
+                input: Blocks::Even { count: size },
+                output: Blocks::Even { count: size },
+                in_place: false,
+            },
+            _ => return None,
+        })
+    }
+
+    fn buffers(&self, work: &Work) -> Buffers<'_> {
+        let (own, theirs) = (self.own.as_ptr().cast_mut(), self.theirs.as_ptr().cast_mut());
+        let (input, output) = match work.task {
+            Task::Barrier => (Region::None, Region::None),
+            Task::Bcast => (Region::None, Region::Plain(theirs, &self.byte)),
+            Task::Allreduce => (Region::Plain(own, &self.float), Region::Plain(theirs, &self.float)),
+            _ => (Region::Plain(own, &self.byte), Region::Plain(theirs, &self.byte)),
+        };
+        Buffers { input, output }
+    }
+
+    /// Does one round.
+    pub(crate) fn perform(&mut self, work: &Work) -> io::Result<Report> {
+        self.prepare(work)?;
+        let done = self.measure(work);
+        // Nobody leaves while others still measure, and windows end together.
+        if let Some(window) = self.window.take() {
+            window.unlock_all().map_err(failed)?;
+            window.free().map_err(failed)?;
+        }
+        let met = self.world.barrier().map_err(failed);
+        done.and_then(|report| met.map(|()| report))
+    }
+
+    fn prepare(&mut self, work: &Work) -> io::Result<()> {
+        let engine = self.world.engine();
+        engine.set_eager_limit(work.eager_limit.unwrap_or(self.eager_limit));
+        let (size, ranks, rank) = (work.size, self.ranks(), self.world.rank() as usize);
+        let room = match work.task {
+            Task::Alltoall => size * ranks,
+            Task::Bibw => size * work.window,
+            _ => size,
+        };
+        self.theirs.clear();
+        self.theirs.resize(room, NOTHING);
+        self.own = match work.task {
+            Task::Allreduce => 1_f32.to_ne_bytes().repeat(size / 4),
+            Task::Alltoall => (0..ranks).flat_map(|to| vec![block(rank, to); size]).collect(),
+            _ => pattern(size),
+        };
+        if work.task == Task::Bcast && rank == 0 {
+            self.theirs.copy_from_slice(&self.own);
+        }
+        if matches!(work.task, Task::Put | Task::Get) {
+            let window = Window::allocate(&self.world, size as u64, 1).map_err(failed)?;
+            // SAFETY: the window's own memory, of `size` octets, before anybody is told of it by the barrier below.
+            let memory = unsafe { std::slice::from_raw_parts_mut(window.base(), size) };
+            memory.fill(NOTHING);
+            if work.task == Task::Get {
+                memory.copy_from_slice(&self.own);
+            }
+            self.world.barrier().map_err(failed)?;
+            window.lock_all().map_err(failed)?;
+            self.window = Some(window);
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, work: &Work) -> io::Result<Report> {
+        let mut report = Report::default();
+        let takes_part = match work.task {
+            // The target does nothing.
+            Task::Put | Task::Get => self.world.rank() == 0,
+            _ => true,
+        };
+        if !takes_part {
+            return Ok(report);
+        }
+        let algorithm = self.algorithm(work);
+        for index in 0..work.warmup.max(1) {
+            self.operate(work, algorithm)?;
+            if index == 0 {
+                self.check(work)?;
+            }
+        }
+        report.samples.reserve(work.count);
+        let in_step = work.task.collective().is_some() && work.task != Task::Barrier;
+        let cpu = clock::cpu_time(self.threads);
+        let start = clock::now();
+        for _ in 0..work.count {
+            if in_step {
+                self.world.barrier().map_err(failed)?;
+            }
+            let before = clock::now();
+            self.operate(work, algorithm)?;
+            report.samples.push(clock::now() - before);
+        }
+        report.wall = clock::now() - start;
+        report.cpu = clock::cpu_time(self.threads) - cpu;
+        Ok(report)
+    }
+
+    fn operate(&mut self, work: &Work, algorithm: Option<Algorithm>) -> io::Result<()> {
+        match work.task {
+            Task::PingPong if self.world.rank() == 0 => self.send().and_then(|()| self.receive()),
+            Task::PingPong => self.receive().and_then(|()| self.send()),
+            Task::Bibw => self.both_ways(work),
+            Task::Put | Task::Get => self.access(work),
+            Task::Barrier | Task::Bcast | Task::Allreduce | Task::Alltoall => self.collective(work, algorithm),
+        }
+    }
+
+    fn send(&self) -> io::Result<()> {
+        let (start, len) = (self.own.as_ptr(), self.own.len() as u64);
+        // SAFETY: the memory is borrowed until the call returns.
+        unsafe {
+            self.world
+                .send(Mode::Standard, start, len, &self.byte, self.other(), TAG)
+        }
+        .map_err(failed)
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let (start, len) = (self.theirs.as_mut_ptr(), self.theirs.len() as u64);
+        // SAFETY: as above.
+        let status = unsafe { self.world.receive(start, len, &self.byte, self.other(), TAG) };
+        status.map(drop).map_err(failed)
+    }
+
+    fn both_ways(&mut self, work: &Work) -> io::Result<()> {
+        let (other, size) = (self.other(), work.size);
+        let (start, len) = (self.own.as_ptr(), size as u64);
+        let mut requests: Vec<Result<Request, Error>> = Vec::with_capacity(2 * work.window);
+        for place in self.theirs.chunks_exact_mut(size) {
+            // SAFETY: each has `size` octets for itself; all are waited for below.
+            requests.push(unsafe { self.world.ireceive(place.as_mut_ptr(), len, &self.byte, other, TAG) });
+        }
+        for _ in 0..work.window {
+            // SAFETY: as above; nothing is written there.
+            requests.push(unsafe { self.world.isend(Mode::Standard, start, len, &self.byte, other, TAG) });
+        }
+        let mut result = Ok(());
+        for request in requests {
+            // All are waited for, whatever happens: their memory is in use.
+            let waited = request.and_then(Request::wait).map(drop);
+            result = result.and(waited);
+        }
+        result.map_err(failed)
+    }
+
+    fn access(&mut self, work: &Work) -> io::Result<()> {
+        let window = self.window.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let target = Target {
+            rank: TARGET,
+            displacement: 0,
+            count: work.size as u64,
+            datatype: &self.byte,
+        };
+        let is_put = work.task == Task::Put;
+        let base = if is_put {
+            self.own.as_mut_ptr()
+        } else {
+            self.theirs.as_mut_ptr()
+        };
+        let operands = Operands {
+            base,
+            count: work.size as u64,
+            datatype: &self.byte,
+        };
+        for _ in 0..work.window {
+            // SAFETY: the memory is not touched before the flush.
+            unsafe {
+                if is_put {
+                    window.put(&operands, &target)
+                } else {
+                    window.get(&operands, &target)
+                }
+            }
+            .map_err(failed)?;
+        }
+        window.flush(TARGET).map_err(failed)
+    }
+
+    fn collective(&mut self, work: &Work, algorithm: Option<Algorithm>) -> io::Result<()> {
+        let call = self.call(work).ok_or(io::ErrorKind::InvalidInput)?;
+        let operation = (work.task == Task::Allreduce).then_some(&self.sum);
+        // SAFETY: the buffers have the octets that `call` says and are not touched before the request has ended.
+        let request = unsafe {
+            self.world
+                .collective(work.task.call(), &call, &self.buffers(work), operation, algorithm)
+        };
+        request.and_then(Request::wait).map(drop).map_err(failed)
+    }
+
+    /// Has the operation done what it is for?
+    fn check(&mut self, work: &Work) -> io::Result<()> {
+        let (ranks, rank) = (self.ranks(), self.world.rank() as usize);
+        if work.task == Task::Put {
+            // Read back what was written.
+            let read = Work {
+                task: Task::Get,
+                window: 1,
+                ..work.clone()
+            };
+            self.access(&read)?;
+        }
+        let right = match work.task {
+            Task::Barrier => true,
+            Task::PingPong | Task::Bibw => self.theirs.chunks(work.size.max(1)).all(|one| one == self.own),
+            Task::Put | Task::Get | Task::Bcast => self.theirs == self.own,
+            Task::Allreduce => self.theirs == (ranks as f32).to_ne_bytes().repeat(work.size / 4),
+            Task::Alltoall => (0..ranks)
+                .zip(self.theirs.chunks(work.size))
+                .all(|(from, octets)| octets.iter().all(|&octet| octet == block(from, rank))),
+        };
+        if right {
+            return Ok(());
+        }
+        let text = format!(
+            "{} of {} B: rank {rank} has a wrong result",
+            work.task.name(),
+            work.size
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+}
+
+/// What the block from one rank to another is full of.
+fn block(from: usize, to: usize) -> u8 {
+    (from * 16 + to) as u8
+}

@@ -1,0 +1,145 @@
+//! Results for programs: one JSON object.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::machine::environment::Environment;
+
+/// One line of results. What a benchmark does not measure is left out.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Row {
+    /// Name of the transport.
+    pub transport: String,
+    /// `transport`, later `mpi`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<&'static str>,
+    /// What was done, where a benchmark does several things.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<&'static str>,
+    /// Octets of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<usize>,
+    /// Ranks of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub np: Option<usize>,
+    /// How a collective was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// It was told to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced: Option<bool>,
+    /// Time of an operation, mean over ranks and iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub avg_us: Option<f64>,
+    /// The same of the slowest rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_us: Option<f64>,
+    /// Sending processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub senders: Option<usize>,
+    /// Median one-way time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// 10^6 bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mb_per_s: Option<f64>,
+    /// Messages per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_per_s: Option<f64>,
+    /// Wall time of the whole experiment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<f64>,
+    /// Processor time per message, both ends together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_message: Option<f64>,
+    /// Processor time per message of the sending side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender_cpu_us_per_message: Option<f64>,
+    /// Processor time per message of the receiving side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_cpu_us_per_message: Option<f64>,
+    /// Nanoseconds per message (protocol core alone).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_message: Option<f64>,
+    /// Nanoseconds per packet (protocol core alone).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_packet: Option<f64>,
+    /// Processors of the job (socket counts).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<usize>,
+    /// Sockets in the process, counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<usize>,
+    /// Peers of the endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peers: Option<usize>,
+    /// Heap octets per peer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_peer: Option<f64>,
+    /// Rounds in which something was lost; they count for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_rounds: Option<usize>,
+    /// This row against others: median of the rounds' ratios.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ratio: BTreeMap<String, f64>,
+}
+
+/// The object.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Document {
+    /// Name of the benchmark.
+    pub benchmark: &'static str,
+    /// Results.
+    pub rows: Vec<Row>,
+    /// Where and how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
+}
+
+/// Rounds a setting that was measured to what a measurement can tell: four significant digits. Results are not rounded.
+pub(crate) fn digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10_f64.powi(3 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits() {
+        assert_eq!(digits(1234.567), 1235.0);
+        assert_eq!(digits(0.012_345), 0.012_35);
+        assert_eq!(digits(0.0), 0.0);
+        assert_eq!(digits(3_987_654.0), 3_988_000.0);
+    }
+
+    #[test]
+    fn rows_have_the_names_of_the_contract() {
+        let row = Row {
+            transport: "hikyaku/udp".into(),
+            level: Some("transport"),
+            size: Some(2048),
+            p50_us: Some(2.5),
+            p99_us: Some(4.0),
+            ratio: BTreeMap::from([("tcp".into(), 0.5)]),
+            ..Row::default()
+        };
+        let document = Document {
+            benchmark: "latency",
+            rows: vec![row],
+            environment: None,
+        };
+        let expected = serde_json::json!({"benchmark": "latency", "rows": [{
+            "transport": "hikyaku/udp", "level": "transport", "size": 2048, "p50_us": 2.5, "p99_us": 4.0,
+            "ratio": {"tcp": 0.5}}]});
+        assert_eq!(serde_json::to_value(document).unwrap(), expected);
+    }
+}

@@ -1,0 +1,21 @@
+//! What comes out: tables for people, JSON for programs, figures, and how far a measurement is.
+
+mod json;
+mod output;
+mod plot;
+mod progress;
+pub mod size;
+mod stats;
+mod table;
+
+pub(crate) use self::{
+    json::{Document, Row, digits},
+    stats::{percentile, ratio},
+};
+pub use self::{
+    output::{Format, Output, emit, publish},
+    plot::{Figure, Line},
+    progress::Progress,
+    stats::median,
+    table::{Group, Table, number},
+};

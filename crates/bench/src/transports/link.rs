@@ -1,0 +1,151 @@
+//! What every transport that is compared must be able to do, so that each method is written once.
+//!
+//! A *hub* answers; one or more *spokes* ask and hold the stop-watch. An error of kind `TimedOut` says that data was
+//! lost or the other end has gone; anything else is fatal.
+
+use std::{io, net::IpAddr, time::Duration};
+
+#[cfg(feature = "dpdk")]
+use super::memif;
+use super::{
+    hikyaku, mpi,
+    settings::{Job, Kind, Offer, Operation, Settings},
+    tcp, udp,
+};
+#[cfg(feature = "peers")]
+use super::{kcp, quinn};
+
+/// An end that has waited this long for something that must come gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The end that answers.
+pub(crate) trait Hub {
+    /// Where spokes reach it.
+    fn offer(&self) -> io::Result<Offer>;
+
+    /// Takes in the next spoke, which has just been opened towards [`Hub::offer`].
+    fn join(&mut self, spoke: &Offer) -> io::Result<()>;
+
+    /// Called once the spoke that joined last has been told to get [`Spoke::ready`]; the spoke may be waiting for it.
+    fn joined(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Sends back `count` messages of `size` octets to whomever they came from, the first `spokes` spokes being
+    /// the senders.
+    fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()>;
+
+    /// Receives `count` messages of `size` octets in all, each put together in its place, and gives every spoke a small
+    /// reply after each `window` of its messages.
+    fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()>;
+
+    /// The hub's part of a round is over and no clock runs here: brings to an end what is still under way.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Throws away what is left over from a round that went wrong.
+    fn drain(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The end that asks.
+pub(crate) trait Spoke {
+    /// Where the hub reaches it.
+    fn offer(&self) -> io::Result<Offer>;
+
+    /// Called once when the hub has taken this spoke in; the hub is in [`Hub::joined`] at the same time.
+    fn ready(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Sends one message, waits for its echo, and shows that to `seen` where it lies.
+    fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()>;
+
+    /// Sends one message `window` times and waits for the reply. `spokes` spokes do so at the same time.
+    fn stream(&mut self, message: &[u8], window: usize, spokes: usize) -> io::Result<()>;
+
+    /// The round is over and no clock runs: brings to an end what is still under way.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Throws away what is left over from a round that went wrong.
+    fn drain(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Opens the answering end of a transport on a local address.
+pub(crate) fn open_hub(kind: &Kind, settings: &Settings, local: IpAddr) -> io::Result<Box<dyn Hub>> {
+    Ok(match kind {
+        Kind::Tcp | Kind::TcpBatched => Box::new(tcp::TcpHub::open(settings, local)?),
+        Kind::Udp => Box::new(udp::UdpHub::open(settings, local)?),
+        Kind::Hikyaku { backend, preset } => hikyaku::open_hub(backend, *preset, settings, local)?,
+        Kind::Mpi { backend, way } => mpi::open_hub(backend, *way, settings, local)?,
+        #[cfg(feature = "dpdk")]
+        Kind::Memif { copies } => Box::new(memif::Memif::open(settings, 0, *copies)?),
+        #[cfg(not(feature = "dpdk"))]
+        Kind::Memif { .. } => return Err(missing(kind)),
+        #[cfg(feature = "peers")]
+        Kind::Kcp => Box::new(kcp::KcpHub::open(settings, local)?),
+        #[cfg(feature = "peers")]
+        Kind::Quinn => Box::new(quinn::QuinnHub::open(local)?),
+        #[cfg(not(feature = "peers"))]
+        Kind::Kcp | Kind::Quinn => return Err(missing(kind)),
+    })
+}
+
+/// Opens the asking end of a transport towards a hub.
+pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &Offer) -> io::Result<Box<dyn Spoke>> {
+    Ok(match kind {
+        Kind::Tcp => Box::new(tcp::TcpSpoke::open(settings, hub, false)?),
+        Kind::TcpBatched => Box::new(tcp::TcpSpoke::open(settings, hub, true)?),
+        Kind::Udp => Box::new(udp::UdpSpoke::open(settings, local, hub)?),
+        Kind::Hikyaku { backend, preset } => hikyaku::open_spoke(backend, *preset, settings, local, hub)?,
+        Kind::Mpi { backend, way } => mpi::open_spoke(backend, *way, settings, local, hub)?,
+        #[cfg(feature = "dpdk")]
+        Kind::Memif { copies } => Box::new(memif::Memif::open(settings, 1, *copies)?),
+        #[cfg(not(feature = "dpdk"))]
+        Kind::Memif { .. } => return Err(missing(kind)),
+        #[cfg(feature = "peers")]
+        Kind::Kcp => Box::new(kcp::KcpSpoke::open(settings, local, hub)?),
+        #[cfg(feature = "peers")]
+        Kind::Quinn => Box::new(quinn::QuinnSpoke::open(local, hub)?),
+        #[cfg(not(feature = "peers"))]
+        Kind::Kcp | Kind::Quinn => return Err(missing(kind)),
+    })
+}
+
+#[cfg(not(all(feature = "peers", feature = "dpdk")))]
+fn missing(kind: &Kind) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!("this build does not have {}", kind.name()),
+    )
+}
+
+/// The hub's part of one round.
+pub(crate) fn serve(hub: &mut dyn Hub, job: &Job) -> io::Result<()> {
+    let operations = job.operations() * job.spokes;
+    match job.operation {
+        Operation::PingPong => hub.echo(job.size, operations, job.spokes),
+        Operation::Stream => hub.sink(job.size, job.window, operations * job.window, job.spokes),
+    }
+}
+
+/// Fills a message with octets that differ from place to place.
+pub(crate) fn pattern(size: usize) -> Vec<u8> {
+    (0..size)
+        .map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8))
+        .collect()
+}
+
+/// The error for data that does not come.
+pub(crate) fn timed_out(what: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("nothing came within {} s ({what})", PATIENCE.as_secs()),
+    )
+}

@@ -1,0 +1,17 @@
+//! What is compared: hikyaku, its MPI, and others. Each answers as a *hub* and asks as a *spoke* ([`link`]).
+
+pub(crate) mod device;
+mod hikyaku;
+#[cfg(feature = "peers")]
+mod kcp;
+pub(crate) mod link;
+#[cfg(feature = "dpdk")]
+mod memif;
+mod mpi;
+#[cfg(feature = "peers")]
+mod quinn;
+pub(crate) mod segments;
+pub(crate) mod settings;
+mod tcp;
+mod udp;
+mod wait;

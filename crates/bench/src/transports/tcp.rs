@@ -1,0 +1,266 @@
+//! Kernel TCP with `TCP_NODELAY`: the transport that everybody has.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{recv, send},
+};
+
+use crate::transports::{
+    link::{Hub, PATIENCE, Spoke, timed_out},
+    settings::{Offer, Settings, Wait},
+    wait::{Attempt, limit_stream},
+};
+
+/// Octets collected before a write of `tcp/batched`, and of a read of small messages.
+const BATCH: usize = 64 * 1024;
+
+/// Sends all of `data`.
+fn send_all(wait: Wait, stream: &TcpStream, mut data: &[u8]) -> io::Result<()> {
+    while !data.is_empty() {
+        let sent = wait.until(|attempt| send(stream, data, attempt.send()))?;
+        data = &data[sent..];
+    }
+    Ok(())
+}
+
+/// Receives some octets, at least one.
+fn receive_some(wait: Wait, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    match wait.until(|attempt| recv(stream, &mut *buffer, attempt.receive()).map(|got| got.0))? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        got => Ok(got),
+    }
+}
+
+/// Receives until `buffer` is full.
+fn receive_all(wait: Wait, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        filled += receive_some(wait, stream, &mut buffer[filled..])?;
+    }
+    Ok(())
+}
+
+/// One connection as the hub sees it.
+struct Lane {
+    stream: TcpStream,
+    /// The message that is being put together, and how much of it is there.
+    message: Vec<u8>,
+    filled: usize,
+    /// Messages since the last reply.
+    run: usize,
+}
+
+/// The answering end.
+pub(crate) struct TcpHub {
+    listener: TcpListener,
+    lanes: Vec<Lane>,
+    wait: Wait,
+    batch: Vec<u8>,
+}
+
+impl TcpHub {
+    /// Listens on a port that the system chooses.
+    pub(crate) fn open(settings: &Settings, local: IpAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(SocketAddr::new(local, 0))?;
+        Ok(Self {
+            listener,
+            lanes: Vec::new(),
+            wait: settings.wait,
+            batch: vec![0; BATCH],
+        })
+    }
+
+    fn prepare(&mut self, size: usize, spokes: usize) {
+        for lane in &mut self.lanes[..spokes] {
+            lane.message.resize(size, 0);
+            (lane.filled, lane.run) = (0, 0);
+        }
+    }
+
+    /// Waits until one of several connections has data: one non-blocking call, or sleeps in `poll`.
+    fn next_ready(&self, spokes: usize, after: usize) -> io::Result<usize> {
+        let mut fds: Vec<_> = self.lanes[..spokes]
+            .iter()
+            .map(|lane| PollFd::new(&lane.stream, PollFlags::IN))
+            .collect();
+        self.wait.until(|attempt| {
+            let limit = match attempt {
+                Attempt::Now => Timespec::default(),
+                Attempt::Sleep => Timespec {
+                    tv_sec: PATIENCE.as_secs() as i64,
+                    tv_nsec: 0,
+                },
+            };
+            if poll(&mut fds, Some(&limit))? == 0 {
+                return Err(Errno::AGAIN);
+            }
+            let ready = |index: &usize| !fds[*index].revents().is_empty();
+            (0..spokes)
+                .map(|step| (after + step) % spokes)
+                .find(ready)
+                .ok_or(Errno::AGAIN)
+        })
+    }
+
+    /// Receives whatever is there from one connection; gives the number of messages that this completed.
+    fn receive(&mut self, index: usize) -> io::Result<usize> {
+        let (lane, wait) = (&mut self.lanes[index], self.wait);
+        let size = lane.message.len();
+        if size >= BATCH {
+            lane.filled += receive_some(wait, &lane.stream, &mut lane.message[lane.filled..])?;
+            if lane.filled < size {
+                return Ok(0);
+            }
+            lane.filled = 0;
+            return Ok(1);
+        }
+        let got = receive_some(wait, &lane.stream, &mut self.batch)?;
+        let (mut rest, mut complete) = (&self.batch[..got], 0);
+        while !rest.is_empty() {
+            let part = rest.len().min(size - lane.filled);
+            lane.message[lane.filled..lane.filled + part].copy_from_slice(&rest[..part]);
+            lane.filled += part;
+            rest = &rest[part..];
+            if lane.filled == size {
+                lane.filled = 0;
+                complete += 1;
+            }
+        }
+        Ok(complete)
+    }
+}
+
+impl Hub for TcpHub {
+    fn offer(&self) -> io::Result<Offer> {
+        Ok(Offer {
+            addresses: vec![self.listener.local_addr()?],
+            extra: Vec::new(),
+        })
+    }
+
+    fn join(&mut self, spoke: &Offer) -> io::Result<()> {
+        // The spoke has connected before it made its offer, so this does not wait for strangers for long.
+        loop {
+            let (stream, from) = self.listener.accept()?;
+            if spoke.addresses.contains(&from) {
+                stream.set_nodelay(true)?;
+                limit_stream(&stream)?;
+                self.lanes.push(Lane {
+                    stream,
+                    message: Vec::new(),
+                    filled: 0,
+                    run: 0,
+                });
+                return Ok(());
+            }
+        }
+    }
+
+    fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()> {
+        self.prepare(size, spokes);
+        let mut last = 0;
+        for _ in 0..count {
+            if spokes > 1 {
+                last = self.next_ready(spokes, last + 1)?;
+            }
+            let lane = &mut self.lanes[last];
+            receive_all(self.wait, &lane.stream, &mut lane.message)?;
+            send_all(self.wait, &lane.stream, &lane.message)?;
+        }
+        Ok(())
+    }
+
+    fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+        self.prepare(size, spokes);
+        let (mut received, mut last) = (0, 0);
+        while received < count {
+            if spokes > 1 {
+                last = self.next_ready(spokes, last + 1)?;
+            }
+            let complete = self.receive(last)?;
+            received += complete;
+            let lane = &mut self.lanes[last];
+            lane.run += complete;
+            if lane.run >= window {
+                lane.run -= window;
+                send_all(self.wait, &lane.stream, &[1])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        Err(timed_out("TCP loses nothing, so the other end must have stopped"))
+    }
+}
+
+/// The asking end.
+pub(crate) struct TcpSpoke {
+    stream: TcpStream,
+    wait: Wait,
+    batched: bool,
+    echo: Vec<u8>,
+    batch: Vec<u8>,
+}
+
+impl TcpSpoke {
+    /// Connects to the hub.
+    pub(crate) fn open(settings: &Settings, hub: &Offer, batched: bool) -> io::Result<Self> {
+        let stream = TcpStream::connect(&hub.addresses[..])?;
+        stream.set_nodelay(true)?;
+        limit_stream(&stream)?;
+        Ok(Self {
+            stream,
+            wait: settings.wait,
+            batched,
+            echo: Vec::new(),
+            batch: Vec::with_capacity(BATCH),
+        })
+    }
+}
+
+impl Spoke for TcpSpoke {
+    fn offer(&self) -> io::Result<Offer> {
+        Ok(Offer {
+            addresses: vec![self.stream.local_addr()?],
+            extra: Vec::new(),
+        })
+    }
+
+    fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.echo.resize(message.len(), 0);
+        send_all(self.wait, &self.stream, message)?;
+        receive_all(self.wait, &self.stream, &mut self.echo)?;
+        seen(&self.echo);
+        Ok(())
+    }
+
+    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
+        if self.batched && message.len() < BATCH {
+            for _ in 0..window {
+                if self.batch.len() + message.len() > BATCH {
+                    send_all(self.wait, &self.stream, &self.batch)?;
+                    self.batch.clear();
+                }
+                self.batch.extend_from_slice(message);
+            }
+            send_all(self.wait, &self.stream, &self.batch)?;
+            self.batch.clear();
+        } else {
+            for _ in 0..window {
+                send_all(self.wait, &self.stream, message)?;
+            }
+        }
+        receive_all(self.wait, &self.stream, &mut [0])
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        Err(timed_out("TCP loses nothing, so the other end must have stopped"))
+    }
+}

@@ -1,0 +1,343 @@
+//! `hikyaku tune`: settings of MPI that suit this machine.
+
+#[cfg(feature = "sim")]
+mod host;
+#[cfg(feature = "sim")]
+mod simulated;
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use hikyaku::mpi::{
+    datatype::{Datatype, Kind},
+    engine::{Options, for_job},
+    operation::{Operation, Predefined},
+};
+use serde::Serialize;
+
+#[cfg(feature = "sim")]
+use self::simulated::Simulated;
+use crate::{
+    failure::Failure,
+    machine::{clock, environment::Environment},
+    options::Turns,
+    ranks::{
+        work::{Task, Work},
+        world::{Job, Series},
+    },
+    report::{Figure, Group, Line, Progress, Table, digits, median, number, publish, size},
+};
+
+/// What `--help` ends with.
+pub const EXAMPLES: &str = "\
+Examples:
+  hikyaku tune                                          about half a minute
+  hikyaku tune --format json
+  hikyaku tune --wait block --mtu 1500                  for programs that sleep, over Ethernet
+  hikyaku tune --sim                                    what packets cost here, for hikyaku sim
+  hikyaku tune --sim --mtu 1500                         the same for packets of Ethernet
+
+Sends messages of growing size between two ranks in turns eagerly and by rendezvous, and says from which size on asking \
+first is cheaper; fits the time of a message, alpha + octets x beta, and measures gamma, the time to reduce an octet. \
+The lines that begin with `export` make these the settings of MPI programs. With --sim the messages are sent once more, \
+packet by packet (without segmentation offload), which is what simulated hosts do; what a packet and an octet cost is \
+fitted to these times by the simulator itself, whose times stand beside those measured. Costs hold for packets of the \
+size measured: `hikyaku sim` has the same option --mtu.";
+
+/// Options of `tune`.
+#[derive(Clone, Debug, Args)]
+pub struct TuneArgs {
+    /// Also find a simulated host that is as fast as this one, as options of `hikyaku sim`, and compare
+    #[cfg(feature = "sim")]
+    #[arg(long)]
+    sim: bool,
+    /// The rest.
+    #[command(flatten)]
+    turns: Turns,
+}
+
+/// Sizes if none are given: powers of two, among which the eager limit is looked for; 8 is for the time per message.
+const SIZES: [usize; 12] = [
+    8, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576,
+];
+/// Octets that a round moves each way, if the number of ping-pongs is not given.
+const ROUND: usize = 2 << 20;
+/// Octets of the vectors that are reduced: they fit the caches as those of a collective in pieces do.
+const VECTOR: usize = 256 << 10;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Found {
+    /// Octets.
+    eager_limit: usize,
+    /// Seconds per message.
+    alpha: f64,
+    /// Seconds per octet sent.
+    beta: f64,
+    /// Seconds per octet reduced.
+    gamma: f64,
+}
+
+/// One size, sent in both ways; one-way times, µs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Row {
+    size: usize,
+    eager_us: f64,
+    rendezvous_us: f64,
+    /// Median of the rounds' ratios, eager to rendezvous.
+    ratio: f64,
+}
+
+/// The JSON object.
+#[derive(Debug, Serialize)]
+struct Document {
+    benchmark: &'static str,
+    rows: Vec<Row>,
+    /// Variables of the environment.
+    settings: BTreeMap<&'static str, String>,
+    /// With `--sim`.
+    #[cfg(feature = "sim")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulation: Option<Simulated>,
+    environment: Environment,
+}
+
+/// Measures and prints.
+pub fn run(options: &TuneArgs) -> Result<(), Failure> {
+    let turns = &options.turns;
+    size::not_empty(&turns.sizes)?;
+    let mut sizes = if turns.sizes.is_empty() {
+        SIZES.to_vec()
+    } else {
+        turns.sizes.clone()
+    };
+    sizes.sort_unstable();
+    sizes.dedup();
+    if sizes.len() < 2 {
+        return Err(Failure::usage("--sizes: a line needs two sizes at least"));
+    }
+    let mut job = Job::start(turns, 2)?;
+    let mut progress = Progress::new(turns.output.progress, sizes.len() * 2 * job.rounds);
+    let mut rows = Vec::new();
+    for &size in &sizes {
+        let works = [("eager", Options::MAX_EAGER_LIMIT), ("rendezvous", 0)]
+            .map(|(name, limit)| (name.to_owned(), work(turns, size, limit)));
+        rows.extend(row(&job.interleave(&works, &mut progress)?));
+    }
+    drop(progress);
+    let eager_limit = crossing(&rows);
+    let (alpha, beta) = line(&rows, eager_limit);
+    let found = Found {
+        eager_limit,
+        alpha,
+        beta,
+        gamma: reduction(job.rounds),
+    };
+    let (settings, environment) = (settings(&found), job.environment.clone());
+    let mut text = table(&job, &rows).render();
+    text.push_str(&explanation(&found));
+    for (name, value) in &settings {
+        text.push_str(&format!("export {name}={value}\n"));
+    }
+    // Its ranks go before others come.
+    drop(job);
+    #[cfg(feature = "sim")]
+    let simulation = match options.sim {
+        true => Some(simulated::fitted(turns, &sizes, eager_limit)?),
+        false => None,
+    };
+    #[cfg(feature = "sim")]
+    text.extend(simulation.iter().map(Simulated::text));
+    let figure = figure(&rows);
+    let document = Document {
+        benchmark: "tune",
+        rows,
+        settings,
+        #[cfg(feature = "sim")]
+        simulation,
+        environment,
+    };
+    publish(&turns.output, &document, text, Some(&figure))
+}
+
+pub(super) fn work(turns: &Turns, size: usize, eager_limit: u32) -> Work {
+    let count = turns
+        .iterations
+        .map_or_else(|| (ROUND / size).clamp(5, 200), |count| count as usize);
+    Work {
+        task: Task::PingPong,
+        size,
+        window: 1,
+        warmup: (count / 10).max(2),
+        count,
+        algorithm: None,
+        eager_limit: Some(eager_limit),
+    }
+}
+
+/// One-way time, µs.
+pub(super) fn one_way(series: &Series) -> Option<f64> {
+    series.micros(|round| round.p50 / 2.0)
+}
+
+fn row(both: &[Series]) -> Option<Row> {
+    let [eager, rendezvous] = both else { return None };
+    Some(Row {
+        size: eager.work.size,
+        eager_us: one_way(eager)?,
+        rendezvous_us: one_way(rendezvous)?,
+        ratio: eager.ratio(rendezvous)?,
+    })
+}
+
+/// Up to which size messages should be sent eagerly: the one with which least is lost over all sizes, on a logarithmic
+/// scale. So one size that was measured wrong does not decide.
+fn crossing(rows: &[Row]) -> usize {
+    let (mut best, mut least, mut sum) = (0, 0.0, 0.0);
+    for row in rows {
+        sum += row.ratio.ln();
+        if sum < least && row.size <= Options::MAX_EAGER_LIMIT as usize {
+            (best, least) = (row.size, sum);
+        }
+    }
+    best
+}
+
+/// Seconds per message and per octet, so that the relative errors' squares are least.
+fn line(rows: &[Row], eager_limit: usize) -> (f64, f64) {
+    // t = α + βn, divided by t: 1 = α x + β y.
+    let (mut xx, mut xy, mut yy, mut x1, mut y1) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for row in rows {
+        let micros = if row.size <= eager_limit {
+            row.eager_us
+        } else {
+            row.rendezvous_us
+        };
+        let seconds = micros / 1e6;
+        let (x, y) = (1.0 / seconds, row.size as f64 / seconds);
+        (xx, xy, yy, x1, y1) = (xx + x * x, xy + x * y, yy + y * y, x1 + x, y1 + y);
+    }
+    let determinant = xx * yy - xy * xy;
+    let alpha = (x1 * yy - y1 * xy) / determinant;
+    let beta = (y1 * xx - x1 * xy) / determinant;
+    // What is measured on a busy machine may slope the wrong way.
+    (alpha.max(1e-9), beta.max(1e-12))
+}
+
+/// Seconds per octet that is summed.
+fn reduction(rounds: usize) -> f64 {
+    let (float, sum) = (Datatype::predefined(Kind::F32), Operation::predefined(Predefined::Sum));
+    let (input, mut inout) = (vec![0; VECTOR], vec![0; VECTOR]);
+    let mut times = Vec::new();
+    for _ in 0..rounds.max(2) {
+        let before = clock::now();
+        // The slices are as long as this says.
+        let done = sum.apply(&float, &input, &mut inout, (VECTOR / 4) as u64);
+        let nanos = (clock::now() - before) as f64;
+        std::hint::black_box(&inout);
+        if done.is_ok() {
+            times.push(nanos / 1e9 / VECTOR as f64);
+        }
+    }
+    // The first one finds cold memory.
+    median(&times[1..]).unwrap_or_default()
+}
+
+fn settings(found: &Found) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("HIKYAKU_EAGER_LIMIT", found.eager_limit.to_string()),
+        ("HIKYAKU_MODEL_ALPHA", format!("{}us", digits(found.alpha * 1e6))),
+        ("HIKYAKU_MODEL_BETA", format!("{}ns", digits(found.beta * 1e9))),
+        ("HIKYAKU_MODEL_GAMMA", format!("{}ns", digits(found.gamma * 1e9))),
+    ])
+}
+
+fn table(job: &Job, rows: &[Row]) -> Table {
+    let mut comments = vec!["hikyaku tune: one-way time of a message between two ranks, µs".to_owned()];
+    comments.extend(job.environment.lines());
+    comments.push(format!(
+        "{} rounds in which both take turns; ratio: eager / rendezvous, median of the rounds' ratios",
+        job.rounds
+    ));
+    let groups = vec![Group::new("", &["Size", "eager", "rendezvous", "ratio"])];
+    let mut table = Table::new(comments, groups);
+    for row in rows {
+        let numbers = [row.eager_us, row.rendezvous_us, row.ratio].map(|value| number(Some(value)));
+        table.row([vec![size::text(row.size)], numbers.to_vec()].concat());
+    }
+    table
+}
+
+fn explanation(found: &Found) -> String {
+    let (_, now) = for_job(2, 1.0, true);
+    let model = now.policy.model;
+    format!(
+        "# eager limit: {} (default {})\n\
+         # alpha, per message: {:.2} µs (default {:.2}); beta, per octet: {:.3} ns (default {:.3}), which are {:.0} MB/s\n\
+         # gamma, per octet reduced: {:.3} ns (default {:.3})\n",
+        size::text(found.eager_limit),
+        size::text(now.eager_limit as usize),
+        found.alpha * 1e6,
+        model.alpha * 1e6,
+        found.beta * 1e9,
+        model.beta * 1e9,
+        1e-6 / found.beta,
+        found.gamma * 1e9,
+        model.gamma * 1e9,
+    )
+}
+
+fn figure(rows: &[Row]) -> Figure {
+    let line = |name: &str, value: fn(&Row) -> f64| Line {
+        name: name.into(),
+        points: rows.iter().map(|row| (row.size, value(row))).collect(),
+    };
+    Figure {
+        title: "One-way time of a message between two ranks".into(),
+        across: "message, octets".into(),
+        up: "µs".into(),
+        lines: vec![
+            line("eager", |row| row.eager_us),
+            line("rendezvous", |row| row.rendezvous_us),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(ratios: &[f64]) -> Vec<Row> {
+        let row = |(index, &ratio): (usize, &f64)| Row {
+            size: 1024 << index,
+            eager_us: ratio * 10.0,
+            rendezvous_us: 10.0,
+            ratio,
+        };
+        ratios.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn the_crossing_is_where_least_is_lost() {
+        assert_eq!(crossing(&rows(&[0.5, 0.6, 0.9, 1.2, 1.5])), 4096);
+        // One outlier on either side changes nothing.
+        assert_eq!(crossing(&rows(&[0.5, 1.1, 0.7, 1.2, 0.95, 1.5])), 4096);
+        assert_eq!(crossing(&rows(&[1.5, 1.2])), 0);
+        assert_eq!(crossing(&rows(&[0.5, 0.6])), 2048);
+    }
+
+    #[test]
+    fn the_line_is_found_in_what_lies_on_it() {
+        let row = |size: usize| {
+            let micros = 3.0 + size as f64 * 0.25e-3;
+            Row {
+                size,
+                eager_us: micros,
+                rendezvous_us: micros * 2.0,
+                ratio: 0.5,
+            }
+        };
+        let (alpha, beta) = line(&[8, 1024, 65_536, 1 << 20].map(row), 1 << 20);
+        assert!((alpha * 1e6 - 3.0).abs() < 1e-6 && (beta * 1e9 - 0.25).abs() < 1e-6);
+    }
+}

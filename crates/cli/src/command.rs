@@ -1,0 +1,92 @@
+//! The command line as people see it: the commands, each with arguments of its own.
+
+use clap::{Parser, Subcommand};
+use hikyaku_bench::{
+    BenchArgs, WorkerArgs,
+    tune::{self, TuneArgs},
+};
+
+use crate::{
+    doctor::{self, DoctorArgs},
+    hello::{self, HelloArgs},
+    manual::{self, CompletionsArgs, ManArgs},
+    poller::{self, PollerArgs},
+    run::{self, RunArgs},
+    trace::{self, TraceArgs},
+};
+
+/// Reliable messages over plain datagrams: benchmarks, a launcher and tools.
+#[derive(Debug, Parser)]
+#[command(name = "hikyaku", version, about, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The tools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure speed, side by side with what the kernel offers
+    Bench(Box<BenchArgs>),
+    /// Measure this machine: find the settings of MPI that suit it
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(TuneArgs),
+    /// Start the processes of a job, here or on several hosts
+    #[command(after_help = run::EXAMPLES)]
+    Run(Box<RunArgs>),
+    /// Be a process of a job: say which one, and where the others are. Tries out a launcher
+    #[command(after_help = hello::EXAMPLES)]
+    Hello(HelloArgs),
+    /// Own a port of DPDK and run the protocol for the processes of this host
+    #[command(after_help = poller::EXAMPLES)]
+    Poller(PollerArgs),
+    /// Simulate thousands of ranks in virtual time
+    #[cfg(feature = "sim")]
+    Sim(hikyaku_papers::SimArgs),
+    /// Show what ranks have called: a timeline of their traces, or where the time went
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(TraceArgs),
+    /// Say what this machine offers, and what to do about what is missing
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Print what makes a shell complete this command's words
+    #[command(after_help = manual::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Print this command's manual page, or write those of all commands into a directory
+    #[command(after_help = manual::MAN)]
+    Man(ManArgs),
+    /// The other end of a benchmark; started by `bench`, not by people
+    #[command(hide = true)]
+    BenchWorker(WorkerArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    /// Help is wrapped at 100 columns: examples fit, and what is prose is not broken before.
+    #[test]
+    fn help_is_wrapped_once() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_name();
+            let mut before = "";
+            for line in help.lines() {
+                let is_prose = |line: &str| !line.is_empty() && !line.starts_with("  ") && line != "Examples:";
+                assert!(is_prose(line) || line.chars().count() <= 100, "{name}: {line}");
+                assert!(!(is_prose(line) && is_prose(before)), "{name}: {line}");
+                before = line;
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

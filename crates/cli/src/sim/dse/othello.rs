@@ -1,1 +1,0 @@
-../../../../mpi/examples/othello.rs

@@ -1,1 +1,0 @@
-../../../../mpi/examples/sor.rs

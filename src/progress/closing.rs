@@ -1,0 +1,35 @@
+//! How a driver says goodbye to all peers.
+
+use std::{io, time::Duration};
+
+use super::{Acks, Driver};
+use crate::reliability::PeerId;
+
+impl Driver {
+    /// Begins to say goodbye to every peer. Returns how many sessions [have ended](Self::ended) when all have heard it.
+    pub(crate) fn close_all(&mut self) -> u64 {
+        let layer = self.messenger.layer();
+        let peers = || (0..layer.peers() as u32).map(PeerId);
+        let open: Vec<PeerId> = peers().filter(|&peer| layer.down(peer).is_none()).collect();
+        let done = self.ended + open.len() as u64;
+        for peer in open {
+            self.close(peer);
+        }
+        self.request_acks();
+        done
+    }
+
+    /// Sessions that have ended.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Waits, not longer than `linger`, until `ends` sessions have ended. Returns how many have not.
+    pub(crate) fn wait_ended(&mut self, ends: u64, linger: Duration) -> io::Result<u64> {
+        let ended = self.run(Some(linger), Acks::Now, |driver| driver.ended >= ends);
+        // The answer to a goodbye that came last.
+        self.transmit_now();
+        ended.map(|_| ends.saturating_sub(self.ended))
+    }
+}

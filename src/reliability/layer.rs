@@ -1,0 +1,338 @@
+//! The packet layer: what a messenger stands on.
+//!
+//! A [`PacketLayer`] delivers packets exactly once, in any order, to a [`Sink`]. An [`Endpoint`] is one, and so is a
+//! stand-in for an endpoint in another process ([`delegated`](super::delegated)). A [`Layer`] is any of them.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::{fmt::Debug, net::SocketAddr};
+
+use bytes::Bytes;
+
+use super::{
+    Burst, Endpoint, Event, Limits, LostMessages, Outgoing, Payload, Sink, Target,
+    delegated::{Remote, Split},
+};
+use crate::{
+    config::Config,
+    error::{AddPeerError, PeerError, SendError},
+    id::{PeerId, SendToken},
+    span::Span,
+    stats::{PeerStats, Stats},
+    time::Instant,
+};
+
+/// Passes the methods that every packet layer must have to the macro `$with`: getters, then commands.
+macro_rules! methods {
+    ($with:ident!($($head:tt)*)) => {
+        $with! {
+            $($head)*
+            getters {
+                /// The settings.
+                fn config() -> &Config;
+                /// Counters since the start. A stand-in for an endpoint counts what has passed through itself.
+                fn stats() -> Stats;
+                /// Returns whether a peer has answered in this session.
+                fn is_up(peer: PeerId) -> bool;
+                /// The state of a peer, as far as it is known in this process.
+                fn peer_stats(peer: PeerId) -> Option<PeerStats>;
+                /// The address of a peer.
+                fn address(peer: PeerId) -> Option<SocketAddr>;
+                /// The processor number of a peer.
+                fn processor(peer: PeerId) -> Option<u32>;
+                /// Number of peers, in any state. Their numbers are those below.
+                fn peers() -> usize;
+                /// The number of the session with a peer that runs, or would be the next.
+                fn session(peer: PeerId) -> u32;
+                /// The reason that a peer is down; `None` if it is not.
+                fn down(peer: PeerId) -> Option<PeerError>;
+                /// Returns whether nothing is queued for a peer or unacknowledged by it. A stand-in counts as
+                /// unacknowledged what has not been reported to it since acknowledgements were last asked for.
+                fn is_idle(peer: PeerId) -> bool;
+                /// Returns whether every peer is [idle](PacketLayer::is_idle).
+                fn all_idle() -> bool;
+                /// Returns whether what is queued for a peer on a channel is worth a transmission at once.
+                fn should_transmit(peer: PeerId, channel: u8) -> bool;
+                /// Returns whether nothing is in flight to a peer on a channel.
+                fn is_quiet(peer: PeerId, channel: u8) -> bool;
+                /// Returns whether a full batch is queued for a peer on a channel.
+                fn has_batch(peer: PeerId, channel: u8) -> bool;
+                /// Credit that messages to a peer may still cost, in bytes.
+                fn credit(peer: PeerId) -> u64;
+                /// The time of the next [`handle_timeout`](PacketLayer::handle_timeout).
+                fn poll_timeout() -> Option<Instant>;
+                /// Returns whether [`poll_event`](PacketLayer::poll_event) may return an event.
+                fn has_events() -> bool;
+            }
+            commands {
+                /// Gives this side the number `processor`.
+                fn set_processor(processor: u32);
+                /// Adds the peer at `address`, whose processor has the number `processor`. Its own number is the next.
+                ///
+                /// # Errors
+                /// There are too many peers, or one with this address exists.
+                fn add_peer(address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError>;
+                /// Queues a message. The token names a message by reference until its [`Event::Sent`].
+                ///
+                /// # Errors
+                /// Nothing of the message was taken.
+                fn send(now: Instant, peer: PeerId, channel: u8, message: &Outgoing, payload: Payload<'_>)
+                    -> Result<Option<SendToken>, SendError>;
+                /// Queues bytes for memory that a peer has lent.
+                ///
+                /// # Errors
+                /// Nothing was taken.
+                fn place(now: Instant, peer: PeerId, channel: u8, target: &Target, data: Bytes)
+                    -> Result<SendToken, SendError>;
+                /// Gives back the credit of a packet that came in `session` and whose memory is free.
+                fn release(peer: PeerId, session: u32, cost: u32);
+                /// Asks for acknowledgement of everything outstanding, at once.
+                fn request_acks(now: Instant);
+                /// Begins or ends the watch over a peer to which nothing is sent: its silence ends the session.
+                fn watch(now: Instant, peer: PeerId, on: bool);
+                /// Opens a session with a peer before there is anything to send.
+                fn connect(now: Instant, peer: PeerId);
+                /// Says goodbye to a peer, after all that is queued for it.
+                fn close(now: Instant, peer: PeerId);
+                /// Names the messages that may have been lost with the sessions of a peer. A layer that can not tell
+                /// names none.
+                fn take_lost(peer: PeerId) -> Vec<LostMessages>;
+                /// Tries a peer that is down again, with a new session.
+                fn reconnect(peer: PeerId);
+                /// Takes new abilities of the backend.
+                fn set_limits(limits: Limits);
+                /// Takes note that the time of [`poll_timeout`](PacketLayer::poll_timeout) has come.
+                fn handle_timeout(now: Instant);
+                /// Takes note that no process listens at `address`, as the network says, quoting a datagram.
+                fn handle_unreachable(now: Instant, address: SocketAddr, quoted: &[u8]);
+                /// Takes note that the backend has let go of the memory of the burst with this token.
+                fn handle_released(token: u64);
+                /// Fills `burst` with something to transmit, and returns whether there was anything.
+                fn poll_transmit(now: Instant, burst: &mut Burst) -> bool;
+                /// The next event.
+                fn poll_event() -> Option<Event>;
+            }
+        }
+    };
+}
+
+macro_rules! declare {
+    (getters { $($(#[$about:meta])* fn $get:ident($($a:ident: $A:ty),*) $(-> $G:ty)?;)* }
+     commands { $($(#[$does:meta])* fn $do:ident($($b:ident: $B:ty),*) $(-> $D:ty)?;)* }) => {
+        /// Delivers packets exactly once, in any order. It does no IO and reads no clock: datagrams and the time are
+        /// handed in, bursts to transmit and events are polled out. [`Endpoint`] has the same methods and says more.
+        pub trait PacketLayer: Debug + Send {
+            $($(#[$about])* fn $get(&self $(, $a: $A)*) $(-> $G)?;)*
+            $($(#[$does])* fn $do(&mut self $(, $b: $B)*) $(-> $D)?;)*
+
+            /// Takes in datagrams of `stride` bytes each (the last may be shorter) from `source`.
+            fn handle_datagrams(
+                &mut self,
+                now: Instant,
+                source: SocketAddr,
+                data: &mut [u8],
+                stride: usize,
+                sink: &mut dyn Sink,
+            );
+
+            /// Takes in a record of a link, if the layer has one. The record may lie where another process writes:
+            /// nothing of it is read twice.
+            fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
+                let _ = (now, record, sink);
+            }
+
+            /// Passes the bytes of the last burst to `each`, in order.
+            fn gather<'a>(&'a self, burst: &'a Burst, each: &mut dyn FnMut(&'a [u8]));
+
+            /// The endpoint in this process that the layer is, or has.
+            fn as_endpoint(&self) -> Option<&Endpoint> {
+                None
+            }
+        }
+    };
+}
+methods!(declare!());
+
+/// A packet layer whose own methods have the trait's names.
+macro_rules! implement {
+    ($type:ty { $($more:tt)* } getters { $($(#[$about:meta])* fn $get:ident($($a:ident: $A:ty),*) $(-> $G:ty)?;)* }
+     commands { $($(#[$does:meta])* fn $do:ident($($b:ident: $B:ty),*) $(-> $D:ty)?;)* }) => {
+        impl PacketLayer for $type {
+            $(#[inline] fn $get(&self $(, $a: $A)*) $(-> $G)? { <$type>::$get(self $(, $a)*) })*
+            $(#[inline] fn $do(&mut self $(, $b: $B)*) $(-> $D)? { <$type>::$do(self $(, $b)*) })*
+
+            #[inline]
+            fn handle_datagrams(
+                &mut self,
+                now: Instant,
+                source: SocketAddr,
+                data: &mut [u8],
+                stride: usize,
+                sink: &mut dyn Sink,
+            ) {
+                <$type>::handle_datagrams(self, now, source, data, stride, sink);
+            }
+
+            $($more)*
+
+            #[inline]
+            fn gather<'a>(&'a self, burst: &'a Burst, each: &mut dyn FnMut(&'a [u8])) {
+                <$type>::gather(self, burst, each);
+            }
+        }
+    };
+}
+
+methods!(implement!(Endpoint {
+    fn as_endpoint(&self) -> Option<&Endpoint> {
+        Some(self)
+    }
+}));
+methods!(implement!(Remote {
+    #[inline]
+    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
+        Self::handle_record(self, now, record, sink);
+    }
+}));
+methods!(implement!(Split {
+    fn as_endpoint(&self) -> Option<&Endpoint> {
+        Some(self.bulk())
+    }
+
+    #[inline]
+    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
+        Self::handle_record(self, now, record, sink);
+    }
+}));
+
+/// Any packet layer. Calls of an [`Endpoint`] and of a [`Remote`] are static: by way of a pointer a small message by way
+/// of a poller takes 4 % more instructions.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, and it lives as long as its messenger"
+)]
+pub enum Layer {
+    /// An endpoint in this process.
+    Endpoint(Endpoint),
+    /// A stand-in for one in another process.
+    Remote(Box<Remote>),
+    /// Another layer.
+    Other(Box<dyn PacketLayer>),
+}
+
+impl From<Endpoint> for Layer {
+    fn from(endpoint: Endpoint) -> Self {
+        Self::Endpoint(endpoint)
+    }
+}
+
+impl From<Remote> for Layer {
+    fn from(remote: Remote) -> Self {
+        Self::Remote(Box::new(remote))
+    }
+}
+
+impl<L: PacketLayer + 'static> From<Box<L>> for Layer {
+    fn from(layer: Box<L>) -> Self {
+        Self::Other(layer)
+    }
+}
+
+/// The methods of [`PacketLayer`], on whichever layer it is.
+macro_rules! dispatch {
+    (getters { $($(#[$about:meta])* fn $get:ident($($a:ident: $A:ty),*) $(-> $G:ty)?;)* }
+     commands { $($(#[$does:meta])* fn $do:ident($($b:ident: $B:ty),*) $(-> $D:ty)?;)* }) => {
+        impl Layer {
+            $(
+                $(#[$about])*
+                #[inline]
+                pub fn $get(&self $(, $a: $A)*) $(-> $G)? {
+                    match self {
+                        Self::Endpoint(endpoint) => endpoint.$get($($a),*),
+                        Self::Remote(remote) => remote.$get($($a),*),
+                        Self::Other(layer) => layer.$get($($a),*),
+                    }
+                }
+            )*
+            $(
+                $(#[$does])*
+                #[inline]
+                pub(crate) fn $do(&mut self $(, $b: $B)*) $(-> $D)? {
+                    match self {
+                        Self::Endpoint(endpoint) => endpoint.$do($($b),*),
+                        Self::Remote(remote) => remote.$do($($b),*),
+                        Self::Other(layer) => layer.$do($($b),*),
+                    }
+                }
+            )*
+        }
+    };
+}
+methods!(dispatch!());
+
+impl Layer {
+    /// The endpoint in this process that the layer is, or has.
+    #[must_use]
+    pub fn as_endpoint(&self) -> Option<&Endpoint> {
+        match self {
+            Self::Endpoint(endpoint) => Some(endpoint),
+            Self::Remote(_) => None,
+            Self::Other(layer) => layer.as_endpoint(),
+        }
+    }
+
+    /// [`Endpoint::send_alone`]; no other layer has that way.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "those of the endpoint's")]
+    pub(crate) fn send_alone(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        message: &Outgoing,
+        data: &[u8],
+        burst: &mut Burst,
+        transmit: impl FnOnce(&mut Burst, &[u8]),
+    ) -> bool {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.send_alone(now, peer, channel, message, data, burst, transmit),
+            Self::Remote(_) | Self::Other(_) => false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn handle_datagrams<S: Sink>(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        data: &mut [u8],
+        stride: usize,
+        sink: &mut S,
+    ) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.handle_datagrams(now, source, data, stride, sink),
+            Self::Remote(remote) => remote.handle_datagrams(now, source, data, stride, sink),
+            Self::Other(layer) => layer.handle_datagrams(now, source, data, stride, sink),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn handle_record<S: Sink>(&mut self, now: Instant, record: Span<'_>, sink: &mut S) {
+        match self {
+            // It has no link.
+            Self::Endpoint(_) => {}
+            Self::Remote(remote) => remote.handle_record(now, record, sink),
+            Self::Other(layer) => layer.handle_record(now, record, sink),
+        }
+    }
+
+    /// Passes the bytes of the last burst to `each`, in order.
+    #[inline]
+    pub(crate) fn gather<'a>(&'a self, burst: &'a Burst, mut each: impl FnMut(&'a [u8])) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.gather(burst, each),
+            Self::Remote(remote) => remote.gather(burst, each),
+            Self::Other(layer) => layer.gather(burst, &mut each),
+        }
+    }
+}
