@@ -310,7 +310,8 @@ impl Fabric for Simulated {
     fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
         self.wait_until(None, &mut |node| {
             let now = node.now();
-            done(&mut node.core, &mut node.messenger, now)
+            let messenger = &mut node.messenger;
+            node.core.while_nobody_calls(true, |core| done(core, messenger, now))
         })
         .map(|_| ())
     }

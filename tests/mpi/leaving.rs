@@ -1,12 +1,12 @@
 //! A rank ends MPI while the others still need it, or contributes less to a collective than the others: no rank that
 //! depends on it gets a result as if all were well.
 
-use std::time::Duration;
+use std::{sync::Barrier, thread, time::Duration};
 
 use hikyaku::mpi::{
     collectives::{Algorithm, Blocks, Call, Collective, Counts},
     datatype::{Datatype, Kind},
-    engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Mode, Region},
+    engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Mode, Region, Request},
     error::{Error, ErrorClass},
     operation::{Operation, Predefined},
 };
@@ -360,6 +360,81 @@ fn when_all_others_have_left_nobody_waits_for_any_of_them() {
             // SAFETY: the buffer outlives the call.
             let received = unsafe { world.receive(letter.as_mut_ptr(), 8, &byte(), ANY_SOURCE, ANY_TAG) };
             assert_eq!(received.unwrap_err().class(), ErrorClass::ProcFailed);
+        }
+        world.finalize(LINGER).unwrap();
+    });
+}
+
+/// Waits until process 0 has left.
+fn see_the_first_off(world: &Communicator) {
+    let mut letter = [0_u8; 8];
+    // SAFETY: the buffer outlives the call.
+    let received = unsafe { world.receive(letter.as_mut_ptr(), 8, &byte(), 0, 1) };
+    assert_eq!(received.unwrap_err().class(), ErrorClass::ProcFailed);
+}
+
+/// A process that is left alone may still send to itself, so only a call that nobody can end fails.
+#[test]
+fn a_process_that_is_left_alone_receives_from_itself() {
+    processes("loopback", 2, &options(), |world| {
+        if world.rank() == 1 {
+            let (mut early, mut late, mut other) = ([0_u8; 8], [0_u8; 8], [0_u8; 8]);
+            // SAFETY: here and below, the buffers outlive the requests.
+            let early_request = unsafe { world.ireceive(early.as_mut_ptr(), 8, &byte(), ANY_SOURCE, ANY_TAG) }.unwrap();
+            see_the_first_off(&world);
+            // SAFETY: as above.
+            let late_request = unsafe { world.ireceive(late.as_mut_ptr(), 8, &byte(), ANY_SOURCE, ANY_TAG) }.unwrap();
+            for letter in [[1_u8; 8], [2; 8]] {
+                // SAFETY: as above.
+                unsafe { world.send(Mode::Standard, letter.as_ptr(), 8, &byte(), 1, 3) }.unwrap();
+            }
+            assert_eq!(early_request.wait().unwrap().source, 1);
+            assert_eq!(late_request.wait().unwrap().source, 1);
+            assert_eq!((early, late), ([1; 8], [2; 8]));
+
+            // SAFETY: as above.
+            let mut both = [&mut early, &mut other]
+                .map(|room| unsafe { world.ireceive(room.as_mut_ptr(), 8, &byte(), ANY_SOURCE, ANY_TAG) }.ok());
+            let (index, ended) = Request::wait_any(&mut both).unwrap();
+            assert_eq!((index, ended.unwrap_err().class()), (0, ErrorClass::ProcFailed));
+            let mut second = both[1].take().unwrap();
+            assert!(second.test().unwrap().is_none(), "this process could still send");
+            second.cancel();
+            assert!(second.wait().unwrap().cancelled);
+
+            assert_eq!(
+                world.probe(ANY_SOURCE, ANY_TAG).unwrap_err().class(),
+                ErrorClass::ProcFailed
+            );
+        }
+        world.finalize(LINGER).unwrap();
+    });
+}
+
+/// While one thread waits, another one of the process may send to it.
+#[test]
+fn a_thread_waits_for_another_one_after_all_others_have_left() {
+    if !THREADS {
+        return;
+    }
+    processes("loopback", 2, &options(), |world| {
+        if world.rank() == 1 {
+            let begun = Barrier::new(2);
+            thread::scope(|scope| {
+                let server = scope.spawn(|| {
+                    world.iprobe(ANY_SOURCE, ANY_TAG).unwrap();
+                    begun.wait();
+                    let mut letter = [0_u8; 8];
+                    // SAFETY: the buffer outlives the call.
+                    let received = unsafe { world.receive(letter.as_mut_ptr(), 8, &byte(), ANY_SOURCE, ANY_TAG) };
+                    received.map(|status| status.source)
+                });
+                begun.wait();
+                see_the_first_off(&world);
+                // SAFETY: the buffer outlives the call.
+                unsafe { world.send(Mode::Standard, [4_u8; 8].as_ptr(), 8, &byte(), 1, 2) }.unwrap();
+                assert_eq!(server.join().unwrap().unwrap(), 1);
+            });
         }
         world.finalize(LINGER).unwrap();
     });

@@ -483,6 +483,12 @@ impl<B: Landing + 'static> Tagged<B> {
         }
     }
 
+    /// Whether a receive still waits for its message.
+    #[must_use]
+    pub fn is_posted(&self, handle: Handle) -> bool {
+        self.posted.holds(handle.0)
+    }
+
     /// Cancels a receive that still waits for its message. Gives its buffer; there is no [`Completion`].
     pub fn cancel(&mut self, handle: Handle) -> Option<B> {
         Some(self.posted.cancel(handle.0)?.buffer)

@@ -221,11 +221,16 @@ impl<T> Posted<T> {
 
     /// Takes back one that was posted, if it is still there.
     pub(super) fn cancel(&mut self, place: Place) -> Option<T> {
-        let entry = self.entries.get(place.index as usize)?;
-        if entry.serial != place.serial {
-            return None;
+        match self.holds(place) {
+            true => self.remove(place.index),
+            false => None,
         }
-        self.remove(place.index)
+    }
+
+    /// Whether the one that was posted there is still there.
+    pub(super) fn holds(&self, place: Place) -> bool {
+        let entry = self.entries.get(place.index as usize);
+        entry.is_some_and(|entry| entry.serial == place.serial && entry.value.is_some())
     }
 
     /// Takes out all of which `which` says so, oldest first.

@@ -156,6 +156,8 @@ pub(crate) struct Core {
     told: BTreeSet<(u32, u32)>,
     /// Processes that have called `MPI_Finalize`.
     leaving: Leaving,
+    /// No thread of the program does anything but wait.
+    nobody_calls: bool,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
     pub(crate) links: Links,
@@ -214,6 +216,7 @@ impl Core {
             failures: Vec::new(),
             told: BTreeSet::new(),
             leaving: Leaving::default(),
+            nobody_calls: false,
             free: Vec::new(),
             collectives: Vec::new(),
             scratch: Vec::new(),
@@ -518,12 +521,17 @@ impl Core {
     /// Cancels a receive that has matched no message yet, which ends it. Gives whether it did.
     pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
         self.cancel_round(id);
-        let handle = self.slot(id).and_then(|slot| slot.handle.take());
-        let cancelled = handle.is_some_and(|handle| self.tagged.cancel(handle).is_some());
+        let cancelled = self.cancel_posted(id);
         if cancelled {
             self.end(id, Ended::with(Outcome::Cancelled));
         }
         cancelled || self.cancel_unanswered(id)
+    }
+
+    /// Takes back a receive that has matched no message yet. Gives whether it is one; its request must be ended.
+    pub(super) fn cancel_posted(&mut self, id: RequestId) -> bool {
+        let handle = self.slot(id).and_then(|slot| slot.handle.take());
+        handle.is_some_and(|handle| self.tagged.cancel(handle).is_some())
     }
 
     // ---- for collectives

@@ -5,6 +5,7 @@ mod helper;
 use std::{
     io,
     os::fd::OwnedFd,
+    ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicUsize, Ordering},
@@ -55,6 +56,31 @@ struct Inner {
     watched: Instant,
     /// Number of calls within this process from now on that do not read the clock.
     unread: u8,
+    callers: Callers,
+}
+
+/// The threads of the program that have called so far.
+enum Callers {
+    /// This one alone, see [`here`].
+    One(usize),
+    Several,
+}
+
+impl Callers {
+    /// The calling thread has called, too.
+    #[inline]
+    fn note(&mut self) {
+        if matches!(self, Self::One(caller) if *caller != here()) {
+            *self = Self::Several;
+        }
+    }
+}
+
+/// A number of the calling thread that no other living thread has.
+#[inline]
+fn here() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| ptr::from_ref(here).addr())
 }
 
 /// See [`Fabric`].
@@ -86,6 +112,7 @@ impl Native {
                 sleepers: Sleepers::default(),
                 watched: Instant::ZERO,
                 unread: 0,
+                callers: Callers::One(here()),
             }),
             contenders: AtomicUsize::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
@@ -244,6 +271,7 @@ impl Inner {
 impl Fabric for Native {
     fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant)) {
         let mut inner = self.lock();
+        inner.callers.note();
         let before = inner.core.ended;
         let Inner { driver, core, .. } = &mut *inner;
         let (messenger, now) = driver.parts();
@@ -325,8 +353,13 @@ impl Native {
             let mut inner = self.lock();
             let before = inner.core.ended;
             let Inner {
-                driver, core, failure, ..
+                driver,
+                core,
+                failure,
+                callers,
+                ..
             } = &mut *inner;
+            let alone = matches!(callers, Callers::One(caller) if *caller == here());
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();
                 if done(core, messenger, now) {
@@ -339,7 +372,7 @@ impl Native {
             let mut look = |driver: &mut Driver| {
                 Inner::pump(driver, core);
                 let (messenger, now) = driver.parts();
-                let is_done = done(core, messenger, now);
+                let is_done = core.while_nobody_calls(alone, |core| done(core, messenger, now));
                 if !is_done {
                     core.forget_touched();
                 }

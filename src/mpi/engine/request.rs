@@ -228,7 +228,7 @@ impl Request {
         };
         let mut ended = None;
         let waited = self.communicator.engine().fabric.wait(&mut |core, _, _| {
-            if let Some(how) = core.take(id) {
+            if let Some(how) = core.take_awaited(id) {
                 ended = Some(how);
             }
             ended.is_some()
@@ -379,9 +379,18 @@ impl Request {
         let first = requests.clone().next()?;
         let mut found = None;
         let _ = first.communicator.engine().fabric.wait(&mut |core, _, _| {
-            found = requests.clone().position(|request| match request.state {
-                State::Ended(_) => true,
-                State::Pending(id) => core.is_done(id),
+            let look = |core: &mut Core| {
+                requests.clone().position(|request| match request.state {
+                    State::Ended(_) => true,
+                    State::Pending(id) => core.is_done(id),
+                })
+            };
+            found = look(core).or_else(|| {
+                core.end_in_vain(requests.clone().filter_map(|request| match request.state {
+                    State::Ended(_) => None,
+                    State::Pending(id) => Some(id),
+                }));
+                look(core)
             });
             found.is_some()
         });

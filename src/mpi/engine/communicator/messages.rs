@@ -307,7 +307,7 @@ impl Communicator {
         let (mut buffer, mut posted, mut ended) = (Some(buffer), None, None);
         let waited = self.0.engine.fabric.wait(&mut |core, messenger, now| {
             if let Some(id) = posted {
-                if let Some(how) = core.take(id) {
+                if let Some(how) = core.take_awaited(id) {
                     ended = Some(how);
                 }
             } else if let Some(buffer) = buffer.take() {

@@ -4,7 +4,7 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
-use core::time::Duration;
+use core::{iter, time::Duration};
 
 use super::{AnyOf, Core, Ended, LEAVING, LOST, MISSED, RequestId, State};
 use crate::{
@@ -63,7 +63,7 @@ impl Leaving {
 
 impl Core {
     /// Why a receive from any of these processes would wait in vain: one of them has failed, of which the program has
-    /// not been told on this communicator, or none of the others is left.
+    /// not been told on this communicator, or nobody is left that could send.
     pub(crate) fn fail_any(&self, any_of: &AnyOf) -> Option<Ended> {
         if self.leaving.others.is_empty() {
             self.peers.all_lost().next()?;
@@ -75,12 +75,60 @@ impl Core {
             let mut others = group.processes().filter(|process| *process != self.process);
             let first = others.next()?;
             let is_absent = |process| self.absent(process, 0).is_some();
-            (is_absent(first) && others.all(is_absent)).then_some(first)
+            // This process may still send to itself.
+            let sends = !self.nobody_calls && group.rank_of(self.process).is_some();
+            (!sends && is_absent(first) && others.all(is_absent)).then_some(first)
         })?;
         Some(Ended::failed(
             failed,
             self.absent(failed, 0).unwrap_or(PeerError::Closed),
         ))
+    }
+
+    /// Calls `f`, in which a call that waits looks whether it may go on. `alone`: the program has no other thread that
+    /// calls, so until then this process sends nothing, to itself neither.
+    #[inline]
+    pub(crate) fn while_nobody_calls<T>(&mut self, alone: bool, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.nobody_calls = alone;
+        let found = f(self);
+        self.nobody_calls = false;
+        found
+    }
+
+    /// How a request that its caller waits for has ended, as [`take`](Self::take); also if it is a receive that waits
+    /// in vain.
+    #[inline]
+    pub(crate) fn take_awaited(&mut self, id: RequestId) -> Option<Ended> {
+        self.take(id).or_else(|| {
+            self.end_in_vain(iter::once(id));
+            self.take(id)
+        })
+    }
+
+    /// Ends the first of these requests if all of them are receives that wait in vain.
+    pub(crate) fn end_in_vain(&mut self, mut awaited: impl Iterator<Item = RequestId>) {
+        if self.leaving.others.is_empty() {
+            return;
+        }
+        if let Some(first) = awaited.next()
+            && let Some(ended) = self.fail_unmatched(first)
+            && awaited.all(|id| self.fail_unmatched(id).is_some())
+        {
+            self.cancel_posted(first);
+            self.end(first, ended);
+        }
+    }
+
+    /// Why a receive from any source that has matched no message yet would wait in vain.
+    fn fail_unmatched(&mut self, id: RequestId) -> Option<Ended> {
+        let slot = self.slot(id)?;
+        let (handle, any_of) = (slot.handle?, slot.any_of.take()?);
+        let ended = match self.tagged.is_posted(handle) {
+            true => self.fail_any(&any_of),
+            false => None,
+        };
+        self.slot(id)?.any_of = Some(any_of);
+        ended
     }
 
     /// The lost process because of which a probe fails, if it found `nothing`. A probe that does not wait may look for
@@ -123,8 +171,7 @@ impl Core {
             }
         }
         for (id, ended) in failed {
-            let handle = self.slot(id).and_then(|slot| slot.handle.take());
-            if handle.is_some_and(|handle| self.tagged.cancel(handle).is_some()) {
+            if self.cancel_posted(id) {
                 self.end(id, ended);
             }
         }
