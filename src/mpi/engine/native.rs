@@ -3,7 +3,7 @@
 mod helper;
 
 use std::{
-    io,
+    io, mem,
     os::fd::OwnedFd,
     ptr,
     sync::{
@@ -57,6 +57,8 @@ struct Inner {
     /// Number of calls within this process from now on that do not read the clock.
     unread: u8,
     callers: Callers,
+    /// The helper thread listens to the network.
+    helper_listens: bool,
 }
 
 /// The threads of the program that have called so far.
@@ -113,6 +115,7 @@ impl Native {
                 watched: Instant::ZERO,
                 unread: 0,
                 callers: Callers::One(here()),
+                helper_listens: false,
             }),
             contenders: AtomicUsize::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
@@ -300,6 +303,7 @@ impl Fabric for Native {
             return Err(failure.clone());
         }
         let before = inner.core.ended;
+        self.take_over(&mut inner.helper_listens);
         let result = inner.pass(Acks::Later);
         // A caller that polls again and again waits, too.
         let now = inner.driver.parts().1;
@@ -341,6 +345,17 @@ impl Fabric for Native {
 }
 
 impl Native {
+    /// The program makes progress from now on: a helper thread that `listens` is told so. Otherwise the system would
+    /// wake it for each datagram, and mostly put it back to sleep in vain, as the program has received it by then.
+    #[inline]
+    fn take_over(&self, listens: &mut bool) {
+        if mem::take(listens)
+            && let Some(call) = self.helper.get()
+        {
+            call.ring();
+        }
+    }
+
     fn wait_by(&self, policy: WaitPolicy, done: &mut Done<'_>) -> Result<(), FabricError> {
         // A thread that yields looks once a turn, and releases the lock in between.
         let spin = if policy.yields() {
@@ -357,6 +372,7 @@ impl Native {
                 core,
                 failure,
                 callers,
+                helper_listens,
                 ..
             } = &mut *inner;
             let alone = matches!(callers, Callers::One(caller) if *caller == here());
@@ -381,6 +397,7 @@ impl Native {
             let mut is_done = look(driver);
             let mut wanted = false;
             if !is_done {
+                self.take_over(helper_listens);
                 let result = driver.run(spin, Acks::Later, |driver| {
                     is_done = look(driver);
                     wanted = self.contenders.load(Ordering::Relaxed) > 0;

@@ -52,6 +52,11 @@ impl Call {
 
     fn set(&self, change: impl FnOnce(&mut Wanted)) {
         change(&mut self.lock());
+        self.ring();
+    }
+
+    /// Wakes the helper thread.
+    pub(super) fn ring(&self) {
         // A write fails only if the counter is full, and then the bell has rung already.
         let _ = write(&self.bell, &1_u64.to_ne_bytes());
     }
@@ -201,6 +206,7 @@ impl Native {
         let alive = inner.pass(Acks::Now).is_ok();
         watch.passes = inner.driver.passes();
         watch.listens = true;
+        inner.helper_listens = true;
         let left = inner.driver.time_left().unwrap_or(watch.longest);
         // Without a descriptor to wait for, the thread must look often.
         let most = if self.readable.is_some() { watch.longest } else { SOON };
