@@ -9,6 +9,7 @@ use alloc::{
 };
 use core::task::Waker;
 
+pub(crate) use self::losses::AnyOf;
 use self::losses::Leaving;
 use super::{
     buffer::{Buffer, Lender, Loans},
@@ -24,7 +25,7 @@ use crate::{
         LandingId, Messenger,
         tagged::{ActiveMessages, Completion, Envelope, Handle, Outcome, Posting, Selector, Tagged, TaggedStats},
     },
-    mpi::{error::ErrorClass, group::Group},
+    mpi::error::ErrorClass,
     reliability::{Event, PeerId},
     time::Instant,
 };
@@ -100,14 +101,6 @@ struct Slot {
     peer: Option<PeerId>,
     /// The processes of which it needs one, if it names no source.
     any_of: Option<Box<AnyOf>>,
-}
-
-/// The processes from which a receive takes messages if it names no source.
-#[derive(Clone)]
-pub(crate) struct AnyOf {
-    pub(crate) group: Group,
-    /// Context of the communicator.
-    pub(crate) context: u32,
 }
 
 /// Destination of a message.
@@ -861,47 +854,5 @@ impl Core {
     pub(super) fn give_up(&mut self, messenger: &mut Messenger, bits: u64) {
         self.tagged.give_up(messenger, bits);
         self.collect();
-    }
-
-    /// A probe begins to look for such messages (`on`), or ends. (Where several probe, each says so each time it
-    /// looks.)
-    pub(crate) fn set_probed(
-        &mut self,
-        messenger: &mut Messenger,
-        selector: &Selector,
-        any_of: Option<&AnyOf>,
-        on: bool,
-    ) {
-        let Self { probed, probed_any, .. } = self;
-        match (selector.source, any_of) {
-            (Some(process), _) => {
-                let Some(peer) = self.peers.meet(messenger, process) else {
-                    return;
-                };
-                match probed.iter().position(|other| *other == peer) {
-                    None if on => probed.push(peer),
-                    Some(index) if !on => drop(probed.swap_remove(index)),
-                    _ => {}
-                }
-            }
-            (None, Some(any_of)) => match probed_any.iter().position(|other| other.context == any_of.context) {
-                None if on => probed_any.push(any_of.clone()),
-                Some(index) if !on => drop(probed_any.swap_remove(index)),
-                _ => {}
-            },
-            (None, None) => {}
-        }
-    }
-
-    /// Peers that pending requests and probes need: their silence must be noticed.
-    pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
-        let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
-        let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
-        let requested = pending.clone().filter_map(|slot| slot.peer);
-        let any = pending
-            .filter_map(|slot| slot.any_of.as_deref())
-            .chain(&self.probed_any);
-        let any = any.flat_map(|any_of| any_of.group.processes().filter_map(|process| self.peers.get(process)));
-        requested.chain(remote).chain(self.probed.iter().copied()).chain(any)
     }
 }

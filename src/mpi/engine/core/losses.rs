@@ -6,17 +6,28 @@ use alloc::{
 };
 use core::{iter, time::Duration};
 
-use super::{AnyOf, Core, Ended, LEAVING, LOST, MISSED, RequestId, State};
+use super::{Core, Ended, LEAVING, LOST, MISSED, RequestId, State};
 use crate::{
     error::PeerError,
     messaging::{
         Messenger,
         tagged::{MARKED, Outcome, Selector},
     },
-    mpi::engine::{collective::Collective, communicator::is_of_finalize},
+    mpi::{
+        engine::{collective::Collective, communicator::is_of_finalize},
+        group::Group,
+    },
     reliability::PeerId,
     time::Instant,
 };
+
+/// The processes from which a receive takes messages if it names no source.
+#[derive(Clone)]
+pub(crate) struct AnyOf {
+    pub(crate) group: Group,
+    /// Context of the communicator.
+    pub(crate) context: u32,
+}
 
 /// Processes that have called `MPI_Finalize`: they send nothing any more but their part of the last barrier.
 #[derive(Default)]
@@ -225,6 +236,48 @@ impl Core {
             self.refuse(messenger, now, process, peer);
             self.collect();
         }
+    }
+
+    /// A probe begins to look for such messages (`on`), or ends. (Where several probe, each says so each time it
+    /// looks.)
+    pub(crate) fn set_probed(
+        &mut self,
+        messenger: &mut Messenger,
+        selector: &Selector,
+        any_of: Option<&AnyOf>,
+        on: bool,
+    ) {
+        let Self { probed, probed_any, .. } = self;
+        match (selector.source, any_of) {
+            (Some(process), _) => {
+                let Some(peer) = self.peers.meet(messenger, process) else {
+                    return;
+                };
+                match probed.iter().position(|other| *other == peer) {
+                    None if on => probed.push(peer),
+                    Some(index) if !on => drop(probed.swap_remove(index)),
+                    _ => {}
+                }
+            }
+            (None, Some(any_of)) => match probed_any.iter().position(|other| other.context == any_of.context) {
+                None if on => probed_any.push(any_of.clone()),
+                Some(index) if !on => drop(probed_any.swap_remove(index)),
+                _ => {}
+            },
+            (None, None) => {}
+        }
+    }
+
+    /// Peers that pending requests and probes need: their silence must be noticed.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
+        let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
+        let requested = pending.clone().filter_map(|slot| slot.peer);
+        let any = pending
+            .filter_map(|slot| slot.any_of.as_deref())
+            .chain(&self.probed_any);
+        let any = any.flat_map(|any_of| any_of.group.processes().filter_map(|process| self.peers.get(process)));
+        requested.chain(remote).chain(self.probed.iter().copied()).chain(any)
     }
 
     // ---- processes that have called MPI_Finalize

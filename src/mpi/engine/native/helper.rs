@@ -234,3 +234,77 @@ impl Native {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::{
+        backends::{BindOptions, bind},
+        config::Config,
+        messaging::Messenger,
+        mpi::engine::{core::Core, fabric::Fabric, peers::Peers},
+        progress::{Driver, limits_of},
+        reliability::Endpoint,
+    };
+
+    /// A process without others.
+    fn fabric() -> Native {
+        let backend = bind("loopback", "127.0.0.1:0".parse().unwrap(), &BindOptions::default()).unwrap();
+        let limits = limits_of(&backend.capabilities());
+        let endpoint = Endpoint::new(Config::default(), limits, 1, 1).unwrap();
+        let driver = Driver::new(Messenger::new(endpoint, &[0]), backend, WaitPolicy::Block);
+        let core = Core::new(driver.messenger(), Peers::all(vec![None]), 1 << 10);
+        Native::new(driver, core, WaitPolicy::Block)
+    }
+
+    /// A call that finds what it waits for in the second turn.
+    fn wait(fabric: &Native) {
+        let mut turns = 0;
+        let waited = fabric.wait(&mut |_, _, _| {
+            turns += 1;
+            turns > 1
+        });
+        waited.unwrap();
+    }
+
+    /// The system would wake a thread that listens for each datagram.
+    #[test]
+    fn a_program_that_waits_sends_a_listening_helper_away_once() {
+        let fabric = fabric();
+        let call = Arc::new(Call {
+            wanted: Mutex::default(),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap(),
+        });
+        assert!(fabric.helper.set(Arc::clone(&call)).is_ok());
+        let rings = || read(&call.bell, &mut [0_u8; 8]);
+        let longest = Duration::from_secs(1);
+        let mut watch = Watch {
+            passes: fabric.lock().driver.passes(),
+            listens: false,
+            nap: SOON,
+            longest,
+        };
+
+        wait(&fabric);
+        assert_eq!(rings(), Err(Errno::AGAIN), "the helper does not listen yet");
+        watch.passes = fabric.lock().driver.passes();
+        assert!(fabric.relieve(&mut watch));
+        assert!(watch.listens, "the program has made no progress since");
+
+        wait(&fabric);
+        assert_eq!(rings(), Ok(8));
+        assert!(fabric.relieve(&mut watch));
+        assert!(!watch.listens, "the program makes progress");
+        wait(&fabric);
+        assert_eq!(rings(), Err(Errno::AGAIN), "the helper has been told");
+
+        // The same for a program that only tests.
+        assert!(fabric.relieve(&mut watch));
+        assert!(fabric.relieve(&mut watch));
+        assert!(watch.listens);
+        fabric.progress().unwrap();
+        assert_eq!(rings(), Ok(8));
+    }
+}
