@@ -92,7 +92,7 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
 }
 
 impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
-    // (Not `record`: what is written down is what is handed up, a copy.)
+    // Not `record`: without it the caller gets the copy that `received` returns, which is also what the capture shows.
     forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, take, wait,
         link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
 
@@ -103,7 +103,8 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
             Sent::All => None,
             Sent::Dropped => Some("dropped before it was sent"),
         };
-        // One too large for the interface may be too large for UDP, and was never a datagram.
+        // A dropped datagram that is too large for the interface may be too large for UDP too, and never was a
+        // datagram.
         let written = sent == Sent::All || transmit.segment_size <= self.inner.capabilities().max_datagram;
         if written && self.tape.writer.is_ok() {
             self.scratch.clear();

@@ -1,5 +1,5 @@
-//! A backend with faults on purpose, reproducibly: loss, duplication, reordering, corruption, truncation, delay, and a
-//! link of limited rate with a finite queue.
+//! A backend that adds faults on purpose, reproducibly: loss, duplication, reordering, corruption, truncation, delay,
+//! and a link of limited rate with a finite queue.
 //!
 //! It acts on transmitted datagrams. Randomness comes from a seed and time from the callers' `now`, so the same calls
 //! give the same datagrams.
@@ -124,7 +124,7 @@ impl Impairments {
         Ok(())
     }
 
-    /// Nothing can happen to a datagram.
+    /// Returns whether nothing can happen to a datagram.
     fn harmless(&self) -> bool {
         let probabilities = [self.loss, self.duplicate, self.reorder, self.corrupt, self.truncate];
         probabilities == [0.0; 5] && self.rate.is_none() && *self.delay.end() == Duration::ZERO
@@ -161,7 +161,7 @@ struct Datagram {
     dont_fragment: bool,
 }
 
-/// Memory of a caller that the backend below refers to.
+/// Memory that the backend below refers to.
 #[derive(Debug)]
 enum Lent {
     Caller(u64),
@@ -177,18 +177,18 @@ pub struct Impaired<B> {
     inner: B,
     impairments: Impairments,
     prng: Prng,
-    /// By the time to send, and among equals by number.
+    /// Datagrams on their way, sorted by the time to send and, at equal times, by number.
     queue: BTreeMap<(Instant, u64), Datagram>,
     /// Bytes in `queue`.
     queued: usize,
     number: u64,
-    /// When the link has carried all it was given.
+    /// The time at which the link has carried everything that it was given.
     link_free: Instant,
     /// The latest `now` seen.
     now: Instant,
-    /// By tokens of this backend: they must not be mistaken for those of the caller.
+    /// Keyed by tokens of this backend, which must not be mistaken for the caller's tokens.
     lent: BTreeMap<u64, Lent>,
-    /// Tokens of the caller whose bytes were copied.
+    /// The caller's tokens of bursts whose bytes were copied.
     copied: Vec<u64>,
     busy: u64,
     stats: ImpairmentStats,
@@ -328,7 +328,7 @@ impl<B: Backend> Impaired<B> {
                 due += self.impairments.reorder_delay;
                 self.stats.reordered += 1;
             }
-            // Without a delay it leaves before anybody calls again, so it takes no room.
+            // Without a delay the datagram leaves before the caller's next call, so it takes no room.
             if due > self.now && self.queued + data.len() > self.impairments.queue_limit {
                 self.stats.overflowed += 1;
                 continue;
@@ -371,7 +371,7 @@ impl<B: Backend> Backend for Impaired<B> {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            // What happens here, happens above any checksum below.
+            // Corruption and truncation here happen above any checksum of the backend below.
             checksummed: self.inner.capabilities().checksummed
                 && self.impairments.corrupt == 0.0
                 && self.impairments.truncate == 0.0,
@@ -382,7 +382,7 @@ impl<B: Backend> Backend for Impaired<B> {
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         self.release(now)?;
         let holds_references = self.inner.capabilities().holds_references;
-        // What goes to a process of this host is no datagram.
+        // A burst to a process of this host is no datagram.
         if transmit.destination == LINK || (self.impairments.harmless() && self.queue.is_empty()) {
             let token = self.number;
             let sent = self.inner.transmit(self.now, &Transmit { token, ..*transmit })?;
@@ -405,7 +405,7 @@ impl<B: Backend> Backend for Impaired<B> {
         let limit = self.inner.capabilities().max_datagram;
         let too_large = transmit.dont_fragment && transmit.segment_size.min(transmit.len) > limit;
         if transmit.segment_size == 0 || too_large {
-            // Let it say so, and count it.
+            // The backend below says so, and counts it.
             return self.inner.transmit(self.now, transmit);
         }
         let mut burst = Vec::with_capacity(transmit.len);
@@ -435,14 +435,15 @@ impl<B: Backend> Backend for Impaired<B> {
         self.inner.receive(now, budget)
     }
 
-    /// Sleeps no longer than until the next datagram is due, which a later [`receive`](Backend::receive) sends.
+    /// Sleeps at most until the next held datagram is due; a later [`receive`](Backend::receive) sends it.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        // Due by the last `now` and still here: the backend below was busy. Then a little patience, no spinning.
+        // If a datagram is due by the last `now` and still held, the backend below was busy. Then sleep a little, do
+        // not spin.
         let patience = |due: Instant| (due - self.now).max(Duration::from_micros(50));
         let due = self.next_release().map(patience);
         let shorter = due.filter(|&due| timeout.is_none_or(|timeout| due < timeout));
         match (shorter, self.inner.wait(shorter.or(timeout))?) {
-            // It is not the caller's time that is over.
+            // The time until the next datagram has passed, not the caller's timeout.
             (Some(_), Wake::TimedOut) => Ok(Wake::Readable),
             (_, wake) => Ok(wake),
         }
@@ -733,7 +734,8 @@ mod tests {
         backend.inner.holds_references = true;
         let delay = Duration::from_millis(1)..=Duration::from_millis(1);
         for token in 0..10 {
-            // Bursts passed through, and bursts cut up; with numbers that our own tokens have too.
+            // Some bursts pass through, others are cut up. The caller's tokens have numbers that the backend's own
+            // tokens have too.
             let delay = if token % 2 == 0 {
                 delay.clone()
             } else {

@@ -28,13 +28,13 @@ use crate::{sync::Bell, time::Instant};
 const SIZES: [usize; 2] = [4 << 10, 64 << 10];
 /// Buffers of each size that a pair can have under way: 4 MiB each.
 const LIMITS: [usize; 2] = [1024, 64];
-/// All of them.
+/// Buffers of all sizes that a pair can have under way.
 const BUFFERS: usize = LIMITS[0] + LIMITS[1];
-/// Largest UDP payload over IPv4, so that whatever works here works elsewhere as well.
+/// Largest UDP payload over IPv4, so that datagrams that pass here pass elsewhere as well.
 const LARGEST: usize = 65_507;
 /// Most datagrams in one burst.
 const MAX_SEGMENTS: usize = 256;
-/// Looks for something to receive before sleeping: a few microseconds.
+/// Polls before sleeping: a few microseconds.
 const SPINS: usize = 200;
 /// First of the ports that [`LoopbackBackend::bind`] hands out for port 0.
 const FIRST_FREE_PORT: u16 = 49_152;
@@ -42,7 +42,8 @@ const FIRST_FREE_PORT: u16 = 49_152;
 /// The receivers of this process, by address.
 static REGISTRY: Mutex<BTreeMap<SocketAddr, Arc<Mailbox>>> = Mutex::new(BTreeMap::new());
 
-/// Number of ports handed out. Ports are given in turn, so that a new backend is not taken for one that has just gone.
+/// Number of ports handed out. Ports are given in turn, so that a new backend is not mistaken for one that has just
+/// gone.
 static HANDED_OUT: AtomicUsize = AtomicUsize::new(0);
 
 /// Nothing here panics while it holds a lock, so a poisoned lock can be used.
@@ -77,7 +78,7 @@ struct Mailbox {
     generation: AtomicUsize,
     /// Senders that the receiver has not noticed yet.
     arrivals: Mutex<Vec<Inlet>>,
-    /// The receiver sleeps by it.
+    /// The receiver sleeps on it.
     bell: Bell,
 }
 
@@ -171,9 +172,9 @@ pub struct LoopbackBackend {
     options: LoopbackOptions,
     mailbox: Arc<Mailbox>,
     inlets: Vec<Inlet>,
-    /// The mailbox's generation when `inlets` was right.
+    /// The mailbox's generation when `inlets` was last up to date.
     seen: usize,
-    /// Which inlet is asked first: they take turns.
+    /// The inlet that the next receive polls first: the inlets take turns.
     turn: usize,
     /// The bursts of the last receive, with the inlet of each. `None` once taken.
     filled: Vec<(usize, Option<Burst>)>,
@@ -259,20 +260,20 @@ impl LoopbackBackend {
                 self.outlet_of.insert(moved.destination, index);
             }
         }
-        // Somebody else may have come to the same address.
+        // Another receiver may have registered the same address since.
         self.outlets.push(Outlet::connect(self.local, destination)?);
         self.last = self.outlets.len() - 1;
         self.outlet_of.insert(destination, self.last);
         Some(self.last)
     }
 
-    /// Is there anything to receive, or to notice?
+    /// Returns whether there is a burst to receive, or a change of senders to notice.
     fn anything(&self) -> bool {
         self.mailbox.generation.load(Ordering::Acquire) != self.seen
             || self.inlets.iter().any(|inlet| !inlet.bursts.is_empty())
     }
 
-    /// Lets in new senders and forgets those that are gone.
+    /// Adds new senders and removes those that are gone.
     fn notice(&mut self) {
         let generation = self.mailbox.generation.load(Ordering::Acquire);
         if generation == self.seen {
@@ -281,7 +282,7 @@ impl LoopbackBackend {
         self.inlets.append(&mut lock(&self.mailbox.arrivals));
         let mut leftovers = false;
         self.inlets.retain(|inlet| {
-            // In this order: what it sent before it went must be seen.
+            // Checked in this order, so that bursts sent just before the sender went are seen.
             let gone = inlet.bursts.is_abandoned();
             fence(Ordering::Acquire);
             let empty = inlet.bursts.is_empty();
@@ -367,7 +368,7 @@ impl Backend for LoopbackBackend {
     fn receive(&mut self, _now: Instant, budget: usize) -> io::Result<usize> {
         for (index, burst) in self.filled.drain(..) {
             if let Some(Burst { buffer, .. }) = burst {
-                // As above: it can not be full. (And if the sender is gone, so may the buffer be.)
+                // As in `transmit`, the ring can not be full. (If the sender is gone, the buffer may go too.)
                 let _ = self.inlets[index].empties.push(buffer);
             }
         }
@@ -432,7 +433,8 @@ impl Drop for LoopbackBackend {
     fn drop(&mut self) {
         lock(&REGISTRY).remove(&self.local);
         self.mailbox.closed.store(true, Ordering::Release);
-        // Senders hold the mailbox, so what has come in since must not hold on to them in turn.
+        // Senders keep the mailbox alive, so it must not in turn keep inlets alive that have arrived since the last
+        // receive.
         lock(&self.mailbox.arrivals).clear();
         for Outlet { mailbox, bursts, .. } in self.outlets.drain(..) {
             drop(bursts);
@@ -455,7 +457,7 @@ mod tests {
 
     use super::*;
 
-    /// Bursts between two threads; small, because miri runs it too.
+    /// Bursts between two threads; few, because miri runs this test too.
     const BURSTS: u8 = 40;
 
     fn bind() -> LoopbackBackend {
@@ -474,7 +476,7 @@ mod tests {
         from.transmit(Instant::ZERO, &transmit).unwrap()
     }
 
-    /// The rings, the sleep of the receiver and the way back of buffers, which some other thread may have, under way at once.
+    /// Tests the rings, the sleep of the receiver and the return of buffers, also by another thread, all at once.
     #[test]
     fn rings_between_threads() {
         let (mut sender, mut receiver) = (bind(), bind());
@@ -503,7 +505,7 @@ mod tests {
         receiving.join().unwrap();
         let kept = keeper.join().unwrap();
         assert_eq!(kept, (0..BURSTS).step_by(2).collect::<Vec<_>>());
-        // The receiver is gone; nobody minds.
+        // The receiver is gone: the sender drops the burst.
         assert_eq!(send(&mut sender, to, b"too late"), Sent::Dropped);
     }
 }

@@ -152,7 +152,7 @@ pub struct BackendStats {
     pub segmentation_refused: u64,
 }
 
-/// A datagram that the network reports as undeliverable: no process listened at its address. Anybody can forge such a
+/// A datagram that the network reports as undeliverable: no process listened at its address. Any host can forge such a
 /// report, except for the bytes that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable<'a> {
@@ -213,9 +213,10 @@ pub trait Backend: Send {
     /// If `index` is not below the result of `receive`.
     fn received(&mut self, index: usize) -> Received<'_>;
 
-    /// Returns buffer `index` of the last [`receive`](Self::receive) as bytes to copy from, each once, if the buffer is a
-    /// record of a link ([`is_link`](Self::is_link), [`link_beside`](Self::link_beside)) in memory where another process
-    /// may be writing. [`received`](Self::received) returns a copy of such a record. `None`: the buffer is no such record.
+    /// Returns buffer `index` of the last [`receive`](Self::receive) as bytes to copy from, each once, if the buffer is
+    /// a record of a link ([`is_link`](Self::is_link), [`link_beside`](Self::link_beside)) in memory where another
+    /// process may be writing. [`received`](Self::received) returns a copy of such a record. `None`: the buffer is no
+    /// such record.
     ///
     /// # Panics
     /// If `index` is not below the result of `receive`.

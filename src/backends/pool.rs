@@ -1,4 +1,4 @@
-//! Receive buffers that come back: allocated when first needed, lent out as [`Bytes`], reused after.
+//! Reusable receive buffers: allocated when first needed, lent out as [`Bytes`], reused when they come back.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -63,7 +63,7 @@ pub enum BindError {
     Io {
         /// Its name.
         name: &'static str,
-        /// The address that it was to have.
+        /// The address at which it was to be opened.
         addr: SocketAddr,
         /// The reason.
         source: io::Error,
@@ -234,7 +234,7 @@ mod tests {
                     assert!(error.to_string().contains(known.feature), "{error}");
                     assert!(available().all(|name| name != known.name));
                 }
-                // They have no device, and no poller, of their own.
+                // Here, `dpdk` has no device of its own, and `poller` has no poller.
                 Err(error) => assert!(
                     known.name == "dpdk" && error.to_string().contains("DPDK device")
                         || known.name == "poller" && error.to_string().contains("HIKYAKU_POLLER"),

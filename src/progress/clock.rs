@@ -4,7 +4,7 @@ use std::time;
 
 use crate::time::Instant;
 
-/// Nanoseconds since it was made.
+/// A clock that counts nanoseconds since its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: time::Instant,
@@ -30,37 +30,38 @@ impl Clock {
     }
 }
 
-/// A reading is continued by the counter for so long, ns. Whatever becomes of the counter meanwhile (another processor's, a
-/// machine that was stopped), time is wrong by no more than that, and not for longer.
+/// Time for which the counter extends one reading of the clock, ns. Whatever happens to the counter meanwhile (the
+/// thread moves to another processor, the machine stops for a while), the time is wrong by at most this much, and for
+/// at most this long.
 const TRUSTED: u64 = 20_000;
-/// The counter's speed is taken over so long at least …
+/// Shortest interval over which the counter's speed is measured, ns.
 const SHORTEST: u64 = 1_000_000;
-/// … and at most, ns: it may change.
+/// After this interval, ns, the measurement starts anew: the speed may change.
 const LONGEST: u64 = 1_000_000_000;
 
-/// A clock for those who read it all the time: for some microseconds after a reading, the processor's counter says how much
-/// later it is, which takes a third of the time.
+/// A clock for callers that read it all the time. For some microseconds after a reading, the processor's counter tells
+/// how much time has passed since, which takes a third of the time of a reading.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     clock: Clock,
     /// Last reading of the clock.
     last: Reading,
-    /// An earlier one, from which the counter's speed is taken.
+    /// An earlier reading, from which the counter's speed is measured.
     first: Reading,
-    /// 2^-32 ns per tick.
+    /// Duration of one tick, in units of 2^-32 ns.
     per_tick: u64,
-    /// Ticks for which `last` is continued; 0: not at all.
+    /// Ticks for which the counter extends `last`; 0: not at all.
     trusted: u64,
-    /// What was said last: it is not taken back.
+    /// The time returned last: later calls return no earlier time.
     said: u64,
 }
 
-/// Both at the same time.
+/// Counter and clock, read at the same time.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// Of the counter.
+    /// Ticks of the counter.
     ticks: u64,
-    /// Of the clock.
+    /// Nanoseconds of the clock.
     nanos: u64,
 }
 
@@ -80,12 +81,12 @@ impl Stopwatch {
         }
     }
 
-    /// What both continue.
+    /// The clock that this stopwatch extends.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What the clock says, or would say if it were read.
+    /// The time of the clock, read or extended by the counter.
     #[inline]
     pub(crate) fn now(&mut self) -> Instant {
         let passed = counter().wrapping_sub(self.last.ticks);
@@ -108,7 +109,7 @@ impl Stopwatch {
         } else if passed >= SHORTEST {
             let ticked = ticks.wrapping_sub(self.first.ticks);
             let per_tick = (passed << 32) / ticked.max(1);
-            // From 62 MHz to 16 GHz; anything else is no counter.
+            // A plausible counter runs at 62 MHz to 16 GHz; any other is not used.
             let plausible = (1 << 28..1 << 36).contains(&per_tick);
             (self.per_tick, self.trusted) = match plausible {
                 true => (per_tick, (TRUSTED << 32) / per_tick),
@@ -122,7 +123,7 @@ impl Stopwatch {
     }
 }
 
-/// A counter of the processor that goes on at about the same speed; 0 where there is none that is cheap to read.
+/// A processor counter of nearly constant speed; 0 on processors without one that is cheap to read.
 #[inline]
 fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

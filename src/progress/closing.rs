@@ -1,4 +1,4 @@
-//! How a driver says goodbye to all peers.
+//! How a driver closes the sessions with all peers.
 
 use std::{io, time::Duration};
 
@@ -6,7 +6,8 @@ use super::{Acks, Driver};
 use crate::reliability::PeerId;
 
 impl Driver {
-    /// Begins to say goodbye to every peer. Returns how many sessions [have ended](Self::ended) when all have heard it.
+    /// Begins to say goodbye to every peer. Returns the number of sessions that [have ended](Self::ended) once every
+    /// peer has heard the goodbye.
     pub(crate) fn close_all(&mut self) -> u64 {
         let layer = self.messenger.layer();
         let peers = || (0..layer.peers() as u32).map(PeerId);
@@ -19,16 +20,16 @@ impl Driver {
         done
     }
 
-    /// Sessions that have ended.
+    /// Number of sessions that have ended.
     #[cfg(feature = "tokio")]
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// Waits, not longer than `linger`, until `ends` sessions have ended. Returns how many have not.
+    /// Waits, for at most `linger`, until `ends` sessions have ended. Returns the number of sessions that have not.
     pub(crate) fn wait_ended(&mut self, ends: u64, linger: Duration) -> io::Result<u64> {
         let ended = self.run(Some(linger), Acks::Now, |driver| driver.ended >= ends);
-        // The answer to a goodbye that came last.
+        // This sends the answer to a goodbye that arrived last.
         self.transmit_now();
         ended.map(|_| ends.saturating_sub(self.ended))
     }

@@ -1,17 +1,18 @@
-//! What only this processor can do.
+//! Instructions that only this processor architecture has.
 #![expect(unsafe_code, reason = "intrinsics are not safe")]
 
-/// What the processor's counter says: it goes on at about the same speed on all processors of today.
+/// The processor's time-stamp counter. It runs at nearly constant speed on all current processors.
 #[inline]
 pub(super) fn ticks() -> u64 {
-    // SAFETY: every processor of this architecture has it, and reading it has no effect.
+    // SAFETY: every processor of this architecture has the instruction, and it only reads the counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Issues nothing more until all before it is done. Between looks for what another thread of the same core is about to
-/// write, that leaves the core to it; to pause does too, but takes longer than a look (measured over memif).
+/// Issues no further instruction until all earlier ones have completed. Between two polls for data that another thread
+/// of the same core is about to write, this leaves the core to that thread. A pause instruction does so too, but takes
+/// longer than a poll (measured over memif).
 #[inline]
 pub(super) fn relax() {
-    // SAFETY: every processor of this architecture has it, and it has no effect on memory.
+    // SAFETY: every processor of this architecture has the instruction, and it has no effect on memory.
     unsafe { core::arch::x86_64::_mm_lfence() }
 }

@@ -1,25 +1,26 @@
-//! Events until the application asks for them.
+//! Keeps events until the application asks for them.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::reliability::{Event, PeerId, SendToken};
 
-/// Most messages by reference whose end ([`Event::Sent`]) waits to be told; beyond, no more are taken.
+/// Most [`Event::Sent`] that wait for the application. Beyond that, the driver takes no further messages by reference.
 pub(super) const MAX_SENT: u32 = 65_536;
 
-/// A queue of events that does not grow while nobody asks. Of sessions that have begun and ended untold, only the last end
-/// is told; what comes back of a peer's messages is summed up; that there is room again is told once. The one kind that
-/// must be told one by one is counted.
+/// A queue of events that does not grow while the application takes none. If several sessions of a peer begin and end
+/// meanwhile, the queue reports only the last end. It adds up the returned messages of each peer, and reports only once
+/// that a peer has room again. [`Event::Sent`] is the one kind that must be reported one by one, so the queue counts
+/// these events.
 #[derive(Default)]
 pub(super) struct Events {
     queue: VecDeque<Entry>,
-    /// Entries ever taken.
+    /// Entries that have left the queue since the start.
     taken: u64,
-    /// Which entry tells of a peer what is told once, counted from the first ever.
+    /// For each kind of event that a peer has once: the number of its entry, counted from the first entry ever.
     places: BTreeMap<(PeerId, Once), u64>,
-    /// Untold [`Event::Sent`].
+    /// Number of [`Event::Sent`] in the queue.
     sent: u32,
-    /// The message whose end nobody wants to be told.
+    /// The message whose [`Event::Sent`] is not reported.
     muted: Option<SendToken>,
 }
 
@@ -29,7 +30,7 @@ struct Entry {
     up: Option<Event>,
 }
 
-/// What is told of a peer by one entry.
+/// A kind of event that shares one entry per peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Once {
     End,
@@ -53,17 +54,18 @@ impl Events {
         self.queue.is_empty()
     }
 
-    /// [`Event::Sent`] that wait to be told.
+    /// Number of [`Event::Sent`] that the application has not taken yet.
     pub(super) fn sent(&self) -> u32 {
         self.sent
     }
 
-    /// The end of this message will not be told, but [`is_muted`](Self::is_muted) says whether it has come.
+    /// Suppresses the [`Event::Sent`] of this message. [`is_muted`](Self::is_muted) returns whether it is still to
+    /// come.
     pub(super) fn mute(&mut self, token: SendToken) {
         self.muted = Some(token);
     }
 
-    /// This message, which was muted last, has not been acknowledged as a whole.
+    /// Returns whether this message, the last one muted, has not been acknowledged as a whole.
     pub(super) fn is_muted(&self, token: SendToken) -> bool {
         self.muted == Some(token)
     }
@@ -99,7 +101,7 @@ impl Events {
         }
         self.sent -= u32::from(matches!(event, Event::Sent { .. }));
         if let Some(event) = up {
-            // Takes the place of the one that is told now.
+            // The start of the later session takes the place of the event that is returned now.
             self.queue.push_front(Entry { event, up: None });
         } else {
             self.taken += 1;
@@ -114,7 +116,7 @@ impl Events {
 }
 
 impl Entry {
-    /// The later event of the same kind and peer is told together with this one.
+    /// Merges a later event of the same kind and peer into this entry.
     fn merge(&mut self, later: Event) {
         match (&mut self.event, later) {
             (
@@ -135,7 +137,7 @@ impl Entry {
                 };
                 self.up = None;
             }
-            // The first is told, with how many there are.
+            // The first event stays, with the number of messages of both.
             (Event::Returned { messages: sum, .. }, Event::Returned { messages, .. }) => {
                 *sum = sum.saturating_add(messages);
             }

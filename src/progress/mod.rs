@@ -1,18 +1,19 @@
-//! Makes progress: pumps a [`Messenger`] with a [`Backend`], by one clock.
+//! Makes progress: moves datagrams between a [`Messenger`] and a [`Backend`], by one clock.
 //!
 //! A *pass* is:
 //!
-//! 1. transmit what there is to transmit;
-//! 2. receive a burst and hand it in, with one reading of the clock, or none if it was read a few empty looks ago;
+//! 1. transmit what the messenger has to transmit;
+//! 2. receive a burst and hand it to the messenger, with one reading of the clock, or with none if the clock was read a
+//!    few empty polls ago;
 //! 3. if that made messages ready, return to the caller, so that its reply can carry the acknowledgement; otherwise
 //!    transmit again;
-//! 4. if nothing was there to receive and a deadline is due, handle it. In that order, so that the time during which
-//!    *this* side did not run never looks like silence of a peer.
+//! 4. if there was nothing to receive and a deadline is due, handle the deadline. Receiving comes first, so that time
+//!    during which *this* side did not run never looks like silence of a peer.
 //!
-//! [`Driver::send`] transmits within the call if the flow has nothing in flight; if it has, full batches only. What is
-//! left waits for company until the next pass. Every pass begins by transmitting.
+//! [`Driver::send`] transmits within the call if the flow has nothing in flight; otherwise it transmits full batches
+//! only. The rest waits for further messages until the next pass. Every pass begins by transmitting.
 //!
-//! Between passes a driver that waits spins (or yields), sleeps, or spins a little and then sleeps: [`WaitPolicy`].
+//! Between passes, a waiting driver spins (or yields), sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
 mod chance;
 mod clock;
@@ -47,24 +48,25 @@ use crate::{
     time::{Instant, nanos},
 };
 
-/// Buffers of one receive: few, so that they stay in the cache, and who waits for an answer does not wait for the rest.
+/// Most buffers per receive. Few, so that they stay in the cache, and so that a caller that waits for an answer does
+/// not wait for the rest.
 const BUDGET: usize = 4;
-/// Bursts that are received in one call that does not wait; one that waits looks at its time limit after so many.
+/// Most bursts that a call without waiting receives; a call that waits checks its time limit after this many bursts.
 const BURSTS: u32 = 16;
-/// While spinning, the clock is read once in so many empty passes.
+/// Empty passes per reading of the clock while spinning.
 const EMPTY_PASSES: u32 = 8;
-/// A program that does something else looks again after so long, ns: a look costs a thirtieth of that.
+/// A program that does something else polls again after this time, ns: a poll costs a thirtieth of it.
 #[cfg(feature = "mpi")]
 const NEXT_LOOK: u64 = 10_000;
-/// A due deadline may wait for so many passes that had something to receive.
+/// A due deadline waits for at most this many passes that had something to receive.
 const BUSY_PASSES: u32 = 8;
 /// It does not pay to sleep for less than this, ns.
 const SHORT: u64 = 2_000;
 /// How long to sleep at most while a burst waits for room in the backend.
 const BUSY_WAIT: Duration = Duration::from_micros(100);
-/// Slices of most bursts: header and payload of a few datagrams.
+/// Slices that suffice for most bursts: header and payload of a few datagrams.
 const FEW_SLICES: usize = 8;
-/// Slices of a full batch: header and payload of each datagram.
+/// Slices that suffice for a full batch: header and payload of each datagram.
 const MANY_SLICES: usize = 128;
 
 /// A messenger, a backend, a clock and a way to wait. See the module's documentation.
@@ -72,7 +74,7 @@ pub struct Driver {
     messenger: Messenger,
     backend: Box<dyn Backend>,
     capabilities: Capabilities,
-    /// It carries records of a link, or some beside its datagrams.
+    /// The backend is a link, or carries records of a link beside its datagrams.
     has_link: bool,
     clock: Stopwatch,
     policy: WaitPolicy,
@@ -81,23 +83,24 @@ pub struct Driver {
     burst: Burst,
     /// The burst could not be transmitted yet.
     held: bool,
-    /// Its octets meanwhile: what they were gathered from may be acknowledged and gone before it is tried again.
+    /// The bytes of a held burst: the memory that they were gathered from may be acknowledged and freed before the next
+    /// try.
     kept: Vec<u8>,
     /// There may be more to receive.
     backlog: bool,
-    /// Which buffer of the last burst was handed in last: what it holds may be lent from there.
+    /// Index of the buffer that was handed in last: a message may still lie in it.
     last: usize,
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
     passes: u64,
-    /// When the backend was last looked at for what has come.
+    /// When the backend was last polled for received datagrams.
     looked: Instant,
     events: Events,
     /// Sessions that have ended.
     ended: u64,
-    /// Peers lost with something on its way to them, since [`Driver::watch_losses`] was called.
+    /// Peers lost with unacknowledged messages, since [`Driver::watch_losses`] was called.
     losses: Option<Vec<(PeerId, PeerError)>>,
-    /// Of a backend that failed while something else was asked for.
+    /// The error of a backend that failed in a call that could not return it; the next pass returns it.
     failure: Option<io::Error>,
 }
 
@@ -112,7 +115,7 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// What the protocol must know of a backend.
+/// The properties of a backend that the protocol must know.
 #[must_use]
 pub fn limits_of(capabilities: &Capabilities) -> Limits {
     Limits {
@@ -128,7 +131,8 @@ pub fn limits_of(capabilities: &Capabilities) -> Limits {
 
 /// Getters.
 impl Driver {
-    /// Joins the two; the endpoint in `messenger` was made with [`limits_of`] the backend.
+    /// Joins `messenger` and `backend`. The endpoint in `messenger` must have been made with the limits of the backend
+    /// ([`limits_of`]).
     #[must_use]
     pub fn new(messenger: Messenger, backend: Box<dyn Backend>, policy: WaitPolicy) -> Self {
         let clock = Clock::new();
@@ -155,20 +159,20 @@ impl Driver {
         }
     }
 
-    /// The messenger's getters.
+    /// The messenger, for its getters.
     #[must_use]
     #[inline]
     pub fn messenger(&self) -> &Messenger {
         &self.messenger
     }
 
-    /// The address at which others reach us.
+    /// The address at which peers reach this driver.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.backend.local_addr()
     }
 
-    /// The backend, to look at.
+    /// The backend, for its getters.
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
@@ -180,15 +184,15 @@ impl Driver {
         self.backend.stats()
     }
 
-    /// Messages that can be received without a pass.
+    /// Number of messages that can be received without a pass.
     #[must_use]
     #[inline]
     pub fn ready(&self) -> usize {
         self.messenger.ready()
     }
 
-    /// When the next pass is due even if nothing arrives. At once if there is something to transmit, or if the last pass
-    /// ended before everything was received.
+    /// The time at which the next pass is due even if nothing arrives. A pass is due at once if there is something to
+    /// transmit, or if the last pass ended before everything was received.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if self.backlog {
@@ -200,13 +204,13 @@ impl Driver {
         earliest(self.messenger.poll_timeout(), self.backend.next_deadline())
     }
 
-    /// The same on the system's clock.
+    /// [`deadline`](Self::deadline) on the system's clock.
     #[must_use]
     pub fn std_deadline(&self) -> Option<std::time::Instant> {
         self.clock.clock().to_std(self.deadline()?)
     }
 
-    /// [`poll_event`](Self::poll_event) would give something.
+    /// Returns whether an event waits for [`poll_event`](Self::poll_event).
     pub(crate) fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
@@ -220,20 +224,20 @@ impl Driver {
     }
 
     #[cfg(feature = "mpi")]
-    /// Sleeps until something comes or a deadline, not longer than `most`.
+    /// Sleeps until something arrives or a deadline is due, for at most `most`.
     pub(crate) fn nap(&mut self, most: Duration) -> io::Result<Wake> {
         let now = self.read_clock();
         self.sleep(now, Some(now + most))
     }
 
-    /// No call has looked for what has come for a while.
+    /// Returns whether the backend was last polled [`NEXT_LOOK`] ago or earlier.
     #[cfg(feature = "mpi")]
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
         self.clock.now().nanos_since(self.looked) >= NEXT_LOOK
     }
 
-    /// Passes since the start.
+    /// Number of calls since the start that made passes.
     pub(crate) fn passes(&self) -> u64 {
         self.passes
     }
@@ -249,8 +253,8 @@ impl Driver {
         self.messenger.add_peer(address, processor)
     }
 
-    /// Queues a message. Transmits what is queued if nothing is in flight to this peer, else full batches only (unless
-    /// [`SendOptions::more`] says that more is to come).
+    /// Queues a message. If nothing is in flight to this peer, the call transmits what is queued; otherwise it
+    /// transmits full batches only. With [`SendOptions::more`], which says that more is to come, it transmits nothing.
     ///
     /// # Errors
     /// See [`Messenger::send`]; and [`SendError::EventsWaiting`].
@@ -267,7 +271,8 @@ impl Driver {
         self.queue(peer, options, payload)
     }
 
-    /// The same, and [`Event::Sent`] will not tell of this message; until the next one [`is_sent`](Self::is_sent) does.
+    /// Like [`send`](Self::send), but no [`Event::Sent`] reports this message. Until the next such call,
+    /// [`is_sent`](Self::is_sent) does.
     pub(crate) fn send_untold(
         &mut self,
         peer: PeerId,
@@ -281,7 +286,8 @@ impl Driver {
         Ok(token)
     }
 
-    /// All of the message that was sent untold last was acknowledged, whatever has become of its peer since.
+    /// Returns whether the last message sent by [`send_untold`](Self::send_untold) has been acknowledged as a whole,
+    /// whatever has happened to its peer since.
     pub(crate) fn is_sent(&mut self, token: SendToken) -> bool {
         self.collect_events();
         !self.events.is_muted(token)
@@ -301,7 +307,7 @@ impl Driver {
         {
             return Ok(None);
         }
-        // What is queued behind others needs no exact time, and what is transmitted gets it.
+        // A message queued behind others needs no exact time, and a transmission reads the clock itself.
         let token = self.messenger.send(self.now, peer, options, payload)?;
         if quiet {
             self.transmit_now();
@@ -311,10 +317,10 @@ impl Driver {
         Ok(token)
     }
 
-    /// Transmits a message at once if it is small and nothing is before it. `false`: nothing was done.
+    /// Transmits a message at once if it is small and no other waits before it. Returns `false` if nothing was done.
     #[inline]
     fn send_alone(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
-        // (A backend may refer only to what the endpoint keeps.)
+        // (A backend that holds references may refer only to memory that the endpoint keeps.)
         if self.held || self.capabilities.holds_references {
             return false;
         }
@@ -326,8 +332,8 @@ impl Driver {
             .send_alone(now, peer, options, data, &mut self.burst, |burst, rest| {
                 let slices = [IoSlice::new(burst.head()), IoSlice::new(rest)];
                 let count = 1 + usize::from(!rest.is_empty());
-                // (It is one datagram. Its length is read once: of two neighbours that were just written, one of them twice,
-                // the processor would wait for both.)
+                // (The burst is one datagram, so both lengths are equal. Only one is read: the two fields are
+                // neighbours that were just written, one of them twice, and the processor would wait for both writes.)
                 let len = burst.len();
                 let transmit = Transmit {
                     segment_size: len,
@@ -349,14 +355,15 @@ impl Driver {
         if failure.is_some() {
             self.failure = failure;
         } else {
-            // (If it is held, its octets are kept already.)
+            // (If the burst is held, `kept` has its bytes already.)
             self.held = sent == Sent::Busy;
             self.note_sent(sent);
         }
         true
     }
 
-    /// Transmits as long as a full batch is queued. The rest waits for company: it would be a burst of its own.
+    /// Transmits while a full batch is queued. The rest waits for further messages: alone it would be a burst of its
+    /// own.
     fn transmit_batches(&mut self, peer: PeerId, channel: u8) {
         let now = self.read_clock();
         while self.messenger.layer().has_batch(peer, channel) {
@@ -371,7 +378,7 @@ impl Driver {
         }
     }
 
-    /// Transmits what there is; the next pass tells if the backend fails.
+    /// Transmits everything that can be transmitted now. If the backend fails, the next pass returns the error.
     pub(crate) fn transmit_now(&mut self) {
         let now = self.read_clock();
         if let Err(error) = self.transmit(now) {
@@ -389,7 +396,7 @@ impl Driver {
         self.messenger.receive()
     }
 
-    /// Copies a message that lies where it was received, which may be used again.
+    /// Copies a message that still lies in its receive buffer, because the buffer may be reused.
     #[inline]
     fn settle(&mut self) {
         if self.messenger.is_in_place() {
@@ -414,7 +421,7 @@ impl Driver {
     /// See [`Backend::introduce`].
     ///
     /// # Errors
-    /// The one at `address` can not be reached.
+    /// The peer at `address` can not be reached.
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.backend.introduce(address, link)
     }
@@ -436,7 +443,7 @@ impl Driver {
         self.messenger.take_lost(peer)
     }
 
-    /// Begins (or ends) to note which peers are lost.
+    /// Begins (or ends) to record lost peers. Returns the peers recorded until now.
     pub(crate) fn watch_losses(&mut self, on: bool) -> Vec<(PeerId, PeerError)> {
         mem::replace(&mut self.losses, on.then(Vec::new)).unwrap_or_default()
     }
@@ -445,7 +452,7 @@ impl Driver {
         self.losses.as_deref().unwrap_or(&[])
     }
 
-    /// What there is to tell.
+    /// The next event, if there is one.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             self.collect_events();
@@ -454,21 +461,22 @@ impl Driver {
     }
 
     #[cfg(feature = "mpi")]
-    /// The messenger, for commands at this time. What they queue is transmitted by the next pass, or by
-    /// [`transmit_now`](Self::transmit_now).
+    /// The messenger, and the time for commands to it. The next pass, or [`transmit_now`](Self::transmit_now),
+    /// transmits what these commands queue.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut Messenger, Instant) {
         self.settle();
         (&mut self.messenger, self.now)
     }
 
-    /// The clock that times are read from.
+    /// The clock from which the driver reads the time.
     #[cfg(feature = "mpi")]
     pub(crate) fn clock(&self) -> Clock {
         self.clock.clock()
     }
 
-    /// Gives the protocol and the backend up for others, which have no references to anything.
+    /// Drops the messenger and the backend, with all their references to memory, and goes on with others that have
+    /// none.
     pub(crate) fn replace(&mut self, messenger: Messenger, backend: Box<dyn Backend>) {
         self.settle();
         self.messenger = messenger;
@@ -481,8 +489,8 @@ impl Driver {
 
 /// Passes.
 impl Driver {
-    /// Makes passes until messages are ready or everything that is there has been received, without waiting. Gives the
-    /// number of messages that are ready.
+    /// Makes passes, without waiting, until messages are ready or everything that has arrived is received. Returns the
+    /// number of ready messages.
     ///
     /// # Errors
     /// The backend has failed; this driver can not be used any more.
@@ -508,7 +516,7 @@ impl Driver {
         Ok(self.messenger.ready())
     }
 
-    /// Makes passes until messages are ready. Gives whether there are any; not if `timeout` is over.
+    /// Makes passes until messages are ready or `timeout` has passed. Returns whether messages are ready.
     ///
     /// # Errors
     /// The backend has failed; this driver can not be used any more.
@@ -520,8 +528,8 @@ impl Driver {
         self.run(timeout, Acks::Later, |driver| driver.messenger.ready() > 0)
     }
 
-    /// Makes passes until `done`, which is asked before the first pass and whenever something has happened; not
-    /// longer than `timeout`. Gives whether it is done.
+    /// Makes passes until `done` returns true or `timeout` has passed. The driver asks `done` whenever something has
+    /// happened and, with [`Acks::Now`], also before it receives for the first time. Returns whether it is done.
     ///
     /// # Errors
     /// The backend has failed; this driver can not be used any more.
@@ -535,14 +543,14 @@ impl Driver {
         self.backlog = false;
         let spin = self.policy.spin().map(nanos);
         let yields = self.policy.yields();
-        // Who spins looks several times for one reading of the clock.
+        // A driver that spins polls several times per reading of the clock.
         let looks = if spin == Some(0) || timeout == Some(Duration::ZERO) || yields {
             1
         } else {
             EMPTY_PASSES
         };
-        // A clock reading costs as much as handing a message in: without anything to transmit it can wait until the
-        // first looks have found nothing. Waiting and the time limit are counted from there.
+        // A clock reading costs as much as handing a message in. If there is nothing to transmit, the reading can wait
+        // until the first polls have found nothing. The spin time and the time limit then count from that reading.
         let due = self.held || self.messenger.poll_timeout().is_some_and(|at| at <= self.now);
         let mut now = if due { self.read_clock() } else { self.now };
         let mut end = None;
@@ -553,7 +561,8 @@ impl Driver {
             if acks == Acks::Now && done(self) {
                 return Ok(true);
             }
-            // Something was received each time: datagrams may come faster than they are taken, and never stop.
+            // Datagrams may arrive faster than they are taken, and never stop: check the time limit after this many
+            // bursts.
             if busy >= BURSTS {
                 busy = 0;
                 let limit = end.or_else(|| timeout.map(|timeout| now + timeout));
@@ -563,9 +572,9 @@ impl Driver {
                 end = limit;
                 self.hear_unreachable(now);
             }
-            // Until something happens.
+            // Polls left before the clock is read again.
             let mut left = looks;
-            // The clock has been read a few looks ago, which is near enough for what is found now.
+            // Set if the clock was read a few polls ago, which is exact enough for a burst that is found now.
             let mut fresh = false;
             loop {
                 if self.receive_burst(now, fresh)? > 0 {
@@ -612,7 +621,7 @@ impl Driver {
         }
     }
 
-    /// Sleeps until something arrives, or until a deadline.
+    /// Sleeps until something arrives or a deadline is due.
     #[cold]
     fn sleep(&mut self, now: Instant, end: Option<Instant>) -> io::Result<Wake> {
         let until = earliest(self.deadline(), end);
@@ -639,7 +648,8 @@ impl Driver {
         self.now
     }
 
-    /// Receives a burst and hands it in, as having come `now` if that is `fresh`. Gives the number of buffers.
+    /// Receives a burst and hands it in. Its time of arrival is `now` if that is `fresh`; otherwise the clock is read.
+    /// Returns the number of buffers.
     #[inline]
     fn receive_burst(&mut self, now: Instant, fresh: bool) -> io::Result<usize> {
         self.settle();
@@ -681,7 +691,7 @@ impl Driver {
         }
     }
 
-    /// What a pass begins with. Under steady load deadlines come too, only later.
+    /// Begins a pass: transmits. Under steady load it handles due deadlines too, only later.
     #[inline]
     fn begin(&mut self, now: Instant) -> io::Result<()> {
         self.transmit(now)?;
@@ -697,21 +707,21 @@ impl Driver {
         Ok(())
     }
 
-    /// What is to be done when nothing was there to receive. Gives whether anything was.
+    /// Does the work that is due when there was nothing to receive. Returns whether there was any.
     fn idle(&mut self) -> io::Result<bool> {
         let now = self.now;
         self.overdue = 0;
         let mut any = self.hear_unreachable(now);
         if self.messenger.poll_timeout().is_some_and(|at| at <= now) {
             self.messenger.handle_timeout(now);
-            // What waits for room in the backend is due all the time.
+            // While a burst waits for room in the backend, the timeout is always due.
             any |= !self.held;
         }
         self.collect_events();
         Ok(any)
     }
 
-    /// Hands in what the network says about datagrams that could not be delivered. Gives whether there was anything.
+    /// Hands in the network's reports about datagrams that could not be delivered. Returns whether there was any.
     fn hear_unreachable(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(unreachable) = self.backend.poll_unreachable() {
@@ -733,7 +743,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Transmits the next burst; `false`: there is none, or the backend is busy.
+    /// Transmits the next burst. Returns `false` if there is none, or if the backend is busy.
     #[inline]
     fn transmit_next(&mut self, now: Instant) -> io::Result<bool> {
         let sent = if self.held {
@@ -746,7 +756,7 @@ impl Driver {
         Ok(self.note_sent(sent))
     }
 
-    /// What has become of the burst; `false`: it waits for room in the backend.
+    /// Notes what happened to the burst. Returns `false` if the burst waits for room in the backend.
     #[inline]
     fn note_sent(&mut self, sent: Sent) -> bool {
         if sent == Sent::Busy {
@@ -763,7 +773,7 @@ impl Driver {
     /// Keeps the burst for later.
     #[cold]
     fn hold(&mut self) {
-        // (A backend that holds references keeps them alive itself.)
+        // (With a backend that holds references, the endpoint keeps the memory until the backend releases it.)
         if !self.held && !self.capabilities.holds_references {
             self.kept.clear();
             let kept = &mut self.kept;
@@ -817,7 +827,7 @@ impl Driver {
         self.backend.transmit(now, &transmit_of(&self.burst, &slices))
     }
 
-    /// The backend threw the burst away. Perhaps it can do less than it could.
+    /// Handles a burst that the backend dropped. The backend may have lost some of its abilities.
     #[cold]
     fn dropped(&mut self) {
         if self.capabilities.holds_references {

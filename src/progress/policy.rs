@@ -1,11 +1,11 @@
-//! How to wait, and whether to acknowledge before the caller has seen what came.
+//! How to wait, and whether to acknowledge messages before the caller has seen them.
 
 use std::time::Duration;
 
-/// What to do while there is nothing to do.
+/// How a driver waits while it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Ask again and again: the lowest latency, for a core of one's own.
+    /// Poll without a break: the lowest latency, for a thread that has a core of its own.
     Spin,
     /// Sleep until something arrives: the least processor time.
     Block,
@@ -14,18 +14,18 @@ pub enum WaitPolicy {
         /// How long to spin.
         spin: Duration,
     },
-    /// Ask again and again and let others have the processor in between; after a while, sleep. For more processes than
-    /// processors: a turn of all of them costs less than putting one to sleep and waking it up.
+    /// Poll, and yield the processor between two polls; after a while, sleep. For more processes than processors: a
+    /// turn of all processes costs less than putting one to sleep and waking it up.
     Yield {
-        /// How long to ask before sleeping.
+        /// How long to poll before sleeping.
         spin: Duration,
     },
 }
 
 impl WaitPolicy {
-    /// The default of [`WaitPolicy::Adaptive`]: what it costs to be woken up, a few times over.
+    /// The default of [`WaitPolicy::Adaptive`]: a few times the cost of a wake-up.
     pub const SPIN: Duration = Duration::from_micros(50);
-    /// The default of [`WaitPolicy::Yield`]: many turns of all processes.
+    /// The default of [`WaitPolicy::Yield`]: time for many turns of all processes.
     pub const TURNS: Duration = Duration::from_millis(2);
 
     /// How long to spin; `None`: for ever.
@@ -37,7 +37,7 @@ impl WaitPolicy {
         }
     }
 
-    /// Whether to let others have the processor between two looks.
+    /// Whether to yield the processor between two polls.
     pub(crate) fn yields(self) -> bool {
         matches!(self, Self::Yield { .. })
     }
@@ -49,11 +49,11 @@ impl Default for WaitPolicy {
     }
 }
 
-/// Whether the driver returns before it acknowledges what made messages ready.
+/// Whether the driver returns before it acknowledges the datagrams that made messages ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// The caller is about to look at the messages, and its answer may carry the acknowledgement.
+    /// The caller is about to look at the messages, and its reply may carry the acknowledgement.
     Later,
-    /// The caller will not answer now.
+    /// The caller will not reply now.
     Now,
 }

@@ -60,7 +60,7 @@ impl Backend for Stubborn {
     }
 }
 
-/// A backend that loses what is sent while it is told to.
+/// A backend that loses everything sent while `loses` is set.
 struct Lossy {
     inner: Box<dyn Backend>,
     loses: Arc<AtomicBool>,
@@ -149,7 +149,7 @@ fn bursts_share_datagrams() {
     assert!(sent < 1_000, "{sent} datagrams for 10,000 messages");
 }
 
-/// Who finds messages whenever it looks sends again what was lost all the same.
+/// A driver that finds messages at every poll still resends lost ones.
 #[test]
 fn deadlines_come_under_steady_load() {
     let loses = Arc::new(AtomicBool::new(false));
@@ -180,7 +180,7 @@ fn deadlines_come_under_steady_load() {
     }
 }
 
-/// A message that nobody takes at once is the same later, when the buffer that it came in has been used again.
+/// A message that is not taken at once is still the same later, when its receive buffer has been reused.
 #[test]
 fn messages_outlive_the_buffers_that_they_came_in() {
     let (mut a, to_b, mut b, to_a) = pair(loopback());
@@ -261,8 +261,8 @@ fn busy_backends_and_kept_references() {
     assert!(out > 0 && out - back < 10, "{out} out, {back} back");
 }
 
-/// A backend that has always received something: datagrams that nobody wants. It fails after so many looks, which are far
-/// more than fit into the time limits.
+/// A backend that has always received something: useless datagrams. It fails after the given number of polls, which are
+/// far more than fit into the time limits.
 struct Flooded(Box<dyn Backend>, Vec<u8>, u32);
 
 impl Backend for Flooded {
@@ -295,7 +295,7 @@ fn waiting_ends_under_a_flood() {
         assert!(!a.wait_ready(Some(limit)).unwrap());
         assert!(!a.run(Some(limit), Acks::Now, |_| false).unwrap());
         assert!(a.read_clock() >= start + 2 * limit, "but not before its time");
-        // Nobody answers the goodbye.
+        // No peer answers the goodbye.
         a.send(to_b, &SendOptions::default(), Payload::Copy(b"x")).unwrap();
         let ends = a.close_all();
         assert_eq!(a.wait_ended(ends, limit).unwrap(), 1);

@@ -7,12 +7,12 @@ use super::header::{
     VERSION,
 };
 
-/// Writes one header front to back into a buffer: the base, then extensions in their fixed order, then
-/// [`finish`](Self::finish).
+/// Writes one header front to back into a buffer. The caller starts with the base, adds extensions in their fixed order
+/// and calls [`finish`](Self::finish).
 ///
 /// # Panics
-/// A buffer shorter than the header ([`super::MAX_HEADER_LEN`] always suffices) is a caller's error and panics; so are
-/// extensions out of order or twice, which panic in builds with debug assertions and otherwise give what is no packet.
+/// If the buffer is shorter than the header ([`super::MAX_HEADER_LEN`] always suffices). If the caller adds an
+/// extension out of order or twice, builds with debug assertions panic; other builds write bytes that are not a packet.
 #[derive(Debug)]
 pub struct Builder<'a> {
     buffer: &'a mut [u8],
@@ -69,7 +69,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Adds a fragment's place.
+    /// Adds the place of a fragment.
     #[inline]
     pub fn fragment(&mut self, fragment: Fragment) -> &mut Self {
         self.put(Flags::FRAGMENT, pair(fragment.offset, fragment.total));
@@ -100,7 +100,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Adds room for a checksum, zero for now: see [`super::checksum`].
+    /// Adds room for a checksum, filled with zeros for now (see [`super::checksum`]).
     #[inline]
     pub fn checksum(&mut self) -> &mut Self {
         self.checksum_at = Some(self.len);
@@ -108,7 +108,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Adds what opens a session.
+    /// Adds the opening of a session.
     pub fn open(&mut self, open: &Open) -> &mut Self {
         let mut octets = [0; OPEN_LEN];
         octets[..8].copy_from_slice(&open.epoch.to_be_bytes());
@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a selective acknowledgement of `words` (1 to [`MAX_SACK_WORDS`]): bit `i` of word `w` says that sequence
-    /// number `acknowledgement + 1 + 64 w + i` has arrived. (`acknowledgement` itself has not, by definition.)
+    /// number `acknowledgement + 1 + 64 w + i` has arrived. (`acknowledgement` itself has not arrived, by definition.)
     ///
     /// # Panics
     /// If there are no words, or too many.
@@ -140,8 +140,8 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Adds a seal. Its tag can only be known when the header is finished: [`seal_offset`](super::Packet::seal_offset) of
-    /// the finished packet says where it belongs.
+    /// Adds a seal. The caller can compute the tag only when the header is finished;
+    /// [`seal_offset`](super::Packet::seal_offset) of the finished packet gives the offset of the seal.
     pub fn seal(&mut self, seal: &Seal) -> &mut Self {
         let mut octets = [0; SEAL_LEN];
         octets[..8].copy_from_slice(&seal.number.to_be_bytes());
@@ -150,7 +150,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Octets written so far, the base included.
+    /// Bytes written so far, including the base.
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
@@ -164,7 +164,7 @@ impl<'a> Builder<'a> {
         self.checksum_at
     }
 
-    /// Writes the base for a payload of `payload_len` octets and gives the length of the header.
+    /// Writes the base for a payload of `payload_len` bytes and returns the length of the header.
     ///
     /// # Panics
     /// If the buffer is shorter than a base header.
@@ -176,7 +176,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The first 24 bytes of a header, as three numbers: what all packets of a flow with these flags have in common.
+/// The first 24 bytes of a header, as three numbers. All packets of a kind and a flow between the same processors with
+/// the same flags share them.
 #[inline(always)]
 pub(super) fn first_words(base: &Base, flags: Flags) -> [u64; 3] {
     let first = u16::from_be_bytes([VERSION << 4 | base.kind as u8, base.channel]);

@@ -1,15 +1,15 @@
-//! CRC-32C (Castagnoli) over a whole datagram, its own field taken as zero.
+//! CRC-32C (Castagnoli) over a whole datagram, with its own field taken as zero.
 //!
-//! It covers every octet from the base header's first to the payload's last, the extensions and the reserved octets
-//! included; the 4 octets of the checksum itself count as zero. Addresses and ports are not covered: a packet says in
-//! its header from whom and for whom it is.
+//! It covers every byte from the first of the base header to the last of the payload, including the extensions and the
+//! reserved bytes; the 4 bytes of the checksum itself count as zero. It does not cover addresses and ports: the header
+//! of a packet names its source and its destination.
 //!
 //! The parameters are those of iSCSI (RFC 3720): reflected polynomial `0x82f63b78`, register preset to ones, result
 //! inverted; "123456789" gives `0xe3069283`.
 
 use super::Packet;
 
-/// A running CRC-32C: of several pieces one after the other it is that of the whole.
+/// A running CRC-32C. Updates with several pieces, one after the other, give the CRC of the whole.
 ///
 /// ```
 /// use hikyaku::wire::checksum::Crc32c;
@@ -20,13 +20,13 @@ use super::Packet;
 pub struct Crc32c(u32);
 
 impl Crc32c {
-    /// Of nothing yet.
+    /// The CRC of no bytes.
     #[must_use]
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Takes in more octets.
+    /// Adds more bytes.
     #[must_use]
     #[inline]
     pub fn update(self, octets: &[u8]) -> Self {
@@ -46,7 +46,7 @@ impl Default for Crc32c {
     }
 }
 
-/// Uses the processor's instruction, looked for at run time.
+/// Uses the CRC instruction of the processor, which is detected at run time.
 #[cfg(feature = "std")]
 #[inline]
 fn append(crc: u32, octets: &[u8]) -> u32 {
@@ -56,18 +56,18 @@ fn append(crc: u32, octets: &[u8]) -> u32 {
 #[cfg(not(feature = "std"))]
 use append_by_table as append;
 
-/// Sixteen octets a step, from tables of 16 KiB.
+/// Processes 16 bytes per step, with tables of 16 KiB.
 #[cfg(any(test, not(feature = "std")))]
 fn append_by_table(crc: u32, octets: &[u8]) -> u32 {
     static TABLES: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
-    // The digest starts from a register that is neither reflected nor inverted.
+    // The initial register of the digest is neither reflected nor inverted.
     let mut digest = TABLES.digest_with_initial((!crc).reverse_bits());
     digest.update(octets);
     digest.finalize()
 }
 
-/// Checksum of a datagram that lies in pieces: `header` up to `at`, where the checksum's 4 octets are, what follows
-/// them in `header`, and the `rest`.
+/// Computes the checksum of a datagram in several pieces: `header`, which holds the 4 bytes of the checksum at `at`,
+/// and then the pieces of `rest`.
 ///
 /// # Panics
 /// If `header` ends before the field does.
@@ -80,7 +80,7 @@ pub fn compute<'a>(header: &[u8], at: usize, rest: impl IntoIterator<Item = &'a 
     rest.into_iter().fold(crc, Crc32c::update).finish()
 }
 
-/// Writes the checksum of a datagram that lies in pieces into its header: for who sends by a gather list. `at` is
+/// Writes the checksum of a datagram in several pieces into its header: for a sender that uses a gather list. `at` is
 /// [`Builder::checksum_offset`](super::Builder::checksum_offset).
 ///
 /// # Panics
@@ -92,7 +92,8 @@ pub fn fill_gathered<'a>(header: &mut [u8], at: usize, rest: impl IntoIterator<I
 
 /// Writes the checksum into a finished datagram, if its header has room for one.
 ///
-/// Who has just built the header knows where the field is and spares the search: [`fill_gathered`].
+/// A caller that has just built the header knows the offset of the field and can avoid the search with
+/// [`fill_gathered`].
 ///
 /// # Panics
 /// If `datagram` is not a packet.
@@ -106,7 +107,8 @@ pub fn fill(datagram: &mut [u8]) {
     }
 }
 
-/// Whether the checksum of a packet that has one is right; `true` for one that has none. `octets` are the packet's.
+/// Whether the checksum of a packet is right; `true` for a packet without a checksum. `octets` are the bytes of the
+/// packet.
 #[must_use]
 pub fn verify<T: AsRef<[u8]>>(packet: &Packet<T>, octets: &[u8]) -> bool {
     let (Some(expected), Some(at)) = (packet.checksum(), packet.checksum_offset()) else {
@@ -119,7 +121,7 @@ pub fn verify<T: AsRef<[u8]>>(packet: &Packet<T>, octets: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// One bit at a time, as the definition has it.
+    /// Computes one bit at a time, as in the definition.
     fn append_by_bit(crc: u32, octets: &[u8]) -> u32 {
         let mut crc = !crc;
         for &octet in octets {

@@ -1,18 +1,18 @@
-//! Octets ↔ headers.
+//! The wire format: reads and writes packet headers.
 //!
 //! A datagram is one packet: a base header of 40 bytes, the extensions that its flags announce, the payload, and
-//! nothing else. Numbers are in network byte order (most significant octet first), every field is aligned to its
-//! size counted from the start of the packet, and reserved octets are zero.
+//! nothing else. Numbers are in network byte order (most significant byte first). Every field is aligned to its size,
+//! counted from the start of the packet. Reserved bytes are zero.
 //!
-//! - [`Packet`] reads: a checked view over received octets, nothing is copied.
-//! - [`Builder`] writes: front to back into memory that the caller owns.
-//! - [`Header`] is the same as a plain value; [`pretty`] prints it.
-//! - [`Record`] and [`Records`] are the messages of a bundle, [`checksum`] the CRC-32C, [`Seq`] the arithmetic of
-//!   numbers that wrap.
+//! - [`Packet`] reads: it is a checked view over received bytes and copies nothing.
+//! - [`Builder`] writes front to back into memory that the caller owns.
+//! - [`Header`] holds a header as a plain value; [`pretty`] prints it.
+//! - [`Record`] and [`Records`] read and write the messages of a bundle, [`checksum`] computes the CRC-32C, and [`Seq`]
+//!   is the arithmetic of numbers that wrap.
 //!
-//! `tests/vectors` has a packet of each sort with every octet explained, and wrong ones with what is wrong;
-//! `contrib/hikyaku.lua` lets Wireshark show all of this. This room knows no time, no memory but its arguments' and
-//! no configuration.
+//! `tests/vectors` holds a packet of each kind with every byte explained, and malformed packets with their errors.
+//! `contrib/hikyaku.lua` is a Wireshark dissector. This module uses no clock, no configuration and no memory but its
+//! arguments.
 //!
 //! # Base header
 //!
@@ -42,17 +42,17 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! The version is 2. Kinds ([`Kind`] says what they mean): 0 data, 1 ack, 2 reset, 3 goodbye, 4 probe, 5
+//! The version is 2. The kinds (see [`Kind`]) are: 0 data, 1 ack, 2 reset, 3 goodbye, 4 probe, 5
 //! probe-ack, 6 return, 7 challenge, 8 settle, 9 settled.
 //!
-//! The session is a [`Token`] that the receiver of the packet issued. Index 0: the sender has heard none yet, and the
-//! secret is that of a first contact, which the processes of one job share, or 0. Index `0xffff_ffff`: it has heard a
-//! challenge, and the secret is the challenge's.
+//! The session is a [`Token`] that the receiver of the packet issued. Index 0 means that the sender has not received a
+//! token yet; the secret is then the first-contact secret, which the processes of one job share, or 0. Index
+//! `0xffff_ffff` means that the sender has received a challenge; the secret is then the secret of that challenge.
 //!
-//! The rail is not the path that a packet takes: a *flow* is (session, rail, channel), and the field names the flow whose
-//! numbers are in the packet.
+//! The rail is not the path that a packet takes. A *flow* is (session, rail, channel), and the rail field tells which
+//! flow the numbers in the packet belong to.
 //!
-//! The flags, bit 0 being the least significant:
+//! The flags; bit 0 is the least significant:
 //!
 //! | bit | flag | announces | octets |
 //! |---|---|---|---|
@@ -66,17 +66,17 @@
 //! | 7 | [`OPEN`](Flags::OPEN) | opening | 40 |
 //! | 8 | [`SACK`](Flags::SACK) | selective acknowledgement | 8 + 8 × words |
 //! | 9 | [`SEAL`](Flags::SEAL) | seal | 24 |
-//! | 10 | [`BUNDLE`](Flags::BUNDLE) | the payload is a row of records | |
-//! | 11 | [`ACK_REQUEST`](Flags::ACK_REQUEST) | acknowledge at once | |
-//! | 12 | [`NACK`](Flags::NACK) | what is missing is wanted again | |
-//! | 13 | [`KEY_PHASE`](Flags::KEY_PHASE) | which of two keys in turn has sealed; only with `SEAL` | |
+//! | 10 | [`BUNDLE`](Flags::BUNDLE) | the payload is a sequence of records | |
+//! | 11 | [`ACK_REQUEST`](Flags::ACK_REQUEST) | the sender requests an immediate acknowledgement | |
+//! | 12 | [`NACK`](Flags::NACK) | the sender requests the missing packets again | |
+//! | 13 | [`KEY_PHASE`](Flags::KEY_PHASE) | which of two alternating keys sealed the packet; only with `SEAL` | |
 //! | 14–15 | | not assigned, zero | |
 //!
 //! # Extensions
 //!
-//! Those announced stand back to back behind the base header, in the order of their flags' bits.
+//! The announced extensions follow the base header back to back, in the order of their flag bits.
 //!
-//! Match bits and immediate data, each:
+//! Match bits and immediate data have the same layout:
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -86,8 +86,8 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! [`Fragment`]: the payload, which is not empty, lies in its message from the offset on and does not reach beyond
-//! its end.
+//! [`Fragment`]: the payload is a part of its message that begins at the offset. It is not empty and does not extend
+//! beyond the end of the message.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -97,7 +97,8 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! [`Placement`]: the payload belongs there and not to a message; the message number field holds the landing's key.
+//! [`Placement`]: the payload belongs to a landing and not to a message. The message number field holds the key of the
+//! landing.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -131,10 +132,10 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Checksum: the CRC-32C of the whole datagram, headers and payload, with the 4 octets of the CRC itself taken as
-//! zero. Addresses are not covered. See [`checksum`]. Packets with an opening and resets always have one, so that what
-//! is agreed there is not agreed by a bit that was flipped; the others of a session have one if that was agreed
-//! ([`Features::CHECKSUM`]), and then a packet without is dropped.
+//! Checksum: the CRC-32C of the whole datagram, headers and payload, with the 4 bytes of the CRC itself taken as zero.
+//! It does not cover addresses. See [`checksum`]. Packets with an opening and resets always carry a checksum, so that a
+//! flipped bit cannot change the parameters of a session. The other packets of a session carry one if that was agreed
+//! ([`Features::CHECKSUM`]); the receiver then drops packets without a checksum.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -144,8 +145,8 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Opening ([`Open`]; the features are [`Features`]: bit 0, checksums in every packet; bit 1, settling;
-//! bit 2, rails; bit 16, seals; bits 16–31 are required):
+//! Opening ([`Open`]). The features are [`Features`]: bit 0, checksums in every packet; bit 1, settling; bit 2, rails;
+//! bit 16, seals. Bits 16–31 are required features.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -171,8 +172,9 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Selective acknowledgement, with 1 to 16 words. Bit *i* of word *w*, bit 0 being the least significant, says that
-//! sequence number `acknowledgement + 1 + 64 w + i` has arrived. (`acknowledgement` itself has not, by definition.)
+//! Selective acknowledgement (SACK), with 1 to 16 words. Bit *i* of word *w* says that sequence number
+//! `acknowledgement + 1 + 64 w + i` has arrived; bit 0 is the least significant. (`acknowledgement` itself has not
+//! arrived, by definition.)
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -188,9 +190,9 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Seal ([`Seal`]), always the last. The payload is encrypted and keeps its length; the additional data are all bytes
-//! of the packet before the tag. A packet sent again has another number. Other rules about the payload's content (a
-//! bundle's records, say) hold for what comes out when it is opened.
+//! Seal ([`Seal`]), always the last extension. The payload is encrypted and keeps its length; the additional data are
+//! all bytes of the packet before the tag. A retransmitted packet gets a new transmission number. Other rules about the
+//! content of the payload (the records of a bundle, for example) apply to the decrypted payload.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -210,8 +212,9 @@
 //!
 //! # Records
 //!
-//! The payload of a packet with [`BUNDLE`](Flags::BUNDLE) is a row of at least one record and nothing besides. Each is
-//! a whole message; the *i*-th, counted from 0, has message number `message + i`. Records are not aligned.
+//! The payload of a packet with [`BUNDLE`](Flags::BUNDLE) is a sequence of one or more records and nothing else. Each
+//! record is a whole message; the *i*-th record, counted from 0, has message number `message + i`. Records are not
+//! aligned.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -225,55 +228,61 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! # What goes together
+//! # Valid combinations
 //!
-//! - Match bits, immediate data, fragment, placement and bundle belong to data packets only; but a return has immediate
-//!   data when it is about several messages.
-//! - A payload belongs to data packets and probes only.
-//! - A key phase belongs to a seal only.
-//! - A bundle is not also a fragment or a placement, and its match bits stand in its records; it has no immediate
-//!   data.
+//! - Match bits, immediate data, fragment, placement and bundle appear in data packets only, with one exception: a
+//!   return carries immediate data when it reports several messages.
+//! - Only data packets and probes have a payload.
+//! - A key phase appears only together with a seal.
+//! - A bundle is not also a fragment or a placement and has no immediate data. Its match bits are in its records.
 //!
-//! Everything else may come with everything: any packet may carry acknowledgements, credit, a timestamp, an opening.
+//! All other combinations are valid: any packet may carry acknowledgements, credit, a timestamp, an opening.
 //!
 //! # Settling a flow
 //!
-//! A packet that is sent again *unchanged* keeps its number, and the receiver delivers each number once. A packet that
-//! must be cut anew, because the path MTU has shrunk, or that must go on another rail, cannot keep its number. Its sender
-//! first settles the flow: it sends [`Kind::Settle`] with `sequence` = the next number that it would use and `message` =
-//! the number of the request, which rises by one for each request of a flow. The receiver declares every number before
-//! `sequence` that has not come void (what comes later under it is a duplicate), expects `sequence` next, and answers
-//! [`Kind::Settled`] with the number of the request; acknowledgement and bitmap say what had come before that. It keeps
-//! this one answer and gives it again when the same request comes again; earlier requests are ignored. A settle is sent
-//! again by a timer, on any path. Then the sender queues what had not come under new numbers, in any size, on any rail.
+//! A packet that is retransmitted *unchanged* keeps its sequence number, and the receiver delivers each number once.
+//! Two sorts of packets cannot keep their number: one that must be split anew because the path MTU has shrunk, and one
+//! that must move to another rail. Their sender first settles the flow. It sends [`Kind::Settle`] with `sequence` = the
+//! next number that it would use and `message` = the number of the request, which rises by one for each request of a
+//! flow.
 //!
-//! # The contract of reading and writing
+//! The receiver declares void every number before `sequence` that has not arrived: a packet that arrives later with
+//! such a number is a duplicate. It expects `sequence` next and answers [`Kind::Settled`] with the number of the
+//! request; the acknowledgement and the bitmap tell which packets had arrived before. The receiver keeps this one
+//! answer and repeats it when the same request arrives again; it ignores earlier requests.
 //!
-//! Reading is total: any octets give a packet or an [`Error`] in [`Packet::new_checked`], and behind that check no
-//! accessor panics. The check looks at everything but the checksum's value, so that two packets that read alike are
-//! alike octet by octet: reading and writing again gives the same octets, and writing and reading again the same
-//! [`Header`].
+//! The sender retransmits a settle on a timer, over any path. After the answer it assigns new numbers to everything
+//! that had not arrived and queues it, in packets of any size, on any rail.
 //!
-//! Writing panics when the buffer is shorter than what is to be written; [`MAX_HEADER_LEN`] octets suffice for any
-//! header. Every octet of the header is written, whatever the buffer held before. [`Packet::new_checked`] is not for
-//! memory that is about to be written: what an older packet left there would decide.
+//! # Guarantees for reading and writing
+//!
+//! Reading is total: for any bytes [`Packet::new_checked`] returns a packet or an [`Error`], and after that check no
+//! accessor panics. The check covers everything but the value of the checksum. Two packets that read the same are
+//! therefore equal byte by byte: reading and writing again gives the same bytes, and writing and reading again gives
+//! the same [`Header`].
+//!
+//! Writing panics when the buffer is too short for the data; [`MAX_HEADER_LEN`] bytes suffice for any header. Every
+//! byte of the header is written, whatever the buffer held before. Do not call [`Packet::new_checked`] on memory that
+//! is about to be written: its result would depend on what an older packet left there.
 //!
 //! # Versions
 //!
-//! - The version is the upper half of a packet's first octet, in this version and all that follow. A packet of another
-//!   version is not read any further: [`Error::Version`] says which it was.
-//! - A flag that is not assigned makes a packet unreadable ([`Error::Flags`]): nobody can know how long its extension
-//!   is. So a flag, kind or record flag that comes later may be sent only to a peer that has said in
-//!   [`Open::features`] that it knows it.
-//! - A feature is in use when both sides have named it, unless it says otherwise ([`Features::CHECKSUM`] does). Of the
-//!   bits that are not known, the lower half is ignored. The upper half is required: who does not know one answers
-//!   with a reset whose `sequence` holds the bits in the way, and both sides can say why they do not talk.
-//! - What is reserved is sent as zero and refused otherwise, so that it can be given a meaning later, by a feature.
+//! - The version is the upper half of the first byte of a packet, in this version and all later ones. A receiver reads
+//!   no further in a packet of another version: [`Error::Version`] tells which version it was.
+//! - A flag that is not assigned makes a packet unreadable ([`Error::Flags`]), because its receiver cannot know how
+//!   long the extension is. A sender may therefore use a flag, kind or record flag of a later release only towards a
+//!   peer that has announced in [`Open::features`] that it knows it.
+//! - A feature is in use when both sides have announced it, unless its description says otherwise (that of
+//!   [`Features::CHECKSUM`] does). A receiver ignores unknown bits of the lower half. Bits of the upper half are
+//!   required: a receiver that does not know one answers with a reset whose `sequence` holds the bits that it refuses,
+//!   so that both sides can report why there is no session.
+//! - Reserved fields are sent as zero, and a receiver refuses other values. A feature can thus give them a meaning
+//!   later.
 //!
 //! # Numbers that wrap
 //!
-//! Sequence and message numbers count modulo 2³² and compare as in RFC 1982 (SERIAL_BITS = 32): [`Seq`]. Of two
-//! numbers less than 2³¹ apart one can say which is earlier; a window is much smaller than that. Credit counts octets
+//! Sequence and message numbers count modulo 2³² and compare as in RFC 1982 (SERIAL_BITS = 32): [`Seq`]. The order of
+//! two numbers is defined while they are less than 2³¹ apart; a window is much smaller than that. Credit counts bytes
 //! in the same way.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Reading packets: a checked view over received octets.
+//! Reading packets: a checked view over received bytes.
 
 use zerocopy::FromBytes;
 
@@ -11,15 +11,15 @@ use super::{
     record::Records,
 };
 
-/// Why octets are not a packet.
+/// Why some bytes are not a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// Shorter than the header says, or than any header.
+    /// The datagram is shorter than its header says, or than any header.
     Truncated {
-        /// Octets needed.
+        /// Bytes needed.
         need: usize,
-        /// Octets there.
+        /// Bytes present.
         have: usize,
     },
     /// Another version of the format.
@@ -28,11 +28,11 @@ pub enum Error {
     Kind(u8),
     /// Flags that this version does not know.
     Flags(u16),
-    /// Reserved octets are not zero.
+    /// Reserved bytes are not zero.
     Reserved,
     /// The datagram is longer than header and payload.
     Trailing {
-        /// Octets too many.
+        /// Bytes in excess.
         excess: usize,
     },
     /// A selective-acknowledgement bitmap of this many words.
@@ -41,7 +41,7 @@ pub enum Error {
     Fragment,
     /// A bundle whose records do not fill the payload exactly.
     Bundle,
-    /// A kind of packet that can not carry this payload or extension.
+    /// This kind of packet cannot carry this payload or extension.
     Unexpected,
     /// The checksum does not match.
     Checksum,
@@ -76,7 +76,8 @@ impl core::fmt::Debug for Error {
 
 impl core::error::Error for Error {}
 
-/// Offset from the base header's end of the extension of bit `n`, for every set of lower bits.
+/// Total length of the extensions for every set of the flag bits 0 to 7. For the set of the bits below bit `n` it is
+/// the offset of the extension of bit `n` from the end of the base header.
 const OFFSETS: [u8; 256] = {
     const SIZES: [u8; 8] = [8, 8, 8, 16, 8, 8, 8, OPEN_LEN as u8];
     let mut table = [0u8; 256];
@@ -94,26 +95,26 @@ const OFFSETS: [u8; 256] = {
     table
 };
 
-/// Flags of extensions whose place depends on more than the flags.
+/// Flags of the extensions whose offset depends on more than the flags.
 const VARIABLE: Flags = Flags::SACK.union(Flags::SEAL);
 
-/// Flags for which there is more to check in a data packet than lengths.
+/// Flags for which a data packet needs more checks than those of its lengths.
 const PARTICULAR: Flags = Flags::FRAGMENT
     .union(Flags::PLACEMENT)
     .union(Flags::CHECKSUM)
     .union(Flags::BUNDLE)
     .union(Flags::KEY_PHASE);
 
-/// What is read of a packet of which only the beginning is there.
+/// The parts that can be read of a packet of which only the beginning is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
     /// The base header.
     pub base: Base,
-    /// What opens a session, if it says that and all of it is there.
+    /// The opening, if the flags announce one and all of it is present.
     pub open: Option<Open>,
 }
 
-/// What is known of a header whose lengths are right.
+/// The properties of a header whose lengths are right.
 struct Checked {
     kind: Kind,
     flags: Flags,
@@ -123,7 +124,7 @@ struct Checked {
 
 /// A view of one datagram as a packet.
 ///
-/// After [`new_checked`](Packet::new_checked) no accessor panics, whatever the octets.
+/// After [`new_checked`](Packet::new_checked) no accessor panics, whatever the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<T> {
     buffer: T,
@@ -132,10 +133,10 @@ pub struct Packet<T> {
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks that `buffer` holds exactly one packet of this version.
     ///
-    /// The checksum, if there is one, is not verified: that is [`super::checksum::verify`].
+    /// It does not verify the checksum, if there is one: [`super::checksum::verify`] does that.
     ///
     /// # Errors
-    /// What is wrong with it; nothing about it may be used then.
+    /// The first fault found; the caller must not use anything of the datagram then.
     #[inline(always)]
     pub fn new_checked(buffer: T) -> Result<Self, Error> {
         let packet = Self { buffer };
@@ -143,8 +144,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// What the header at the beginning of a datagram says, as far as it is there: what an ICMP message quotes. `None`: too
-    /// short for a base header, or not one of this version.
+    /// Reads the header at the beginning of a truncated datagram, as far as it is present; an ICMP message quotes such
+    /// a beginning. `None`: the bytes are too short for a base header, or it is not a base header of this version.
     #[must_use]
     pub fn quoted(buffer: T) -> Option<Quoted> {
         let have = buffer.as_ref().len();
@@ -173,15 +174,15 @@ impl<T: AsRef<[u8]>> Packet<T> {
             return Ok(());
         }
         self.check_meaning(kind, flags, payload_len)?;
-        // What is sealed can be looked at only when it is opened.
+        // Sealed records can be checked only after decryption.
         if flags.contains(Flags::BUNDLE) && !flags.contains(Flags::SEAL) {
             return Records::check(self.payload());
         }
         Ok(())
     }
 
-    /// Checks what does not depend on what kind of packet it is, of a packet of `len` bytes that begins with those that are
-    /// here.
+    /// Makes the checks that do not depend on the kind of packet. The packet has `len` bytes and begins with the bytes
+    /// in the buffer.
     #[inline(always)]
     fn check_header(&self, len: usize) -> Result<Checked, Error> {
         let octets = self.buffer.as_ref();
@@ -228,7 +229,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         })
     }
 
-    /// Checks the extensions behind those whose place is known from the flags, which end at `at`.
+    /// Checks the extensions in [`VARIABLE`] and returns the length of the header. The extensions before them, whose
+    /// offsets follow from the flags, end at `at`.
     #[cold]
     fn check_variable(&self, octets: &[u8], flags: Flags, at: usize) -> Result<usize, Error> {
         let at = if flags.contains(Flags::SACK) {
@@ -314,7 +316,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// The octets of extension `flag`, which must be present.
+    /// The bytes of extension `flag`, which must be present.
     #[inline]
     fn field<const N: usize>(&self, flag: Flags) -> [u8; N] {
         let at = self.offset_of(flag);
@@ -356,7 +358,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
     }
 
-    /// What the packet is for.
+    /// The purpose of the packet.
     #[must_use]
     #[inline]
     pub fn kind(&self) -> Kind {
@@ -399,7 +401,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             .then(|| u64::from_be_bytes(self.field(Flags::IMMEDIATE)))
     }
 
-    /// The fragment's place.
+    /// The place of the fragment.
     #[must_use]
     #[inline]
     pub fn fragment(&self) -> Option<Fragment> {
@@ -435,7 +437,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.pair(Flags::CREDIT).map(|(limit, window)| Credit { limit, window })
     }
 
-    /// The checksum field as it stands.
+    /// The value of the checksum field, unverified.
     #[must_use]
     #[inline]
     pub fn checksum(&self) -> Option<u32> {
@@ -451,7 +453,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             .then(|| self.offset_of(Flags::CHECKSUM))
     }
 
-    /// What opens a session.
+    /// The opening of a session.
     #[must_use]
     pub fn open(&self) -> Option<Open> {
         if !self.flags().contains(Flags::OPEN) {
@@ -478,7 +480,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         })
     }
 
-    /// The words of the selective acknowledgement, see [`super::Builder::sack`]; empty if there is none.
+    /// The words of the selective acknowledgement (see [`super::Builder::sack`]); empty if there is none.
     #[inline]
     pub fn sack(&self) -> impl Iterator<Item = u64> + '_ {
         let octets = self.buffer.as_ref();
@@ -506,7 +508,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         })
     }
 
-    /// Offset of the seal in the packet: it is the last extension. Its tag begins 8 bytes later.
+    /// Offset of the seal in the packet. The seal is the last extension; its tag begins 8 bytes later.
     #[must_use]
     pub fn seal_offset(&self) -> Option<usize> {
         self.flags().contains(Flags::SEAL).then(|| self.header_len() - SEAL_LEN)
@@ -517,7 +519,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         BASE_LEN + usize::from(OFFSETS[usize::from(self.raw().flags.get() & 0xff)])
     }
 
-    /// Octets before the payload.
+    /// Bytes before the payload.
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
@@ -531,7 +533,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         &self.buffer.as_ref()[self.header_len()..]
     }
 
-    /// The records of a bundle; none of a sealed one, which has not been opened.
+    /// The records of a bundle; empty for a sealed bundle, because it has not been decrypted.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
         let flags = self.flags();
@@ -544,7 +546,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// The payload, for as long as the octets live.
+    /// The payload, with the lifetime of the underlying bytes.
     #[must_use]
     #[inline]
     pub fn into_payload(self) -> &'a [u8] {
@@ -559,20 +561,21 @@ impl<'a> Packet<&'a [u8]> {
     }
 }
 
-/// A view of a data packet's header, whose payload is elsewhere: where no slice can be, such as in memory that another
-/// process may be writing.
+/// A view of the header of a data packet whose payload is elsewhere, in memory that no slice may refer to: for example
+/// memory that another process may be writing.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// Its payload may be missing.
+    /// The payload of this packet may be missing.
     packet: Packet<&'a [u8]>,
 }
 
 impl<'a> Head<'a> {
-    /// Of a packet of `len` bytes that begins with `beginning`; and the header's length. As far as there is one here,
-    /// `beginning` with any payload behind it is a packet by [`Packet::new_checked`].
+    /// The header of a packet of `len` bytes that begins with `beginning`, and the length of that header. If this
+    /// returns a header, the header followed by any payload of the right length is a packet by [`Packet::new_checked`],
+    /// except that the caller must still check the records of a bundle.
     ///
-    /// The records of a bundle have still to be looked at. `None`: it is no data packet, or a sealed one, or its header may
-    /// go on behind `beginning`. All of it together tells.
+    /// `None`: it is not a valid data packet, or it is sealed, or its header may extend beyond `beginning`. The caller
+    /// then needs the whole packet to decide.
     #[must_use]
     #[inline(always)]
     pub fn of_data(beginning: &'a [u8], len: usize) -> Option<(Self, usize)> {

@@ -1,6 +1,6 @@
-//! The usual packet, read and written at once instead of field by field: one whole message, and nothing beside the base
-//! header but match bits and a timestamp. The octets are those of [`Builder`](super::Builder) and
-//! [`Packet`](super::Packet).
+//! The fast path for the most common packet, which is read and written as a whole instead of field by field. Such a
+//! packet carries one whole message and has no extensions but match bits and a timestamp. Its bytes are the same as
+//! those that [`Builder`](super::Builder) writes and [`Packet`](super::Packet) reads.
 
 use zerocopy::network_endian::U64;
 
@@ -12,16 +12,16 @@ use super::{
 /// Extensions that a plain packet may have.
 const EXTENSIONS: Flags = Flags::MATCH.union(Flags::TIMESTAMP);
 
-/// A data packet with one whole message, which says nothing else but what it acknowledges.
+/// A data packet with one whole message and an acknowledgement, and with no extensions but match bits and a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain<'a> {
-    /// Processor that has sent.
+    /// Processor that sent the packet.
     pub source: u32,
-    /// Processor that is meant.
+    /// Processor that the packet is addressed to.
     pub destination: u32,
     /// Sequence number of the packet.
     pub sequence: Seq,
-    /// All before this sequence number of the other direction has arrived.
+    /// Cumulative acknowledgement: all packets of the other direction before this sequence number have arrived.
     pub acknowledgement: Seq,
     /// Number of the message.
     pub message: Seq,
@@ -33,7 +33,7 @@ pub struct Plain<'a> {
     pub payload: &'a [u8],
 }
 
-/// What is the same in all plain packets of one flow, from processor to processor: their first 24 bytes.
+/// The first 24 bytes of a plain packet, which all plain packets of one flow between two processors share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix {
     words: [u64; 3],
@@ -41,7 +41,7 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// Of a packet with this base and these flags. `None`: it is not plain.
+    /// The prefix of a packet with this base and these flags. `None`: the packet is not plain.
     pub(crate) fn of(base: &Base, flags: Flags) -> Option<Self> {
         let is_plain = base.kind == Kind::Data && base.rail == 0 && EXTENSIONS.contains(flags);
         is_plain.then(|| Self {
@@ -50,7 +50,7 @@ impl Prefix {
         })
     }
 
-    /// The packet in `octets`, if it begins so and its length is right.
+    /// The packet in `octets`, if it begins with this prefix and its length is right.
     #[inline(always)]
     pub(crate) fn read<'a>(&self, octets: &'a [u8]) -> Option<Plain<'a>> {
         let (base, mut rest) = octets.split_first_chunk::<BASE_LEN>()?;
@@ -68,7 +68,7 @@ impl Prefix {
             Some(Some(u64::from_be_bytes(*octets)))
         };
         let (match_bits, stamp) = (next(Flags::MATCH)?, next(Flags::TIMESTAMP)?);
-        // (The rail and what is reserved are 0.)
+        // (This also requires that the rail and the reserved byte are 0.)
         if (rest.len() as u64) << 16 != last >> 32 {
             return None;
         }
@@ -88,8 +88,8 @@ impl Prefix {
     }
 }
 
-/// Writes the header of a plain packet with a payload of so many octets, and with `marks`, which announce no extension.
-/// Gives its length.
+/// Writes the header of a plain packet for a payload of `payload` bytes, with `marks`, which announce no extension.
+/// Returns the length of the header.
 #[inline(always)]
 pub(crate) fn write(
     header: &mut [u8; MAX_HEADER_LEN],
@@ -150,7 +150,7 @@ mod tests {
         })
     }
 
-    /// What a packet says, read in the general way.
+    /// The contents of a packet, read with the general reader.
     fn plain_of<'a>(packet: &Packet<&'a [u8]>) -> Plain<'a> {
         let base = packet.base();
         Plain {
@@ -187,7 +187,8 @@ mod tests {
             let Some(prefix) = prefix else { return Ok(()) };
             prop_assert_eq!(prefix.read(&datagram), Some(plain_of(&packet)));
 
-            // What is taken for such a packet is one, whatever else is changed; and nothing is that begins differently.
+            // After any change of one byte, the fast reader accepts exactly the packets that the general reader accepts
+            // with the same prefix; it accepts no packet with another prefix.
             let at = at.index(datagram.len());
             datagram[at] ^= change;
             let read = prefix.read(&datagram);

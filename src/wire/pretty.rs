@@ -1,4 +1,4 @@
-//! Packets for people: one line each, whatever the octets.
+//! Prints packets in readable form: one line per packet, whatever its bytes are.
 //!
 //! ```text
 //! 7 > 9 data ch 0 session 3:00000000c0ffee00 seq 17 ack 5 msg 42 match 0x000000000000002a frag 0/4000 len 1432
@@ -7,24 +7,24 @@
 //! malformed, 12 octets: packet truncated: 40 octets needed, 12 there
 //! ```
 //!
-//! In this order: source and destination processor (`*` for [`ANY_PROCESSOR`](super::ANY_PROCESSOR)), kind, channel,
-//! session token, sequence, acknowledgement, message number, rail unless it is 0, flags, extensions that are
-//! there, length of the payload, lengths of a bundle's records, `bad crc` if the packet has a checksum and it is
-//! wrong. The numbers after `sack` are sequence numbers that have arrived; it and the record lengths end in `..` when
-//! there are more than eight.
+//! A line shows, in this order: source and destination processor (`*` for [`ANY_PROCESSOR`](super::ANY_PROCESSOR)),
+//! kind, channel, session token, sequence number, acknowledgement, message number, rail unless it is 0, flags, the
+//! extensions that are present, length of the payload, lengths of a bundle's records, and `bad crc` if the packet has a
+//! checksum and it is wrong. The numbers after `sack` are runs of sequence numbers that have arrived. The list of runs
+//! and the list of record lengths each end in `..` when they have more than eight entries.
 
 use core::fmt;
 
 use super::{Header, Packet, checksum};
 
-/// Prints octets as one line, without a line break.
+/// Prints bytes as one line, without a line break.
 #[derive(Clone, Copy, Debug)]
 pub struct Pretty<'a>(
-    /// A datagram, or anything else.
+    /// A datagram, or any other bytes.
     pub &'a [u8],
 );
 
-/// Most records whose length is printed.
+/// Largest number of records whose length is printed.
 const RECORDS_SHOWN: usize = 8;
 
 impl fmt::Display for Pretty<'_> {

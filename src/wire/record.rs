@@ -1,11 +1,12 @@
 //! Bundles: several small messages to one processor in one payload.
 //!
-//! A record is a 4-octet header (length u16, flags u16), match bits (8 octets) if flag bit 0 is set, and the
-//! message. Records stand back to back; the i-th, from 0, is message number `message + i` of its pair of processors.
+//! A record is a 4-byte header (length u16, flags u16), match bits (8 bytes) if flag bit 0 is set, and the message.
+//! Records follow each other without gaps; the i-th, counted from 0, is message number `message + i` of its pair of
+//! processors.
 
 use super::packet::Error;
 
-/// Octets of a record's header without match bits.
+/// Bytes of a record's header without match bits.
 pub const RECORD_LEN: usize = 4;
 const HAS_MATCH: u16 = 1;
 
@@ -19,7 +20,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Octets that [`emit_header`](Self::emit_header) writes.
+    /// Bytes that [`emit_header`](Self::emit_header) writes.
     #[must_use]
     #[inline]
     pub const fn header_len(match_bits: Option<u64>) -> usize {
@@ -30,7 +31,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Writes the header of a record of `len` octets of data at the start of `buffer` and gives its length.
+    /// Writes the header of a record with `len` bytes of data at the start of `buffer` and returns the length of the
+    /// header.
     ///
     /// # Panics
     /// If `buffer` is shorter than [`header_len`](Self::header_len).
@@ -45,7 +47,7 @@ impl<'a> Record<'a> {
         RECORD_LEN + 8
     }
 
-    /// Octets that [`emit`](Self::emit) writes.
+    /// Bytes that [`emit`](Self::emit) writes.
     #[must_use]
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a record is never empty")]
@@ -53,10 +55,10 @@ impl<'a> Record<'a> {
         Self::header_len(self.match_bits) + self.data.len()
     }
 
-    /// Writes the record at the start of `buffer` and gives its length.
+    /// Writes the record at the start of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than [`len`](Self::len), or the data longer than 65,535 octets.
+    /// If `buffer` is shorter than [`len`](Self::len), or the data is longer than 65,535 bytes.
     #[inline]
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let Ok(data_len) = u16::try_from(self.data.len()) else {
@@ -68,10 +70,10 @@ impl<'a> Record<'a> {
         end
     }
 
-    /// Splits the first record off `octets`.
+    /// Splits the first record off `octets` and returns it with the remaining bytes.
     ///
     /// # Errors
-    /// [`Error::Bundle`] if there is none.
+    /// [`Error::Bundle`] if `octets` does not begin with a record.
     #[inline]
     pub fn split(octets: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
         let Some((header, rest)) = octets.split_first_chunk::<RECORD_LEN>() else {
@@ -95,7 +97,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The records of a bundle, front to back; ends early at what is not a record.
+/// The records of a bundle, front to back. The iterator ends at the first bytes that are not a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
@@ -109,7 +111,8 @@ impl<'a> Records<'a> {
         Self { rest: octets }
     }
 
-    /// How many there are, and whether none is longer than `most`. `None`: it is no bundle.
+    /// The number of records, and whether the data of each is at most `most` bytes long. `None`: `octets` is not a
+    /// bundle.
     #[must_use]
     #[inline]
     pub fn count(mut octets: &'a [u8], most: usize) -> Option<(usize, bool)> {

@@ -10,7 +10,7 @@ use super::{
     },
 };
 
-/// The words of a selective acknowledgement, see [`Builder::sack`]; none means that the packet has no such extension.
+/// The words of a selective acknowledgement (see [`Builder::sack`]). Without words the packet has no such extension.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sack {
     // The words beyond `len` are zero, so that equality can be derived.
@@ -28,7 +28,7 @@ impl Sack {
         }
     }
 
-    /// These words, or `None` if they are more than [`MAX_SACK_WORDS`].
+    /// A selective acknowledgement of these words, or `None` if there are more than [`MAX_SACK_WORDS`].
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let mut sack = Self::new();
@@ -37,8 +37,8 @@ impl Sack {
         Some(sack)
     }
 
-    /// Runs of packets that have arrived, as first and last distance from the cumulative acknowledgement; ascending
-    /// and apart from each other. The packet right behind the acknowledgement has distance 1.
+    /// Runs of packets that have arrived, each as the first and last distance from the cumulative acknowledgement. The
+    /// runs are ascending and separated by gaps. The packet right after the acknowledged number has distance 1.
     pub fn runs(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let end = 64 * u32::from(self.len);
         let bit = |i: u32| self.words[(i / 64) as usize] >> (i % 64) & 1 == 1;
@@ -69,11 +69,11 @@ impl fmt::Debug for Sack {
     }
 }
 
-/// Everything that a header says, as plain data: for tests, tools and whoever is not in a hurry.
+/// All contents of a header as plain data: for tests, tools and code where speed does not matter.
 ///
-/// [`Packet`] reads and [`Builder`] writes the same without the detour. Any value can be
-/// [emitted](Self::emit); whether the result is a packet depends on its meaning too (an acknowledgement can not
-/// carry match bits, say), and what [`parse`](Self::parse) gives always is one.
+/// [`Packet`] and [`Builder`] read and write the same contents directly. Any value can be [emitted](Self::emit).
+/// Whether the result is a packet depends on its contents too (an acknowledgement, for example, cannot carry match
+/// bits). A value from [`parse`](Self::parse) always gives a packet.
 ///
 /// ```
 /// use hikyaku::wire::{Base, Credit, Header, Kind, Packet, Seq, Token};
@@ -102,14 +102,14 @@ impl fmt::Debug for Sack {
 pub struct Header {
     /// The base header.
     pub base: Base,
-    /// The flags that announce no extension, see [`Flags::MARKS`]. Others are ignored: they follow from the fields
-    /// below.
+    /// The flags that announce no extension (see [`Flags::MARKS`]). Other flags are ignored: they follow from the
+    /// fields below.
     pub flags: Flags,
     /// Match bits of the message.
     pub match_bits: Option<u64>,
     /// Immediate data of the message.
     pub immediate: Option<u64>,
-    /// The fragment's place.
+    /// The place of the fragment.
     pub fragment: Option<Fragment>,
     /// The placement.
     pub placement: Option<Placement>,
@@ -117,13 +117,13 @@ pub struct Header {
     pub timestamp: Option<Timestamp>,
     /// Credit.
     pub credit: Option<Credit>,
-    /// The checksum, right or wrong.
+    /// The checksum, unverified.
     pub checksum: Option<u32>,
-    /// What opens a session.
+    /// The opening of a session.
     pub open: Option<Open>,
     /// Selective acknowledgement; empty if there is none.
     pub sack: Sack,
-    /// The seal, right or wrong.
+    /// The seal, unverified.
     pub seal: Option<Seal>,
 }
 
@@ -171,7 +171,7 @@ impl Header {
         }
     }
 
-    /// Octets that [`emit`](Self::emit) writes.
+    /// Bytes that [`emit`](Self::emit) writes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
@@ -189,7 +189,8 @@ impl Header {
             + octets(self.seal.is_some(), SEAL_LEN)
     }
 
-    /// Writes the header for a payload of `payload_len` octets at the start of `buffer` and gives its length.
+    /// Writes the header for a payload of `payload_len` bytes at the start of `buffer` and returns the length of the
+    /// header.
     ///
     /// # Panics
     /// If `buffer` is shorter than [`len`](Self::len).
@@ -235,10 +236,10 @@ impl Header {
     }
 }
 
-/// Most runs of a selective acknowledgement that are printed.
+/// Largest number of runs of a selective acknowledgement that are printed.
 const RUNS_SHOWN: usize = 8;
 
-/// One line, as in [`super::pretty`].
+/// Prints one line, in the format of [`super::pretty`].
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = &self.base;

@@ -1,8 +1,8 @@
-//! How neighbours ask for and tell their Ethernet addresses: ARP (RFC 826) and neighbour discovery (RFC 4861), as
-//! bytes.
+//! Requests for neighbours' Ethernet addresses and the answers to them, as bytes: ARP (RFC 826) and neighbour discovery
+//! (RFC 4861).
 //!
-//! Of the latter, what hosts on one link need: solicitations and advertisements. There are no routers here, and
-//! addresses are given, not made up, so no other host is asked whether they are taken.
+//! Of neighbour discovery, this is what hosts on one link need: solicitations and advertisements. There are no routers
+//! here. Addresses are configured, not generated, so there is no duplicate address detection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,16 +13,16 @@ use super::frame::{
 
 /// Bytes of an ARP packet.
 const ARP: usize = 28;
-/// ARP for hardware Ethernet, protocol IPv4, and the sizes of their addresses.
+/// The fixed fields of ARP: hardware Ethernet, protocol IPv4, and the sizes of their addresses.
 const IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const ARP_REQUEST: [u8; 2] = [0, 1];
 const ARP_REPLY: [u8; 2] = [0, 2];
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// Bytes of either before the options.
+/// Bytes of a solicitation or an advertisement before the options.
 const DISCOVERY: usize = 24;
-/// Bytes of the option that tells an Ethernet address.
+/// Bytes of the option that holds an Ethernet address.
 const OPTION: usize = 8;
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
@@ -32,14 +32,14 @@ const FLAG_OVERRIDE: u8 = 0x20;
 const HOP_LIMIT: u8 = 255;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// A neighbour asks for an address, or tells one.
+/// A request for a neighbour's address, or an announcement of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     /// The sender asks for the address of `target`.
     pub(super) is_request: bool,
-    /// The sender. Unspecified: a host that has no address yet.
+    /// The sender's IP address. Unspecified: the sender is a host that has no address yet.
     pub(super) sender: IpAddr,
-    /// Its Ethernet address, if the notice says it.
+    /// The sender's Ethernet address, if the notice contains it.
     pub(super) sender_mac: Option<Mac>,
     pub(super) target: IpAddr,
 }
@@ -63,12 +63,12 @@ pub(super) fn parse_arp(packet: &[u8]) -> Result<Notice, Useless> {
     })
 }
 
-/// Refuses groups, which are no host's address.
+/// Refuses group addresses, which belong to no single host.
 fn unicast(mac: Mac) -> Option<Mac> {
     (mac[0] & 1 == 0).then_some(mac)
 }
 
-/// The checks are those of RFC 4861, 7.1. `header`: 40 bytes of IPv6.
+/// Performs the checks of RFC 4861, 7.1. `header`: 40 bytes of IPv6.
 pub(super) fn parse_icmpv6(header: &[u8], body: &[u8]) -> Result<Notice, Useless> {
     let ip = |octets: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(octets).expect("16 octets"));
     let (source, destination) = (ip(&header[8..24]), ip(&header[24..40]));
@@ -89,7 +89,7 @@ pub(super) fn parse_icmpv6(header: &[u8], body: &[u8]) -> Result<Notice, Useless
     let target = ip(&body[8..24]);
     let wanted = if is_request { OPTION_SOURCE } else { OPTION_TARGET };
     let mac = option(&body[DISCOVERY..], wanted)?;
-    // A group sends nothing (RFC 4291, 2.7).
+    // A group address can not be a source (RFC 4291, 2.7).
     let is_wrong = target.is_multicast()
         || source.is_multicast()
         || (!is_request && destination.is_multicast() && body[4] & FLAG_SOLICITED != 0)
@@ -110,7 +110,7 @@ pub(super) fn parse_icmpv6(header: &[u8], body: &[u8]) -> Result<Notice, Useless
     })
 }
 
-/// The Ethernet address that an option tells.
+/// The Ethernet address in the option of kind `wanted`.
 fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Useless> {
     let mut found = None;
     while let [kind, eighths, ..] = *options {
@@ -148,7 +148,7 @@ fn icmpv6_checksum(source: Ipv6Addr, destination: Ipv6Addr, body: &[u8]) -> [u8;
     complement(pseudo + sum(body))
 }
 
-/// A frame that asks all hosts for the address of `target`.
+/// A frame that requests the address of `target` from all hosts that may have it.
 pub(super) fn ask(host: &Host, target: IpAddr) -> Vec<u8> {
     match (host.addr.ip(), target) {
         (IpAddr::V4(ip), IpAddr::V4(target)) => arp(host.mac, ip, ARP_REQUEST, BROADCAST, [0; 6], target),
@@ -160,7 +160,8 @@ pub(super) fn ask(host: &Host, target: IpAddr) -> Vec<u8> {
     }
 }
 
-/// A frame that tells the sender of a request that `ip` is at `mac`. `None`: no host is to hear it.
+/// A frame that tells the sender of the request `asked` that `ip` is at `mac`. `None`: no host should receive an
+/// answer.
 pub(super) fn answer(mac: Mac, ip: IpAddr, asked: &Notice, from: Mac) -> Option<Vec<u8>> {
     let to = asked.sender_mac.or_else(|| unicast(from));
     match (ip, asked.sender) {
@@ -174,7 +175,7 @@ pub(super) fn answer(mac: Mac, ip: IpAddr, asked: &Notice, from: Mac) -> Option<
     }
 }
 
-/// A frame that tells all hosts that `host` is here (RFC 5227; RFC 4861, 7.2.6).
+/// A frame that announces `host` to all hosts (RFC 5227; RFC 4861, 7.2.6).
 pub(super) fn announce(host: &Host) -> Vec<u8> {
     match host.addr.ip() {
         IpAddr::V4(ip) => arp(host.mac, ip, ARP_REQUEST, BROADCAST, [0; 6], ip),
@@ -215,7 +216,8 @@ fn arp(mac: Mac, ip: Ipv4Addr, operation: [u8; 2], to: Mac, target_mac: Mac, tar
     parts.concat()
 }
 
-/// A solicitation (with the sender's Ethernet address) or an advertisement (with that of `target`, which is the sender's).
+/// A solicitation (with the sender's Ethernet address) or an advertisement (with the Ethernet address of `target`,
+/// which is the sender's).
 fn discovery(mac: Mac, ip: Ipv6Addr, to: (Mac, Ipv6Addr), kind: u8, flags: u8, target: Ipv6Addr) -> Vec<u8> {
     let option = if kind == SOLICITATION {
         OPTION_SOURCE
@@ -289,7 +291,7 @@ mod tests {
         }
     }
 
-    /// RFC 4291 has this example of the group, RFC 2464 the rule for its Ethernet address.
+    /// The group's address is the example of RFC 4291; RFC 2464 has the rule for its Ethernet address.
     #[test]
     fn questions_go_to_the_group_of_the_target() {
         let target: Ipv6Addr = "4037::1:800:200e:8c6c".parse().unwrap();
@@ -321,7 +323,7 @@ mod tests {
             0,
             ip,
         );
-        // It may not tell where it is.
+        // A sender without an address must not include its Ethernet address.
         assert_eq!(parse(&probe, &b.mac), Err(Useless::Malformed));
         probe.truncate(probe.len() - OPTION);
         probe[ETHERNET + 5] = DISCOVERY as u8;
@@ -331,7 +333,7 @@ mod tests {
         let told = answer(b.mac, ip.into(), &question, [2; 6]).unwrap();
         assert_eq!(told[..6], [0x33, 0x33, 0, 0, 0, 1]);
         assert_eq!(notice(&told, &host(3, "fd77::3")).sender, b.addr.ip());
-        // From a group nobody can ask by ARP.
+        // An ARP request from a group's Ethernet address gets no answer.
         let asked = ask(&host(1, "10.0.0.1"), Ipv4Addr::new(10, 0, 0, 2).into());
         let mut question = notice(&asked, &b);
         question.sender_mac = None;
@@ -353,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Makes the checksum right again.
+    /// Corrects the checksum.
     fn sign(frame: &mut [u8]) {
         let at = ETHERNET + IPV6 + 2;
         frame[at..at + 2].fill(0);
@@ -382,15 +384,15 @@ mod tests {
         assert_eq!(changed(&asked, body + 1, 1), (damaged, malformed));
         // The target is a group.
         assert_eq!(changed(&asked, body + 8, 0xff), (damaged, malformed));
-        // Options without end, and beyond it.
+        // Options of length zero, and options that reach beyond the end.
         assert_eq!(changed(&asked, body + DISCOVERY + 1, 0), (damaged, malformed));
         assert_eq!(changed(&asked, body + DISCOVERY + 1, 2), (damaged, malformed));
-        // An answer to nobody in particular is no answer.
+        // A solicited advertisement must not go to a group.
         assert_eq!(changed(&announce(&a), body + 4, FLAG_SOLICITED), (damaged, malformed));
         for len in 0..asked.len() {
             assert!(parse(&asked[..len], &b.mac).is_err(), "{len}");
         }
-        // An option of another kind says nothing about the sender.
+        // An option of another kind does not give the sender's address.
         let mut other = asked;
         other[body + DISCOVERY] = 200;
         sign(&mut other);

@@ -1,4 +1,4 @@
-//! Arguments of EAL, from the settings and from what the machine has.
+//! Arguments of EAL, from the settings and the machine's resources.
 
 use std::{fs, time::Duration};
 
@@ -11,13 +11,13 @@ use super::{
     sys,
 };
 
-/// Locked by a process that looks for free hugepages and takes them: every process can lock it.
+/// A process locks this file while it looks for free hugepages and takes them. Every process can lock it.
 const TURN: &str = "/proc/sys/vm/nr_hugepages";
-/// To take hugepages takes others a fraction of a second.
+/// The longest wait for the lock. Another process takes its hugepages in a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(5);
 
-/// Starts EAL, unless it runs with the same settings.
+/// Starts EAL, unless it already runs with the same settings.
 pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
     sys::start(settings(options), || {
         let (memory, turn) = match options.memory {
@@ -26,14 +26,14 @@ pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
         };
         let mut arguments = arguments(options, memory);
         if turn.is_some() && !given(options, &["-m", "--socket-mem"]) && !options.device.shows_memory() {
-            // Taken at once, for all ports: what is only going to be taken, somebody else finds free.
+            // EAL takes all pages at once, for all ports. Otherwise another process would still find them free.
             arguments.push(format!("-m{}", options.memory_mb));
         }
         (arguments, turn)
     })
 }
 
-/// Settings that are the same for all ports of a process.
+/// The settings that must be the same for all ports of a process.
 fn settings(options: &DpdkOptions) -> Vec<String> {
     let mut settings = vec![format!("HIKYAKU_DPDK_MEMORY={}", options.memory)];
     if matches!(options.memory, Memory::Auto | Memory::NoHuge) {
@@ -47,8 +47,9 @@ fn settings(options: &DpdkOptions) -> Vec<String> {
     settings
 }
 
-/// Hugepages if there are enough, and then the turn to take them, which others wait for: ranks of a job look for them at
-/// the same time. If they take too long, they may have taken them.
+/// Chooses hugepages if enough are free, and then also takes the lock that lets this process take them: the ranks of a
+/// job look for hugepages at the same time. If another process holds the lock for too long, it may have taken the
+/// pages, and the choice is ordinary pages.
 fn choose(options: &DpdkOptions) -> (Memory, Option<fs::File>) {
     let enough = || free_hugepages() >= u64::from(options.memory_mb) << 20;
     let turn = if enough() { take_turn() } else { None };
@@ -68,7 +69,7 @@ fn take_turn() -> Option<fs::File> {
     Some(file)
 }
 
-/// One of these arguments of EAL is among the settings.
+/// The settings contain one of these arguments of EAL.
 fn given(options: &DpdkOptions, names: &[&str]) -> bool {
     options
         .eal
@@ -80,7 +81,7 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
     let mut arguments = vec![
         "--iova-mode=va".to_owned(),
         "--no-telemetry".to_owned(),
-        // Processes do not share anything unless they want to.
+        // Processes share nothing by default.
         format!("--file-prefix=hikyaku-{}", std::process::id()),
     ];
     if !options.pci {
@@ -89,16 +90,16 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
     if !given(options, &["--log-level"]) {
         arguments.push("--log-level=*:critical".to_owned());
     }
-    // One of EAL's threads, which is this one and stays on the processors on which it is.
+    // EAL gets one thread, the calling one, which stays on the processors on which it may run now.
     if !given(options, &["-l", "-c", "--lcores"]) {
         arguments.push(format!("--lcores=0@({})", processors()));
     }
     match memory {
-        // In few files, which is what virtio-user and memif without copies hand to the other end.
+        // The memory lies in few files, which virtio-user and memif without copies pass to the other end.
         Memory::InMemory => {
             arguments.extend(["--in-memory", "--single-file-segments"].map(str::to_owned));
             if options.device.shows_memory() && !given(options, &["-m", "--socket-mem"]) {
-                // All of it at once, in one piece, and that is all.
+                // All memory is taken at once, in one piece, and EAL may not take more.
                 arguments.push(format!("-m{}", options.memory_mb));
                 arguments.push(format!("--socket-limit={}", limits(options.memory_mb)));
             }
@@ -114,8 +115,8 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
     arguments
 }
 
-/// So many MB on the node of memory of this thread's first processor, and as good as nothing on others (0 would be no
-/// limit): a number for each node.
+/// The limit of memory for each NUMA node: `mb` for the node of this thread's first processor, and 1 MB for the others
+/// (0 would mean no limit).
 fn limits(mb: u32) -> String {
     let allowed = processors();
     let first = allowed.split(['-', ',']).next().unwrap_or("0");
@@ -131,14 +132,14 @@ fn limits(mb: u32) -> String {
     }
 }
 
-/// Processors on which this thread may run, in the kernel's words, for instance `0-3,8`.
+/// The processors on which this thread may run, in the kernel's notation, for instance `0-3,8`.
 fn processors() -> String {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     line.map_or("0", str::trim).to_owned()
 }
 
-/// Bytes of free hugepages of the default size that no process has been promised.
+/// Bytes of free hugepages of the default size that are not reserved for a process.
 fn free_hugepages() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |name: &str| {

@@ -28,21 +28,21 @@ pub enum DpdkError {
         /// The address that was asked for.
         addr: SocketAddr,
     },
-    /// Another backend of the port has the address.
+    /// Another backend of the port already has the address.
     AddressTaken {
         /// The address.
         addr: SocketAddr,
     },
-    /// The device does not support as many queues.
+    /// The device supports fewer queues than were asked for.
     Queues {
         /// Its name.
         device: String,
         /// Queues that were asked for, in each direction.
         wanted: u16,
-        /// Most queues that the device supports.
+        /// The most queues that the device supports.
         most: u16,
     },
-    /// Other backends have all queues of the port.
+    /// Too few queues of the port are free: other backends have the rest.
     NoQueue {
         /// The port's device.
         device: String,
@@ -58,7 +58,7 @@ pub enum DpdkError {
         /// The reason.
         source: io::Error,
     },
-    /// EAL runs in this process with other arguments; it starts once per process.
+    /// EAL already runs in this process with other arguments; it starts once per process.
     Started {
         /// The arguments that it runs with.
         running: Vec<String>,
@@ -156,7 +156,7 @@ impl fmt::Display for DpdkError {
     }
 }
 
-/// What most often is the reason.
+/// The most frequent reason.
 fn hint(device: &str, source: &io::Error) -> &'static str {
     let denied = source.kind() == io::ErrorKind::PermissionDenied;
     if device.contains("zero-copy=yes") {

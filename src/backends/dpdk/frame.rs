@@ -1,4 +1,5 @@
-//! Frames as bytes: Ethernet, IP and UDP from a template per neighbour, and the way back. No device, no `unsafe`.
+//! Frames as bytes: Ethernet, IP and UDP headers from a template per neighbour, and the parser for received frames.
+//! This module uses no device and no `unsafe`.
 //!
 //! ```text
 //!  0            6            12    14                                34 (IPv6: 54)    42 (62)
@@ -6,8 +7,8 @@
 //!                             │ 0800│ IPv6, 40 bytes (type 86dd)      │
 //! ```
 //!
-//! Lengths, identification, ports and checksums differ between datagrams and are patched. The checksum of IPv4 is summed
-//! up in advance but for those. How neighbours ask and answer is in `discovery.rs`.
+//! Lengths, identification, ports and checksums differ between datagrams and are patched. The sum of the IPv4 header
+//! without these fields is computed in advance. `discovery.rs` has ARP and neighbour discovery.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -24,9 +25,9 @@ pub(super) const ETHERNET: usize = 14;
 pub(super) const IPV4: usize = 20;
 /// Bytes of an IPv6 header without extensions.
 pub(super) const IPV6: usize = 40;
-/// Bytes of an UDP header.
+/// Bytes of a UDP header.
 const UDP: usize = 8;
-/// Bytes before the payload at most.
+/// The most bytes before a payload.
 const MOST_HEADERS: usize = ETHERNET + IPV6 + UDP;
 
 pub(super) const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -38,7 +39,7 @@ const NEXT_FRAGMENT: u8 = 44;
 pub(super) const NEXT_ICMPV6: u8 = 58;
 const TTL: u8 = 64;
 pub(super) const BROADCAST: Mac = [0xff; 6];
-/// How the Ethernet addresses of groups of IPv6 begin (RFC 2464).
+/// The first bytes of the Ethernet address of an IPv6 group (RFC 2464).
 pub(super) const GROUP_IPV6: [u8; 2] = [0x33, 0x33];
 
 /// The addresses of this host.
@@ -49,28 +50,28 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Bytes before the payload of its datagrams.
+    /// Bytes of the headers before the payload of this host's datagrams.
     pub(super) fn headers(&self) -> usize {
         ETHERNET + self.overhead()
     }
 
-    /// Bytes of IP and UDP headers: what an MTU holds besides payload.
+    /// Bytes of the IP and UDP headers, which count towards the MTU beside the payload.
     pub(super) fn overhead(&self) -> usize {
         self.ip_header() + UDP
     }
 
-    /// Bytes of the header of IP.
+    /// Bytes of the IP header.
     pub(super) fn ip_header(&self) -> usize {
         if self.addr.is_ipv4() { IPV4 } else { IPV6 }
     }
 }
 
-/// The UDP checksum of a datagram that is sent.
+/// How the UDP checksum of a sent datagram is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UdpChecksum {
-    /// Zero: "not computed" (RFC 768). For links that are memory; not with IPv6, which needs them (RFC 8200).
+    /// Zero: "not computed" (RFC 768). For links that are memory. IPv6 does not allow it (RFC 8200).
     Absent,
-    /// Computed here.
+    /// This module computes it.
     Software,
     /// The port computes it; the field holds the sum over the pseudo header.
     Port,
@@ -83,16 +84,16 @@ pub(super) type UsualHead = [u8; Usual::HEADERS];
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     octets: [u8; MOST_HEADERS],
-    /// Bytes of them.
+    /// Bytes of the headers.
     len: usize,
-    /// Sum over the IPv4 header without total length, identification and checksum, folded.
+    /// The folded sum over the IPv4 header without total length, identification and checksum.
     ip_sum: u16,
-    /// Sum over the pseudo header without the length.
+    /// The sum over the pseudo header without the length.
     pseudo_sum: u64,
 }
 
 impl Template {
-    /// From `host` to the host at `ip`, which is of the same version of IP.
+    /// Makes the headers of datagrams from `host` to the host at `ip`. Both are of the same version of IP.
     pub(super) fn new(host: &Host, mac: Mac, ip: IpAddr) -> Self {
         let builder = PacketBuilder::ethernet2(host.mac, mac);
         let builder = match (host.addr.ip(), ip) {
@@ -112,7 +113,7 @@ impl Template {
         if is_ipv4 {
             octets[ETHERNET + 2..ETHERNET + 6].fill(0);
             octets[ETHERNET + 10..ETHERNET + 12].fill(0);
-            // Never in fragments: the protocol finds the path's MTU.
+            // "Don't fragment": the protocol finds the path MTU.
             octets[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&[0x40, 0]);
         }
         let header = &octets[ETHERNET..len - UDP];
@@ -131,8 +132,8 @@ impl Template {
         self.len
     }
 
-    /// Writes the headers of a datagram with so many bytes of payload over IPv4, without an UDP checksum: the same as
-    /// [`headers`](Self::headers) and [`Headers::write`], for one datagram. The template is one of IPv4.
+    /// Writes the headers of a datagram with `payload` bytes of payload over IPv4, without a UDP checksum. The result
+    /// is that of [`headers`](Self::headers) and [`Headers::write`], for one datagram. The template must be for IPv4.
     #[inline(always)]
     pub(super) fn write_usual(&self, head: &mut UsualHead, payload: u16, ports: [u16; 2], identification: u16) {
         debug_assert!(self.len == head.len());
@@ -143,7 +144,8 @@ impl Template {
         self.write_ipv4(head, ip_len, end_around(self.ip_sum, ip_len), udp, identification);
     }
 
-    /// `ip_len` and `ip_sum` (with that length, but without identification and checksum) are in the order of the network.
+    /// `ip_len` and `ip_sum` (which covers that length, but neither identification nor checksum) are in network byte
+    /// order.
     #[inline(always)]
     fn write_ipv4(&self, head: &mut UsualHead, ip_len: u16, ip_sum: u16, udp: [u8; UDP], identification: u16) {
         let identification = identification.to_be();
@@ -155,17 +157,17 @@ impl Template {
         head[ETHERNET + IPV4..].copy_from_slice(&udp);
     }
 
-    /// The headers of datagrams in frames of so many bytes. `ports`: from and to.
+    /// The headers of datagrams in frames of `frame` bytes. `ports`: source and destination.
     ///
     /// # Panics
-    /// If that is less than the headers, or more than an IP packet can have.
+    /// If `frame` is shorter than the headers, or longer than an IP packet can be.
     #[inline]
     pub(super) fn headers(&self, frame: usize, ports: [u16; 2], checksum: UdpChecksum) -> Headers<'_> {
         let is_ipv4 = self.len == Usual::HEADERS;
         assert!(frame >= self.len, "a frame without room for its headers");
         let packet = u16::try_from(frame - ETHERNET).expect("a packet has less than 64 KiB");
         let udp_len = packet - (self.len - ETHERNET - UDP) as u16;
-        // IPv6 does not count its own header.
+        // The length field of IPv6 does not count the IPv6 header.
         let ip_len = if is_ipv4 { packet } else { udp_len }.to_be();
         let ([a, b], [c, d], [e, f]) = (ports[0].to_be_bytes(), ports[1].to_be_bytes(), udp_len.to_be_bytes());
         let mut udp = [a, b, c, d, e, f, 0, 0];
@@ -186,27 +188,29 @@ impl Template {
     }
 }
 
-/// The headers of datagrams of one length from one port to another: all but their identification, and a checksum that is
-/// computed here.
+/// The headers of datagrams of one length from one port to another. Only the identification is missing, and the UDP
+/// checksum if this module computes it.
 pub(super) struct Headers<'a> {
     template: &'a Template,
-    /// In the order of the network.
+    /// In network byte order.
     ip_len: u16,
-    /// Sum over the IPv4 header without identification and checksum, folded.
+    /// The folded sum over the IPv4 header without identification and checksum.
     ip_sum: u16,
     udp: [u8; UDP],
-    /// Sum to which that over the payload is added for the UDP checksum; `None`: it is in `udp`.
+    /// The part of the UDP checksum's sum that does not cover the payload; the sum over the payload is added to it.
+    /// `None`: `udp` already holds the checksum field.
     over_payload: Option<u64>,
 }
 
 impl Headers<'_> {
-    /// Bytes of the header of IP.
+    /// Bytes of the IP header.
     pub(super) fn ip(&self) -> usize {
         self.template.len - ETHERNET - UDP
     }
 
-    /// Writes them before the payload, which is in `frame` behind them already, as far as a checksum is computed here.
-    /// `identification` tells packets of one source apart for hosts that reassemble, which does not happen here.
+    /// Writes the headers at the beginning of `frame`. If the UDP checksum is computed here, the payload must be in
+    /// `frame` already, behind the headers. `identification` tells the packets of one source apart for hosts that
+    /// reassemble fragments, which does not happen here.
     ///
     /// # Panics
     /// If `frame` is shorter than its headers.
@@ -214,7 +218,7 @@ impl Headers<'_> {
     pub(super) fn write(&self, frame: &mut [u8], identification: u16) {
         let Template { octets, len, .. } = self.template;
         match frame.first_chunk_mut() {
-            // Of a known length, so without a call.
+            // The length is a constant here, so the copy needs no function call.
             Some(head) if *len == Usual::HEADERS => {
                 self.template
                     .write_ipv4(head, self.ip_len, self.ip_sum, self.udp, identification);
@@ -233,7 +237,7 @@ impl Headers<'_> {
     }
 }
 
-/// As an address of IPv6 (IPv4 in its mapped form, which no host sends).
+/// Converts to an IPv6 address (IPv4 to its mapped form, which is never sent).
 fn v6(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -241,12 +245,13 @@ fn v6(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// A sum that comes to zero is sent as its other form, because zero means "not computed" (RFC 768).
+/// A checksum of zero is sent as 0xffff, because zero means "not computed" (RFC 768).
 fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
     if checksum == [0, 0] { [0xff, 0xff] } else { checksum }
 }
 
-/// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. Of less than 2^32 bytes.
+/// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. `octets` must be shorter than 2^32
+/// bytes.
 #[inline]
 pub(super) fn sum(octets: &[u8]) -> u64 {
     let mut chunks = octets.chunks_exact(4);
@@ -265,31 +270,31 @@ pub(super) fn sum(octets: &[u8]) -> u64 {
 #[inline]
 fn fold(total: u64) -> u16 {
     let total = (total & 0xffff_ffff) + (total >> 32);
-    // Three times, because carries can carry.
+    // Three times, because adding a carry can cause another carry.
     let once = |total: u64| (total & 0xffff) + (total >> 16);
     once(once(once(total))) as u16
 }
 
-/// The bytes of a checksum field.
+/// The bytes of the checksum field for a sum.
 #[inline]
 pub(super) fn complement(total: u64) -> [u8; 2] {
     (!fold(total)).to_ne_bytes()
 }
 
-/// Why a frame is of no use here.
+/// Why a received frame can not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Useless {
-    /// Lengths that do not fit each other, or a version that is not what the frame says.
+    /// The lengths contradict each other, or the IP version is not the one of the frame's type.
     Malformed,
-    /// A VLAN tag that was not taken off.
+    /// The frame has a VLAN tag that the port has not removed.
     Vlan,
-    /// Neither IP with UDP, nor a request for a neighbour or an answer to one.
+    /// The frame is neither UDP over IP, nor ARP or neighbour discovery.
     OtherProtocol,
-    /// For another host, or another port of this one.
+    /// The frame is for another host, or for another port of this host.
     NotOurs,
-    /// A part of an IP packet.
+    /// The frame holds a fragment of an IP packet.
     Fragment,
-    /// Of the IPv4 header, of UDP or of ICMPv6.
+    /// The checksum of the IPv4 header, of UDP or of ICMPv6 is wrong.
     BadChecksum,
 }
 
@@ -298,22 +303,23 @@ pub(super) enum Useless {
 pub(super) enum Frame {
     /// A datagram for an IP address at this Ethernet address.
     Datagram(Datagram),
-    /// A host asks for an address, or tells one.
+    /// A request for a neighbour's address, or an announcement of one.
     Notice(Notice),
 }
 
-/// A datagram in a frame; its UDP checksum has not been looked at.
+/// A datagram in a frame. Its UDP checksum has not been checked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Datagram {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
-    /// Where in the frame the payload is.
+    /// The offset of the payload in the frame.
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
 impl Datagram {
-    /// The UDP checksum is right, or, with IPv4, absent. `frame` is the one from which this was read.
+    /// Returns whether the UDP checksum is right, or, with IPv4, absent. `frame` must be the frame from which this was
+    /// read.
     #[inline]
     pub(super) fn is_intact(&self, frame: &[u8]) -> bool {
         let udp = &frame[self.start - UDP..self.end];
@@ -330,30 +336,30 @@ impl Datagram {
     }
 }
 
-/// Of address and port, with two bytes between that do not count.
+/// Mask over address and port. The two bytes between them do not count.
 const TO_BITS: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff]);
 
-/// What nearly all frames for a host begin with, to be recognised by a few comparisons: [`parse`] gives the same, and
-/// tells what the others are.
+/// The beginning of nearly all frames for a host, which a few comparisons recognise. [`parse`] returns the same for
+/// these frames, and also classifies all others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
-    /// The first eight bytes; two of them do not count.
+    /// The first eight bytes of a frame; the last two of them do not count.
     mac: u64,
-    /// The destination's address, two bytes that are zero here, and its port.
+    /// The destination's address, two bytes that are zero here, and the destination's port.
     to: u64,
 }
 
-/// The UDP port that headers, which end with UDP's, are for.
+/// The destination UDP port of `headers`, which end with the UDP header.
 pub(super) fn destination_port(headers: &[u8]) -> u16 {
     let udp = &headers[headers.len() - UDP..];
     u16::from_be_bytes([udp[2], udp[3]])
 }
 
 impl Usual {
-    /// No frame is like this.
+    /// Matches no frame.
     pub(super) const NONE: Self = Self { mac: 0, to: !TO_BITS };
 
-    /// Of a host; [`NONE`](Self::NONE) if its address is not of IPv4.
+    /// The beginning of frames for `host`; [`NONE`](Self::NONE) if its address is not of IPv4.
     pub(super) fn new(host: &Host) -> Self {
         let IpAddr::V4(ip) = host.addr.ip() else {
             return Self::NONE;
@@ -367,12 +373,13 @@ impl Usual {
         }
     }
 
-    /// The source of a datagram for this host over IPv4 without options, and where its payload ends; it begins behind
-    /// [`HEADERS`](Self::HEADERS). `checked`: the port has found its UDP checksum right, if there is one. `None`: it is
-    /// something else, or empty, or its UDP checksum must be looked at.
+    /// Reads a datagram for this host over IPv4 without options. Returns its source, and the offset of the end of its
+    /// payload, which begins after [`HEADERS`](Self::HEADERS) bytes. `checked`: the port has checked the UDP checksum,
+    /// and it is right, if there is one. `None`: the frame is something else, or the datagram is empty, or its UDP
+    /// checksum must be checked.
     #[inline(always)]
     pub(super) fn read(&self, frame: &[u8], checked: impl FnOnce() -> bool) -> Option<(SocketAddr, usize)> {
-        /// IPv4, and a header of five words.
+        /// IPv4, and a header of five 32-bit words.
         const KIND: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
         const KIND_BITS: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
         /// Neither "more fragments" nor an offset, and UDP inside.
@@ -382,11 +389,12 @@ impl Usual {
         let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight octets"));
         let quad = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four octets"));
         let pair = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
-        // All at once: nearly always nothing differs. (The last two bytes of the first eight are shifted out.)
+        // All comparisons in one, because nearly always nothing differs. (The shift removes the last two bytes of the
+        // first eight.)
         let differs = (eight(0) ^ self.mac) << 16
             | (eight(30) & TO_BITS) ^ self.to
             | u64::from((quad(12) ^ KIND) & KIND_BITS | (quad(20) ^ INSIDE) & INSIDE_BITS);
-        // In whatever order bytes are added, and how many at once (RFC 1071).
+        // The bytes may be added in any byte order, and several words at once (RFC 1071).
         let sum = end_around_wide(end_around_wide(eight(14), eight(22)), quad(30).into());
         if differs != 0 || !folds_to_ones(sum) || (pair(40) != 0 && !checked()) {
             return None;
@@ -404,22 +412,23 @@ impl Usual {
     pub(super) const HEADERS: usize = ETHERNET + IPV4 + UDP;
 }
 
-/// The sum in ones' complement.
+/// The ones' complement sum.
 #[inline]
 fn end_around(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u16::from(carry)
 }
 
-/// The same of more at once.
+/// The ones' complement sum of 64-bit words.
 #[inline]
 fn end_around_wide(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u64::from(carry)
 }
 
-/// A sum that is not zero folds to sixteen ones: 0xffff divides it. (Of all products with the inverse only those of its
-/// multiples are so small. The compiler would divide, to save a branch that always goes the same way.)
+/// Returns whether a sum that is not zero folds to sixteen ones, that is, whether 0xffff divides it. (The product with
+/// the inverse is this small only for multiples of 0xffff. Without this, the compiler would divide, to save a branch
+/// that always goes the same way.)
 #[inline]
 fn folds_to_ones(sum: u64) -> bool {
     const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
@@ -454,7 +463,7 @@ fn parse_ipv4(packet: &[u8]) -> Result<Frame, Useless> {
     }
     let header_len = usize::from(packet[0] & 0x0f) * 4;
     let total_len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    // What is beyond the total length is padding: Ethernet has no frames below 60 bytes.
+    // The bytes after the total length are padding: Ethernet has no frames below 60 bytes.
     if header_len < IPV4 || total_len < header_len || packet.len() < total_len {
         return Err(Useless::Malformed);
     }
@@ -465,7 +474,7 @@ fn parse_ipv4(packet: &[u8]) -> Result<Frame, Useless> {
     if header[9] != PROTOCOL_UDP {
         return Err(Useless::OtherProtocol);
     }
-    // "More fragments", or an offset.
+    // "More fragments" is set, or the offset is not zero.
     if header[6] & 0x3f != 0 || header[7] != 0 {
         return Err(Useless::Fragment);
     }
@@ -504,7 +513,7 @@ fn parse_ipv6(packet: &[u8]) -> Result<Frame, Useless> {
     }
 }
 
-/// `at`: where in the frame `body` begins.
+/// `at`: the offset of `body` in the frame.
 #[inline]
 fn parse_udp(body: &[u8], at: usize, source: IpAddr, destination: IpAddr) -> Result<Frame, Useless> {
     if body.len() < UDP {
@@ -554,7 +563,7 @@ mod tests {
         frame_between(&OTHER, &MINE, payload, checksum)
     }
 
-    /// The same hosts with addresses of IPv6.
+    /// The same host with an IPv6 address.
     fn six(host: &Host) -> Host {
         let ip: Ipv6Addr = format!("fd77::{}", host.mac[5]).parse().unwrap();
         Host {
@@ -563,7 +572,7 @@ mod tests {
         }
     }
 
-    /// Reads a frame and looks at the UDP checksum, as the backend does.
+    /// Reads a frame and checks the UDP checksum, as the backend does.
     fn read(frame: &[u8]) -> Result<Datagram, Useless> {
         match parse(frame, &MINE.mac)? {
             Frame::Datagram(datagram) if datagram.is_intact(frame) => Ok(datagram),
@@ -572,7 +581,7 @@ mod tests {
         }
     }
 
-    /// What both ways of reading say of a frame for `MINE`. `checked`: the port has looked at the UDP checksum.
+    /// The results of both ways of reading a frame for `MINE`. `checked`: the port has checked the UDP checksum.
     fn both(frame: &[u8], checked: bool) -> [Option<(SocketAddr, usize, usize)>; 2] {
         let usual = Usual::new(&MINE).read(frame, || checked);
         let all = match parse(frame, &MINE.mac) {
@@ -605,7 +614,7 @@ mod tests {
                 }
             }
             frame.truncate(frame.len().saturating_sub(cut));
-            // It may leave more to the other way, but says nothing else.
+            // The short way may leave more frames to the other way, but must not return another result.
             let [usual, all] = both(&frame, false);
             prop_assert!(usual.is_none() || usual == all, "{usual:?} {all:?}");
         }
@@ -645,7 +654,7 @@ mod tests {
             let Some(NetSlice::Ipv6(ip)) = &sliced.net else { panic!("no IPv6: {sliced:?}") };
             let header = ip.header().to_header();
             let Some(TransportSlice::Udp(udp)) = &sliced.transport else { panic!("no UDP: {sliced:?}") };
-            // There is one whether it was wanted or not.
+            // IPv6 datagrams have a checksum in either case.
             prop_assert_eq!(udp.checksum(), udp.to_header().calc_checksum_ipv6(&header, udp.payload()).unwrap());
             prop_assert_eq!(udp.payload(), &payload[..]);
             let expected = Datagram {
@@ -669,10 +678,10 @@ mod tests {
             let (from, to) = (six(&OTHER), six(&MINE));
             let mut frame = frame_between(&from, &to, &payload, UdpChecksum::Software);
             let at = ETHERNET + at.index(frame.len() - ETHERNET);
-            // Traffic class, flow label and hop limit are covered by nothing but the frame check sequence.
+            // Only the frame check sequence covers traffic class, flow label and hop limit.
             prop_assume!(!(ETHERNET..ETHERNET + 4).contains(&at) && at != ETHERNET + 7);
             frame[at] ^= change;
-            // A longer length field may still be within the frame; there it is not.
+            // A longer length field could still fit a padded frame; this frame has no padding.
             prop_assert!(read(&frame).is_err());
         }
 
@@ -693,12 +702,13 @@ mod tests {
             change in 1_u8..,
         ) {
             let mut frame = frame(&payload, UdpChecksum::Software);
-            // Not the Ethernet header, which the frame check sequence covers, and which says what the rest is.
+            // The Ethernet header is left out: the frame check sequence covers it, and it says what the rest of the
+            // frame is.
             let at = ETHERNET + at.index(frame.len() - ETHERNET);
-            // A checksum field of zero would say that there is none.
+            // A checksum field of zero would mean that there is no checksum.
             prop_assume!(at != HEADERS - 1 && at != HEADERS - 2);
             frame[at] ^= change;
-            // What changes only the destination is for somebody else.
+            // A change of the destination makes a checksum wrong, too.
             let read = read(&frame);
             prop_assert!(read.is_err(), "{:?}", read);
         }
@@ -727,7 +737,7 @@ mod tests {
                 frame[at] ^= change;
                 let [usual, all] = both(&frame, checked);
                 assert!(usual.is_none() || usual == all, "{at} {change}: {usual:?} {all:?}");
-                // What a payload is like does not lead astray.
+                // The bytes of a payload never keep a datagram off the short way.
                 let is_usual = (change == 0 || at >= HEADERS) && (checked || checksum == UdpChecksum::Absent);
                 assert!(usual.is_some() || !is_usual, "{at} {change}");
             }
@@ -774,7 +784,7 @@ mod tests {
         let useless = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut frame = frame(b"payload", UdpChecksum::Absent);
             change(&mut frame);
-            // The header's checksum is right again, so that it is not what is noticed.
+            // The header's checksum is corrected, so that the test does not find a wrong checksum instead.
             frame[ETHERNET + 10..ETHERNET + 12].fill(0);
             let fresh = complement(sum(&frame[ETHERNET..ETHERNET + IPV4]));
             frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&fresh);
@@ -808,7 +818,7 @@ mod tests {
         assert_eq!(useless(&|frame| frame[ETHERNET + 5] = 7), Useless::Malformed);
         assert_eq!(useless(&|frame| frame[ETHERNET + IPV6 + 5] = 99), Useless::Malformed);
         assert_eq!(useless(&|frame| frame[ETHERNET + 6] = 44), Useless::Fragment);
-        // Options for every hop.
+        // Hop-by-hop options.
         assert_eq!(useless(&|frame| frame[ETHERNET + 6] = 0), Useless::OtherProtocol);
         assert_eq!(useless(&|frame| frame[ETHERNET + 6] = 58), Useless::BadChecksum);
     }

@@ -1,10 +1,10 @@
-//! Payload that lies in several places.
+//! Payload in several pieces of memory.
 
 use std::net::SocketAddr;
 
 use crate::{backends::Transmit, span::Span};
 
-/// A [`Transmit`] whose payload may lie where no slice can.
+/// A [`Transmit`] whose payload may also lie in memory that another process can write, to which no slice may refer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) destination: SocketAddr,
@@ -12,7 +12,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) segment_size: usize,
     /// Bytes in all.
     pub(crate) len: usize,
-    /// The bytes, gathered.
+    /// The payload, in pieces.
     pub(crate) spans: &'a [Span<'a>],
 }
 
@@ -27,7 +27,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Number of datagrams. Without a division for a lone one.
+    /// The number of datagrams. Needs no division for a single datagram.
     #[inline]
     pub(super) fn segments(&self) -> usize {
         if self.len <= self.segment_size {
@@ -41,11 +41,11 @@ impl<'a> Outgoing<'a> {
 /// Copies a gather list piece by piece.
 pub(super) struct Gather<'a> {
     spans: &'a [Span<'a>],
-    /// Bytes of the first one that are done.
+    /// Bytes of the first piece that are already copied or skipped.
     done: usize,
 }
 
-/// Fills `to` with all of a gather list; less if there is no more.
+/// Fills `to` from the beginning of a gather list; fills less if the list is shorter.
 #[inline(always)]
 pub(super) fn copy_all(spans: &[Span<'_>], mut to: &mut [u8]) {
     for span in spans {
@@ -60,7 +60,7 @@ impl<'a> Gather<'a> {
         Self { spans, done: 0 }
     }
 
-    /// The last piece of the next `len` bytes that lies in one place.
+    /// The part of the next `len` bytes that lies in their last piece.
     pub(super) fn tail(&self, mut len: usize) -> Option<Span<'a>> {
         let mut done = self.done;
         for span in self.spans {
@@ -73,7 +73,7 @@ impl<'a> Gather<'a> {
         None
     }
 
-    /// Leaves out `len` bytes, which lie in one place.
+    /// Skips `len` bytes, which must lie in the first remaining piece.
     pub(super) fn skip(&mut self, len: usize) {
         self.done += len;
         if self.spans.first().is_some_and(|first| first.len() == self.done) {
@@ -81,7 +81,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Fills `to` with the next bytes; less if there are no more.
+    /// Fills `to` with the next bytes; fills less if fewer are left.
     #[inline]
     pub(super) fn copy(&mut self, mut to: &mut [u8]) {
         while let Some((first, rest)) = self.spans.split_first() {

@@ -1,5 +1,4 @@
-//! Lone datagrams, as in request and reply: a short way for the usual case. Everything else, and rare cases, go the
-//! ways of bursts.
+//! Single datagrams, as in request and reply: a short way for the usual case. All other cases use the code for bursts.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +11,7 @@ use super::{
 use crate::{backends::Sent, time::Instant};
 
 impl DpdkBackend {
-    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends, bytes. 0: it sends none.
+    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends, in bytes. 0: it sends none.
     pub(super) fn most_lone(&self) -> usize {
         match self.checksum {
             UdpChecksum::Absent => self.max_datagram.min(ATTACH - 1),
@@ -20,8 +19,8 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends a datagram over IPv4 that is copied as a whole and needs no checksum to the neighbour of the last one. `None`:
-    /// it is something else, or there is no buffer for it.
+    /// Sends a datagram over IPv4 to the neighbour of the last datagram, if it is copied as a whole and needs no
+    /// checksum. `None`: it is another datagram, or there is no buffer for it.
     #[inline(always)]
     pub(super) fn transmit_lone(&mut self, now: Instant, transmit: Outgoing<'_>) -> Option<Sent> {
         let len = transmit.len;
@@ -43,8 +42,9 @@ impl DpdkBackend {
         Some(sent)
     }
 
-    /// Sends a lone datagram to a neighbour whose address is known. `None`: it is not known. With a `scope` its payload stays
-    /// where it is, if it lies in one piece, and nothing is left that refers to it.
+    /// Sends a single datagram to a neighbour whose Ethernet address is known. `None`: the address is not known. With a
+    /// `scope`, the last piece of the payload is sent by reference if it is large; afterwards nothing refers to it any
+    /// more.
     #[inline(always)]
     pub(super) fn send_one<'env>(
         &mut self,
@@ -60,7 +60,7 @@ impl DpdkBackend {
         let stays = scope.and_then(|scope| Some((scope, gather.tail(transmit.len).filter(is_large)?)));
         let copied = transmit.len - stays.map_or(0, |(_, tail)| tail.len());
         let Some(mut packet) = pool.take_one(at + copied) else {
-            // The port has them in its queue.
+            // All buffers are in the port's queue.
             return Some(Sent::Busy);
         };
         let frame = packet.data_mut();
@@ -94,7 +94,7 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends a packet that the port has not taken.
+    /// Sends a packet that the port has not taken at the first call.
     #[cold]
     fn insist(&mut self, now: Instant, packet: Packet) -> Sent {
         match self.outgoing.push(packet) {
@@ -103,8 +103,9 @@ impl DpdkBackend {
         }
     }
 
-    /// Receives from the only queue. `None`: there are others, or something has waited already, or what has come is not just
-    /// one usual datagram; then `looks` is how often it has been looked into.
+    /// Receives from the only queue, if that holds just one usual datagram. `None`: there are other queues, packets are
+    /// staged already, `budget` is 0, or the queue holds anything else. `looks` is then the number of looks into the
+    /// queue.
     #[inline(always)]
     pub(super) fn receive_lone(&mut self, budget: usize, looks: &mut usize) -> Option<usize> {
         let [queue] = &mut self.alone[..] else {
@@ -113,7 +114,7 @@ impl DpdkBackend {
         if budget == 0 || !self.staged.is_empty() {
             return None;
         }
-        // Who has all queues has the port alone.
+        // A backend with all queues has the port for itself.
         debug_assert!(self.mailbox.is_empty());
         self.stats.receive_calls += 1;
         let packet = match queue.receive_or_give(&mut self.staged) {
@@ -127,7 +128,7 @@ impl DpdkBackend {
         let checked = || packet.udp_checksum() == Some(true);
         let Some((source, end)) = self.usual.read(packet.data(), checked) else {
             *looks = 1;
-            // There is room, as it is empty.
+            // `staged` is empty, so it has room.
             let _ = self.staged.push(packet);
             return None;
         };

@@ -64,16 +64,16 @@ pub(crate) use self::{
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::{span::Span, time::Instant};
 
-/// Calls that find the port full, after which it is busy.
+/// The most sending calls for one burst. Packets that the port has not taken by then are given up.
 const TRIES: usize = 64;
-/// A port that accepts nothing for this long is stuck; its datagrams are dropped, ns.
+/// A port that takes nothing for this long is stuck, and its datagrams are dropped, ns.
 const STUCK: u64 = 10_000_000;
-/// Datagrams that wait for their neighbour's address, all neighbours together.
+/// The most datagrams that wait for their neighbours' addresses, over all neighbours.
 const PARKED: usize = BURST;
-/// Bursts in which one receive looks for a datagram that it can use.
+/// The most bursts that one receive takes from the queues to find a datagram for this backend.
 const LOOKS: usize = 4;
-/// Payload of at least this many bytes in one place is sent by reference: that is faster than to copy it (measured over
-/// memif).
+/// Payload of at least this many bytes in one place is sent by reference, where the device allows it: that is faster
+/// than a copy (measured over memif).
 const ATTACH: usize = 2048;
 /// Where the link is memory, this many bytes are moved in one go and then acknowledged (measured over memif): the other
 /// end can work while this one copies, and bytes that are copied twice are still in a cache the second time.
@@ -117,20 +117,20 @@ fn pool_use(pool: &Pool) -> PoolUse {
     }
 }
 
-/// A datagram that waits for its neighbour's address.
+/// A datagram that waits for its neighbour's Ethernet address.
 struct Parked {
-    /// UDP port.
+    /// The source UDP port.
     from: u16,
     to: SocketAddr,
     packet: Packet,
 }
 
-/// A [`Bytes`] that is a packet: the buffer goes back when the last handle is dropped.
+/// The owner of a [`Bytes`] that is a packet: the buffer goes back when the last handle is dropped.
 struct Loan {
     payload: Payload,
-    /// Counts it.
+    /// Counts the loans.
     mailbox: Arc<Mailbox>,
-    /// Dropped after the packet.
+    /// Must be dropped after the packet.
     _pool: Arc<Pool>,
 }
 
@@ -156,32 +156,32 @@ pub struct DpdkBackend {
     mailbox: Arc<Mailbox>,
     _rule: Option<Rule>,
     queues: Vec<SendQueue>,
-    /// All receive queues, if no other backend could look into them.
+    /// All receive queues, if no other backend can receive from them.
     alone: Vec<ReceiveQueue>,
     port: DpdkPort,
     steering: Steering,
     neighbours: Neighbours,
-    /// For payload that is sent from where it lies, where that is right.
+    /// The state for payload that is sent by reference. `None`: payload is always copied.
     attached: Option<Attached>,
     host: Host,
     usual: Usual,
-    /// The address that the port knows it by.
+    /// The address under which the port knows this backend.
     seat: SocketAddr,
-    /// Takes what is for any UDP port.
+    /// Receives datagrams for any UDP port of the address.
     whole: bool,
     checksum: UdpChecksum,
     max_datagram: usize,
-    /// The same for lone datagrams that go the short way.
+    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends.
     lone: usize,
     identification: u16,
-    /// Which of `queues` sends next.
+    /// The index in `queues` of the queue that sends next.
     next_queue: usize,
-    /// In which order receive queues are looked into: its own between any two others.
+    /// The order in which receive queues are looked into: the backend's own queues before each of the others.
     schedule: Vec<u16>,
     next_look: usize,
-    /// Looks in a row that find nothing in any of its own queues, nor in one other.
+    /// The number of looks that cover all of its own queues and, if there are others, one other.
     span: usize,
-    /// Since when the port has taken nothing.
+    /// The time since which the port has taken nothing.
     full_since: Option<Instant>,
     stats: BackendStats,
     more: DpdkStats,
@@ -222,7 +222,7 @@ impl DpdkBackend {
         };
         let shared = &port.shared;
         let checksum = shared.checksum(host.addr.is_ipv4());
-        // A checksum over payload that lies elsewhere would read it once more.
+        // A checksum over payload sent by reference would read the payload once more.
         let attaches =
             shared.options.device.copies_when_sent() && checksum == UdpChecksum::Absent && host.addr.is_ipv4();
         let mut this = Self {
@@ -255,7 +255,7 @@ impl DpdkBackend {
             port,
         };
         this.lone = this.most_lone();
-        // Who knew this address with another card learns the new one.
+        // Neighbours that know this address with another Ethernet address learn the new one.
         this.send_alone(&discovery::announce(&host));
         this
     }
@@ -317,7 +317,7 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends a frame of our own; if that can not be done now, it is as if it were lost.
+    /// Sends one frame that this backend has made. A frame that can not be sent now is lost.
     fn send_alone(&mut self, octets: &[u8]) {
         let mut one = Burst::new();
         if self.port.shared.pools.send.take(1, octets.len(), &mut one) {
@@ -326,7 +326,7 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends what is in `outgoing`; what the port does not take is thrown away.
+    /// Sends the packets in `outgoing`, and drops those that the port does not take.
     #[inline]
     fn push_out(&mut self, now: Instant) -> Sent {
         let all = self.outgoing.len();
@@ -354,8 +354,8 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends what fits a burst. With a `scope`, large pieces of payload stay where they are, and nothing is left that
-    /// refers to them.
+    /// Sends the datagrams of `transmit`, which must fit one burst. With a `scope`, large pieces of payload are sent by
+    /// reference; afterwards nothing refers to them any more.
     #[inline(always)]
     fn send<'env>(&mut self, now: Instant, transmit: &Outgoing<'env>, scope: Option<&Scope<'_, 'env>>) -> Sent {
         if transmit.len <= transmit.segment_size
@@ -373,7 +373,7 @@ impl DpdkBackend {
         let pool = &*self.port.shared.pools.send;
         let scope = scope.filter(|_| route.template.is_some());
         let sent = if !load(&mut self.outgoing, pool, transmit, self.host.headers(), scope) {
-            // The port has them in its queue.
+            // All buffers are in the port's queue.
             Sent::Busy
         } else if let Some(template) = route.template {
             let ports = [self.host.addr.port(), to.port()];
@@ -396,7 +396,7 @@ impl DpdkBackend {
         sent
     }
 
-    /// The next queue sends.
+    /// Moves on to the next send queue.
     #[inline]
     fn turn(&mut self) {
         self.next_queue += 1;
@@ -405,7 +405,8 @@ impl DpdkBackend {
         }
     }
 
-    /// Keeps what is in `outgoing` until `to` has told its address; the oldest have to go.
+    /// Keeps the packets in `outgoing` until `to` has told its Ethernet address. Drops the oldest ones if too many
+    /// wait.
     fn park(&mut self, to: SocketAddr) {
         while let Some(packet) = self.outgoing.pop() {
             if self.parked.len() == PARKED {
@@ -417,7 +418,7 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends what has waited for the address of `ip`.
+    /// Sends the packets that have waited for the address of `ip`.
     fn unpark(&mut self, now: Instant, ip: IpAddr) {
         let Some(template) = self.neighbours.route(now, ip).template.cloned() else {
             return;
@@ -448,7 +449,7 @@ impl DpdkBackend {
         }
     }
 
-    /// A notice that no other backend of the port has seen. `from`: the Ethernet address that has sent it.
+    /// Handles a notice that no other backend of the port has seen. `from`: the Ethernet address of its sender.
     fn notice(&mut self, now: Instant, notice: &Notice, from: frame::Mac) {
         let asks_us = self.port.shared.tell(&self.mailbox, notice);
         let answer = discovery::answer(self.host.mac, notice.target, notice, from);
@@ -471,7 +472,8 @@ impl DpdkBackend {
         *counter += 1;
     }
 
-    /// Looks at the oldest of the staged packets, which becomes a slot if it is a datagram for us. `false`: there is none.
+    /// Reads the oldest staged packet, which becomes a slot if it is a datagram for this backend. `false`: there is
+    /// none.
     #[inline]
     fn look(&mut self, now: Instant) -> bool {
         let Some(packet) = self.staged.pop() else {
@@ -488,7 +490,7 @@ impl DpdkBackend {
         true
     }
 
-    /// The same for all that is not as usual.
+    /// Reads a packet that is not a usual datagram.
     #[inline(never)]
     fn look_closer(&mut self, now: Instant, packet: Packet) {
         if !packet.is_whole() {
@@ -515,7 +517,7 @@ impl DpdkBackend {
             self.count(Useless::BadChecksum);
             return;
         }
-        // As with sockets, an empty datagram is nothing to hand up.
+        // As with sockets, an empty datagram is not handed up.
         if start == end {
             return;
         }
@@ -531,13 +533,13 @@ impl DpdkBackend {
         }
     }
 
-    /// Hands a datagram up.
+    /// Adds a datagram to those that are handed up.
     fn keep(&mut self, mut slot: Slot) {
         self.stats.bytes_received += slot.payload().len() as u64;
         self.slots.push(slot);
     }
 
-    /// Receives something from this backend's queues or, in turn, one other.
+    /// Receives packets from this backend's own queues or, in turn, from one other. Returns whether there were any.
     #[inline]
     fn stage(&mut self) -> bool {
         for _ in 0..self.span {
@@ -558,7 +560,7 @@ impl DpdkBackend {
         false
     }
 
-    /// Takes what others have found.
+    /// Takes the datagrams and notices that other backends have put into the mailbox.
     fn open_mailbox(&mut self, now: Instant, budget: usize) {
         while self.slots.len() < budget {
             match self.mailbox.pop() {
@@ -569,7 +571,8 @@ impl DpdkBackend {
         }
     }
 
-    /// [`Backend::transmit`] of payload that may lie where no slice can: it is copied, or read by the device.
+    /// [`Backend::transmit`] for payload that no slice may refer to. The payload is copied, or the device reads it in
+    /// place.
     #[inline(always)]
     pub(crate) fn transmit_spans(&mut self, now: Instant, transmit: Outgoing<'_>) -> io::Result<Sent> {
         let lone = self.transmit_lone(now, transmit);
@@ -585,7 +588,7 @@ impl DpdkBackend {
         if to.is_ipv4() != self.host.addr.is_ipv4() {
             return self.dropped();
         }
-        // Nothing is fragmented here, so what does not fit can not go, whatever the caller allows.
+        // This backend does not fragment: a datagram that does not fit can not be sent, whatever the caller allows.
         let datagram = transmit.segment_size.min(transmit.len);
         if datagram > self.max_datagram || datagram == 0 || transmit.segments() > BURST {
             return self.dropped();
@@ -615,7 +618,8 @@ impl DpdkBackend {
         }
     }
 
-    /// Receives at most `budget` datagrams, after so many looks into queues.
+    /// Receives at most `budget` datagrams. `looks`: the number of looks into queues that this receive has already
+    /// made.
     #[inline(never)]
     fn receive_any(&mut self, now: Instant, budget: usize, mut looks: usize) -> usize {
         let budget = budget.min(BURST);
@@ -633,7 +637,7 @@ impl DpdkBackend {
         self.slots.len()
     }
 
-    /// Bytes that may wait here.
+    /// Bytes of datagrams that may wait in this backend's queues.
     fn receive_buffer(&self) -> usize {
         self.queues.len() * self.port.shared.share() * self.max_datagram
     }
@@ -647,19 +651,19 @@ impl DpdkBackend {
 impl Drop for DpdkBackend {
     fn drop(&mut self) {
         self.port.shared.leave(self.seat, &mut self.queues, &mut self.alone);
-        // Loans hold on to it, but nobody will look into it again.
+        // Loans keep the mailbox alive, but no backend reads it any more.
         while self.mailbox.pop().is_some() {}
     }
 }
 
-/// Worth being referred to.
+/// Returns whether a piece is worth being sent by reference.
 #[inline]
 fn is_large(payload: &Span<'_>) -> bool {
     payload.len() >= ATTACH
 }
 
-/// Fills `burst` with the datagrams of `transmit`, behind room for so many bytes of headers. With a `scope`, large
-/// pieces of payload stay where they are. `false`: there are no buffers.
+/// Fills `burst` with the datagrams of `transmit`, behind room for `headers` bytes of headers. With a `scope`, large
+/// pieces of payload are sent by reference. `false`: there are not enough buffers.
 #[inline]
 fn load<'env>(
     burst: &mut Burst,
@@ -702,7 +706,7 @@ fn load<'env>(
     complete
 }
 
-/// Writes the headers of all packets of a burst; nearly all of them are of one length.
+/// Writes the headers of all packets of a burst. Nearly all of the packets are of one length.
 #[inline]
 fn address(burst: &mut Burst, template: &Template, ports: [u16; 2], checksum: UdpChecksum, identification: &mut u16) {
     let mut last: Option<(usize, Headers<'_>)> = None;
@@ -746,7 +750,7 @@ impl Backend for DpdkBackend {
     }
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
-        // (Made twice, as nearly always the first one is not needed in memory.)
+        // (Made twice, because the first one nearly always stays out of memory.)
         let lone = self.transmit_lone(now, Outgoing::new(transmit));
         Ok(lone.unwrap_or_else(|| self.transmit_any(now, &Outgoing::new(transmit))))
     }
@@ -771,7 +775,7 @@ impl Backend for DpdkBackend {
 
     fn take(&mut self, index: usize) -> Bytes {
         let payload = self.slots[index].take();
-        // Who keeps them for long takes none from the others.
+        // A backend that keeps many packets for long must not take buffers from the others.
         if self.mailbox.on_loan.load(Ordering::Relaxed) as usize >= self.port.shared.share() {
             self.more.copied += 1;
             return Bytes::copy_from_slice(payload.data());
@@ -790,7 +794,7 @@ impl Backend for DpdkBackend {
     }
 
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        // A group is nobody's address.
+        // A group address belongs to no single host.
         if let Ok(mac) = <[u8; 6]>::try_from(link)
             && mac[0] & 1 == 0
             && address.ip() != self.host.addr.ip()

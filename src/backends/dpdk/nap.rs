@@ -1,20 +1,21 @@
-//! Naps: how to wait for a poll-mode port, which can not wake a thread.
+//! Naps: the way to wait for a poll-mode port, which can not wake a thread.
 
 use std::time::{Duration, Instant};
 
-/// Looks before the first nap: some tens of microseconds.
+/// Looks before the first nap. They take some tens of microseconds.
 const SPINS: u32 = 2_000;
-/// As long as a nap is asked to be. It takes longer: the kernel's timers have slack, and others have the processor.
+/// The requested length of a nap. The actual nap is longer: the kernel's timers have slack, and other threads use the
+/// processor.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A wait that looks, and naps between looks once it has looked often, until its time is over.
+/// A wait with a time limit. It spins between the first looks, and naps between later ones.
 pub(super) struct Naps {
     looks: u32,
     end: Option<Instant>,
 }
 
 impl Naps {
-    /// Begins to wait, not longer than `timeout`.
+    /// Begins a wait of at most `timeout`.
     pub(super) fn new(timeout: Option<Duration>) -> Self {
         Self {
             looks: 0,
@@ -37,7 +38,7 @@ impl Naps {
     }
 }
 
-/// How long to nap in a wait until `end`; `None`: it is over.
+/// The length of the next nap in a wait until `end`. `None`: the wait is over.
 fn nap(end: Option<Instant>, now: impl FnOnce() -> Instant) -> Option<Duration> {
     let left = end.map_or(NAP, |end| end.saturating_duration_since(now()));
     (!left.is_zero()).then(|| left.min(NAP))
@@ -60,7 +61,7 @@ pub(super) fn pause(time: Duration) {
 mod tests {
     use super::*;
 
-    /// Who wakes up too late to hear a deadline takes its own sleep for time in which it did not run.
+    /// A thread that wakes up too late for its deadline would take its own sleep for time in which it did not run.
     #[test]
     fn a_wait_ends_in_time_though_naps_take_longer_than_they_say() {
         for longer in [1, 3, 20] {

@@ -1,4 +1,4 @@
-//! The neighbours' Ethernet addresses, as far as they are known: ARP and neighbour discovery, without a device.
+//! The known Ethernet addresses of neighbours: the state of ARP and neighbour discovery, without a device.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -8,15 +8,15 @@ use super::{
 };
 use crate::time::Instant;
 
-/// An answer is believed for so long without another look, ns.
+/// For this long after an answer, the neighbour is not asked again, ns.
 const FRESH: u64 = 10_000_000_000;
-/// An answer is believed for so long although the neighbour does not answer any more, ns.
+/// For this long after an answer, the address is used although the neighbour does not answer any more, ns.
 const STALE: u64 = 20_000_000_000;
-/// Between two questions about the same address, ns.
+/// Time between two requests for the same address, ns.
 const AGAIN: u64 = 50_000_000;
-/// Between two questions about an address that has been answered before, ns.
+/// Time between two requests for an address that has been answered before, ns.
 const REFRESH: u64 = 1_000_000_000;
-/// Most addresses that are remembered.
+/// The most neighbours that are remembered.
 const MOST: usize = 65_536;
 
 /// A neighbour.
@@ -29,22 +29,23 @@ struct Neighbour {
 /// The answer of a neighbour.
 #[derive(Debug)]
 struct Known {
-    /// Headers to it.
+    /// Headers of datagrams to the neighbour.
     template: Template,
     mac: Mac,
-    /// When it last has; `None`: it was told by the application, and needs not answer.
+    /// The time of the neighbour's last answer. `None`: the application gave the address, and the neighbour needs not
+    /// answer.
     heard: Option<Instant>,
 }
 
 /// The way to a neighbour.
 pub(super) struct Route<'a> {
-    /// Headers of datagrams to it; `None` as long as it has not answered.
+    /// Headers of datagrams to the neighbour; `None` until it has answered.
     pub(super) template: Option<&'a Template>,
-    /// It should be asked now.
+    /// A request for its address should be sent now.
     pub(super) ask: bool,
 }
 
-/// All neighbours. Only those to which a backend sends are remembered, so that strangers fill nothing.
+/// All neighbours. Only hosts to which a backend sends are remembered, so that other hosts can not fill the table.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     host: Host,
@@ -53,7 +54,7 @@ pub(super) struct Neighbours {
     last: Option<Last>,
 }
 
-/// A neighbour whose answer is believed until some time.
+/// A neighbour whose address is known and needs no request until some time.
 #[derive(Debug)]
 struct Last {
     ip: IpAddr,
@@ -70,7 +71,7 @@ impl Neighbours {
         }
     }
 
-    /// The way to `ip`, which is noted down if it is new.
+    /// The way to `ip`, which is added to the table if it is new.
     #[inline]
     pub(super) fn route(&mut self, now: Instant, ip: IpAddr) -> Route<'_> {
         if self.last(now, ip).is_none() {
@@ -82,7 +83,7 @@ impl Neighbours {
         }
     }
 
-    /// Headers to `ip`, if that is where the last datagram went, too.
+    /// Headers of datagrams to `ip`, if the last datagram also went there.
     #[inline]
     pub(super) fn last(&self, now: Instant, ip: IpAddr) -> Option<&Template> {
         self.last
@@ -125,10 +126,10 @@ impl Neighbours {
         }
     }
 
-    /// Takes in a notice. Returns the sender if its address is known from now on, and was not before.
+    /// Handles a notice. Returns the sender if this notice makes its address known.
     pub(super) fn hear(&mut self, now: Instant, notice: &Notice) -> Option<IpAddr> {
         self.last = None;
-        // Nobody else has our address.
+        // No other host has our address.
         let is_impostor = notice.sender == self.host.addr.ip();
         let neighbour = self.all.get_mut(&notice.sender).filter(|_| !is_impostor)?;
         let known = match (&mut neighbour.known, notice.sender_mac) {
@@ -146,7 +147,8 @@ impl Neighbours {
         known.is_none().then_some(notice.sender)
     }
 
-    /// `ip` is at `mac` until it says something else itself. Of the other version of IP, nothing is sent to it.
+    /// Sets the address of `ip` to `mac`, until the neighbour itself announces another one. Does nothing if `ip` is of
+    /// the other version of IP, to which nothing is sent.
     pub(super) fn learn(&mut self, ip: IpAddr, mac: Mac) {
         if ip.is_ipv4() != self.host.addr.is_ipv4() {
             return;
@@ -213,7 +215,7 @@ mod tests {
         let mut neighbours = Neighbours::new(US);
         let _ = neighbours.route(at(0), IP);
         neighbours.hear(at(1), &told([2; 6]));
-        // It announces itself.
+        // The neighbour announces itself.
         let announcement = Notice {
             is_request: true,
             target: IP,
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(known(&mut neighbours, 100_000), (true, false));
         assert_eq!(neighbours.hear(at(100_000), &told([2; 6])), None);
         assert_eq!(known(&mut neighbours, 200_000), (true, false));
-        // It has moved.
+        // The neighbour has another address now.
         assert_eq!(neighbours.hear(at(200_000), &told([4; 6])), None);
         assert_eq!(known(&mut neighbours, 200_001), (true, false));
         assert_eq!(known(&mut neighbours, 215_000), (true, true));

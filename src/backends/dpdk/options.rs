@@ -35,7 +35,7 @@ pub const VARIABLES: [&str; 10] = [
     "HIKYAKU_DPDK_EAL",
 ];
 
-/// Of process 0 of a job.
+/// The address of process 0 of a job.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 /// MTU of Ethernet.
 const ETHERNET_MTU: u16 = 1500;
@@ -43,12 +43,12 @@ const ETHERNET_MTU: u16 = 1500;
 const VIRTIO_HEADER: u16 = 12;
 /// Largest MTU, and that of devices that are memory: fewer packets mean less work (measured over memif).
 const MOST_MTU: u16 = 16_000;
-/// Packets that wait in a queue …
+/// The default number of packets that wait in a queue …
 const QUEUE: u16 = 1024;
-/// … but where the link is memory. Its queue is used round and round, and a small one stays in a cache (measured over
-/// memif).
+/// … and the default where the link is memory. The queue's memory is used over and over, and a small queue stays in a
+/// cache (measured over memif).
 const MEMORY_QUEUE: u16 = 256;
-/// Bytes of frames that af_packet's default ring holds.
+/// Bytes of the largest frame that fits af_packet's default ring.
 const AF_PACKET_SMALL: u16 = 1900;
 
 /// The source of DPDK's memory.
@@ -264,9 +264,9 @@ enum Kind {
     Vhost,
     VirtioUser,
     Ring,
-    /// Another driver, by its own name.
+    /// Another driver, by its DPDK name.
     Other,
-    /// Not made by us: a card, or a device of EAL's arguments.
+    /// A device that this process does not create: a card, or a device of EAL's arguments.
     Port,
 }
 
@@ -302,7 +302,7 @@ const EXPECTED: &str = "a device: memif:socket=PATH,role=server (or client), af_
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     kind: Kind,
-    /// DPDK's name, complete or without its number.
+    /// DPDK's name of the driver, or of the device with its number.
     name: String,
     arguments: Vec<(String, Option<String>)>,
 }
@@ -373,7 +373,7 @@ impl Device {
         self
     }
 
-    /// The value of an argument.
+    /// The value of the argument `key`.
     fn argument(&self, key: &str) -> Option<&str> {
         self.arguments
             .iter()
@@ -381,51 +381,52 @@ impl Device {
             .and_then(|(_, value)| value.as_deref())
     }
 
-    /// Only memory lies between the two ends.
+    /// The link is memory only.
     pub(super) fn is_memory(&self) -> bool {
         matches!(self.kind, Kind::Memif | Kind::Ring | Kind::Vhost | Kind::VirtioUser)
     }
 
-    /// What is sent has been copied, and is not referred to any more, when the call that sends it returns; and it may be in
-    /// several segments.
+    /// When the sending call returns, the device has copied the packets and does not refer to them any more; and a
+    /// packet may have several segments.
     pub(super) fn copies_when_sent(&self) -> bool {
         self.kind == Kind::Memif && !self.shows_memory()
     }
 
-    /// The other end sees all of this process's packet buffers. DPDK's driver closes EAL's file of that memory when the two
-    /// have met: from then on EAL must neither extend nor shrink it, and no other end can be shown it.
+    /// The other end sees all of this process's packet buffers. Once the two ends are connected, DPDK's driver closes
+    /// EAL's file of that memory. From then on EAL must neither extend nor shrink the memory, and can not show it to
+    /// another end.
     pub(super) fn shows_memory(&self) -> bool {
         let without_copies = self.argument("zero-copy").is_some_and(|zero_copy| zero_copy != "no");
-        // (The driver's servers copy, whatever they are told.)
+        // (The driver always copies at the server's end, whatever its arguments say.)
         self.kind == Kind::Memif && without_copies && self.argument("role") == Some("client")
     }
 
-    /// It starts only when the other end is there.
+    /// The device starts only when the other end is there.
     pub(super) fn needs_other_end(&self) -> bool {
         self.kind == Kind::Memif && self.argument("role") == Some("client")
     }
 
-    /// It joins two processes and no more.
+    /// The link joins exactly two processes.
     pub(super) fn is_pair(&self) -> bool {
         matches!(self.kind, Kind::Memif | Kind::Vhost | Kind::VirtioUser)
     }
 
-    /// It is a memif that does not say which end.
+    /// The device is a memif without a `role`.
     pub(super) fn lacks_role(&self) -> bool {
         self.kind == Kind::Memif && self.argument("role").is_none()
     }
 
-    /// It leads to no other process.
+    /// The link leads to no other process.
     pub(super) fn is_ring(&self) -> bool {
         self.kind == Kind::Ring
     }
 
-    /// Is made for us and goes with us.
+    /// This process creates the device, and removes it again.
     pub(super) fn is_virtual(&self) -> bool {
         self.kind != Kind::Port
     }
 
-    /// Name and arguments in DPDK's words; `number` makes the name unique in the process.
+    /// Name and arguments in DPDK's notation. `number` makes the name unique in the process.
     pub(super) fn words(&self, number: u32, mtu: u16, descriptors: u16, queues: u16) -> (String, String) {
         let mut device = self.clone();
         if KINDS.iter().any(|(_, driver, _)| *driver == device.name) {
@@ -438,7 +439,7 @@ impl Device {
                 } else {
                     "yes"
                 };
-                // The headers, and a VLAN tag.
+                // Room for the headers and a VLAN tag.
                 let buffer = (mtu + 18).next_multiple_of(64).max(2048);
                 device = device
                     .with("role", "server")
@@ -458,7 +459,7 @@ impl Device {
                     device = device.with("qpairs", &queues.to_string());
                 }
             }
-            // The driver's own preferred busy polling needs a kernel and a card that can do it.
+            // The driver's default is preferred busy polling, which not every kernel and card supports.
             Kind::AfXdp => {
                 device = device.with("busy_budget", "0").with("queue_count", &queues.to_string());
             }
@@ -476,13 +477,13 @@ impl Device {
         (device.name, arguments.join(","))
     }
 
-    /// Bytes that a packet buffer must hold for this device at least, the room before the packet left out.
+    /// The least bytes that a packet buffer must hold for this device, without the room before the packet.
     pub(super) fn buffer(&self, mtu: u16) -> u16 {
         let needed = mtu + 18;
         match self.kind {
             Kind::AfPacket if needed > AF_PACKET_SMALL => 16_384,
             Kind::AfXdp => needed.max(2944),
-            // It counts its own header to what comes in.
+            // The driver counts virtio's header as part of a received packet.
             Kind::VirtioUser => (needed + VIRTIO_HEADER).max(2048),
             _ => needed.max(2048),
         }

@@ -1,4 +1,4 @@
-//! Which device and which address of a job's settings are those of one of its processes.
+//! The device and the address of one process, from the settings of the whole job.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -44,7 +44,7 @@ fn failed(all: &str, place: Place, why: &'static str) -> DpdkError {
     }
 }
 
-/// The device of this process in a list of all.
+/// The device of this process in the list of all devices.
 fn own(all: &str, place: Place) -> Result<&str, DpdkError> {
     let mut devices = all.split('+');
     match devices.clone().count() {

@@ -1,5 +1,5 @@
-//! A port that several backends of a process share: it gives out queues, and brings datagrams to the backends that they
-//! are for.
+//! A port that several backends of a process share. It gives queues to backends, and brings datagrams to the backends
+//! to which they are addressed.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,20 +23,20 @@ use super::{
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
 
-/// First of the ports that are taken for port 0.
+/// The first UDP port that port 0 may choose.
 const FIRST_FREE_PORT: u16 = 49_152;
-/// Fewer packets in one go are not worth the call.
+/// The smallest burst. A call for fewer packets is not worth its cost.
 const FEW: usize = 8;
-/// Between two tries to start a port whose other end is not there yet.
+/// Time between two attempts to start a port whose other end is not there yet.
 const RETRY: Duration = Duration::from_millis(20);
-/// Notices for a backend that does not look; those that come then are lost.
+/// The most notices that wait for a backend that does not receive; later ones are lost.
 const NOTICES: usize = 64;
 
-/// The memory of this process's packets has been shown to another end, or that has been tried, which can be done once.
+/// The memory of this process's packets has been shown to another end, or this has been tried. It is possible once.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a device may be opened whose other end sees the packets where they lie. `elsewhere`: some of them are not in
-/// EAL's memory.
+/// Checks whether a device may be opened whose other end reads the packets in this process's memory. `elsewhere`: some
+/// packets are not in EAL's memory.
 fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
     let why = if elsewhere {
         "packets that are lent to other processes can not be shown to another end, too: use it without zero-copy"
@@ -57,9 +57,9 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
 pub enum Steering {
     /// The port puts them into the backend's own queue, by a rule (`rte_flow`).
     Port,
-    /// The backend that finds them in a queue hands them over; the port makes no rules.
+    /// The backend that finds the datagrams in a queue hands them over; the port does not support rules.
     Software,
-    /// As [`Software`](Self::Software): the port accepted the rule when it was checked, but could not make it.
+    /// As [`Software`](Self::Software): the port accepted the rule when it was checked, but could not create it.
     Refused,
 }
 
@@ -82,29 +82,30 @@ pub struct DpdkPort {
 /// order.
 pub(super) struct Shared {
     mailboxes: RwLock<BTreeMap<SocketAddr, Arc<Mailbox>>>,
-    /// Locked while being looked into; who finds one locked looks elsewhere. `None`: a backend has all of them.
+    /// Each is locked while a backend receives from it; a backend that finds a queue locked tries another one. `None`:
+    /// one backend has all of them.
     queues: Vec<Mutex<Option<ReceiveQueue>>>,
-    /// Not taken, the last first: those for eager messages, and those of one's own.
+    /// Send queues that no backend has, the lowest number last: the eager queues, and the own queues.
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
     pub(super) pools: Pools,
-    /// Packets that are sent or received in one go.
+    /// The most packets that are sent or received in one call.
     pub(super) burst: usize,
-    /// The memory of its link has all of its pages.
+    /// The pages of the link's memory are all present.
     populated: AtomicBool,
     pub(super) options: DpdkOptions,
 }
 
-/// Datagrams and notices that other backends have found for one.
+/// Datagrams and notices that other backends have found for one backend.
 pub(super) struct Mailbox {
     waits: Mutex<Waiting>,
-    /// Datagrams and notices in `waits`.
+    /// The number of datagrams and notices in `waits`.
     waiting: AtomicUsize,
-    /// Datagrams that others have put here.
+    /// The number of datagrams that other backends have put here.
     handed_over: AtomicU64,
-    /// Datagrams that found no room here.
+    /// The number of datagrams for which there was no room here.
     overflows: AtomicU64,
-    /// Packet buffers that the backend has lent.
+    /// The number of packet buffers that the backend has lent.
     pub(super) on_loan: AtomicU32,
 }
 
@@ -114,14 +115,14 @@ struct Waiting {
     notices: VecDeque<Notice>,
 }
 
-/// Something for a backend.
+/// A datagram or a notice for a backend.
 pub(super) enum Item {
     Datagram(Slot),
     Notice(Notice),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Queues and lists stay whole when somebody panics.
+    // Queues and lists are consistent even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -141,7 +142,7 @@ impl Mailbox {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Gives what has waited longest, notices first.
+    /// Returns the oldest item, notices first.
     pub(super) fn pop(&self) -> Option<Item> {
         let mut waits = lock(&self.waits);
         let notice = waits.notices.pop_front().map(Item::Notice);
@@ -155,7 +156,7 @@ impl Mailbox {
         self.waiting.store(count, Ordering::Release);
     }
 
-    /// One more, if there are fewer than `limit`.
+    /// Adds a datagram if fewer than `limit` wait. Otherwise drops it.
     fn hand_over(&self, datagram: Slot, limit: usize) {
         let mut waits = lock(&self.waits);
         let counter = if waits.datagrams.len() < limit {
@@ -186,7 +187,7 @@ impl Mailbox {
 }
 
 impl Shared {
-    /// Looks into a queue, unless another backend does so now.
+    /// Receives from a queue, unless another backend does so now. Returns whether there were packets.
     #[inline]
     pub(super) fn receive(&self, queue: u16, packets: &mut sys::Burst) -> bool {
         let queue = match self.queues[usize::from(queue)].try_lock() {
@@ -199,7 +200,7 @@ impl Shared {
         queue.is_some_and(|queue| queue.receive(packets) > 0)
     }
 
-    /// Datagrams that wait for one backend, or that it may have on loan, at most.
+    /// The most datagrams that may wait for one backend, and the most that it may have on loan.
     pub(super) fn share(&self) -> usize {
         self.port.descriptors.into()
     }
@@ -210,7 +211,7 @@ impl Shared {
         mailboxes.keys().any(|addr| addr.ip() == ip)
     }
 
-    /// Hands a datagram to the backend that it is for; `false`: no backend of the port.
+    /// Hands a datagram to the backend with the address `to`. `false`: no backend of the port has it.
     pub(super) fn hand_over(&self, to: SocketAddr, datagram: Slot) -> bool {
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         let Some(mailbox) = mailboxes.get(&to) else {
@@ -220,8 +221,8 @@ impl Shared {
         true
     }
 
-    /// Tells all backends but `from`. Returns whether one of them has the requested address, so that it must be
-    /// answered.
+    /// Passes a notice to all backends but `from`. Returns whether the notice requests the address of a backend of the
+    /// port, and so must be answered.
     pub(super) fn tell(&self, from: &Arc<Mailbox>, notice: &Notice) -> bool {
         let mailboxes = self.mailboxes.read().unwrap_or_else(PoisonError::into_inner);
         for mailbox in mailboxes.values().filter(|mailbox| !Arc::ptr_eq(mailbox, from)) {
@@ -231,7 +232,7 @@ impl Shared {
         notice.is_request && notice.sender != notice.target && self.is_here(notice.target)
     }
 
-    /// The backend is gone; its queues can be taken again.
+    /// Removes a backend, and makes its queues available again.
     pub(super) fn leave(&self, addr: SocketAddr, queues: &mut Vec<SendQueue>, alone: &mut Vec<ReceiveQueue>) {
         for (place, queue) in self.queues.iter().zip(alone.drain(..)) {
             *lock(place) = Some(queue);
@@ -247,19 +248,20 @@ impl Shared {
     }
 }
 
-/// So that the first is taken first.
+/// Sorts the queues so that the lowest number is taken first.
 fn sort(queues: &mut [SendQueue]) {
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.index()));
 }
 
-/// The parts of a port that one backend has for itself.
+/// The parts of a port that belong to one backend.
 pub(super) struct Seat {
     pub(super) host: Host,
     pub(super) queues: Vec<SendQueue>,
-    /// All receive queues if it has all send queues: then no other backend can be there, and nothing needs locks.
+    /// All receive queues, if the backend has all send queues: then the port can have no other backend, and no locks
+    /// are needed.
     pub(super) alone: Vec<ReceiveQueue>,
     pub(super) mailbox: Arc<Mailbox>,
-    /// Taken away with the backend.
+    /// Removed with the backend.
     pub(super) rule: Option<Rule>,
     pub(super) steering: Steering,
 }
@@ -274,7 +276,7 @@ impl DpdkPort {
         Self::open_with(options, None)
     }
 
-    /// The same, with what is received in this memory, if there is any.
+    /// Opens the port as [`open`](Self::open) does. Packets are received into the memory of `lending`, if it is given.
     pub(crate) fn open_with(options: &DpdkOptions, lending: Option<Lending>) -> Result<Self, DpdkError> {
         if options.device.shows_memory() {
             may_show(options, lending.is_some())?;
@@ -283,8 +285,8 @@ impl DpdkPort {
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
         let queues = options.queues.max(1) + options.own_queues;
-        // For each queue and whoever has it: what lies in the queue, and as much that is handed up or on loan; what
-        // waits in a mailbox if there are several.
+        // Buffers for each queue and its backend: those in the queue, as many that are handed up or on loan, and, if
+        // there are several queues, those that wait in a mailbox.
         let parts = if queues > 1 { 3 } else { 2 };
         let count = u32::from(queues) * (u32::from(options.queue_size()) * parts + 8 * BURST as u32);
         let send = u32::from(queues) * (u32::from(options.queue_size()) * 2 + 8 * BURST as u32);
@@ -431,14 +433,14 @@ impl DpdkPort {
         self.shared.port.queues
     }
 
-    /// Numbers of queues that no backend has: eager ones, and own ones.
+    /// The numbers of queues that no backend has: eager queues, and own queues.
     #[must_use]
     pub fn free_queues(&self) -> [u16; 2] {
         lock(&self.shared.free).each_ref().map(|free| free.len() as u16)
     }
 
-    /// The queues into which the port puts datagrams that no rule steers: a hash over addresses and UDP ports (RSS)
-    /// chooses among these entries. Empty: the port does not hash, or does not say.
+    /// The queues over which the port spreads datagrams that no rule steers: a hash over addresses and UDP ports (RSS)
+    /// chooses one of these entries. Empty: the port does not hash, or does not report its table.
     #[must_use]
     pub fn spread(&self) -> Vec<u16> {
         self.shared.port.spread()
@@ -491,7 +493,8 @@ impl fmt::Debug for DpdkPort {
     }
 }
 
-/// Neither wildcard nor group, and not one that means something else on each link.
+/// Checks that an address is no wildcard, no group or broadcast, not IPv4-mapped, and not link-local (which would mean
+/// another host on each link).
 pub(super) fn check_address(addr: SocketAddr) -> Result<(), DpdkError> {
     let can_be_own = match addr.ip() {
         IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
@@ -506,7 +509,8 @@ pub(super) fn check_address(addr: SocketAddr) -> Result<(), DpdkError> {
     }
 }
 
-/// The whole range is free. Processes that follow one another take different ones.
+/// A UDP port that no backend has. Every port of the range may be used. The search starts at a different port in
+/// processes that follow one another.
 fn free_port(ip: IpAddr, taken: impl Fn(&SocketAddr) -> bool) -> SocketAddr {
     let range = u32::from(u16::MAX - FIRST_FREE_PORT);
     let first = std::process::id() % range;
@@ -517,7 +521,7 @@ fn free_port(ip: IpAddr, taken: impl Fn(&SocketAddr) -> bool) -> SocketAddr {
 }
 
 impl Shared {
-    /// Has the link's memory ready before packets come, as soon as the other end is there.
+    /// Makes the pages of the link's memory present before packets come, as soon as the other end is there.
     #[cold]
     pub(super) fn populate(&self) {
         if self.options.device.is_memory() && self.port.is_up() && !self.populated.swap(true, Ordering::Relaxed) {
@@ -525,7 +529,7 @@ impl Shared {
         }
     }
 
-    /// The UDP checksums of this port, for IPv4 or IPv6.
+    /// The way in which UDP checksums are made on this port, for IPv4 or IPv6.
     pub(super) fn checksum(&self, is_ipv4: bool) -> UdpChecksum {
         match self.options.checksum {
             Checksum::Off if is_ipv4 => UdpChecksum::Absent,

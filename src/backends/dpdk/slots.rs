@@ -1,4 +1,4 @@
-//! Received datagrams, until the next call that receives.
+//! Received datagrams, which stay until the next call that receives.
 
 use std::{
     array, mem,
@@ -10,7 +10,7 @@ use super::sys::{BURST, Payload, Returning};
 
 /// A received datagram.
 pub(super) struct Slot {
-    /// `None` once taken.
+    /// `None` once it has been taken.
     payload: Option<Payload>,
     pub(super) source: SocketAddr,
 }
@@ -38,17 +38,17 @@ impl Slot {
         self.payload.as_mut().expect("the buffer has been taken")
     }
 
-    /// Takes the payload out.
+    /// Takes the payload.
     ///
     /// # Panics
-    /// If it has been taken.
+    /// If it has been taken already.
     #[inline]
     pub(super) fn take(&mut self) -> Payload {
         self.payload.take().expect("the buffer has been taken")
     }
 }
 
-/// Up to [`BURST`] of them; those that are not there look as if they had been taken.
+/// Up to [`BURST`] received datagrams. An unused slot looks as if its datagram had been taken.
 pub(super) struct Slots {
     all: [Slot; BURST],
     len: usize,
@@ -72,18 +72,18 @@ impl Slots {
         self.len == 0
     }
 
-    /// One more.
+    /// Adds a datagram.
     ///
     /// # Panics
     /// If there is no room.
     #[inline]
     pub(super) fn push(&mut self, slot: Slot) {
-        // There is nothing to be dropped.
+        // The old slot is empty, so nothing needs to be dropped.
         mem::forget(mem::replace(&mut self.all[self.len], slot));
         self.len += 1;
     }
 
-    /// The only one, when there is none.
+    /// Sets the only datagram. There must be none yet.
     #[inline]
     pub(super) fn set(&mut self, slot: Slot) {
         debug_assert!(self.is_empty());
@@ -91,7 +91,7 @@ impl Slots {
         self.len = 1;
     }
 
-    /// Gives the buffers back that have not been taken.
+    /// Gives back the buffers that have not been taken.
     #[inline]
     pub(super) fn clear(&mut self) {
         if self.len > 1 {

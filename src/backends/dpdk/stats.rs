@@ -8,7 +8,7 @@ pub struct DpdkStats {
     pub malformed: u64,
     /// Frames with a VLAN tag.
     pub vlan: u64,
-    /// Frames that are neither UDP over IP nor about neighbours.
+    /// Frames that are neither UDP over IP, nor ARP or neighbour discovery.
     pub other_protocol: u64,
     /// Frames for another host, or another port of this one.
     pub not_ours: u64,
@@ -28,7 +28,7 @@ pub struct DpdkStats {
     pub overflows: u64,
     /// Datagrams copied instead of lent, because too many buffers were on loan.
     pub copied: u64,
-    /// Datagrams dropped because their neighbour has not announced its address.
+    /// Datagrams dropped because their neighbour has not told its Ethernet address.
     pub unresolved: u64,
     /// Set if the other end of the link is there, as far as the port knows.
     pub link_up: bool,

@@ -1,6 +1,6 @@
-//! A backend that has every UDP port of its address, for a process that serves others: the node-wide poller.
+//! A backend for all UDP ports of its address, for a process that serves others: the node-wide poller.
 //!
-//! Packets lie in memory that others may look at, and can be lent to them.
+//! Its packets lie in memory that other processes may read, and can be lent to them.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,20 +14,20 @@ use super::{
 };
 use crate::backends::poller::memory::Memory;
 
-/// A packet that has been lent: its buffer goes back when this is dropped.
+/// A packet on loan. Its buffer goes back to the pool when this is dropped.
 pub(crate) struct Lent {
     _payload: Payload,
     /// Dropped after the packet.
     _pool: Arc<Pool>,
 }
 
-/// Memory for the packets of a port, and how many there are.
+/// Memory for the packets of a port, and the number of buffers in it.
 pub(crate) struct Lending {
     pub(crate) memory: Arc<Memory>,
     pub(crate) buffers: u32,
 }
 
-/// Bytes of memory that `buffers` packets take with these options: whole pages.
+/// Bytes of memory that `buffers` packets take with these options, in whole pages.
 pub(crate) fn lending_size(options: &DpdkOptions, buffers: u32) -> usize {
     const PAGE: usize = 4_096;
     let room = options.device.buffer(options.packet_size());
@@ -35,7 +35,8 @@ pub(crate) fn lending_size(options: &DpdkOptions, buffers: u32) -> usize {
 }
 
 impl DpdkPort {
-    /// A backend for all UDP ports of `ip`, with all eager queues. No other backend of this port is at that address.
+    /// Makes a backend for all UDP ports of `ip`, with all eager queues. No other backend of this port may use that
+    /// address.
     pub(crate) fn bind_whole(&self, ip: IpAddr) -> Result<DpdkBackend, DpdkError> {
         let queues = self.shared.options.queues;
         let mut backend = self.bind(SocketAddr::new(ip, 0), queues)?;
@@ -46,20 +47,21 @@ impl DpdkPort {
 }
 
 impl DpdkBackend {
-    /// Datagrams sent from now on leave from this UDP port.
+    /// Sets the UDP port from which datagrams are sent from now on.
     #[inline]
     pub(crate) fn send_from(&mut self, port: u16) {
         self.host.addr.set_port(port);
     }
 
-    /// The UDP port for which datagram `index` of the last receive is, as long as the bytes before it are untouched.
+    /// The destination UDP port of datagram `index` of the last receive. The bytes before the datagram must be
+    /// unchanged.
     #[inline]
     pub(crate) fn received_port(&mut self, index: usize) -> u16 {
         destination_port(self.slots[index].payload().headers())
     }
 
-    /// Where datagram `index` comes from, and its bytes with the `before` bytes before them, which are free to use (at
-    /// most the headers of UDP and IP).
+    /// The source of datagram `index`, and its bytes together with the `before` bytes before them, which the caller may
+    /// use (at most the headers of UDP and IP).
     #[inline]
     pub(crate) fn received_with(&mut self, index: usize, before: usize) -> (SocketAddr, &mut [u8]) {
         let slot = &mut self.slots[index];
@@ -67,7 +69,7 @@ impl DpdkBackend {
         (source, slot.payload().data_with(before))
     }
 
-    /// Takes the packet of datagram `index` away.
+    /// Takes the packet of datagram `index` out of its slot.
     #[inline]
     pub(crate) fn lend(&mut self, index: usize) -> Lent {
         Lent {

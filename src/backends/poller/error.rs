@@ -1,45 +1,45 @@
-//! What can go wrong with a poller.
+//! Errors of the link to a poller.
 
 use std::{error::Error, fmt, io, path::PathBuf};
 
-/// Why there is no poller, or none any more.
+/// Why the connection to a poller could not be made, or why it ended.
 #[non_exhaustive]
 pub enum PollerError {
-    /// No socket is named.
+    /// The environment names no socket.
     Unnamed,
-    /// Nobody can be reached at the socket.
+    /// No process accepts a connection at the socket.
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The poller does not want this process.
+    /// The poller refused this process.
     Refused {
         /// The socket.
         path: PathBuf,
-        /// What it says.
+        /// The poller's message.
         why: String,
     },
-    /// The process that listens at the socket is neither of our user nor of root.
+    /// The process that listens at the socket belongs neither to our user nor to root.
     Foreign {
         /// The socket.
         path: PathBuf,
-        /// The user's number.
+        /// The number of that process's user.
         user: u32,
-        /// Ours.
+        /// The number of our user.
         own: u32,
     },
-    /// It is not a poller that answers there, or its memory can not be used.
+    /// The process that answers is no poller of this release, or its memory can not be used.
     Strange {
         /// The socket.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         source: io::Error,
     },
-    /// The poller has ended, or has thrown this process out.
+    /// The poller has ended, or has removed this process.
     Gone,
-    /// What the poller has written into the shared memory is impossible.
+    /// The shared memory holds values that a poller never writes.
     Broken,
 }
 

@@ -1,14 +1,14 @@
-//! Which parts of a stretch of memory are taken.
+//! Bookkeeping of the free and taken parts of a stretch of memory.
 
 use std::collections::BTreeMap;
 
 /// Parts begin at multiples of this.
 const GRAIN: usize = 64;
 
-/// Gives out parts of a stretch, the lowest place first, so that what is used often stays small.
+/// Allocates parts of a stretch, always at the lowest free place. The memory in frequent use thus stays small.
 #[derive(Debug)]
 pub(super) struct Extents {
-    /// Length of each free part, by where it begins; no two touch.
+    /// Length of each free part, by its offset. No two free parts touch.
     free: BTreeMap<usize, usize>,
     taken: BTreeMap<usize, usize>,
 }
@@ -21,7 +21,7 @@ impl Extents {
         }
     }
 
-    /// A part of `len` octets; `None`: so much is not free in one place.
+    /// Allocates a part of at least `len` bytes. `None`: no free part is that long.
     pub(super) fn take(&mut self, len: usize) -> Option<usize> {
         let len = len.next_multiple_of(GRAIN).max(GRAIN);
         let (&at, &have) = self.free.iter().find(|(_, have)| **have >= len)?;
@@ -33,7 +33,7 @@ impl Extents {
         Some(at)
     }
 
-    /// Takes a part back. What was not given out is nothing.
+    /// Frees the part at `at`. An offset that no taken part has is ignored.
     pub(super) fn give(&mut self, at: usize) {
         let Some(mut len) = self.taken.remove(&at) else { return };
         let mut start = at;
@@ -49,7 +49,7 @@ impl Extents {
         self.free.insert(start, len);
     }
 
-    /// Parts that are taken.
+    /// The number of parts that are taken.
     pub(super) fn taken(&self) -> usize {
         self.taken.len()
     }

@@ -1,4 +1,4 @@
-//! How a process and a poller meet: a Unix socket, over which the poller hands over memory and bells.
+//! The handshake of a process and a poller, over a Unix socket. The poller's answer hands over memory and eventfds.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -18,38 +18,38 @@ use rustix::net::{
 use super::ring::{self, Place};
 
 const MAGIC: [u8; 8] = *b"hikyaku\0";
-/// Octets of both messages.
+/// Bytes of each of the two messages.
 pub(crate) const LEN: usize = 256;
-/// What the two sides must agree on. One that is greater than this crate's release: the layout has changed.
+/// The layout of the shared memory, on which both sides must agree. The number increases when the layout changes.
 pub(crate) const LAYOUT: u32 = 3;
 
-/// Octets of rings, of the memory of a process, and where things are in it.
+/// Bytes of the two rings and of the memory of a process, and the offsets in it.
 pub(crate) const REPORTS: usize = 4 << 20;
 const COMMANDS: usize = 1 << 20;
 const PAGE: usize = 4_096;
-/// Ring to the process.
+/// The ring to the process.
 pub(crate) const UP: Place = Place {
     control: 0,
     data: PAGE,
     size: REPORTS,
 };
-/// Ring to the poller.
+/// The ring to the poller.
 pub(crate) const DOWN: Place = Place {
     control: ring::CONTROL,
     data: PAGE + REPORTS,
     size: COMMANDS,
 };
-/// Where large records of the process lie, and how much of them: two of the longest messages that there are. Only
-/// addresses; memory is taken as it is used.
+/// Offset and length of the area for the large records of the process. It holds two messages of the greatest length. It
+/// only reserves addresses: a page takes memory when it is first used.
 pub(crate) const AREA: usize = PAGE + REPORTS + COMMANDS;
 pub(crate) const AREA_LEN: usize = if usize::BITS > 32 { 8 << 30 } else { 512 << 20 };
-/// All of it.
+/// Bytes of the whole memory of a process.
 pub(crate) const MEMORY: usize = AREA + AREA_LEN;
 
-/// What a process asks for.
+/// The request of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// 0: any.
+    /// The UDP port that the process wants; 0: any.
     pub(crate) port: u16,
     pub(crate) layout: u32,
     pub(crate) release: String,
@@ -73,7 +73,7 @@ impl Hello {
         octets
     }
 
-    /// `None`: somebody else's.
+    /// `None`: the message is not from hikyaku.
     pub(crate) fn read(octets: &[u8; LEN]) -> Option<Self> {
         (octets[..8] == MAGIC).then(|| Self {
             layout: u32::from_le_bytes([octets[8], octets[9], octets[10], octets[11]]),
@@ -82,19 +82,19 @@ impl Hello {
         })
     }
 
-    /// The same release as ours, or one whose memory looks the same.
+    /// The other side has the same release and the same memory layout as we have.
     pub(crate) fn fits(&self) -> bool {
         self.layout == LAYOUT && self.release == env!("CARGO_PKG_VERSION")
     }
 }
 
-/// What a poller answers.
+/// The answer of a poller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Welcome {
         addr: SocketAddr,
         max_datagram: u32,
-        /// Octets of the memory with packets.
+        /// Bytes of the memory for packets.
         packets: u64,
     },
     Refused(String),
@@ -166,10 +166,10 @@ fn text(octets: &[u8; LEN], at: usize) -> String {
     String::from_utf8_lossy(&octets[at + 1..end]).into_owned()
 }
 
-/// Descriptors that come with a welcome: packets, memory, the process's bell, the poller's bell.
+/// The number of descriptors in a welcome: packets, memory, the process's eventfd, the poller's eventfd.
 pub(crate) const DESCRIPTORS: usize = 4;
 
-/// Sends an answer with descriptors. The socket's buffer takes it at once.
+/// Sends a message with descriptors. The message always fits into the socket's buffer.
 pub(crate) fn send(socket: &UnixStream, octets: &[u8; LEN], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -189,7 +189,7 @@ pub(crate) fn send(socket: &UnixStream, octets: &[u8; LEN], descriptors: &[Borro
     }
 }
 
-/// Receives a message of this length with descriptors, if there are any.
+/// Receives one message and the descriptors that come with it, if any.
 pub(crate) fn receive(socket: &UnixStream) -> io::Result<([u8; LEN], Vec<OwnedFd>)> {
     let mut octets = [0; LEN];
     let mut descriptors = Vec::new();

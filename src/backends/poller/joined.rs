@@ -1,4 +1,4 @@
-//! A link to a poller, and beside it a backend of the process's own (the DPDK paper, sections 4.1 and 4.2.2).
+//! A link to a poller, combined with a backend of the process's own (the DPDK paper, sections 4.1 and 4.2.2).
 
 use std::{
     collections::HashMap,
@@ -20,39 +20,41 @@ use crate::{
     time::Instant,
 };
 
-/// Names the backend for placements: `udp`, `dpdk`. Unset: they go through the poller, too.
+/// Names the backend that carries placements: `udp`, `dpdk`. Unset: placements go through the poller, too.
 pub const BULK_VARIABLE: &str = "HIKYAKU_POLLER_BULK";
 
-/// Stands for whoever has not been introduced: nobody's address.
+/// Stands for every peer that has not been introduced: no host has this address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-/// What is told of backends beside a poller begins so; other backends' Ethernet addresses, of individuals, do not.
+/// The first byte of the link address of a joined backend. The link address of another backend is an Ethernet address
+/// of an individual host, which never begins with this byte.
 const TAG: u8 = 0xff;
 const ALONE: &str = "it has no backend for placements beside its poller, as this process has: HIKYAKU_POLLER_BULK is for \
                      all processes of a job, or for none";
-/// How long to sleep at most, when one of the two can not wake who sleeps for the other.
+/// The longest sleep if our own backend has no file descriptor, so that a thread can not wait for both at once.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A [`PollerBackend`] and a backend of our own, which carries what is placed ([`Backend::link_beside`]).
+/// A [`PollerBackend`] and a backend of our own, which carries the placements ([`Backend::link_beside`]).
 ///
-/// Peers are named by the addresses that they have at their pollers. Where their own backends are is part of what is
-/// [introduced](Backend::introduce); what goes to a peer that has not been introduced is dropped, and the peer reported as
-/// unreachable.
+/// Peers are named by the addresses that they have at their pollers. The address of a peer's own backend is part of its
+/// [introduction](Backend::introduce). A datagram to a peer that has not been introduced is dropped, and the peer is
+/// reported as unreachable.
 pub struct Joined {
     link: PollerBackend,
     own: Box<dyn Backend>,
-    /// Addresses of peers' own backends by those at their pollers, and back.
+    /// Maps the addresses of peers at their pollers to those of their own backends, and back.
     there: HashMap<SocketAddr, SocketAddr>,
     back: HashMap<SocketAddr, SocketAddr>,
-    /// Who has been sent to and has not been introduced.
+    /// Refused datagrams to peers that have not been introduced.
     unknown: Refusals,
-    /// Buffers of the last receive: those of the one that was asked first, and whether that was the link.
+    /// The number of buffers of the last receive that the backend asked first has filled, and whether that was the
+    /// link.
     first: usize,
     link_first: bool,
     dropped: u64,
 }
 
 impl Joined {
-    /// Joins the two. `own` has an address that peers can reach, and is no link.
+    /// Joins the two. `own` must have an address that peers can reach, and must not be a link.
     #[must_use]
     pub fn new(link: PollerBackend, own: Box<dyn Backend>) -> Self {
         Self {
@@ -67,11 +69,11 @@ impl Joined {
         }
     }
 
-    /// The poller, and beside it what [`BULK_VARIABLE`] names, at the IP address of `addr`. Just the poller if it names
-    /// nothing.
+    /// Opens the poller, and with it the backend that [`BULK_VARIABLE`] names, at the IP address of `addr`. Opens only
+    /// the poller if the variable is unset or empty.
     ///
     /// # Errors
-    /// One of the two can not be opened, or there is no address for ours.
+    /// One of the two can not be opened, or our own backend has no address that peers can reach.
     pub fn from_environment(addr: SocketAddr, options: &BindOptions) -> io::Result<Box<dyn Backend>> {
         let link = PollerBackend::from_environment(addr.port())?;
         let name = env::var(BULK_VARIABLE).unwrap_or_default();
@@ -94,7 +96,7 @@ impl Joined {
         Ok(Box::new(Self::new(link, own)))
     }
 
-    /// Whether buffer `index` is the link's, and its number there.
+    /// Whether buffer `index` belongs to the link, and its index there.
     #[inline]
     fn find(&self, index: usize) -> (bool, usize) {
         match index.checked_sub(self.first) {
@@ -118,7 +120,7 @@ impl Backend for Joined {
         "poller"
     }
 
-    /// Those of our own.
+    /// The capabilities of our own backend.
     fn capabilities(&self) -> Capabilities {
         self.own.capabilities()
     }
@@ -156,7 +158,7 @@ impl Backend for Joined {
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        // In turn.
+        // The link and our own backend take turns at being asked first.
         self.link_first = !self.link_first;
         self.first = self.receive_from(self.link_first, now, budget)?;
         let left = budget - self.first;
@@ -199,11 +201,11 @@ impl Backend for Joined {
         }
         let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
         self.link.wait(Some(nap))?;
-        // The other one may have something.
+        // Our own backend may have received something.
         Ok(Wake::Readable)
     }
 
-    /// Where ours is, and what is to be known of it.
+    /// The address of our own backend, followed by that backend's link address.
     fn link_address(&self) -> Vec<u8> {
         let addr = self.own.local_addr();
         let mut octets = vec![TAG, if addr.is_ipv4() { 4 } else { 6 }];
@@ -246,7 +248,7 @@ impl Backend for Joined {
         self.own.next_deadline()
     }
 
-    /// Of both.
+    /// The sum of both backends.
     fn stats(&self) -> BackendStats {
         let (link, own) = (self.link.stats(), self.own.stats());
         BackendStats {
@@ -263,7 +265,7 @@ impl Backend for Joined {
     }
 }
 
-/// An address and what follows it.
+/// Reads an address. Returns it with the bytes that follow it.
 fn read_address(octets: &[u8]) -> Option<(SocketAddr, &[u8])> {
     let (&[TAG, family, low, high], rest) = octets.split_first_chunk()? else {
         return None;

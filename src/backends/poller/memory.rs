@@ -1,4 +1,4 @@
-//! Memory that two processes have at the same time.
+//! Memory that two processes share.
 #![expect(
     unsafe_code,
     reason = "memory of the kernel's has no lifetime that the compiler knows; what makes each use right is in this file"
@@ -18,30 +18,30 @@ use rustix::{
 
 use crate::span::Span;
 
-/// What those may do who are given the memory.
+/// The access that the other processes get to the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
     Read,
     Write,
 }
 
-/// A mapping of memory that another process has too.
+/// A mapping of memory that another process has mapped too.
 ///
-/// It never becomes smaller (it is sealed), so looking at it never fails. What is in it may change at any time if the
-/// other process is broken. So no reference to its bytes is ever made: numbers are read once, as atomics
+/// The memory is sealed against shrinking, so reading it never faults. If the other process is broken, the contents may
+/// change at any time. Therefore no reference to its bytes is ever made: numbers are read once, as atomics
 /// ([`number`](Self::number)), and bytes are copied ([`copy`](Self::copy), [`span`](Self::span)).
 pub(crate) struct Memory {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the value, and nothing in it is bound to a thread.
+// SAFETY: the value owns the mapping, and nothing in the mapping is bound to a thread.
 unsafe impl Send for Memory {}
-// SAFETY: it is only changed through atomics, and by `write`, whose callers own the place.
+// SAFETY: the memory is only changed through atomics, and by `write`, whose callers own the place that they write.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Makes memory of `len` octets, zeros, which take room as they are used.
+    /// Creates memory of `len` bytes, all zero. A page takes memory when it is first used.
     pub(crate) fn create(name: &str, len: usize, others: Others) -> io::Result<(Self, OwnedFd)> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, len as u64)?;
@@ -54,7 +54,7 @@ impl Memory {
         Ok((this, fd))
     }
 
-    /// Maps memory that somebody else has made.
+    /// Maps memory that another process has created.
     pub(crate) fn map(fd: BorrowedFd<'_>, len: usize, access: Others) -> io::Result<Self> {
         let sealed = fcntl_get_seals(fd)?.contains(SealFlags::SHRINK);
         if !sealed || fstat(fd)?.st_size < len as i64 {
@@ -71,7 +71,7 @@ impl Memory {
     }
 
     fn map_fd(fd: BorrowedFd<'_>, len: usize, protection: ProtFlags) -> io::Result<Self> {
-        // SAFETY: a new mapping, at a place of the kernel's choice.
+        // SAFETY: this makes a new mapping, at an address that the kernel chooses.
         let base = unsafe { mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0) }?;
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Self { base, len })
@@ -81,12 +81,12 @@ impl Memory {
         self.len
     }
 
-    /// Where it begins here.
+    /// The address at which the mapping begins in this process.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// The place of octets that lie in here.
+    /// The offset of `octets` in this memory. `None`: they do not lie in it.
     pub(crate) fn offset_of(&self, octets: &[u8]) -> Option<usize> {
         let at = (octets.as_ptr() as usize).checked_sub(self.base.as_ptr() as usize)?;
         (at.checked_add(octets.len())? <= self.len).then_some(at)
@@ -95,59 +95,59 @@ impl Memory {
     /// A number that both sides read and write.
     ///
     /// # Panics
-    /// If it does not lie in here, or not at a multiple of eight.
+    /// If it does not lie in this memory, or its offset is no multiple of eight.
     #[inline]
     pub(crate) fn atomic(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.len);
-        // SAFETY: in the mapping (page-aligned) and aligned; everybody uses it as an atomic.
+        // SAFETY: it lies in the mapping (page-aligned) and is aligned; every access to it is atomic.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// So many octets at this place lie in here.
+    /// The range of `len` bytes at offset `at` lies in this memory.
     #[inline]
     pub(crate) fn holds(&self, at: usize, len: usize) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
-    /// A number that the other process has written, read once. `None`: it does not lie in here, or not at a multiple of
-    /// eight.
+    /// Reads once a number that the other process has written. `None`: it does not lie in this memory, or its offset is
+    /// no multiple of eight.
     #[inline]
     pub(crate) fn number(&self, at: usize) -> Option<u64> {
         (at.is_multiple_of(8) && self.holds(at, 8)).then(|| self.atomic(at).load(Ordering::Relaxed))
     }
 
-    /// Copies octets that the other process may be writing, so that they do not change any more. `false`: they do not lie in
-    /// here.
+    /// Copies bytes that the other process may be writing; the copy does not change any more. `false`: the bytes do not
+    /// lie in this memory.
     #[inline]
     pub(crate) fn copy(&self, at: usize, into: &mut [u8]) -> bool {
         let span = self.span(at, into.len());
         span.map(|span| span.copy_to(into)).is_some()
     }
 
-    /// Bytes that the other process may be writing, to be copied. `None`: they do not lie in here.
+    /// Lends bytes that the other process may be writing, for copying. `None`: they do not lie in this memory.
     #[inline]
     pub(crate) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
-        // SAFETY: in the mapping, which lives as long as `self`. Whatever this process writes there it writes raw.
+        // SAFETY: it lies in the mapping, which lives as long as `self`. This process writes there only by raw copies.
         self.holds(at, len)
             .then(|| unsafe { Span::from_raw(self.base.as_ptr().add(at), len) })
     }
 
-    /// Writes octets to a place that is ours by the rules between the two processes.
+    /// Writes bytes to a place that belongs to this side by the rules between the two processes.
     ///
     /// # Panics
-    /// If it does not lie in here.
+    /// If the place does not lie in this memory.
     #[inline]
     pub(crate) fn write(&self, at: usize, octets: &[u8]) {
         assert!(at <= self.len && octets.len() <= self.len - at);
-        // SAFETY: in the mapping; `octets` is memory of this process, or another place in here that is not ours to
-        // write. Nobody here has a reference to a place that is ours to write.
+        // SAFETY: the destination lies in the mapping. `octets` is memory of this process, or a place of the mapping
+        // that this side does not write. This process holds no reference to a place that this side writes.
         unsafe { ptr::copy(octets.as_ptr(), self.base.as_ptr().add(at), octets.len()) };
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        // SAFETY: the value owns the mapping, and nothing refers to it any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

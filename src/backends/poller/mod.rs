@@ -1,18 +1,18 @@
-//! The link to a node-wide poller: a process of this machine that owns the network and runs the protocol for this one
-//! (the DPDK paper, section 4.1; `docs/papers.md`).
+//! The link to a node-wide poller: another process of this machine, which owns the network and runs the protocol for
+//! this process (the DPDK paper, section 4.1; `docs/papers.md`).
 //!
-//! What goes through this backend are no datagrams but the records of
-//! [`reliability::delegated`](crate::reliability::delegated) ([`Backend::is_link`]): commands, reports, and packets as
-//! they were received. Two rings in shared memory carry them. A packet of more than a few octets stays where the port has
-//! put it, in memory of the poller's that is only read here; reading on gives it back. Large records of ours lie in a
-//! stretch of the memory that we share, until the poller says that all is acknowledged.
+//! This backend carries no datagrams, but the records of [`reliability::delegated`](crate::reliability::delegated)
+//! ([`Backend::is_link`]): commands, reports, and packets as they were received. Two rings in shared memory carry the
+//! records. All packets but very short ones stay where the port has put them, in memory of the poller that this process
+//! only reads; the next receive gives them back. Large records of this process lie in an area of the shared memory
+//! until the poller reports that all their bytes are acknowledged.
 //!
-//! - **Waiting**: looking is free of system calls; who sleeps is woken up by an eventfd.
-//! - **The end**: the poller's socket hangs up when it is gone; that is [`PollerError::Gone`], at the latest some
-//!   thousand looks later.
+//! - **Waiting**: polling needs no system call; the poller wakes a sleeping process by an eventfd.
+//! - **The end**: when the poller is gone, its socket hangs up. The backend then fails with [`PollerError::Gone`], at
+//!   the latest after some thousand empty polls.
 //!
-//! With a backend of our own beside it ([`Joined`]), only messages go to the poller: what is placed goes from process to
-//! process. Nothing of DPDK is needed here.
+//! With a backend of our own beside it ([`Joined`]), only messages go through the poller, and placements go directly
+//! from process to process. This module needs nothing of DPDK.
 
 mod error;
 mod extents;
@@ -63,25 +63,25 @@ use self::{
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::{span::Span, sync::primitives, time::Instant};
 
-/// Names the poller's socket.
+/// Names the environment variable with the path of the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
 
-/// Records up to this size lie in the ring.
+/// The longest record that lies in the ring itself.
 pub(crate) const INLINE: usize = 4 << 10;
-/// Longest record. The stretch for them holds two.
+/// The longest record. The area for large records holds two.
 const LONGEST: usize = hello::AREA_LEN / 2;
-/// Looks that find nothing, between two at whether the poller lives.
+/// The number of empty polls between two checks whether the poller is alive.
 const LOOKS: u32 = 4_096;
-/// How long a poller may take to answer.
+/// The longest time that a poller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where a record lies.
+/// The place of a record.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     lent: bool,
     at: usize,
     len: usize,
-    /// Where its copy begins, if there is one.
+    /// The offset of its copy in `copies`, if there is one.
     copy: Option<usize>,
 }
 
@@ -93,10 +93,10 @@ impl Slot {
     }
 }
 
-/// A [`Backend`] whose network is a poller's.
+/// A [`Backend`] whose network is that of a poller.
 pub struct PollerBackend {
     slots: Vec<Slot>,
-    /// Records of theirs that were asked for as slices.
+    /// Copies of received records that the caller has asked for as slices.
     copies: Vec<u8>,
     up: Consumer,
     down: Producer,
@@ -104,18 +104,18 @@ pub struct PollerBackend {
     packets: Memory,
     extents: Extents,
     socket: UnixStream,
-    /// Rung for us, and by us.
+    /// The eventfds: the poller rings the first for us, and we ring the second for the poller.
     bells: [OwnedFd; 2],
     addr: SocketAddr,
     max_datagram: usize,
     empty: u32,
-    /// The poller is not there any more.
+    /// The poller has ended.
     gone: bool,
     stats: BackendStats,
 }
 
 impl PollerBackend {
-    /// The poller that [`VARIABLE`] names. `port`: the UDP port to have, 0 for any.
+    /// Connects to the poller that [`VARIABLE`] names. `port`: the UDP port to use, 0 for any.
     ///
     /// # Errors
     /// [`PollerError`].
@@ -124,7 +124,7 @@ impl PollerBackend {
         Self::connect(&PathBuf::from(path.ok_or(PollerError::Unnamed)?), port)
     }
 
-    /// The poller whose socket is at `path`. `port`: the UDP port to have, 0 for any.
+    /// Connects to the poller whose socket is at `path`. `port`: the UDP port to use, 0 for any.
     ///
     /// # Errors
     /// [`PollerError`].
@@ -181,13 +181,13 @@ impl PollerBackend {
         })
     }
 
-    /// Large records that the poller still needs.
+    /// The number of large records that the poller still needs.
     #[must_use]
     pub fn lent(&self) -> usize {
         self.extents.taken()
     }
 
-    /// What it shares with the poller.
+    /// The memory that this process shares with the poller.
     #[cfg(all(test, feature = "dpdk"))]
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
@@ -202,7 +202,7 @@ impl PollerBackend {
         }
         match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
             Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => Ok(()),
-            // It never says anything more.
+            // The poller sends nothing after its answer, so any other result means that it is gone.
             _ => {
                 self.gone = true;
                 Err(PollerError::Gone.into())
@@ -220,18 +220,18 @@ impl PollerBackend {
     #[cold]
     fn wake(&mut self) {
         self.stats.transmit_calls += 1;
-        // It can only fail when it has rung already.
+        // A write fails only if the poller's counter is full, and then the poller has been rung already.
         let _ = rustix::io::write(&self.bells[1], &1_u64.to_ne_bytes());
     }
 
-    /// What was received before goes.
+    /// Forgets the records of the last receive.
     #[inline]
     fn forget(&mut self) {
         self.slots.clear();
         self.copies.clear();
     }
 
-    /// Takes in a record of the link.
+    /// Handles one record of the ring.
     #[inline]
     fn note(&mut self, found: Found) -> Result<(), Corrupt> {
         let Found { kind, at, len } = found;
@@ -253,7 +253,7 @@ impl PollerBackend {
         }
     }
 
-    /// Sleeps until the poller rings, something else becomes readable, or the time is over.
+    /// Sleeps until the poller rings, `other` becomes readable, or the time is over.
     fn wait_beside(&mut self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<Wake> {
         self.forget();
         self.up.release();
@@ -265,7 +265,7 @@ impl PollerBackend {
         let mut fds = [
             PollFd::new(&self.bells[0], PollFlags::IN),
             PollFd::new(&self.socket, PollFlags::IN),
-            // Looking twice is harmless.
+            // Without `other` the socket stands here a second time, which is harmless.
             PollFd::from_borrowed_fd(other.unwrap_or_else(|| self.socket.as_fd()), PollFlags::IN),
         ];
         let polled = poll(&mut fds, timeout.as_ref());
@@ -290,14 +290,14 @@ impl PollerBackend {
     }
 }
 
-/// The record of a slot, which was found to lie there.
+/// The bytes of a slot's record. The range was checked when the slot was made.
 #[inline]
 fn span_of<'a>(memory: &'a Memory, packets: &'a Memory, slot: &Slot) -> Span<'a> {
     let memory = if slot.lent { packets } else { memory };
     memory.span(slot.at, slot.len).unwrap_or_default()
 }
 
-/// The two numbers that a record of the link holds.
+/// Reads the two numbers of a record of kind [`kind::AWAY`] or [`kind::FREED`].
 #[inline]
 pub(crate) fn numbers(memory: &Memory, at: usize, len: usize) -> Option<[usize; 2]> {
     if len < 16 {
@@ -307,7 +307,7 @@ pub(crate) fn numbers(memory: &Memory, at: usize, len: usize) -> Option<[usize; 
     Some([number(at)?, number(at + 8)?])
 }
 
-/// The octets of two numbers.
+/// The bytes of two numbers.
 #[inline]
 pub(crate) fn numbered(first: usize, second: usize) -> [u8; 16] {
     let mut octets = [0; 16];
@@ -360,7 +360,7 @@ impl Backend for PollerBackend {
         if !room || (len > INLINE && extent.is_none()) {
             self.stats.busy += 1;
             self.look_for_life()?;
-            // What is needed no more is told among what is to be received.
+            // The next receive learns which large records are not needed any more.
             return Ok(Sent::Busy);
         }
         if let Some(at) = extent {
@@ -382,7 +382,7 @@ impl Backend for PollerBackend {
 
     fn receive(&mut self, _: Instant, budget: usize) -> io::Result<usize> {
         self.forget();
-        // What was handed up before is free.
+        // The records of the last receive go back to the poller.
         self.up.release();
         while self.slots.len() < budget {
             let Some(found) = self.up.next().map_err(broken)? else {
@@ -403,7 +403,7 @@ impl Backend for PollerBackend {
         Ok(self.slots.len())
     }
 
-    /// A copy of the record, the same one until the next receive.
+    /// A copy of the record. It stays the same until the next receive.
     fn received(&mut self, index: usize) -> Received<'_> {
         if self.slots[index].copy.is_none() {
             let start = self.copies.len();
@@ -427,7 +427,7 @@ impl Backend for PollerBackend {
     }
 
     fn take(&mut self, index: usize) -> Bytes {
-        // Reading on gives it back: there is no keeping.
+        // The next receive gives the record back to the poller, so it must be copied.
         Bytes::copy_from_slice(self.received(index).data)
     }
 

@@ -1,12 +1,12 @@
-//! A ring of records in memory that two processes share: one writes, the other reads.
+//! A ring of records in memory that two processes share: a producer and a consumer.
 //!
 //! ```text
-//! control:  0 head (who writes)   64 tail (who reads)   128 armed: who reads sleeps
-//! data:     length(4) kind(4) octets…, padded to 16; nothing goes around the end
+//! control:  0 head (written by the producer)   64 tail (by the consumer)   128 armed: the consumer sleeps
+//! data:     length(4) kind(4) octets…, padded to 16; no record wraps around the end
 //! ```
 //!
-//! Positions count octets from the beginning of time. Each side keeps its own and believes the other's only within what
-//! is possible, so a broken process can not make the other one look anywhere else.
+//! Positions count the bytes since the ring was made. Each side keeps its own position, and accepts the other side's
+//! only if it is possible. A broken process thus can not make the other one read or write outside the ring.
 
 use std::{fmt, io::IoSlice};
 
@@ -18,7 +18,7 @@ use super::{
     },
 };
 
-/// Octets of a ring's control.
+/// Bytes of the control block of a ring.
 pub(crate) const CONTROL: usize = 192;
 const TAIL: usize = 64;
 const ARMED: usize = 128;
@@ -26,44 +26,46 @@ const ARMED: usize = 128;
 const GRAIN: usize = 16;
 const HEADER: usize = 8;
 
-/// What a record of the link is.
+/// The kinds of records in a ring.
 pub(crate) mod kind {
-    /// The octets are a record for who is above.
+    /// The bytes are a record for the layer above.
     pub(crate) const WHOLE: u32 = 1;
-    /// Two numbers of 8 octets: a record for who is above lies there, so long, in the memory for it.
+    /// Two numbers of 8 bytes, offset and length: a record for the layer above lies there, in the memory for such
+    /// records.
     pub(crate) const AWAY: u32 = 2;
-    /// A number of 8 octets: what lay there is not needed any more.
+    /// Two numbers of 8 bytes. The first is the offset of a large record that the poller does not need any more; the
+    /// second is ignored.
     pub(crate) const FREED: u32 = 3;
-    /// Nothing, up to the end.
+    /// Padding up to the end of the ring.
     pub(super) const END: u32 = 4;
 }
 
-/// The other side has done what it can not do.
+/// The other side has written a value that a correct process never writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
-/// Where a ring is.
+/// The place of a ring in the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) control: usize,
     pub(crate) data: usize,
-    /// Octets: a power of two.
+    /// Bytes of the data: a power of two.
     pub(crate) size: usize,
 }
 
-/// Octets that a record of `len` takes.
+/// Bytes that a record of `len` bytes takes in the ring.
 pub(crate) const fn taken(len: usize) -> usize {
     (HEADER + len).next_multiple_of(GRAIN)
 }
 
-/// The side that writes.
+/// The producer's side of a ring.
 pub(crate) struct Producer {
     memory: Arc<Memory>,
     place: Place,
     head: u64,
-    /// As far as the other side has read, when we last looked.
+    /// The consumer's position when we last looked.
     tail: u64,
-    /// Published so far.
+    /// The position up to which records are published.
     published: u64,
 }
 
@@ -78,7 +80,7 @@ impl Producer {
         }
     }
 
-    /// Looks how far the other side has read.
+    /// Reads the consumer's position.
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<u64, Corrupt> {
         let tail = self.memory.atomic(self.place.control + TAIL).load(Ordering::Acquire);
@@ -89,21 +91,21 @@ impl Producer {
         Ok(tail)
     }
 
-    /// Where the next record begins.
+    /// The position of the next record.
     pub(crate) fn position(&self) -> u64 {
         self.head
     }
 
-    /// Octets free, as far as is known. A record may find that less of them are together.
+    /// Free bytes, as of the last look. They may lie in two parts, at the end and at the beginning of the ring.
     #[inline]
     pub(crate) fn free(&self) -> usize {
         self.place.size - (self.head - self.tail) as usize
     }
 
-    /// Makes sure that a record of `len` octets finds room, looking if need be.
+    /// Makes sure that there is room for a record of `len` bytes. Reads the consumer's position only if necessary.
     #[inline]
     pub(crate) fn has_room(&mut self, len: usize) -> Result<bool, Corrupt> {
-        // As much again, for the end of the ring.
+        // Twice the record, because padding at the end of the ring may take almost as much again.
         let need = 2 * taken(len);
         if self.free() < need {
             self.refresh()?;
@@ -111,10 +113,10 @@ impl Producer {
         Ok(self.free() >= need)
     }
 
-    /// Adds a record, for which there is [room](Self::has_room).
+    /// Adds a record. The caller has made sure that there is [room](Self::has_room).
     ///
     /// # Panics
-    /// If there is not.
+    /// If there is no room.
     #[inline]
     pub(crate) fn push(&mut self, kind: u32, parts: &[IoSlice<'_>]) {
         let len = parts.iter().map(|part| part.len()).sum();
@@ -145,7 +147,7 @@ impl Producer {
             .store(header, Ordering::Relaxed);
     }
 
-    /// Shows the other side what has been added. Gives whether it sleeps, and is to be woken up by who has asked.
+    /// Publishes the added records. Returns `true` if the consumer sleeps; the caller must then wake it up.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         if self.published == self.head {
@@ -155,33 +157,33 @@ impl Producer {
         self.memory
             .atomic(self.place.control)
             .store(self.head, Ordering::Release);
-        // Either it sees the record before it sleeps, or we see that it is about to.
+        // Either the consumer sees the record before it sleeps, or we see that it is about to sleep.
         fence(Ordering::SeqCst);
         let armed = self.memory.atomic(self.place.control + ARMED);
         armed.load(Ordering::Relaxed) != 0 && armed.swap(0, Ordering::Relaxed) != 0
     }
 }
 
-/// A record that was found.
+/// A record in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) kind: u32,
-    /// Where its octets are in the memory.
+    /// The offset of its bytes in the memory.
     pub(crate) at: usize,
     pub(crate) len: usize,
 }
 
-/// The side that reads.
+/// The consumer's side of a ring.
 pub(crate) struct Consumer {
     memory: Arc<Memory>,
     place: Place,
-    /// Where we read next.
+    /// The position of the next record to read.
     next: u64,
-    /// What has been given back.
+    /// The position up to which records were given back.
     released: u64,
-    /// As far as there was something, when we last looked.
+    /// The position up to which records can be read, as of the last look.
     head: u64,
-    /// What comes behind this is not read.
+    /// The position at which reading stops for good.
     last: u64,
 }
 
@@ -197,7 +199,7 @@ impl Consumer {
         }
     }
 
-    /// There is something to read.
+    /// There is a record to read.
     #[inline]
     pub(crate) fn has_next(&mut self) -> Result<bool, Corrupt> {
         if self.next != self.head {
@@ -208,7 +210,7 @@ impl Consumer {
         Ok(head > self.next)
     }
 
-    /// How far the other side has written.
+    /// Reads the producer's position.
     #[inline]
     fn look(&self) -> Result<u64, Corrupt> {
         let head = self.memory.atomic(self.place.control).load(Ordering::Acquire);
@@ -219,18 +221,18 @@ impl Consumer {
         Ok(head)
     }
 
-    /// Reads what there is by now, and nothing that comes later.
+    /// Limits reading to the records that are there now: later ones are never read.
     pub(crate) fn close(&mut self) -> Result<(), Corrupt> {
         self.last = self.look()?;
         Ok(())
     }
 
-    /// Everything before [`close`](Self::close) has been read.
+    /// Everything up to [`close`](Self::close) has been read.
     pub(crate) fn is_drained(&self) -> bool {
         self.next >= self.last
     }
 
-    /// The next record. Its octets stay until [`release`](Self::release).
+    /// Returns the next record. Its bytes stay until [`release`](Self::release).
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Found>, Corrupt> {
         while self.has_next()? {
@@ -250,7 +252,7 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Gives back everything that has been read.
+    /// Gives everything that has been read back to the producer.
     #[inline]
     pub(crate) fn release(&mut self) {
         if self.released != self.next {
@@ -261,7 +263,8 @@ impl Consumer {
         }
     }
 
-    /// Asks to be woken up, unless there is something already: then gives `false`.
+    /// Asks the producer to wake this side up. Returns `false`, and takes the request back, if there is a record
+    /// already.
     pub(crate) fn arm(&mut self) -> Result<bool, Corrupt> {
         self.memory
             .atomic(self.place.control + ARMED)

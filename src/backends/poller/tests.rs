@@ -1,4 +1,5 @@
-//! Rings between two threads, and what a broken side may write into them and into what they lead to, at any time.
+//! Tests of rings between two threads, and of everything that a broken side may write into a ring or into the memory to
+//! which its records point, at any time.
 
 mod double;
 
@@ -119,7 +120,7 @@ fn what_can_not_be_is_found() {
         memory.atomic(64).store(tail, Relaxed);
         assert_eq!(producer.refresh(), Err(Corrupt), "tail {tail}");
     }
-    // Never back.
+    // The tail must never move back.
     let memory = memory();
     let mut producer = Producer::new(Arc::clone(&memory), RING);
     producer.push(kind::WHOLE, &[]);
@@ -153,7 +154,7 @@ fn rank(backend: PollerBackend) -> Transport {
     builder.backend(Box::new(backend)).unwrap()
 }
 
-/// A message stays what it was when its record was looked at, whatever is written to where it came from.
+/// A message keeps the bytes that it had when its record was read, even if its source is overwritten later.
 #[test]
 fn what_is_handed_up_does_not_change_any_more() {
     let (mut double, backend) = Double::new();
@@ -169,7 +170,7 @@ fn what_is_handed_up_does_not_change_any_more() {
         let message = rank.try_receive().unwrap().expect("it is ready");
         assert!(message.data() == vec![7; len], "{len} bytes");
     }
-    // The same of a bundle, before and after its turn: of its messages, lengths are among what is looked at.
+    // The same for a bundle, before and after its turn. The lengths of its messages are read only once, too.
     for (message, ready) in [(6, 0), (4, 4)] {
         let bytes = bundle(&[&[1, 7, 20][..], &[7; 20]].concat());
         let record = delivery(&packet(message, &bytes, |header| {
@@ -185,7 +186,7 @@ fn what_is_handed_up_does_not_change_any_more() {
     for len in [1, 20, 1, 20] {
         assert_eq!(rank.try_receive().unwrap().expect("it is ready").data(), vec![7; len]);
     }
-    // The same of what lies in the ring.
+    // The same for a record that lies in the ring.
     let record = delivery(&packet(8, &[7; 100], |_| {}));
     double.push(kind::WHOLE, &record);
     while rank.ready() == 0 {
@@ -195,7 +196,7 @@ fn what_is_handed_up_does_not_change_any_more() {
     assert_eq!(rank.try_receive().unwrap().expect("it is ready").data(), [7; 100]);
 }
 
-/// Slices of records, for who asks for them, are copies that stay the same until the next receive.
+/// Records that are asked for as slices are copies, and stay the same until the next receive.
 #[test]
 fn slices_of_records_are_copies() {
     let (mut double, mut backend) = Double::new();
@@ -216,12 +217,12 @@ fn slices_of_records_are_copies() {
     }
 }
 
-/// The other side changes lengths and flags of a header between any two looks at it.
+/// The other side changes the lengths and flags of a header between any two reads of it.
 #[test]
 fn headers_that_change_meanwhile_are_read_once() {
     const AT: usize = 4_096;
     const LEN: usize = 1_000;
-    /// With match bits, which are the first of its bytes.
+    /// Bytes of the message if the packet has match bits, which take the first 8 bytes.
     const SHORTER: usize = LEN - 8;
     const TRIES: u32 = 100_000;
     let (mut double, backend) = Double::new();
@@ -268,22 +269,22 @@ fn headers_that_change_meanwhile_are_read_once() {
     assert!(taken > 0);
 }
 
-/// What a poller may do that is none.
+/// An act of a broken poller.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Writes a number anywhere in the ring to the process or its control.
+    /// Writes a number anywhere into the ring to the process, or into its control block.
     Write { at: usize, word: u64 },
     /// Writes a record into the ring.
     Push { kind: u32, bytes: Vec<u8> },
-    /// The same for one that lies in the memory for packets.
+    /// Writes a record into the memory for packets, and points to it in the ring.
     PushAway { at: usize, bytes: Vec<u8> },
-    /// Says that something lies there.
+    /// Writes a record of the ring that points to an arbitrary place.
     Point { kind: u32, at: u64, len: u64 },
-    /// Writes over what lies in the memory for packets.
+    /// Overwrites part of the memory for packets.
     Smear { at: usize, byte: u8 },
 }
 
-/// A number near one of the limits that there are, or any.
+/// A number near one of the limits, or any number.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         3 => 0_u64..256,
@@ -293,7 +294,7 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Messages that share a packet: their lengths are those of the first bytes.
+/// Messages that share a packet. Each message's first byte is taken from `bytes` as its length.
 fn bundle(mut bytes: &[u8]) -> Vec<u8> {
     let mut bundle = vec![];
     while let Some((&len, rest)) = bytes.split_first() {
@@ -307,7 +308,7 @@ fn bundle(mut bytes: &[u8]) -> Vec<u8> {
     bundle
 }
 
-/// A record as a host writes it, and spoiled in some places.
+/// A record as a poller writes it, with up to two bytes overwritten.
 fn record() -> impl Strategy<Value = Vec<u8>> {
     let report = (64_u8..76, prop::collection::vec(any::<u8>(), 47), 0_u8..3, 0_u8..4).prop_map(
         |(kind, mut rest, peer, session)| {
@@ -374,11 +375,11 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever is in the rings and where they point to: the process takes it in, leaves it out, or finds that its poller
-    /// is broken.
+    /// Whatever the rings and the places to which they point contain, the process accepts it, ignores it, or finds that
+    /// its poller is broken.
     #[test]
     fn nothing_that_a_poller_writes_does_harm(acts in prop::collection::vec(act(), 1..60), landing: bool) {
-        /// Records of a round: none is longer than what was written.
+        /// The most records of one round. None may be longer than the bytes that were written.
         const MOST: usize = hello::REPORTS / 16;
         let (mut double, mut backend) = Double::new();
         let remote = Remote::new(Config::default(), limits_of(&backend.capabilities()), &[OURS]).unwrap();
@@ -398,7 +399,7 @@ proptest! {
                     double.push(kind, &numbered(at as usize, len as usize));
                 }
                 Act::Smear { at, byte } => double.packets.write(at, &[byte; 100]),
-                // It has damaged its own ring.
+                // The double has damaged its own ring.
                 _ => {}
             }
             let mut records = 0;

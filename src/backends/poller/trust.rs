@@ -2,10 +2,10 @@
     unsafe_code,
     reason = "the kernel is asked who it is: rustix has no place for a process of another namespace, 0"
 )]
-//! Which processes may be at the other end of a poller's socket: those of the same user, and of root.
+//! Checks which process is at the other end of a poller's socket: only processes of the same user and of root may be.
 //!
-//! What goes through the memory that both share is believed further than packets are, so neither side takes it from
-//! somebody else: a poller of another user's could be anybody who was first to make a socket of that name.
+//! Both sides trust the contents of the shared memory further than they trust packets. So neither side accepts a
+//! process of another user: any user could have been the first to make a socket of that name.
 
 use std::{
     io,
@@ -14,18 +14,18 @@ use std::{
 
 use rustix::process::geteuid;
 
-/// Root's number.
+/// The number of the user root.
 const ROOT: u32 = 0;
 
 /// The process at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) user: u32,
-    /// 0: it is in a namespace of processes that is not ours.
+    /// 0: the process is in another PID namespace.
     pub(crate) process: u32,
 }
 
-/// Another user than ours and root is at the other end.
+/// The process at the other end belongs neither to our user nor to root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Foreign {
     pub(crate) user: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Foreign {
 }
 
 impl Peer {
-    /// As the kernel has noted it when the connection was made; of a listener, when it began to listen.
+    /// The credentials that the kernel recorded when the connection was made (of a listener: when it began to listen).
     pub(crate) fn of(socket: &UnixStream) -> io::Result<Self> {
         let mut credentials = libc::ucred {
             pid: 0,
@@ -41,7 +41,8 @@ impl Peer {
             gid: u32::MAX,
         };
         let mut len = size_of_val(&credentials) as libc::socklen_t;
-        // SAFETY: it writes at most `len` octets to `credentials`, which any integers are, and how many to `len`.
+        // SAFETY: the call writes at most `len` bytes to `credentials`, for which any bytes are valid, and their number
+        // to `len`.
         let failed = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),
@@ -63,7 +64,7 @@ impl Peer {
         })
     }
 
-    /// Fails if it is somebody else's.
+    /// Fails if the process belongs neither to our user nor to root.
     pub(crate) fn check(self) -> Result<Self, Foreign> {
         self.check_for(geteuid().as_raw())
     }
@@ -78,7 +79,7 @@ impl Peer {
     }
 }
 
-/// Does something as a user that is nobody, in a thread; `None`: only root can.
+/// Runs `act` as the user [`NOBODY`], in a thread of its own. `None`: this process is not root, so it can not.
 #[cfg(test)]
 pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     if geteuid().as_raw() != ROOT {
@@ -86,8 +87,8 @@ pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     }
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: it takes three numbers. The C library's function would change all threads; this is the kernel's, which
-            // changes the one that calls it, and that ends with `act`.
+            // SAFETY: the system call takes three numbers. The C library's function would change all threads; the
+            // kernel's system call changes only the thread that calls it, and this thread ends with `act`.
             let failed = unsafe { libc::syscall(libc::SYS_setresuid, -1, NOBODY, -1) };
             assert_eq!(failed, 0, "{}", io::Error::last_os_error());
             act()
@@ -96,7 +97,7 @@ pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-/// The number of a user that is nobody.
+/// The number of the user `nobody`, who has no rights.
 #[cfg(test)]
 pub(crate) const NOBODY: u32 = 65_534;
 
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(peer.check(), Ok(peer));
     }
 
-    /// Somebody else was first to make a socket of that name, where everybody can.
+    /// Another user was the first to make a socket of that name, in a folder where every user may make files.
     #[test]
     fn a_socket_of_somebody_else_is_not_believed() {
         let path = env::temp_dir().join(format!("hikyaku-foreign-{}", process::id()));

@@ -1,10 +1,10 @@
 //! Tells bulk from lone datagrams, to decide when GRO and further receive calls pay.
 
-/// Points at which GRO goes on; at zero it goes off.
+/// Score at which GRO is turned on; at zero it is turned off.
 const ON: u8 = 8;
-/// The most points: so many lone datagrams in a row after bulk until GRO goes off.
+/// The highest score: after bulk, this many lone datagrams in a row turn GRO off.
 const MOST: u8 = 24;
-/// Receive calls in a row that found something, after which the next is worth trying without asking the caller.
+/// After this many receive calls in a row that found something, another call is worth trying without asking the caller.
 const RUN: u32 = 4;
 
 /// Watches the results of receive calls.
@@ -14,9 +14,9 @@ const RUN: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Bulk {
     score: u8,
-    /// Calls that found something since one that did not.
+    /// Calls that found something since the last call that found nothing.
     run: u32,
-    /// One of them found several datagrams.
+    /// One of these calls found several datagrams.
     coalesced: bool,
 }
 
@@ -54,7 +54,7 @@ impl Bulk {
         if self.score == 0 { Advice::Off } else { Advice::Keep }
     }
 
-    /// Another call will probably find something.
+    /// Returns whether another call will probably find something.
     pub(super) fn more(&self) -> bool {
         self.run >= RUN
     }

@@ -1,8 +1,8 @@
 //! The UDP socket backend: IPv4 and IPv6, segmentation offload (GSO), receive offload (GRO).
 //!
-//! One unconnected socket carries all peers. The system call is the latency, so each case takes the cheapest one: a
-//! small lone datagram goes out by `sendto` (gathered by copying) and comes in by `recvfrom`; larger gather lists and
-//! bursts take `sendmsg`, and while there is bulk to receive, GRO and `recvmsg`.
+//! One unconnected socket carries all peers. The system call determines the latency, so each case takes the cheapest
+//! one: a small lone datagram goes out by `sendto` (gathered by copying) and comes in by `recvfrom`; larger gather
+//! lists and bursts take `sendmsg`, and while there is bulk to receive, GRO and `recvmsg`.
 
 mod bulk;
 mod socket;
@@ -27,13 +27,13 @@ use crate::time::Instant;
 
 /// Most datagrams in one burst: `UDP_MAX_SEGMENTS` of the older kernels.
 const MAX_SEGMENTS: usize = 64;
-/// Any datagram and any coalesced burst fits.
+/// Size of a receive buffer, bytes: any datagram and any coalesced burst fits.
 const BUFFER: usize = 64 << 10;
 /// Most buffers filled by one receive.
 const MAX_SLOTS: usize = 64;
 /// Most calls in one receive that give nothing usable (errors of peers, empty datagrams).
 const MAX_USELESS: usize = 64;
-/// A gather list no larger than this is copied together: cheaper than `sendmsg`.
+/// A gather list of at most this many bytes is copied together: cheaper than `sendmsg`.
 const COPY: usize = 2048;
 /// Most slices that the kernel takes (`UIO_MAXIOV`).
 const MAX_SLICES: usize = 1024;
@@ -65,7 +65,7 @@ pub struct UdpBackend {
     pool: Pool,
     /// Where small gather lists are copied together.
     scratch: Vec<u8>,
-    /// The last destination, both ways.
+    /// The last destination, in Rust's form and in the kernel's.
     destination: (SocketAddr, RawAddr),
     refusals: Refusals,
     stats: BackendStats,
@@ -149,7 +149,8 @@ impl UdpBackend {
             // An old kernel; no point in asking again.
             self.gro = Gro::Off;
         } else if !on && sys::has_data(self.socket.fd()) {
-            // It may have been coalesced before GRO went off, and would then be read without its borders.
+            // The data may have been coalesced before GRO went off, and would then be read without its datagram
+            // borders.
             self.gro_on = self.socket.set_gro(true).is_ok();
         } else {
             self.gro_on = on;
@@ -202,7 +203,7 @@ impl UdpBackend {
             };
             tries += 1;
             match self.judge(&error, tries) {
-                // Each pending error of a peer takes one call; a flood of them must not hold us here.
+                // Each pending error of a peer takes one call; a flood of them must not keep this loop busy.
                 Failure::Again if tries < 16 => {}
                 Failure::Again => return Err((error, Failure::Dropped)),
                 failure => return Err((error, failure)),
@@ -217,11 +218,12 @@ impl UdpBackend {
             libc::EAGAIN => Failure::Busy,
             libc::EBADF | libc::ENOTSOCK => Failure::Fatal,
             libc::ENOBUFS | libc::ENOMEM => Failure::Dropped,
-            // News of an earlier datagram (the path's MTU, which we find ourselves, and anybody can forge), or of this one:
-            // then it comes again.
+            // The error may report an earlier datagram (the path MTU, which the protocol finds itself, and which any
+            // host can forge). If it is about this datagram, the next try returns it again.
             libc::EMSGSIZE if self.drain_errors() || tries == 1 => Failure::Again,
             libc::EMSGSIZE => Failure::Dropped,
-            // May be news of an earlier datagram, which the socket tells whoever calls next.
+            // The error may report an earlier datagram: the socket returns it to the next caller, whichever call that
+            // is.
             libc::ECONNREFUSED => {
                 self.drain_errors();
                 Failure::Again
@@ -261,7 +263,8 @@ impl UdpBackend {
                 ..*transmit
             };
             match self.send_whole(&lone) {
-                // What has gone can not be called back, so this is a loss and no longer "nothing was sent".
+                // The datagrams before this one are sent and can not be called back, so this is a loss and no longer
+                // "nothing was sent".
                 Err((error, Failure::Busy)) if index > 0 => return Err((error, Failure::Dropped)),
                 result => result?,
             }
@@ -286,11 +289,11 @@ impl UdpBackend {
         ) {
             return Err((error, failure));
         }
-        // If the datagrams go one by one, it was segmentation that was refused: by an interface without checksum
-        // offload, or a filter in the path. It will not change its mind.
+        // If the datagrams pass one by one, it was segmentation that was refused: by an interface without checksum
+        // offload, or by a filter in the path. Such a refusal is permanent.
         self.stats.segmentation_refused += 1;
         self.send_one_by_one(transmit)?;
-        // These two may have come from the network, too, and nobody shall forge that away.
+        // These two errors may also come from the network, and a forged report must not turn segmentation off.
         if !matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EOPNOTSUPP)) {
             self.max_segments = 1;
         }
@@ -301,7 +304,7 @@ impl UdpBackend {
         socket::largest_payload(self.socket.local())
     }
 
-    /// Receives into slot `self.filled`. Gives the number of datagrams, or `None` if there is nothing.
+    /// Receives into slot `self.filled`. Returns the number of datagrams, or `None` if there is nothing.
     fn receive_one(&mut self) -> io::Result<Option<usize>> {
         if self.filled == self.slots.len() {
             self.slots.push(Slot {
@@ -323,7 +326,7 @@ impl UdpBackend {
             };
             match result {
                 Ok((len, stride)) => {
-                    // An empty datagram carries nothing; and it would make a stride of zero.
+                    // An empty datagram carries nothing, and it would make a stride of zero.
                     let Some(source) = from.get().filter(|_| len > 0) else {
                         continue;
                     };
@@ -339,7 +342,8 @@ impl UdpBackend {
                     libc::EAGAIN => return Ok(None),
                     libc::EINTR => {}
                     libc::EBADF | libc::ENOTSOCK => return Err(error),
-                    // News of a datagram sent earlier; it was told once and is now in the error queue.
+                    // The error reports a datagram sent earlier. The socket returned it once, and the error queue has
+                    // it now.
                     _ => {
                         self.drain_errors();
                     }
@@ -397,7 +401,7 @@ impl Backend for UdpBackend {
             self.send_burst(transmit)
         } else {
             self.out().set_dont_fragment(false)?;
-            // Segmentation offload wants segments that fit.
+            // Segmentation offload needs segments that fit.
             let result = if transmit.segments() > 1 {
                 self.send_one_by_one(transmit)
             } else {
@@ -456,13 +460,14 @@ impl Backend for UdpBackend {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
         if timeout != Some(Duration::ZERO) {
-            // Who wants to sleep has found nothing to receive, and what comes after a sleep is no backlog.
+            // A caller that wants to sleep has found nothing to receive, and a datagram that arrives after a sleep is
+            // no backlog.
             let advice = self.bulk.empty();
             self.follow(advice);
         }
         let ready = sys::poll(self.socket.fd(), timeout)?;
         if ready.error {
-            // Else the next wait would come back at once for the same reason.
+            // Otherwise the next wait would return at once for the same reason.
             self.drain_errors();
         }
         Ok(if ready.readable || ready.error {
@@ -507,7 +512,7 @@ mod tests {
             eprintln!("skipped: no segmentation offload on this machine");
             return;
         }
-        // The kernel refuses to segment what shall carry no checksum.
+        // The kernel refuses to segment datagrams that carry no checksum.
         sys::set_option(a.socket.fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let data: Vec<u8> = (0..=255).collect();
         let slices = [IoSlice::new(&data[..7]), IoSlice::new(&data[7..])];

@@ -100,7 +100,7 @@ impl UdpSocket {
             .ok_or(io::ErrorKind::AddrNotAvailable)?;
         let this = Self { socket, local };
         this.set_dont_fragment(true)?;
-        // So that "port unreachable" says which peer.
+        // So that a "port unreachable" error names the peer.
         let (level, name) = if addr.is_ipv4() {
             (libc::SOL_IP, libc::IP_RECVERR)
         } else {
@@ -120,7 +120,7 @@ impl UdpSocket {
 
     /// Forbids or allows fragmentation.
     pub(super) fn set_dont_fragment(&self, forbid: bool) -> io::Result<()> {
-        // "Probe": set the bit, and do not believe the kernel's cached path MTU. The protocol finds its own.
+        // "Probe": set the DF bit, and do not use the kernel's cached path MTU. The protocol finds its own.
         if self.local.is_ipv4() {
             let value = if forbid {
                 libc::IP_PMTUDISC_PROBE
@@ -143,14 +143,14 @@ impl UdpSocket {
         sys::set_option(self.fd(), libc::SOL_UDP, libc::UDP_GRO, on.into())
     }
 
-    /// Does the kernel know segmentation offload?
+    /// Returns whether the kernel knows segmentation offload.
     pub(super) fn knows_gso(&self) -> bool {
         sys::get_option(self.fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
     /// Bytes of the receive buffer that the kernel gave.
     pub(super) fn receive_buffer(&self) -> usize {
-        // It reports twice what was asked for: its own bookkeeping comes out of the same account.
+        // The kernel reports twice the size asked for: its own bookkeeping comes out of the same account.
         let doubled = sys::get_option(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
         usize::try_from(doubled).unwrap_or(0) / 2
     }
@@ -168,7 +168,7 @@ fn set_buffer(fd: BorrowedFd<'_>, force: i32, polite: i32, size: usize) -> io::R
     sys::set_option(fd, libc::SOL_SOCKET, force, size).or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, polite, size))
 }
 
-/// MTU of the interface that owns `ip`; for a wildcard the smallest of those that lead out.
+/// MTU of the interface that owns `ip`; for a wildcard, the smallest MTU of the interfaces that are not loopback.
 fn interface_mtu(fd: BorrowedFd<'_>, ip: IpAddr) -> Option<usize> {
     let interfaces = sys::interfaces(fd).ok()?;
     let up = || interfaces.iter().filter(|interface| interface.up);

@@ -202,15 +202,15 @@ pub(super) struct QueuedError {
 
 impl QueuedError {
     /// The address at which no process listens, if the entry says so. (The address of the sender of the ICMP message
-    /// would prove nothing: whoever can forge the rest can forge that as well.)
+    /// would prove nothing: a host that can forge the rest can forge that as well.)
     pub(super) fn refused(&self) -> Option<SocketAddr> {
         self.destination
             .filter(|_| self.from_network && self.errno == libc::ECONNREFUSED)
     }
 }
 
-/// Takes the oldest entry off the socket's error queue, and what it quotes into `quote`; [`io::ErrorKind::WouldBlock`] if
-/// the queue is empty.
+/// Takes the oldest entry off the socket's error queue, and copies the bytes that it quotes into `quote`;
+/// [`io::ErrorKind::WouldBlock`] if the queue is empty.
 pub(super) fn receive_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> io::Result<QueuedError> {
     let mut from = RawAddr::empty();
     let (mut errno, mut origin) = (0, 0);
@@ -237,7 +237,7 @@ pub(super) fn receive_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> io::Result<
     })
 }
 
-/// recvmsg, showing each control message as (level, type, bytes).
+/// Calls recvmsg, and shows each control message to `control_message` as (level, type, bytes).
 fn receive_message(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -245,7 +245,7 @@ fn receive_message(
     flags: c_int,
     mut control_message: impl FnMut(c_int, c_int, &[u8]),
 ) -> io::Result<usize> {
-    /// Enough for an extended error with an IPv6 offender; a cut control message is no harm but of no use either.
+    /// Enough for an extended error with an IPv6 offender; a truncated control message does no harm, but is of no use.
     #[repr(C, align(8))]
     struct Room(mem::MaybeUninit<[u8; 128]>);
     let mut room = Room(mem::MaybeUninit::uninit());
@@ -280,7 +280,7 @@ fn receive_message(
 /// Returns whether the receive queue holds anything. Takes nothing out.
 pub(super) fn has_data(fd: BorrowedFd<'_>) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: no byte is written, the length is zero.
+    // SAFETY: the length is zero, so no byte is written.
     unsafe { libc::recv(fd.as_raw_fd(), ptr::null_mut(), 0, flags) >= 0 }
 }
 
@@ -293,7 +293,7 @@ pub(super) struct Ready {
     pub(super) error: bool,
 }
 
-/// Sleeps until the socket is readable, has an error, a signal comes, or the time is over (`None`: no limit).
+/// Sleeps until the socket is readable or has an error, a signal arrives, or the time has passed (`None`: no limit).
 pub(super) fn poll(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Ready> {
     let mut poll = libc::pollfd {
         fd: fd.as_raw_fd(),
@@ -375,7 +375,7 @@ pub(super) fn interfaces(fd: BorrowedFd<'_>) -> io::Result<Vec<Interface>> {
         next = entry.ifa_next;
         // SAFETY: address and mask are null or point to a sockaddr of the family that they carry.
         let (addr, mask) = unsafe { (ip_of(entry.ifa_addr), ip_of(entry.ifa_netmask)) };
-        // SAFETY: the name is a C string of the list's.
+        // SAFETY: the name is a C string that belongs to the list.
         let mtu = mtu_of(fd, unsafe { CStr::from_ptr(entry.ifa_name) });
         if let (Some(addr), Ok(mtu)) = (addr, mtu) {
             let flag = |flag: c_int| entry.ifa_flags & flag as libc::c_uint != 0;

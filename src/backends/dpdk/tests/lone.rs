@@ -1,8 +1,8 @@
-//! The short way of lone datagrams does what the way of bursts does.
+//! The short way for single datagrams has the same results as the way for bursts.
 
 use super::*;
 
-/// What a backend says of what has come: its payloads, and what it has counted of it.
+/// The results of receiving everything: the payloads with their sources, and the increases of the counters.
 fn outcome(backend: &mut DpdkBackend) -> (Vec<(SocketAddr, Vec<u8>)>, Vec<u64>) {
     let (before, all_before) = (backend.more, backend.stats());
     let mut payloads = Vec::new();
@@ -39,7 +39,7 @@ fn a_frame_with_a_wrong_bit_is_the_same_alone_as_among_others() {
         let good = datagram(&backend, b"seven..", checksum);
         for bit in 0..=good.len() * 8 {
             let mut frame = good.clone();
-            // The last one is as it should be.
+            // The last frame is unchanged.
             if let Some(octet) = frame.get_mut(bit / 8) {
                 *octet ^= 1 << (bit % 8);
             }

@@ -1,4 +1,4 @@
-//! The backend on a ring device, which gives back what it is given: whatever a wire could bring.
+//! Tests of the backend on a ring device, which returns every frame sent to it: any frame that a wire could bring.
 
 mod lone;
 mod sharing;
@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// Bytes before the payload.
+/// Bytes before the payload of a datagram.
 const HEADERS: usize = ETHERNET + IPV4 + 8;
 
 const US: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), 4000);
@@ -29,19 +29,19 @@ fn options(device: &str) -> DpdkOptions {
     }
 }
 
-/// Starts DPDK as the first port would.
+/// Starts DPDK as the first port of a process does.
 pub(super) fn start() {
     eal::start(&options("ring")).unwrap();
 }
 
-/// On a ring, from which what opening has sent is taken.
+/// A backend on a ring, after it has received the frame that opening has sent.
 fn ring() -> DpdkBackend {
     let mut backend = DpdkBackend::bind(US, &options("ring")).unwrap();
     assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 0);
     backend
 }
 
-/// Gives `frame` to the ring as if it came from a wire.
+/// Puts `frame` into the ring as if it came from a wire.
 fn inject(backend: &mut DpdkBackend, frame: &[u8]) {
     let mut one = Burst::new();
     assert!(backend.port.shared.pools.send.take(1, frame.len(), &mut one));
@@ -72,7 +72,7 @@ fn transmit(backend: &mut DpdkBackend, to: SocketAddr, segment_size: usize, slic
     backend.transmit(Instant::ZERO, &transmit).unwrap()
 }
 
-/// `OTHER` tells `backend` where it is.
+/// The answer that tells `backend` the Ethernet address of `OTHER`.
 fn reply_of_other(backend: &DpdkBackend) -> Vec<u8> {
     let question = Notice {
         is_request: true,
@@ -83,7 +83,7 @@ fn reply_of_other(backend: &DpdkBackend) -> Vec<u8> {
     discovery::answer(OTHER.mac, OTHER.addr.ip(), &question, backend.mac()).unwrap()
 }
 
-/// Nobody has a buffer any more.
+/// Drops a backend, and checks that all buffers are back in their pools.
 fn end(backend: DpdkBackend) {
     let pools = backend.pools();
     drop(backend);
@@ -105,7 +105,7 @@ fn what_is_no_datagram_for_us_is_counted_and_its_buffer_comes_back() {
         changed(12, 0x86),
         changed(5, 0x77),
     ];
-    // The checksum goes with the fields of the IPv4 header, so these are counted as damaged.
+    // These changes make the checksums wrong, so the frames are counted as damaged.
     frames.extend([changed(HEADERS, b'P'), changed(ETHERNET + 6, 0x20)]);
     frames.extend([good[..HEADERS + 3].to_vec(), vec![0; 60]]);
     for frame in &frames {
@@ -122,7 +122,7 @@ fn what_is_no_datagram_for_us_is_counted_and_its_buffer_comes_back() {
     let counted = (
         stats.malformed,
         stats.vlan,
-        // The ring's own address is all zeros, and so is that of the last frame.
+        // The ring's own address is all zeros, and so is the destination of the last frame.
         stats.other_protocol,
         stats.not_ours,
         stats.bad_checksum,
@@ -132,7 +132,7 @@ fn what_is_no_datagram_for_us_is_counted_and_its_buffer_comes_back() {
     end(backend);
 }
 
-/// Of both versions of IP, each with the one thing wrong that is to be counted.
+/// Frames of both versions of IP. Each has exactly one defect, which its counter must count.
 #[test]
 fn each_layer_has_its_counter() {
     for [ip, other] in [["10.77.0.1", "10.77.0.9"], ["fd77::1", "fd77::9"]] {
@@ -158,7 +158,7 @@ fn each_layer_has_its_counter() {
         let mut short = good.clone();
         if us.addr.is_ipv4() {
             fragment[ETHERNET + 6] = 0x20;
-            // What is wrong is not the checksum.
+            // The checksum is corrected: it is not the defect.
             fragment[ETHERNET + 10..ETHERNET + 12].fill(0);
             let sum = frame::complement(frame::sum(&fragment[ETHERNET..ETHERNET + IPV4]));
             fragment[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&sum);
@@ -188,7 +188,7 @@ fn each_layer_has_its_counter() {
     }
 }
 
-/// A frame in several buffers is larger than this end takes.
+/// A frame in several buffers is larger than this end accepts.
 #[test]
 fn frames_that_fill_more_than_one_buffer_are_counted() {
     let mut backend = ring();
@@ -209,7 +209,7 @@ fn frames_that_fill_more_than_one_buffer_are_counted() {
     end(backend);
 }
 
-/// All buffers that nobody has.
+/// Takes all free buffers of a pool.
 fn take_all(pool: &Pool) -> Vec<Burst> {
     let mut all = Vec::new();
     loop {
@@ -221,7 +221,7 @@ fn take_all(pool: &Pool) -> Vec<Burst> {
     }
 }
 
-/// Those who send everything at once get told, and nothing is stuck when the pool is full again.
+/// A sender without buffers gets [`Sent::Busy`], and can send again when the pool has buffers again.
 #[test]
 fn an_exhausted_pool_is_busy_until_buffers_come_back() {
     let mut backend = ring();
@@ -230,7 +230,7 @@ fn an_exhausted_pool_is_busy_until_buffers_come_back() {
     let busy = backend.stats().busy;
     assert_eq!(transmit(&mut backend, OTHER.addr, 4, &[b"more"]), Sent::Busy);
     assert_eq!(backend.stats().busy, busy + 1);
-    // Receiving has a pool of its own, and answers that can not be sent are as if they were lost.
+    // Receiving has a pool of its own. Answers that can not be sent are lost.
     let question = discovery::ask(&OTHER, US.ip());
     assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 0);
     all.pop();
@@ -264,7 +264,7 @@ fn loans_outlive_the_backend() {
     for (number, loan) in loans.into_iter().enumerate() {
         assert_eq!(loan[..], [number as u8; 100]);
     }
-    // The buffers belong to whichever pool the ring was given them from.
+    // Each buffer belongs to the pool from which it was given to the ring.
     assert_eq!(pools.receive().in_use + pools.send().in_use, 1);
     std::thread::spawn(move || assert_eq!(part[..], [39; 50]))
         .join()
@@ -276,13 +276,13 @@ fn loans_outlive_the_backend() {
 fn datagrams_wait_for_the_address_and_go_when_it_is_told() {
     let mut backend = ring();
     let to = OTHER.addr;
-    // Slices and datagrams have different borders.
+    // The slices and the datagrams have different boundaries.
     let slices: [&[u8]; 4] = [&[1; 150], &[], &[2; 40], &[3; 60]];
     assert_eq!(transmit(&mut backend, to, 100, &slices), Sent::All);
     assert_eq!(backend.dpdk_stats().neighbours_asked, 1);
     let asked = one_frame(&mut backend);
     assert_eq!(asked[12..14], [8, 6]);
-    // Too many to wait.
+    // More datagrams than may wait.
     for _ in 0..PARKED {
         assert_eq!(transmit(&mut backend, to, 10, &[&[4; 10]]), Sent::All);
     }
@@ -295,7 +295,7 @@ fn datagrams_wait_for_the_address_and_go_when_it_is_told() {
         let frame = one_frame(&mut backend);
         assert_eq!((frame[..6].to_vec(), frame.len()), (OTHER.mac.to_vec(), HEADERS + 10));
     }
-    // Now it is known.
+    // The address is known now.
     assert_eq!(transmit(&mut backend, to, 100, &slices), Sent::All);
     let all: Vec<u8> = slices.concat();
     for datagram in all.chunks(100) {
@@ -305,7 +305,7 @@ fn datagrams_wait_for_the_address_and_go_when_it_is_told() {
     end(backend);
 }
 
-/// Looks at the next frame as receiving does, but at no other: it would find what is sent in answer.
+/// Reads the next frame as receiving does, and no further frame: receiving would also find the frames sent in answer.
 fn look_at_next(backend: &mut DpdkBackend) {
     if backend.staged.is_empty() {
         backend.stage();
@@ -321,13 +321,13 @@ fn one_frame(backend: &mut DpdkBackend) -> Vec<u8> {
     backend.staged.pop().expect("a frame").data().to_vec()
 }
 
-/// The address of `OTHER` is known.
+/// Makes the address of `OTHER` known to `backend`.
 fn introduce(backend: &mut DpdkBackend) {
     let mac: Mac = OTHER.mac;
     assert_eq!(transmit(backend, OTHER.addr, 1, &[b"?"]), Sent::All);
     let reply = reply_of_other(backend);
     inject(backend, &reply);
-    // The question, then the answer.
+    // The first frame is the request, the second the answer.
     look_at_next(backend);
     look_at_next(backend);
     assert_eq!(one_frame(backend)[..6], mac);
@@ -357,14 +357,14 @@ fn a_full_port_is_busy_and_a_stuck_one_loses() {
         dont_fragment: true,
         token: 0,
     };
-    // Either there is no buffer or no room; both end.
+    // Either buffers or room in the queue are lacking, and both come back.
     let sent = backend.transmit(later, &more).unwrap();
     assert!(sent == Sent::Dropped || sent == Sent::Busy, "{sent:?}");
     while backend.stage() {
         backend.staged.clear();
     }
     assert_eq!(backend.transmit(later, &more).unwrap(), Sent::All);
-    // A ring keeps what nobody has taken, also when it is closed.
+    // A ring keeps the frames that were not received, even when it is closed.
     assert_eq!(one_frame(&mut backend).len(), HEADERS + 4);
     end(backend);
 }
@@ -425,6 +425,6 @@ fn wrong_devices_and_addresses_are_errors_that_help() {
     };
     let error = DpdkBackend::bind(US, &huge).err().unwrap();
     assert!(matches!(error, DpdkError::Pool { .. }), "{error}");
-    // None of that has left anything behind.
+    // None of the failed calls has left anything behind.
     end(ring());
 }

@@ -1,4 +1,5 @@
-//! Several backends on one port: both ends of a memif in this process, and devices that only talk about queues.
+//! Tests of several backends on one port: over both ends of a memif in this process, and on devices that only report
+//! queues.
 
 use std::{
     env,
@@ -19,7 +20,7 @@ fn socket() -> PathBuf {
     env::temp_dir().join(format!("hikyaku-sharing-{}-{number}", process::id()))
 }
 
-/// Both ends of a link, the client first: it can send before the other end has looked.
+/// Both ends of a link, the client first: the client can send before the server has received.
 fn link(queues: u16, own_queues: u16) -> [DpdkPort; 2] {
     link_of(1500, queues, own_queues)
 }
@@ -37,7 +38,7 @@ fn link_of(mtu: u16, queues: u16, own_queues: u16) -> [DpdkPort; 2] {
         })
         .unwrap_or_else(|error| panic!("{error}"))
     });
-    // The server hears of its client a little later.
+    // The server is told of its client a little later.
     while !(server.is_up() && client.is_up()) {
         thread::yield_now();
     }
@@ -63,7 +64,7 @@ fn all_back(ports: [DpdkPort; 2]) {
     }
 }
 
-/// The second end is closed while DPDK's own thread hears that the first one has gone.
+/// The second end is closed while DPDK's own thread is told that the first one is gone.
 #[test]
 fn both_ends_of_a_memif_close_one_after_the_other() {
     for round in 0..40 {
@@ -82,7 +83,7 @@ fn both_ends_of_a_memif_close_one_after_the_other() {
     }
 }
 
-/// A server's socket is there before the server is started, and one that has another id answers in the same way.
+/// A server's socket exists before the server is started. A client can not tell that from a server with another id.
 #[test]
 fn a_memif_client_that_is_refused_tries_again() {
     let socket = socket();
@@ -120,7 +121,7 @@ fn a_memif_client_that_is_refused_tries_again() {
     assert!(!other.is_up() && server.is_some());
 }
 
-/// Receives everything that is there.
+/// Receives everything that has arrived.
 pub(super) fn drain(backend: &mut DpdkBackend) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut empty = 0;
@@ -139,7 +140,7 @@ fn whoever_finds_a_datagram_hands_it_to_whom_it_is_for() {
     let mut answers = [backend(&ports, 1, 1, 1), backend(&ports, 1, 2, 1)];
     assert_eq!(ports[0].free_queues(), [0, 1]);
     assert_eq!(answers[0].steering(), Steering::Software);
-    // Crosswise, so that each lies in the queue of the other.
+    // Crosswise, so that each datagram lies in the queue of the other backend.
     for (from, to) in [(0, 2_u16), (1, 1)] {
         assert_eq!(transmit(&mut asks[from], at(1, to), 4, &[&[to as u8; 4]]), Sent::All);
     }
@@ -152,14 +153,14 @@ fn whoever_finds_a_datagram_hands_it_to_whom_it_is_for() {
         "it looked into all queues itself"
     );
     assert_eq!(found, 1);
-    // Back to the port that the datagram came from, over a queue of its own.
+    // A reply to the port that the datagram came from, over an own queue.
     assert!(asks.iter_mut().all(|asks| drain(asks).is_empty()));
     let mut own = ports[1].bind_own(at(1, 9)).unwrap();
     own.add_neighbour(at(0, 0).ip(), ports[0].mac());
     assert_eq!(transmit(&mut own, at(0, 1), 4, &[b"back"]), Sent::All);
     assert_eq!(drain(&mut asks[0]), [b"back"]);
     assert_eq!(asks[0].dpdk_stats().not_ours, 0);
-    // To nobody.
+    // A datagram to an address that no backend has.
     assert_eq!(transmit(&mut own, at(0, 3), 4, &[b"lost"]), Sent::All);
     assert!(drain(&mut asks[1]).is_empty());
     assert_eq!(asks[1].dpdk_stats().not_ours, 1);
@@ -197,13 +198,13 @@ fn a_flood_to_one_takes_nothing_from_the_others() {
     all_back(ports);
 }
 
-/// What there is no buffer for waits in the ring; sending has buffers of its own.
+/// Packets without a buffer wait in the ring. Sending has buffers of its own.
 #[test]
 fn an_exhausted_pool_for_receiving_stops_nothing_else() {
     let ports = link(1, 0);
     let mut sender = backend(&ports, 0, 1, 1);
     let mut receiver = backend(&ports, 1, 1, 1);
-    // A client has to look before its server can send.
+    // A client must receive once before its server can send.
     assert!(drain(&mut sender).is_empty());
     let all = take_all(&ports[1].shared.pools.receive);
     for _ in 0..10 {
@@ -244,7 +245,7 @@ fn who_keeps_everything_gets_copies() {
     all_back(ports);
 }
 
-/// Pieces of all sizes, in bursts of all sizes, over a device that is done with them when they are sent.
+/// Pieces of all sizes, in bursts of all sizes, over a device that copies packets within the sending call.
 #[test]
 fn large_payload_is_sent_from_where_it_lies() {
     let ports = link_of(9000, 1, 0);
@@ -267,10 +268,10 @@ fn large_payload_is_sent_from_where_it_lies() {
             assert_eq!(ports[0].pools().send().in_use, in_use);
         }
     }
-    // To somebody who has not told its address, what waits is a copy.
+    // A datagram that waits for its neighbour's Ethernet address is a copy.
     let stranger = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 99)), 1);
     assert_eq!(transmit(&mut sender, stranger, 8000, &[&octets[..8000]]), Sent::All);
-    // With the other end gone, what can not be sent is given back.
+    // When the other end is gone, the buffers of packets that can not be sent are given back.
     drop(receiver);
     let pools = ports.each_ref().map(DpdkPort::pools);
     let [client, server] = ports;
@@ -287,7 +288,7 @@ fn large_payload_is_sent_from_where_it_lies() {
     }
 }
 
-/// Prints what a datagram costs that is copied, and one that is sent from where it lies.
+/// Prints the cost of a datagram that is copied, and of one that is sent by reference.
 #[test]
 #[ignore = "measures"]
 #[expect(clippy::disallowed_methods, reason = "it measures")]
@@ -328,22 +329,22 @@ fn one_answers_for_all_and_all_hear_the_answer() {
     let ports = link(2, 0);
     let mut asks = ports[0].bind(at(0, 1), 2).unwrap();
     let six: SocketAddr = "[fd77::2]:7".parse().unwrap();
-    // Neither of them looks, but for the third, which has another address.
+    // The first of the two does not receive; the second does, and has another address.
     let mut answers = [ports[1].bind(at(1, 1), 1).unwrap(), ports[1].bind(six, 1).unwrap()];
     drain(&mut answers[1]);
     drain(&mut asks);
     assert_eq!(transmit(&mut asks, at(1, 1), 4, &[b"wait"]), Sent::All);
     drain(&mut answers[1]);
     assert_eq!(answers[1].dpdk_stats().neighbours_answered, 1);
-    // The answer lets go what has waited.
+    // The answer releases the datagram that has waited.
     assert!(drain(&mut asks).is_empty());
     drain(&mut answers[1]);
     assert_eq!(answers[0].dpdk_stats().handed_over, 1);
     assert_eq!(drain(&mut answers[0]), [b"wait"]);
-    // It knows who has asked only once it wants to.
+    // The backend requests the sender's Ethernet address only when it sends to it.
     assert_eq!(transmit(&mut answers[0], at(0, 1), 4, &[b"back"]), Sent::All);
     assert!(drain(&mut asks).is_empty());
-    // The other one finds the answer.
+    // The other backend finds the answer.
     drain(&mut answers[1]);
     assert!(drain(&mut answers[0]).is_empty());
     assert_eq!(drain(&mut asks), [b"back"]);
@@ -364,7 +365,7 @@ fn backends_of_one_port_on_threads_of_their_own() {
                 while !done.load(Ordering::Acquire) {
                     for index in 0..echo.receive(Instant::ZERO, BURST).unwrap() {
                         let (source, data) = (echo.received(index).source, echo.take(index));
-                        // Those who ask twice may be gone before the second answer.
+                        // A sender that has sent its request twice may be gone before the second answer.
                         while transmit(&mut echo, source, data.len(), &[&data]) == Sent::Busy
                             && !done.load(Ordering::Acquire)
                         {
@@ -384,7 +385,8 @@ fn backends_of_one_port_on_threads_of_their_own() {
                     while next < COUNT {
                         let to = at(1, 1 + (number + next as u16) % 3);
                         while transmit(&mut asks, to, 4, &[&next.to_be_bytes()]) == Sent::Busy {}
-                        // One at a time, so nothing overflows; who is not there yet is asked again.
+                        // One request at a time, so nothing overflows. A request to a backend that does not exist yet
+                        // is repeated.
                         let mut looks = 0;
                         while asks.receive(Instant::ZERO, 1).unwrap() == 0 && looks < 100_000 {
                             looks += 1;
@@ -442,7 +444,7 @@ fn addresses_and_queues_are_given_out_once_and_come_back() {
     assert!(error.to_string().contains("HIKYAKU_DPDK_QUEUES"), "{error}");
 }
 
-/// `net_null` says that it hashes, and keeps the table.
+/// `net_null` reports that it hashes, and keeps its table.
 #[test]
 fn hashes_choose_among_the_eager_queues() {
     let null = |queues, own_queues| {

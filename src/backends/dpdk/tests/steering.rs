@@ -1,7 +1,7 @@
-//! Rules of the port (`rte_flow`): a TAP device, with the kernel's UDP at its other end.
+//! Tests of the port's rules (`rte_flow`): a TAP device, with the kernel's UDP at its other end.
 //!
-//! TAP has the kernel make its rules, and not every kernel can (it takes `sch_multiq`, `cls_flower` and `act_skbedit`):
-//! then everything is handed over, as on a device without rules.
+//! TAP asks the kernel to make its rules, which not every kernel can (it needs `sch_multiq`, `cls_flower` and
+//! `act_skbedit`). On such a kernel every datagram is handed over, as on a device without rules.
 
 use std::{net::UdpSocket, process::Command, thread};
 
@@ -17,7 +17,8 @@ fn ip(line: &str) {
     assert!(status.success(), "ip {line}");
 }
 
-/// Two queues, in a network of this thread. `None`: a line says why not.
+/// A port with two queues, in a network namespace of this thread. `None`: the port can not be opened; the reason is
+/// printed.
 fn tap() -> Option<DpdkPort> {
     let tap = DpdkOptions {
         queues: 2,
@@ -34,7 +35,7 @@ fn tap() -> Option<DpdkPort> {
     }
 }
 
-/// The kernel sends `COUNT` datagrams to each.
+/// Lets the kernel send `COUNT` datagrams to each address.
 fn kernel_sends(to: [SocketAddr; 2]) {
     for (from, to) in KERNEL.iter().zip(to) {
         let socket = UdpSocket::bind((*from, 5_000)).unwrap();
@@ -44,7 +45,8 @@ fn kernel_sends(to: [SocketAddr; 2]) {
     }
 }
 
-/// Looks until `COUNT` have come: a TAP device has something to receive a moment later, when a signal has told it so.
+/// Looks until `COUNT` items have arrived. A TAP device has packets only a moment later, when a signal has announced
+/// them.
 fn come<T>(mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
     let mut all = Vec::new();
     for _ in 0..100_000 {
@@ -57,7 +59,7 @@ fn come<T>(mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
     all
 }
 
-/// UDP ports of the datagrams in a queue.
+/// The UDP ports of the datagrams in a queue.
 fn look_into(port: &DpdkPort, queue: u16) -> Vec<u16> {
     let mut packets = Burst::new();
     let mut ports = Vec::new();
@@ -82,7 +84,7 @@ fn datagrams_come_to_their_backend_by_rules_or_by_handing_over() {
     for addr in ours {
         ip(&format!("neighbour replace {} lladdr {mac} dev {INTERFACE}", addr.ip()));
     }
-    // Once more after they have gone, as rules go with their backends.
+    // The second round follows the end of the first backends, because rules end with their backends.
     for _ in 0..2 {
         let mut backends = ours.map(|addr| port.bind(addr, 1).unwrap());
         let steering = backends.each_ref().map(DpdkBackend::steering);

@@ -1,4 +1,5 @@
-//! A poller's side of a link that writes what it likes, when it likes, through mappings of its own.
+//! A test double of the poller's side of a link. It writes arbitrary bytes at arbitrary times, through its own
+//! mappings.
 
 use std::{
     env, fs,
@@ -28,17 +29,17 @@ use crate::wire::{Base, Builder, Flags, Kind, MAX_HEADER_LEN, Seq, Token};
 
 /// Bytes of the memory for packets.
 pub(super) const PACKETS: usize = 64 << 10;
-/// The peer of all packets, and its processor; ours.
+/// The address of the peer that sends all packets, and its processor; then our processor.
 const PEER: &str = "10.99.0.2:7";
 pub(super) const THEIRS: u32 = 2;
 pub(super) const OURS: u32 = 1;
-/// What records begin with: a delivery, a peer.
+/// The first byte of a record: a delivery, and a record that introduces a peer.
 const DELIVER: u8 = 65;
 const PEER_RECORD: u8 = 66;
 /// Bytes before the packet in a delivery.
 pub(super) const BEFORE: usize = 16;
 
-/// The poller's side.
+/// The poller's side of a link.
 pub(super) struct Double {
     pub(super) memory: Arc<Memory>,
     pub(super) packets: Arc<Memory>,
@@ -48,7 +49,7 @@ pub(super) struct Double {
 }
 
 impl Double {
-    /// Both sides.
+    /// Connects a backend to a new double, and returns both.
     pub(super) fn new() -> (Self, PollerBackend) {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -82,26 +83,26 @@ impl Double {
         (this, backend)
     }
 
-    /// Writes a record of the ring.
+    /// Writes a record into the ring.
     pub(super) fn push(&mut self, kind: u32, bytes: &[u8]) {
         assert!(self.up.has_room(bytes.len()).unwrap(), "the process does not read");
         self.up.push(kind, &[IoSlice::new(bytes)]);
         self.up.publish();
     }
 
-    /// A record that lies in the memory for packets.
+    /// Writes a record into the memory for packets, and points to it in the ring.
     pub(super) fn push_away(&mut self, at: usize, bytes: &[u8]) {
         self.packets.write(at, bytes);
         self.push(kind::AWAY, &numbered(at, bytes.len()));
     }
 
-    /// Tells of the peer.
+    /// Introduces the peer.
     pub(super) fn tell_peer(&mut self) {
         self.push(kind::WHOLE, &peer());
     }
 }
 
-/// The record that tells of the peer.
+/// The record that introduces the peer.
 pub(super) fn peer() -> [u8; 48] {
     let std::net::SocketAddr::V4(address) = PEER.parse().unwrap() else {
         unreachable!()
@@ -124,7 +125,7 @@ pub(super) fn delivery(packet: &[u8]) -> Vec<u8> {
     record
 }
 
-/// A data packet with a message of this number, or what `more` makes of it.
+/// A data packet with the message number `message`. `more` may add to its header.
 pub(super) fn packet(message: u32, payload: &[u8], more: impl FnOnce(&mut Builder<'_>)) -> Vec<u8> {
     let base = Base {
         kind: Kind::Data,
