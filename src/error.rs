@@ -170,7 +170,7 @@ impl fmt::Display for PeerError {
             Self::TimedOut { resends, silence } => {
                 write!(f, "no answer to {resends} resends in {silence:?}: dead or unreachable")
             }
-            Self::Refused => f.write_str("nobody listens at its address (connection refused)"),
+            Self::Refused => f.write_str("no process listens at its address (connection refused)"),
             Self::Reset => f.write_str("it does not know our session: restarted, or it has given us up"),
             Self::Restarted => f.write_str("it has restarted"),
             Self::Closed => f.write_str("it has closed the session"),

@@ -185,7 +185,7 @@ impl Pmi {
 
     /// The greeting on connections to `PMI_PORT`, whose answer has the rank and size.
     fn acknowledge(&mut self, environment: &Environment) -> Result<Identity, BootstrapError> {
-        let doing = "saying who we are over PMI_PORT";
+        let doing = "introducing this rank over PMI_PORT";
         let id: u32 = environment
             .require("PMI_ID", "a number")
             .map_err(|cause| BootstrapError::new(self.launcher, doing, cause))?;

@@ -459,7 +459,7 @@ impl Poller {
                 hello.release
             ));
         }
-        let unknown = |error| format!("who it is can not be told: {error}");
+        let unknown = |error| format!("the kernel does not tell its user: {error}");
         let peer = Peer::of(socket).map_err(unknown)?;
         peer.check().map_err(|foreign| {
             let (user, own) = (foreign.user, foreign.own);

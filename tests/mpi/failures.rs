@@ -140,5 +140,8 @@ fn who_is_gone_before_it_was_met_is_missed_at_once() {
     let sent = unsafe { comm.send(Mode::Synchronous, [1_u8].as_ptr(), 1, &byte(), 1, 0) };
     let error = sent.unwrap_err();
     assert_eq!(error.class(), ErrorClass::ProcFailed);
-    assert!(error.to_string().contains("nobody listens at its address"), "{error}");
+    assert!(
+        error.to_string().contains("no process listens at its address"),
+        "{error}"
+    );
 }

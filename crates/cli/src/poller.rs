@@ -141,7 +141,7 @@ fn table(poller: &hikyaku::poller::Poller) -> String {
         ("  dropped: a process does not read", stats.unread),
         ("  dropped: strangers, or another job's", strangers),
         ("  dropped for another reason", stats.dropped.total() - strangers),
-        ("  for UDP ports that nobody has", stats.for_nobody),
+        ("  for UDP ports without a process", stats.for_nobody),
         ("  unresolved neighbours", port.unresolved),
         ("frames: malformed", port.malformed + port.bad_checksum + port.oversized),
         (

@@ -56,12 +56,12 @@ impl fmt::Display for PollerError {
             Self::Refused { path, why } => write!(f, "the poller at {} refuses this process: {why}", path.display()),
             Self::Foreign { path, user, own } => write!(
                 f,
-                "who answers at {} is of user {user}, not of yours ({own}) nor of root, and is not believed: name the socket of \
-                 a poller of your own, in a folder where nobody else can make files",
+                "the process that answers at {} runs as user {user}, neither as you ({own}) nor as root, and is not \
+                 trusted: name the socket of a poller of your own, in a folder where no other user can make files",
                 path.display()
             ),
             Self::Strange { path, source } => {
-                write!(f, "who answers at {} is no poller of this release: {source}", path.display())
+                write!(f, "the process that answers at {} is no poller of this release: {source}", path.display())
             }
             Self::Gone => f.write_str(
                 "the poller is gone, and with it everything under way: it has ended, or has thrown this process out (its \

@@ -543,7 +543,7 @@ pub(super) fn failure_text(error: PeerError) -> &'static str {
         PeerError::Reset => "it has given us up, or was started anew",
         PeerError::NoRoom => "it has no room for another",
         PeerError::Misbehaved => "it sent what makes no sense",
-        PeerError::Refused => "nobody listens at its address",
+        PeerError::Refused => "no process listens at its address",
         PeerError::TimedOut { .. } => "it does not answer",
         PeerError::Incompatible { .. } => "it is of another release, which does not go with this one",
     }
