@@ -134,7 +134,7 @@ async fn a_cancelled_receive_loses_nothing() {
 #[tokio::test]
 async fn a_cancelled_send_takes_nothing() {
     let (mut a, to_b, mut b, _) = pair(&small());
-    // Nobody receives: at last there is no room.
+    // No task receives: at last there is no room.
     let mut sent = 0;
     while let Poll::Ready(result) = poll_once(a.send(to_b, &numbered(sent))) {
         result.unwrap();
@@ -196,7 +196,7 @@ async fn a_flush_tells_of_a_lost_peer() {
     drop(b);
 }
 
-/// Nobody answers the goodbye.
+/// No peer answers the goodbye.
 #[tokio::test]
 async fn a_close_has_an_end() {
     let (mut a, to_b, b, _) = pair(&Config::default());

@@ -311,7 +311,7 @@ impl Fabric for Simulated {
         self.wait_until(None, &mut |node| {
             let now = node.now();
             let messenger = &mut node.messenger;
-            node.core.while_nobody_calls(true, |core| done(core, messenger, now))
+            node.core.while_waiting(true, |core| done(core, messenger, now))
         })
         .map(|_| ())
     }

@@ -439,3 +439,34 @@ fn a_thread_waits_for_another_one_after_all_others_have_left() {
         world.finalize(LINGER).unwrap();
     });
 }
+
+/// The same if the other thread's first call is one that waits.
+#[test]
+fn a_thread_that_has_only_waited_so_far_may_send_later() {
+    if !THREADS {
+        return;
+    }
+    processes("loopback", 2, &options(), |world| {
+        if world.rank() == 0 {
+            // It ends when the other thread of process 1 has begun to receive.
+            // SAFETY: the buffer outlives the call.
+            unsafe { world.send(Mode::Synchronous, [9_u8; 8].as_ptr(), 8, &byte(), 1, 9) }.unwrap();
+        } else {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut letter = [0_u8; 8];
+                    // SAFETY: the buffer outlives the call.
+                    unsafe { world.receive(letter.as_mut_ptr(), 8, &byte(), 0, 9) }.unwrap();
+                    see_the_first_off(&world);
+                    // SAFETY: the buffer outlives the call.
+                    unsafe { world.send(Mode::Standard, [4_u8; 8].as_ptr(), 8, &byte(), 1, 2) }.unwrap();
+                });
+                let mut letter = [0_u8; 8];
+                // SAFETY: the buffer outlives the call.
+                let received = unsafe { world.receive(letter.as_mut_ptr(), 8, &byte(), ANY_SOURCE, 2) };
+                assert_eq!(received.unwrap().source, 1);
+            });
+        }
+        world.finalize(LINGER).unwrap();
+    });
+}

@@ -149,8 +149,8 @@ pub(crate) struct Core {
     told: BTreeSet<(u32, u32)>,
     /// Processes that have called `MPI_Finalize`.
     leaving: Leaving,
-    /// No thread of the program does anything but wait.
-    nobody_calls: bool,
+    /// The only thread of the program that calls is waiting, so this process can not send to itself.
+    sole_caller_waits: bool,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
     pub(crate) links: Links,
@@ -209,7 +209,7 @@ impl Core {
             failures: Vec::new(),
             told: BTreeSet::new(),
             leaving: Leaving::default(),
-            nobody_calls: false,
+            sole_caller_waits: false,
             free: Vec::new(),
             collectives: Vec::new(),
             scratch: Vec::new(),

@@ -375,7 +375,8 @@ impl Native {
                 helper_listens,
                 ..
             } = &mut *inner;
-            let alone = matches!(callers, Callers::One(caller) if *caller == here());
+            callers.note();
+            let sole_caller = matches!(callers, Callers::One(_));
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();
                 if done(core, messenger, now) {
@@ -388,7 +389,7 @@ impl Native {
             let mut look = |driver: &mut Driver| {
                 Inner::pump(driver, core);
                 let (messenger, now) = driver.parts();
-                let is_done = core.while_nobody_calls(alone, |core| done(core, messenger, now));
+                let is_done = core.while_waiting(sole_caller, |core| done(core, messenger, now));
                 if !is_done {
                     core.forget_touched();
                 }

@@ -40,7 +40,7 @@ impl Communicator {
     ///
     /// # Errors
     /// The rank or tag is wrong; the communicator is revoked; the network has failed; or there is no message, and its
-    /// sender is lost (for any source: a process has failed since the last such error, or none of the others is left).
+    /// sender is lost (for any source: a process has failed since the last such error).
     pub fn iprobe(&self, source: Rank, tag: i32) -> Result<Option<Status>, Error> {
         const CALL: &str = "MPI_Iprobe";
         let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));
@@ -89,7 +89,8 @@ impl Communicator {
     /// Waits for a message (`MPI_Probe`).
     ///
     /// # Errors
-    /// As [`iprobe`](Self::iprobe).
+    /// As [`iprobe`](Self::iprobe); for any source also if no process is left that could send: all others have failed or
+    /// called `MPI_Finalize`, and no other thread of this process calls.
     pub fn probe(&self, source: Rank, tag: i32) -> Result<Status, Error> {
         const CALL: &str = "MPI_Probe";
         let span = self.enter(|| Entry::named(CALL).with_peer(source).with_tag(tag));

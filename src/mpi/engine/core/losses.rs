@@ -74,7 +74,7 @@ impl Leaving {
 
 impl Core {
     /// Why a receive from any of these processes would wait in vain: one of them has failed, of which the program has
-    /// not been told on this communicator, or nobody is left that could send.
+    /// not been told on this communicator, or no process is left that could send.
     pub(crate) fn fail_any(&self, any_of: &AnyOf) -> Option<Ended> {
         if self.leaving.others.is_empty() {
             self.peers.all_lost().next()?;
@@ -87,7 +87,7 @@ impl Core {
             let first = others.next()?;
             let is_absent = |process| self.absent(process, 0).is_some();
             // This process may still send to itself.
-            let sends = !self.nobody_calls && group.rank_of(self.process).is_some();
+            let sends = !self.sole_caller_waits && group.rank_of(self.process).is_some();
             (!sends && is_absent(first) && others.all(is_absent)).then_some(first)
         })?;
         Some(Ended::failed(
@@ -96,13 +96,13 @@ impl Core {
         ))
     }
 
-    /// Calls `f`, in which a call that waits looks whether it may go on. `alone`: the program has no other thread that
-    /// calls, so until then this process sends nothing, to itself neither.
+    /// Calls `f`, in which a call that waits checks whether it may go on. `sole_caller`: no other thread of the program
+    /// calls, so this process sends nothing, not even to itself, until the call ends.
     #[inline]
-    pub(crate) fn while_nobody_calls<T>(&mut self, alone: bool, f: impl FnOnce(&mut Self) -> T) -> T {
-        self.nobody_calls = alone;
+    pub(crate) fn while_waiting<T>(&mut self, sole_caller: bool, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.sole_caller_waits = sole_caller;
         let found = f(self);
-        self.nobody_calls = false;
+        self.sole_caller_waits = false;
         found
     }
 
