@@ -608,11 +608,6 @@ impl Core {
         wants
     }
 
-    /// Whether anything has been queued for a peer since [`wants_transmit`](Self::wants_transmit) was last called.
-    pub(crate) fn has_touched(&self) -> bool {
-        !self.touched.is_empty()
-    }
-
     /// Everything queued is about to be transmitted: there is nothing left to ask for.
     pub(crate) fn forget_touched(&mut self) {
         self.touched.clear();

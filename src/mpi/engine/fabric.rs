@@ -48,9 +48,9 @@ pub(crate) trait Fabric: Send + Sync {
     /// while nothing happens.
     fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
 
-    /// A call has stayed within this process. Where time goes on by itself, [`access`](Self::access) has looked at the
-    /// network if that was due; in a simulation the other processes must run now and then.
-    fn stayed(&self) {}
+    /// A call has stayed within this process: looks at the network if that has not been done for a while, so that a
+    /// program that makes no other calls serves the other processes. In a simulation they run now and then.
+    fn stayed(&self);
 
     /// A task waits for a request: has another thread make progress until the task is woken. False: no thread will, so
     /// the task must ask again.

@@ -8,7 +8,7 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -54,8 +54,6 @@ struct Inner {
     sleepers: Sleepers,
     /// When a caller that only polls has last begun to watch the peers that it needs.
     watched: Instant,
-    /// Number of calls within this process from now on that do not read the clock.
-    unread: u8,
     callers: Callers,
     /// The helper thread listens to the network.
     helper_listens: bool,
@@ -91,6 +89,8 @@ pub(crate) struct Native {
     clock: Clock,
     /// Number of threads that want the lock: the thread that makes progress releases it for them.
     contenders: AtomicUsize,
+    /// Number of calls within this process from now on that do not read the clock.
+    unread: AtomicU8,
     /// An eventfd that wakes sleeping threads. `None`: they sleep for short times only.
     bell: Option<OwnedFd>,
     /// The backend's descriptor, readable when a datagram has come.
@@ -113,11 +113,11 @@ impl Native {
                 closed: false,
                 sleepers: Sleepers::default(),
                 watched: Instant::ZERO,
-                unread: 0,
                 callers: Callers::One(here()),
                 helper_listens: false,
             }),
             contenders: AtomicUsize::new(0),
+            unread: AtomicU8::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
             readable,
             policy,
@@ -136,6 +136,35 @@ impl Native {
         let guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         self.contenders.fetch_sub(1, Ordering::Relaxed);
         guard
+    }
+
+    /// A program whose calls stay within this process (to its own window, to itself, about requests that have not ended)
+    /// lets other processes go on, too, by [`look_if_due`](Self::look_if_due): by time, not by the number of calls.
+    ///
+    /// Reading the clock costs as much as half of such a call. When a look is not due, calls come faster than looks do,
+    /// so the next few of them do not read it. Calls that come slowly always find that a look is due, and read it each
+    /// time.
+    #[inline]
+    fn skips_look(&self) -> bool {
+        // Threads that lose a step of each other's count read the clock earlier or later.
+        let unread = self.unread.load(Ordering::Relaxed);
+        if unread > 0 {
+            self.unread.store(unread - 1, Ordering::Relaxed);
+        }
+        unread > 0
+    }
+
+    /// Sends and receives if no thread has done so for a while.
+    fn look_if_due(&self, inner: &mut Inner) {
+        if inner.failure.is_some() {
+            return;
+        }
+        if inner.driver.is_due() {
+            // The next call that waits reports a failure.
+            let _ = inner.pass(Acks::Later);
+        } else {
+            self.unread.store(UNREAD, Ordering::Relaxed);
+        }
     }
 
     /// Releases the lock, and wakes threads and tasks that may wait for requests that have ended since `before`.
@@ -227,25 +256,6 @@ impl Inner {
         self.result(done).map(drop)
     }
 
-    /// The same if no thread has done so for a while: a program whose calls stay within this process (to its own
-    /// window, to itself, about requests that have ended) lets others go on, too. That goes by time, not by the number
-    /// of calls.
-    ///
-    /// Reading the clock costs as much as half of such a call. When a look is not due, calls come faster than looks do,
-    /// so the next few of them do not read it. Calls that come slowly always find that a look is due, and read it each
-    /// time.
-    #[inline]
-    fn look_if_due(&mut self) {
-        if self.unread > 0 {
-            self.unread -= 1;
-        } else if self.driver.is_due() {
-            // The next call that waits reports a failure.
-            let _ = self.pass(Acks::Later);
-        } else {
-            self.unread = UNREAD;
-        }
-    }
-
     fn transmit(&mut self) {
         if self.core.wants_transmit(self.driver.messenger()) {
             self.driver.transmit_now();
@@ -283,12 +293,7 @@ impl Fabric for Native {
             let Inner { driver, core, .. } = &mut *inner;
             core.abandon(driver.messenger());
         } else {
-            // What goes to a peer may wait to share a datagram: a look would send it alone.
-            let stays_within = !inner.core.has_touched();
             inner.transmit();
-            if stays_within {
-                inner.look_if_due();
-            }
         }
         self.unlock(inner, before);
     }
@@ -314,6 +319,16 @@ impl Fabric for Native {
         }
         self.unlock(inner, before);
         result
+    }
+
+    #[inline]
+    fn stayed(&self) {
+        if !self.skips_look() {
+            let mut inner = self.lock();
+            let before = inner.core.ended;
+            self.look_if_due(&mut inner);
+            self.unlock(inner, before);
+        }
     }
 
     fn wait(&self, done: &mut Done<'_>) -> Result<(), FabricError> {
@@ -410,7 +425,9 @@ impl Native {
                 }
             }
             if is_done {
-                inner.look_if_due();
+                if !self.skips_look() {
+                    self.look_if_due(&mut inner);
+                }
                 self.unlock(inner, before);
                 return Ok(());
             }

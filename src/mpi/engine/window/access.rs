@@ -8,7 +8,6 @@ use crate::mpi::{
     engine::{
         Entry, PROC_NULL, Request, Status,
         buffer::Buffer,
-        core::Core,
         remote::{Place, What},
         window::Flavor,
     },
@@ -389,31 +388,35 @@ impl Window {
         if place.count == 0 || place.datatype.size() == 0 {
             return Ok(nothing());
         }
-        self.wait_for_room(call)?;
         let process = place.process;
-        let request =
-            has_request.then(|| communicator.access(None, |core: &mut Core, _, _| Some(core.request_of_caller())));
-        let request = request.flatten();
-        let begun = self.locked(call, |remote, net| {
-            remote.begin(net, self.0.name, place, what, buffers, request)
-        });
+        let mut operation = Some((place, what, buffers));
+        let (request, begun) = loop {
+            // In one access with the operation: after one that touches no peer a look may be due, and would send what
+            // waits to share a datagram.
+            let begun = self.entered(call, |core, messenger, now| {
+                if core.remote.it().operations() >= MAX_OPERATIONS {
+                    return None;
+                }
+                let (place, what, buffers) = operation.take()?;
+                let request = has_request.then(|| core.request_of_caller());
+                let begun = core.with_remote(messenger, now, |remote, net| {
+                    remote.begin(net, self.0.name, place, what, buffers, request)
+                });
+                Some((request, begun))
+            })?;
+            if let Some(begun) = begun {
+                break begun;
+            }
+            self.wait_until(call, |core| core.remote.it().operations() < MAX_OPERATIONS)?;
+        };
         let pending = request.map(|id| Request::pending(communicator, id, call, 0));
         if process == communicator.engine().process() {
             communicator.engine().fabric.stayed();
         }
-        match begun? {
+        match begun {
             Ok(()) => Ok(pending.unwrap_or_else(nothing)),
             Err(failure) => Err(self.failed(call, Some(process), failure)),
         }
-    }
-
-    fn wait_for_room(&self, call: &'static str) -> Result<(), Error> {
-        let mut full = false;
-        self.locked(call, |remote, _| full = remote.operations() >= MAX_OPERATIONS)?;
-        if full {
-            self.wait_until(call, |core| core.remote.it().operations() < MAX_OPERATIONS)?;
-        }
-        Ok(())
     }
 
     /// Checks that an operand has as many bytes as the target, and elements of the same kind if they are combined.

@@ -95,6 +95,7 @@ impl Window {
         self.told(CALL, None, || {
             self.check(CALL)?;
             atomic::fence(Ordering::SeqCst);
+            self.0.communicator.engine().fabric.stayed();
             Ok(())
         })
     }

@@ -389,6 +389,15 @@ impl Window {
 
     /// Calls `f` with the lock held.
     fn locked<R>(&self, call: &'static str, f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R) -> Result<R, Error> {
+        self.entered(call, |core, messenger, now| core.with_remote(messenger, now, f))
+    }
+
+    /// Runs `f` with the engine's state.
+    fn entered<R>(
+        &self,
+        call: &'static str,
+        f: impl FnOnce(&mut Core, &mut Messenger, Instant) -> R,
+    ) -> Result<R, Error> {
         self.check(call)?;
         let (mut f, mut result) = (Some(f), None);
         self.0
@@ -397,7 +406,7 @@ impl Window {
             .fabric
             .access(&mut |core: &mut Core, messenger: &mut Messenger, now: Instant| {
                 if let Some(f) = f.take() {
-                    result = Some(core.with_remote(messenger, now, f));
+                    result = Some(f(core, messenger, now));
                 }
             });
         result.ok_or_else(|| self.0.communicator.broken(call))
