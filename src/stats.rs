@@ -85,7 +85,6 @@ impl Dropped {
     }
 
     /// Those of another endpoint, too.
-    #[cfg(all(feature = "dpdk", target_os = "linux"))]
     pub(crate) fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
     }

@@ -396,6 +396,8 @@ impl Messenger {
         self.finish();
         self.alarm = self.alarm.filter(|alarm| *alarm > now);
         self.layer.handle_timeout(now);
+        self.layer.deliver_waiting(now, &mut self.inbox);
+        self.apply_releases();
     }
 
     /// See [`Endpoint::handle_unreachable`](crate::reliability::Endpoint::handle_unreachable).

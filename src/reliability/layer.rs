@@ -9,7 +9,7 @@ use core::{fmt::Debug, net::SocketAddr};
 use bytes::Bytes;
 
 use super::{
-    Burst, Endpoint, Event, Limits, LostMessages, Outgoing, Payload, Sink, Target,
+    Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target,
     delegated::{Remote, Split},
 };
 use crate::{
@@ -140,6 +140,12 @@ macro_rules! declare {
                 let _ = (now, record, sink);
             }
 
+            /// Delivers packets that the layer has kept because there was no room for them, or that have come to it by
+            /// itself. It is called at the time of [`poll_timeout`](PacketLayer::poll_timeout).
+            fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
+                let _ = (now, sink);
+            }
+
             /// Passes the bytes of the last burst to `each`, in order.
             fn gather<'a>(&'a self, burst: &'a Burst, each: &mut dyn FnMut(&'a [u8]));
 
@@ -191,6 +197,11 @@ methods!(implement!(Remote {
     #[inline]
     fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
         Self::handle_record(self, now, record, sink);
+    }
+}));
+methods!(implement!(MemoryLayer {
+    fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
+        Self::deliver_waiting(self, now, sink);
     }
 }));
 methods!(implement!(Split {
@@ -323,6 +334,14 @@ impl Layer {
             Self::Endpoint(_) => {}
             Self::Remote(remote) => remote.handle_record(now, record, sink),
             Self::Other(layer) => layer.handle_record(now, record, sink),
+        }
+    }
+
+    /// Delivers packets that the layer has kept.
+    #[inline]
+    pub(crate) fn deliver_waiting<S: Sink>(&mut self, now: Instant, sink: &mut S) {
+        if let Self::Other(layer) = self {
+            layer.deliver_waiting(now, sink);
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod alone;
+mod beside;
 mod bits;
 mod burst;
 pub mod congestion;
@@ -17,6 +18,7 @@ mod flow;
 mod input;
 mod layer;
 mod liveness;
+mod memory;
 mod mtu;
 #[cfg(feature = "sim")]
 mod near;
@@ -45,9 +47,11 @@ use crate::{
     wire::{Head, Packet, Plain, Seq},
 };
 
+pub use beside::Beside;
 pub use burst::Burst;
 pub use endpoint::Endpoint;
 pub use layer::{Layer, PacketLayer};
+pub use memory::MemoryLayer;
 #[cfg(feature = "sim")]
 pub(crate) use near::{Part, named_peer};
 pub(crate) use peer::MESSAGE_COST;
@@ -170,6 +174,28 @@ pub trait Sink {
     fn deliver_apart(&mut self, origin: Origin, head: Head<'_>, payload: Span<'_>) -> Verdict {
         let _ = (origin, head, payload);
         Verdict::NoRoom
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn takes_plain(&self) -> bool {
+        (**self).takes_plain()
+    }
+
+    fn takes_apart(&self) -> bool {
+        (**self).takes_apart()
+    }
+
+    fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {
+        (**self).deliver(origin, packet)
+    }
+
+    fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
+        (**self).deliver_plain(origin, message)
+    }
+
+    fn deliver_apart(&mut self, origin: Origin, head: Head<'_>, payload: Span<'_>) -> Verdict {
+        (**self).deliver_apart(origin, head, payload)
     }
 }
 

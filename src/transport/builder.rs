@@ -1,8 +1,9 @@
 //! Building a transport.
 
 use std::{
-    fmt::Debug,
+    fmt::{self, Debug},
     net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
 };
 
 use super::{
@@ -16,10 +17,20 @@ use crate::{
     messaging::Messenger,
     progress::{Driver, WaitPolicy, limits_of, random, random_key},
     reliability::{
-        Endpoint,
+        Endpoint, Layer, Limits,
         delegated::{Remote, Split},
     },
 };
+
+/// Makes the packet layer of a transport from its endpoint.
+#[derive(Clone)]
+pub(super) struct MakeLayer(Arc<dyn Fn(Endpoint, Limits) -> Layer + Send + Sync>);
+
+impl Debug for MakeLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MakeLayer")
+    }
+}
 
 /// Settings of a new [`Transport`].
 #[derive(Clone, Debug)]
@@ -29,6 +40,7 @@ pub struct Builder {
     processors: Vec<u32>,
     wait: WaitPolicy,
     options: BindOptions,
+    layer: Option<MakeLayer>,
     environment: bool,
 }
 
@@ -39,6 +51,7 @@ impl Builder {
             processors: vec![0],
             wait: WaitPolicy::default(),
             options: BindOptions::default(),
+            layer: None,
             environment: false,
         }
     }
@@ -78,6 +91,15 @@ impl Builder {
     /// Options for the backend that [`bind`](Self::bind) opens.
     pub fn bind_options(mut self, options: BindOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Makes the packet layer from an endpoint and the limits of the backend, for example a
+    /// [`Beside`](crate::reliability::Beside). Default: the endpoint. Has no effect with a backend that is a link.
+    pub fn layer<L: Into<Layer>>(mut self, make: impl Fn(Endpoint, Limits) -> L + Send + Sync + 'static) -> Self {
+        self.layer = Some(MakeLayer(Arc::new(move |endpoint, limits| {
+            make(endpoint, limits).into()
+        })));
         self
     }
 
@@ -147,7 +169,7 @@ impl Builder {
         if self.processors.is_empty() {
             return Err(BuildError::NoProcessor);
         }
-        let messenger = messenger(self.config, &*backend, &self.processors)?;
+        let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
         Ok(Driver::new(messenger, backend, self.wait))
     }
 }
@@ -156,6 +178,7 @@ pub(super) fn messenger(
     config: Config,
     backend: &dyn Backend,
     processors: &[u32],
+    layer: Option<&MakeLayer>,
 ) -> Result<Messenger, crate::config::ConfigError> {
     let limits = limits_of(&backend.capabilities());
     let mut messenger = if backend.is_link() {
@@ -172,7 +195,10 @@ pub(super) fn messenger(
                 let remote = Remote::new(config, limits_of(&link), processors)?;
                 Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
             }
-            None => Messenger::new(endpoint, processors),
+            None => match layer {
+                Some(MakeLayer(make)) => Messenger::new(make(endpoint, limits), processors),
+                None => Messenger::new(endpoint, processors),
+            },
         }
     };
     messenger.seed_keys(random());
@@ -205,7 +231,7 @@ mod tests {
     fn own_messenger() -> Messenger {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let backend = backends::bind("loopback", address, &BindOptions::default()).unwrap();
-        messenger(Config::default(), &*backend, &[0]).unwrap()
+        messenger(Config::default(), &*backend, &[0], None).unwrap()
     }
 
     /// What peers must not guess differs from one transport to the next: the keys of landings, and so those of tables.

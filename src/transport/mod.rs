@@ -370,7 +370,7 @@ impl Transport {
         if self.driver.run(None, Acks::Now, |_| loan.is_returned()).is_err() {
             let backend: Box<dyn Backend> = Box::new(Gone(self.local_addr(), self.backend_name()));
             let config = self.driver.messenger().layer().config().clone();
-            if let Ok(messenger) = builder::messenger(config, &*backend, &self.processors) {
+            if let Ok(messenger) = builder::messenger(config, &*backend, &self.processors, None) {
                 self.driver.replace(messenger, backend);
             }
         }
