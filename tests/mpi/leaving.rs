@@ -6,7 +6,7 @@ use std::{sync::Barrier, thread, time::Duration};
 use hikyaku::mpi::{
     collectives::{Algorithm, Blocks, Call, Collective, Counts},
     datatype::{Datatype, Kind},
-    engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Mode, Region, Request},
+    engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Mode, Options, Region, Request},
     error::{Error, ErrorClass},
     operation::{Operation, Predefined},
 };
@@ -344,6 +344,38 @@ fn messages_of_a_rank_that_has_left_are_not_waited_for() {
                 if !THREADS {
                     send(1).unwrap();
                 }
+            }
+        }
+        world.finalize(LINGER).unwrap();
+    });
+}
+
+/// The receiver has no room for all that is sent: its sender holds back the rest, and also the notice that it leaves,
+/// which would overtake it.
+#[test]
+fn messages_that_are_held_back_when_their_sender_leaves_are_received() {
+    const MESSAGES: usize = 3_000;
+    const LEN: usize = 4_000;
+    let alone = Options {
+        helper: None,
+        ..options()
+    };
+    processes("loopback", 2, &alone, |world| {
+        let letters = vec![0_u8; MESSAGES * LEN].leak().chunks_exact_mut(LEN);
+        let (byte, len) = (byte(), LEN as u64);
+        if world.rank() == 0 {
+            world.barrier().unwrap();
+            for letter in letters {
+                // SAFETY: the buffer is leaked.
+                drop(unsafe { world.isend(Mode::Standard, letter.as_ptr(), len, &byte, 1, 7) }.unwrap());
+            }
+        } else {
+            // SAFETY: as above.
+            let receive = |letter: &mut [u8]| unsafe { world.ireceive(letter.as_mut_ptr(), len, &byte, 0, 7) }.unwrap();
+            let requests: Vec<_> = letters.map(receive).collect();
+            world.barrier().unwrap();
+            for (n, request) in requests.into_iter().enumerate() {
+                assert_eq!(request.wait().map(|status| status.len), Ok(len), "message {n}");
             }
         }
         world.finalize(LINGER).unwrap();

@@ -9,8 +9,9 @@ use std::{
 };
 
 use hikyaku::mpi::{
+    collectives::Call,
     datatype::Kind,
-    engine::{Communicator, Mode, Options, Window},
+    engine::{Buffers, Communicator, Mode, Options, Region, Window},
     operation::{Operation, Predefined},
 };
 
@@ -139,6 +140,79 @@ fn a_target_that_only_sends_to_itself_serves_others() {
             close(&comm, &window);
         });
     }
+}
+
+/// The target makes only these calls until the others have finished.
+fn serve_by(call: impl Fn(&Communicator, &Window) + Send + Sync + 'static) {
+    job_on("udp", 2, &alone(), move |comm| {
+        let window = window(&comm);
+        if comm.rank() == 0 {
+            count(&window);
+        } else {
+            // SAFETY: others only combine it element by element, and it is read as one element.
+            while unsafe { window.base().cast::<i64>().read_volatile() } < OPERATIONS {
+                call(&comm, &window);
+            }
+        }
+        close(&comm, &window);
+    });
+}
+
+#[test]
+fn a_target_that_only_synchronises_its_own_window_serves_others() {
+    serve_by(|_, window| window.sync().unwrap());
+}
+
+/// Nobody else takes part in them.
+#[test]
+fn a_target_that_only_begins_and_tests_collectives_of_its_own_serves_others() {
+    serve_by(|comm, _| {
+        let own = Communicator::own(comm.engine());
+        let buffers = Buffers {
+            input: Region::None,
+            output: Region::None,
+        };
+        // SAFETY: a barrier has no buffers.
+        let barrier = unsafe { own.collective("MPI_Ibarrier", &Call::Barrier, &buffers, None, None) };
+        let mut barrier = barrier.unwrap();
+        while barrier.test().unwrap().is_none() {}
+    });
+}
+
+#[test]
+fn a_target_that_only_sends_partitions_to_itself_serves_others() {
+    serve_by(|comm, _| {
+        let (data, mut room) = ([7_u8; 8], [0_u8; 8]);
+        // SAFETY: both outlive the requests, and are not used meanwhile.
+        let (sending, receiving) = unsafe {
+            (
+                comm.psend_init(data.as_ptr(), (2, 4), &byte(), 1, 5).unwrap(),
+                comm.precv_init(room.as_mut_ptr(), (2, 4), &byte(), 1, 5).unwrap(),
+            )
+        };
+        for _ in 0..100 {
+            let mut requests = [receiving.start().unwrap(), sending.start().unwrap()];
+            sending.ready(0).unwrap();
+            sending.ready(1).unwrap();
+            for request in &mut requests {
+                while request.test().unwrap().is_none() {}
+            }
+        }
+    });
+}
+
+/// It asks for what it has got already.
+#[test]
+fn a_target_that_only_asks_for_the_past_serves_others() {
+    serve_by(|comm, _| {
+        let _ = comm.engine().lost();
+    });
+    serve_by(|comm, _| {
+        let _ = comm.engine().window_stats();
+    });
+    serve_by(|comm, _| {
+        let _ = comm.engine().requests();
+    });
 }
 
 /// It polls whether its request has ended.

@@ -114,6 +114,37 @@ fn puts_and_gets_of_all_sizes_between_fences() {
     }
 }
 
+/// A call that would begin one operation too many waits until another one has ended.
+#[test]
+fn more_operations_than_may_run_at_once_all_end() {
+    const LIMIT: usize = 1 << 16;
+    const WORDS: usize = LIMIT + 100;
+    job(2, |comm| {
+        let window = Window::allocate(&comm, 8 * WORDS as u64, 8).unwrap();
+        window.lock_all().unwrap();
+        comm.barrier().unwrap();
+        if comm.rank() == 0 {
+            let words: Vec<[u8; 8]> = (1..=WORDS as u64).map(u64::to_ne_bytes).collect();
+            for (place, word) in words.iter().enumerate() {
+                put(&window, word, 1, place as i64).unwrap();
+            }
+            window.flush(1).unwrap();
+        }
+        comm.barrier().unwrap();
+        if comm.rank() == 1 {
+            let there = octets(&window, 8 * WORDS);
+            let wrong = there
+                .chunks_exact(8)
+                .zip(1_u64..)
+                .find(|(word, n)| **word != n.to_ne_bytes());
+            assert_eq!(wrong, None);
+        }
+        window.unlock_all().unwrap();
+        comm.barrier().unwrap();
+        window.free().unwrap();
+    });
+}
+
 /// An operation of a rank on another, in places that no other rank touches meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Step {

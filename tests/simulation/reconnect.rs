@@ -196,6 +196,46 @@ fn who_was_stopped_need_not_know() {
     });
 }
 
+/// A side asks, answers the challenge, and is cut off. The other one has let it in, and calls for a while; then it notices
+/// that nobody is there only when it has something to say.
+#[test]
+fn a_side_that_was_let_in_and_has_gone_is_not_missed_in_silence() {
+    scenario(
+        "reconnect::a_side_that_was_let_in_and_has_gone_is_not_missed_in_silence",
+        4,
+        |seed| {
+            let mut rng = Prng::new(seed);
+            let mut world = quiet_pair(seed, &mut rng, [false; 2]);
+            world.network.cut(0, 1);
+            for node in 0..2 {
+                world.send(node, 1 - node, Job::new(100).shared());
+            }
+            world.run_for(8 * SECOND);
+            world.network.join(0, 1);
+            world.network.usual.delay = 10_000_000;
+            let opened = |world: &World| world.nodes[1].endpoint().stats().sessions_opened;
+            let before = opened(&world);
+            reconnect(&mut world, 0);
+            for _ in 0..1_000 {
+                if opened(&world) == before {
+                    world.run_for(Duration::from_millis(1));
+                }
+            }
+            assert_eq!(opened(&world), before + 1, "it was let in");
+            world.network.cut(0, 1);
+            world.run_for(30 * SECOND);
+            assert_eq!((sessions(&world, 1), world.downs(1).len()), (1, 1));
+            world.send(1, 0, Job::new(100).shared());
+            world.run_for(30 * SECOND);
+            let downs = world.downs(1);
+            assert!(
+                matches!(downs[..], [_, (_, 0, PeerError::TimedOut { .. })]),
+                "{downs:?}"
+            );
+        },
+    );
+}
+
 /// A call has an end, unless it is wanted always; sends are refused as long as the session has not begun.
 #[test]
 fn calls_in_vain_end() {

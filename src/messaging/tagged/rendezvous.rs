@@ -499,3 +499,28 @@ impl Rendezvous {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ids begin anew after 2^32 sends. Those of sends that have not ended are passed over, and those of sends that were
+    /// revoked and may still be granted something: their grants must not be taken for grants to a later send.
+    #[test]
+    fn an_id_is_not_used_again_before_its_grant() {
+        const PEER: PeerId = PeerId(0);
+        let mut rendezvous = Rendezvous::default();
+        let begin = |rendezvous: &mut Rendezvous| {
+            rendezvous.next = 0;
+            rendezvous.begin_send(PEER, 5, Box::new(Bytes::from_static(&[1; 8])), 1)
+        };
+        assert_eq!([0; 2].map(|_| begin(&mut rendezvous)), [0, 1]);
+        let mut ended = VecDeque::new();
+        rendezvous.end_ungranted(PEER, |_| true, Outcome::Revoked, &mut ended);
+        assert_eq!(ended.len(), 2);
+        rendezvous.withdraw_later(PEER, 0);
+        assert_eq!([0; 2].map(|_| begin(&mut rendezvous)), [1, 2]);
+        assert!(rendezvous.take_withdrawn(PEER, 0));
+        assert_eq!([0; 2].map(|_| begin(&mut rendezvous)), [0, 3]);
+    }
+}

@@ -729,6 +729,23 @@ fn what_is_revoked_by_its_sender_alone_is_withdrawn() {
     assert!(buffer.get() == other);
 }
 
+/// A sender keeps in mind what it has revoked before its receiver has granted anything, but not after that one is lost.
+#[test]
+fn what_was_withdrawn_is_forgotten_with_its_receiver() {
+    for lost in [false, true] {
+        let mut pair = Pair::new(1 << 20);
+        pair.send(0, 5, &pattern(100_000, 0), 1);
+        let now = pair.now;
+        let Side { messenger, tagged, .. } = &mut pair.sides[0];
+        tagged.revoke(messenger, now, 5, 0);
+        if lost {
+            tagged.handle_down(messenger, PEER, PeerError::Restarted);
+        }
+        // (The first send has the id 0.)
+        assert_eq!(tagged.rendezvous.take_withdrawn(PEER, 0), !lost);
+    }
+}
+
 /// A sender that was granted room and places nothing keeps messages behind its own waiting for 100 ms; one that withdraws,
 /// no longer than that takes to arrive. Its receiver has its memory back.
 #[test]

@@ -214,25 +214,19 @@ impl Engine {
     /// Counters of messages.
     #[must_use]
     pub fn stats(&self) -> TaggedStats {
-        let mut stats = TaggedStats::default();
-        self.fabric.access(&mut |core, _, _| stats = core.stats());
-        stats
+        self.read(|core| core.stats())
     }
 
     /// Counters of what other processes do to the windows of this one.
     #[must_use]
     pub fn window_stats(&self) -> WindowStats {
-        let mut stats = WindowStats::default();
-        self.fabric.access(&mut |core, _, _| stats = core.remote.stats());
-        stats
+        self.read(|core| core.remote.stats())
     }
 
     /// Number of requests that have neither ended nor been given up.
     #[must_use]
     pub fn requests(&self) -> usize {
-        let mut requests = 0;
-        self.fabric.access(&mut |core, _, _| requests = core.requests());
-        requests
+        self.read(|core| core.requests())
     }
 
     /// Sets [`Options::eager_limit`] for messages that are sent from now on.
@@ -288,9 +282,15 @@ impl Engine {
     /// Processes that are lost.
     #[must_use]
     pub fn lost(&self) -> Vec<u32> {
-        let mut lost = Vec::new();
-        self.fabric.access(&mut |core, _, _| lost = core.all_lost().collect());
-        lost
+        self.read(|core| core.all_lost().collect())
+    }
+
+    /// Looks at the state. A program that polls it serves the other processes, too.
+    fn read<T: Default>(&self, look: impl Fn(&Core) -> T) -> T {
+        let mut seen = T::default();
+        self.fabric.access(&mut |core, _, _| seen = look(core));
+        self.fabric.stayed();
+        seen
     }
 
     /// [`finalize`](Self::finalize) has been called.

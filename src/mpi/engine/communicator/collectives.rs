@@ -108,6 +108,9 @@ impl Communicator {
     /// Starts a planned collective, unless it is running.
     pub(super) fn start_collective(&self, name: &'static str, planned: &Arc<Planned>) -> Result<Request, Error> {
         let begun = self.access(None, |core, messenger, now| Some(core.begin(messenger, now, planned)));
+        if self.size() == 1 && self.remote_group().is_none() {
+            self.0.engine.fabric.stayed();
+        }
         let id = begun.ok_or_else(|| self.broken(name))?.ok_or_else(|| {
             let detail = Detail::Text("it has been started, and has not ended");
             self.locate(Error::new(ErrorClass::Request, name).with_detail(detail))

@@ -32,6 +32,8 @@ struct Channel {
     octets: u64,
     /// Index of the channel in the engine; `None` for [`PROC_NULL`].
     index: Option<u32>,
+    /// The other end is this process, too.
+    is_own: bool,
     /// Number by which the profiler knows it.
     number: u64,
 }
@@ -126,6 +128,7 @@ impl Communicator {
         let too_many = || self.locate(Error::new(ErrorClass::Count, call));
         let (cut, together) = Cut::new(channel.partitions, channel.octets).ok_or_else(too_many)?;
         if let Some((route, setup)) = self.ends(call, destination, tag)? {
+            channel.is_own = route.process == self.0.engine.process;
             let first = self.0.partitions.fetch_add(cut.messages, Ordering::Relaxed);
             let cut = Cut { first, ..cut };
             channel.index = self.access(None, |core, messenger, now| {
@@ -162,6 +165,7 @@ impl Communicator {
         let made = self.channel(CALL, base, (partitions, count), datatype, number);
         let made = made.and_then(|mut channel| {
             if let Some((route, setup)) = self.ends(CALL, source, tag)? {
+                channel.is_own = route.process == self.0.engine.process;
                 channel.index = self.access(None, |core, messenger, now| {
                     Some(core.open_receiver(messenger, now, (route, setup)))
                 });
@@ -198,6 +202,7 @@ impl Communicator {
             count,
             octets: datatype.packed_size(count).map_err(|_| wrong())?,
             index: None,
+            is_own: false,
             number,
         })
     }
@@ -258,6 +263,9 @@ impl Channel {
             let buffer: Buffer = buffer.take()?;
             Some(core.start_channel(messenger, now, index, buffer))
         });
+        if self.is_own {
+            communicator.engine().fabric.stayed();
+        }
         let started = started.ok_or_else(|| communicator.broken(call))?;
         let running = || self.error(call, ErrorClass::Request, "it has been started, and has not ended");
         Ok(Request::pending(communicator, started.ok_or_else(running)?, call, room))

@@ -455,3 +455,21 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messaging::tagged::MARK;
+
+    /// Numbers begin anew after 2^20 collectives where bits have room for a mark, and elsewhere after 2^32.
+    #[test]
+    fn the_first_collective_comes_after_the_last() {
+        for (class, last) in [(MARKED, (1 << 20) - 1), (0, u64::from(u32::MAX))] {
+            let comes_after = |number: u64, first: u64| is_from(split(class | number).1, split(class | first).1);
+            assert!(comes_after(5, 5) && comes_after(6, 5) && !comes_after(5, 6));
+            assert!(comes_after(0, last) && !comes_after(last, 0));
+        }
+        assert_eq!(split(MARKED | MARK | 5), split(MARKED | 5));
+        assert_ne!(split(MARKED | 5).0, split(5).0);
+    }
+}
