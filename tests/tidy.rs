@@ -293,44 +293,6 @@ fn nothing_is_left_behind() {
     assert_none(&complaints);
 }
 
-/// Text is wrapped, and headings stand free. (Tables and code are as wide as they are; `docs/benchmarks.md` is written by
-/// a tool in part.)
-#[test]
-fn documents_are_wrapped() {
-    let mut documents: Vec<PathBuf> = [
-        "README.md",
-        "ARCHITECTURE.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-    ]
-    .map(|name| root().join(name))
-    .into();
-    for entry in fs::read_dir(root().join("docs")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|end| end == "md") && !path.ends_with("benchmarks.md") {
-            documents.push(path);
-        }
-    }
-    let mut complaints = Vec::new();
-    for path in documents {
-        let text = fs::read_to_string(&path).unwrap();
-        let (mut code, mut before) = (false, "");
-        for (number, line) in (1..).zip(text.lines()) {
-            code ^= line.starts_with("```");
-            let place = format!("{}:{number}", path.display());
-            if !code && !line.starts_with('|') && line.chars().count() > 120 {
-                complaints.push(format!("{place}: more than 120 characters"));
-            }
-            if !code && line.starts_with('#') && !before.is_empty() {
-                complaints.push(format!("{place}: no empty line before the heading"));
-            }
-            before = line;
-        }
-    }
-    assert_none(&complaints);
-}
-
 /// Papers are cited by the short names of `docs/papers.md` and their own sections. Numbers of a list that is not in
 /// this repository (the letter S, a paper, a point, a part) tell readers nothing.
 #[test]

@@ -3,9 +3,9 @@
 //! A packet names its session by a token that its *receiver* issued. Until the sender knows it, it says that of a first
 //! contact, which the processes of a job know and others do not, and carries [`Open`]: who it is (epoch) and how to answer
 //! (its own token). The first opening that ever comes from the address of a peer is believed, with its data: see "The
-//! first flight" in ARCHITECTURE.md. Every other one, and each from an address that is no peer's, is answered by a
-//! challenge, of which nothing is kept; only who says its opening again with the token of the challenge, which comes from
-//! a keyed hash, is let in. What opens a session that is over is refused.
+//! first flight" in `docs/design/sessions-and-trust.md`. Every other opening, and each from an address that is no peer's,
+//! is answered by a challenge, of which nothing is kept. Only an opener that repeats its opening with the token of the
+//! challenge, which comes from a keyed hash, is let in. An opening of a session that is over is refused.
 
 use core::net::SocketAddr;
 

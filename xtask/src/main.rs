@@ -42,7 +42,7 @@ cargo xtask <chore>
                             goodput between two namespaces, with 1 % loss against without (root)
   bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
                             MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
-                            --docs writes the tables into docs/benchmarks.md
+                            --docs writes the tables into docs/measured/benchmarks.md
   bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]
                             programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
   soak [--minutes N] [--seed S]

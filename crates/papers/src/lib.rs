@@ -1,6 +1,6 @@
 //! What `hikyaku sim` does: the experiments of the four papers that hikyaku implements, with thousands of simulated ranks in
-//! virtual time, and recorded jobs once more on another network. `docs/papers.md` names the papers, `docs/simulation.md`
-//! shows what comes out.
+//! virtual time, and recorded jobs once more on another network. `docs/papers.md` names the papers,
+//! `docs/measured/simulation.md` shows what comes out.
 //!
 //! | room | holds |
 //! |---|---|

@@ -92,7 +92,7 @@ struct Row {
 
 struct Options {
     format: Format,
-    /// Writes the tables into `docs/benchmarks.md`.
+    /// Writes the tables into `docs/measured/benchmarks.md`.
     docs: bool,
     /// At most so many turns.
     turns: usize,

@@ -5,7 +5,7 @@ use std::{fmt::Write, fs};
 use super::{Row, peers::Peer};
 use crate::shell::{self, Cmd};
 
-const DOCUMENT: &str = "docs/benchmarks.md";
+const DOCUMENT: &str = "docs/measured/benchmarks.md";
 /// What is between these is written by `--docs`.
 const BEGIN: &str = "<!-- bench-mpi begins -->";
 const END: &str = "<!-- bench-mpi ends -->";

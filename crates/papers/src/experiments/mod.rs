@@ -1,4 +1,4 @@
-//! The experiments of `hikyaku sim`. `docs/simulation.md` shows what comes out.
+//! The experiments of `hikyaku sim`. `docs/measured/simulation.md` shows what comes out.
 
 mod dpdk_btl;
 mod dse;
@@ -53,7 +53,7 @@ Examples:
 `naive` opens a connection for each message, `planned` (the columns with ports) opens as many as there are ports \
 ahead and keeps each until its last use, `ideal` needs none. Beside the formulas are the real collectives with the full \
 protocol on simulated circuits. FT is a recorded run, replayed. docs/papers.md names the paper (the optics paper), \
-docs/simulation.md compares.
+docs/measured/simulation.md compares.
 
 --change takes effect at its time in each run, which begins at 0: ports of all hosts or of one, counted from 0, or \
 wavelengths. Connections beyond a lower number are cut with what is on them, which is sent again. Where none can come \
@@ -80,7 +80,7 @@ Examples:
 
 Each node swaps a message with six neighbours at once. `zero-copy`: messages lie where the program has them, as buffer \
 arrays do; `with copies`: the program packs all six before and unpacks them after, which takes --copy for each octet, \
-fitted so that six rails give the 630 MB/s of the PACS-CS paper (docs/papers.md). docs/simulation.md compares.";
+fitted so that six rails give the 630 MB/s of the PACS-CS paper (docs/papers.md). docs/measured/simulation.md compares.";
 
 const DSE: &str = "\
 Examples:
@@ -90,7 +90,7 @@ Examples:
 
 All on 10BASE-T, with collisions. TCP is a model: this protocol with TCP's window, acknowledgements and timers, and \
 messages that share segments. Over a mesh, packets go from processor to processor, each of which receives them and \
-sends them on. docs/papers.md names the paper (the DSE paper), docs/simulation.md compares.";
+sends them on. docs/papers.md names the paper (the DSE paper), docs/measured/simulation.md compares.";
 
 const DPDK_BTL: &str = "\
 Examples:
@@ -100,7 +100,7 @@ Examples:
 
 `process`: a rank takes packets from its queue only within MPI; `dedicated`: one poller for each host takes those of \
 all ranks; `combined`: the poller takes small messages, the rank the payload of rendezvous. docs/papers.md names the \
-paper (the DPDK paper), docs/simulation.md compares.";
+paper (the DPDK paper), docs/measured/simulation.md compares.";
 
 /// Arguments of `hikyaku sim`.
 #[derive(Debug, Args)]

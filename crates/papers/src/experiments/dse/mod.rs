@@ -14,7 +14,8 @@ use serde::Serialize;
 use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
 use crate::programs::{othello, sor};
 
-/// Options. Where the DSE paper gives no value the default is ours; `docs/simulation.md` has the reasons.
+/// Options. Where the DSE paper gives no value the default is ours; `docs/measured/simulation.md` has the
+/// reasons.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Dse {
     /// Messages of each burst, and ping-pongs
