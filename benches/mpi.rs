@@ -11,11 +11,13 @@ mod ranks;
 use cases::{Case, Work};
 use ranks::Ranks;
 
-const CASES: &[Case] = &[("mpi_8b_x1000", messages)];
+const CASES: &[Case] = &[
+    ("mpi_8b_x1000", || messages(Ranks::over_endpoints())),
+    ("mpi_8b_in_memory_x1000", || messages(Ranks::in_memory())),
+];
 
 /// Messages of 8 B between two ranks in turn, from the call that sends to the test that finds them received, both ends.
-fn messages() -> Work {
-    let mut ranks = Ranks::new();
+fn messages(mut ranks: Ranks) -> Work {
     Box::new(move || (0..500).map(|_| ranks.ping_pong()).sum())
 }
 

@@ -4,12 +4,16 @@
 use std::sync::Arc;
 
 use hikyaku::{
-    backends::{Backend as _, loopback::LoopbackBackend},
+    backends::{
+        Backend as _,
+        loopback::{LoopbackBackend, LoopbackOptions},
+    },
     mpi::{
         datatype::{Datatype, Kind},
         engine::{Communicator, Engine, Mode, Options, Unconnected},
     },
-    transport::Transport,
+    reliability::MemoryLayer,
+    transport::{Builder, Transport},
 };
 
 const TAG: i32 = 1;
@@ -18,13 +22,31 @@ const TAG: i32 = 1;
 pub(crate) struct Ranks([(Communicator, Box<[u8; 8]>); 2]);
 
 impl Ranks {
-    /// A job in which everything has happened that happens once.
-    pub(crate) fn new() -> Self {
+    /// A job in which everything has happened that happens once; each rank has an endpoint.
+    pub(crate) fn over_endpoints() -> Self {
+        Self::over(Transport::builder)
+    }
+
+    /// The same over the packet layer that only hands bytes over.
+    pub(crate) fn in_memory() -> Self {
+        Self::over(|| {
+            Transport::builder().layer(|endpoint, limits| {
+                let layer = MemoryLayer::new(endpoint.config().clone(), limits, 1);
+                Box::new(layer.expect("valid settings"))
+            })
+        })
+    }
+
+    fn over(builder: impl Fn() -> Builder) -> Self {
         let ends = [0, 1].map(|process| {
             let address = "127.0.0.1:0".parse().expect("an address");
-            let backend = Box::new(LoopbackBackend::bind(address).expect("a free address"));
+            let options = LoopbackOptions {
+                busy_when_full: true,
+                ..LoopbackOptions::default()
+            };
+            let backend = Box::new(LoopbackBackend::bind_with(address, options).expect("a free address"));
             let address = backend.local_addr();
-            let end = Engine::on(Transport::builder(), backend, process).expect("valid settings");
+            let end = Engine::on(builder(), backend, process).expect("valid settings");
             (end, address)
         });
         let addresses = ends.each_ref().map(|(_, address)| *address);
