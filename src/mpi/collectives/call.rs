@@ -3,11 +3,7 @@
 use core::fmt;
 
 use super::{
-    algorithm::{Algorithm, Collective},
-    blocks::Blocks,
-    build::build,
-    inter,
-    member::Member,
+    algorithm::Algorithm, blocks::Blocks, build::build, collective::Collective, inter, member::Member,
     schedule::Schedule,
 };
 
