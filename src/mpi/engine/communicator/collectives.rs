@@ -8,7 +8,7 @@ use std::{sync::PoisonError, time::Duration};
 use super::{Class, Communicator};
 use crate::mpi::{
     Rank,
-    collectives::{Algorithm, Blocks, Call, Schedule, ScheduleError},
+    collectives::{Algorithm, Blocks, Call, Parts, Role, Schedule, ScheduleError},
     datatype::{Datatype, Kind},
     engine::{
         Entry, Request,
@@ -130,6 +130,7 @@ impl Communicator {
     ) -> Result<Arc<Planned>, Error> {
         self.check(name)?;
         let (rank, size) = (self.rank() as usize, self.size() as usize);
+        let (parts, octets) = (call.parts(), octets(call, buffers, size));
         if let Some(operation) = operation
             && let Region::Plain(_, datatype) = buffers.output
         {
@@ -139,18 +140,18 @@ impl Communicator {
         }
         let schedule = match self.remote_group() {
             Some(remote) => call.schedule_between(rank, size, remote.size() as usize).map(Arc::new),
-            None => self.schedule(call, buffers, algorithm),
+            None => self.schedule(call, octets, algorithm),
         };
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
         if !self.is_inter() {
-            own_block(name, call, buffers, rank).map_err(|error| self.locate(error))?;
+            own_block(name, &parts, buffers, rank).map_err(|error| self.locate(error))?;
         }
         let group = self.group();
         let group = self
             .remote_group()
             .map_or_else(|| group.clone(), |remote| group.union(remote));
-        let input = memory(buffers.input, call);
-        let output = memory(buffers.output, call);
+        let input = memory(buffers.input, parts.input);
+        let output = memory(buffers.output, parts.output);
         let scratch = match (&output, &input) {
             (Some(memory), _) | (None, Some(memory)) => memory.clone(),
             (None, None) => Memory::none(&Datatype::predefined(Kind::Byte)),
@@ -165,11 +166,7 @@ impl Communicator {
             operation: operation.cloned(),
             group,
             bits: self.bits(class, number),
-            mark: if self.is_inter() {
-                0
-            } else {
-                class.mark(call, octets(call, buffers, size))
-            },
+            mark: if self.is_inter() { 0 } else { class.mark(&parts, octets) },
         };
         if !self.0.engine.check || self.is_inter() || size == 1 {
             return Ok(Planned::new(collective));
@@ -182,11 +179,10 @@ impl Communicator {
     fn schedule(
         &self,
         call: &Call<'_>,
-        buffers: &Buffers<'_>,
+        octets: usize,
         algorithm: Option<Algorithm>,
     ) -> Result<Arc<Schedule>, ScheduleError> {
         let (rank, size) = (self.rank() as usize, self.size() as usize);
-        let octets = octets(call, buffers, size);
         let asked = call.without_lists().map(|call| (call, algorithm, octets));
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(asked), Some(last)) = (&asked, &*last)
@@ -356,33 +352,17 @@ impl Communicator {
 }
 
 /// A rank's block for itself must be as long as its place in the output: no receive would notice.
-fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: usize) -> Result<(), Error> {
+fn own_block(name: &'static str, parts: &Parts<'_>, buffers: &Buffers<'_>, rank: usize) -> Result<(), Error> {
     let (Region::Plain(_, from), Region::Plain(_, into)) = (&buffers.input, &buffers.output) else {
         return Ok(());
     };
-    let (sent, received) = match call {
-        Call::Gather {
-            root,
-            input,
-            output,
-            in_place: false,
-        } if *root == rank => (*input, output.count(rank)),
-        Call::Scatter {
-            root,
-            input,
-            output,
-            in_place: false,
-        } if *root == rank => (input.count(rank), *output),
-        Call::Allgather {
-            input,
-            output,
-            in_place: false,
-        } => (*input, output.count(rank)),
-        Call::Alltoall {
-            input,
-            output,
-            in_place: false,
-        } => (input.count(rank), output.count(rank)),
+    if parts.in_place || parts.neighbours.is_some() || parts.root.is_some_and(|root| root != rank) {
+        return Ok(());
+    }
+    let (sent, received) = match (parts.input, parts.output) {
+        (Role::Block(sent), Role::Blocks(blocks)) => (sent, blocks.count(rank)),
+        (Role::Blocks(blocks), Role::Block(received)) => (blocks.count(rank), received),
+        (Role::Blocks(from), Role::Blocks(into)) => (from.count(rank), into.count(rank)),
         _ => return Ok(()),
     };
     let octets = |count: usize, datatype: &Datatype| (count as u64).saturating_mul(datatype.size()) as i64;
@@ -398,13 +378,12 @@ fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: u
     }))
 }
 
-fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
+fn memory(region: Region<'_>, role: Role<'_>) -> Option<Memory> {
     match region {
         Region::None => None,
-        Region::Plain(base, datatype) => Some(match call {
-            // The count is in bytes.
-            Call::Bcast { count, .. } => {
-                let elements = (*count as u64).checked_div(datatype.size()).unwrap_or(0);
+        Region::Plain(base, datatype) => Some(match role {
+            Role::Packed(count) => {
+                let elements = (count as u64).checked_div(datatype.size()).unwrap_or(0);
                 Memory::Packed(Address(base), elements, datatype.clone())
             }
             _ => Memory::Plain(Address(base), datatype.clone()),
