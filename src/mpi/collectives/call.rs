@@ -204,7 +204,7 @@ impl Role<'_> {
 
 impl<'a> Call<'a> {
     /// The description of the call, for all that does not make schedules.
-    #[inline]
+    #[inline(always)]
     pub(in crate::mpi) fn parts(&self) -> Parts<'a> {
         use Collective as C;
         use Role::{Block, Divided, Packed, Vector};

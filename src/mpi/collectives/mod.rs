@@ -72,8 +72,8 @@ mod work;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use blocks::{Blocks, displacements};
+pub(super) use call::Role;
 pub use call::{Call, Counts, NOBODY, ROOT, ScheduleError};
-pub(super) use call::{Parts, Role};
 pub use collective::Collective;
 pub use cost::{Policy, cost};
 pub use model::{Model, Stuck, simulate};

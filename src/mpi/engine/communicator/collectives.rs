@@ -8,7 +8,7 @@ use std::{sync::PoisonError, time::Duration};
 use super::{Class, Communicator};
 use crate::mpi::{
     Rank,
-    collectives::{Algorithm, Blocks, Call, Parts, Role, Schedule, ScheduleError},
+    collectives::{Algorithm, Blocks, Call, Role, Schedule, ScheduleError},
     datatype::{Datatype, Kind},
     engine::{
         Entry, Request,
@@ -130,7 +130,6 @@ impl Communicator {
     ) -> Result<Arc<Planned>, Error> {
         self.check(name)?;
         let (rank, size) = (self.rank() as usize, self.size() as usize);
-        let (parts, octets) = (call.parts(), octets(call, buffers, size));
         if let Some(operation) = operation
             && let Region::Plain(_, datatype) = buffers.output
         {
@@ -138,20 +137,26 @@ impl Communicator {
             let wrong = |error| self.locate(Error::new(class, name).with_detail(Detail::Operation(error)));
             operation.check(datatype).map_err(wrong)?;
         }
-        let schedule = match self.remote_group() {
-            Some(remote) => call.schedule_between(rank, size, remote.size() as usize).map(Arc::new),
-            None => self.schedule(call, octets, algorithm),
+        let (schedule, mark) = match self.remote_group() {
+            Some(remote) => {
+                let schedule = call.schedule_between(rank, size, remote.size() as usize);
+                (schedule.map(Arc::new), 0)
+            }
+            None => {
+                let octets = octets(call, buffers, size);
+                (self.schedule(call, octets, algorithm), class.mark(call, octets))
+            }
         };
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
         if !self.is_inter() {
-            own_block(name, &parts, buffers, rank).map_err(|error| self.locate(error))?;
+            own_block(name, call, buffers, rank).map_err(|error| self.locate(error))?;
         }
         let group = self.group();
         let group = self
             .remote_group()
             .map_or_else(|| group.clone(), |remote| group.union(remote));
-        let input = memory(buffers.input, parts.input);
-        let output = memory(buffers.output, parts.output);
+        let input = memory(buffers.input, call);
+        let output = memory(buffers.output, call);
         let scratch = match (&output, &input) {
             (Some(memory), _) | (None, Some(memory)) => memory.clone(),
             (None, None) => Memory::none(&Datatype::predefined(Kind::Byte)),
@@ -166,7 +171,7 @@ impl Communicator {
             operation: operation.cloned(),
             group,
             bits: self.bits(class, number),
-            mark: if self.is_inter() { 0 } else { class.mark(&parts, octets) },
+            mark,
         };
         if !self.0.engine.check || self.is_inter() || size == 1 {
             return Ok(Planned::new(collective));
@@ -352,10 +357,11 @@ impl Communicator {
 }
 
 /// A rank's block for itself must be as long as its place in the output: no receive would notice.
-fn own_block(name: &'static str, parts: &Parts<'_>, buffers: &Buffers<'_>, rank: usize) -> Result<(), Error> {
+fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: usize) -> Result<(), Error> {
     let (Region::Plain(_, from), Region::Plain(_, into)) = (&buffers.input, &buffers.output) else {
         return Ok(());
     };
+    let parts = call.parts();
     if parts.in_place || parts.neighbours.is_some() || parts.root.is_some_and(|root| root != rank) {
         return Ok(());
     }
@@ -378,11 +384,12 @@ fn own_block(name: &'static str, parts: &Parts<'_>, buffers: &Buffers<'_>, rank:
     }))
 }
 
-fn memory(region: Region<'_>, role: Role<'_>) -> Option<Memory> {
+fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
     match region {
         Region::None => None,
-        Region::Plain(base, datatype) => Some(match role {
-            Role::Packed(count) => {
+        Region::Plain(base, datatype) => Some(match *call {
+            // The count is in bytes.
+            Call::Bcast { count, .. } => {
                 let elements = (count as u64).checked_div(datatype.size()).unwrap_or(0);
                 Memory::Packed(Address(base), elements, datatype.clone())
             }
