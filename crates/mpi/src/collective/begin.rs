@@ -66,7 +66,7 @@ impl<'a> Ready<'a> {
     pub(super) unsafe fn begin(self) -> Running {
         let (comm, name, buffers) = (&self.handle.comm, self.name, &self.buffers);
         let operation = self.operation.map(|erased| &erased.operation);
-        let running = if name.ends_with("_init") {
+        let mut running = if name.ends_with("_init") {
             // SAFETY: the caller's contract.
             let plan = |call| unsafe { comm.collective_init(name, &call, buffers, operation, None) };
             Running::planned(self.call.and_then(plan))
@@ -75,9 +75,13 @@ impl<'a> Ready<'a> {
             let begin = |call| unsafe { comm.collective(name, &call, buffers, operation, None) };
             Running::new(self.call.and_then(begin))
         };
+        if !self.validators.is_empty() {
+            running = running.validated_by(self.validators.iter().copied());
+        }
+        if let Some(erased) = self.operation {
+            running = running.with_operation(erased.panicked.clone());
+        }
         running
-            .validated_by(self.validators.iter().copied())
-            .with_operation(self.operation.and_then(|erased| erased.panicked.clone()))
     }
 }
 
