@@ -163,8 +163,7 @@ impl Counts<'_> {
 pub(in crate::mpi) struct Parts<'a> {
     /// A number for the collective, below 64: the same at all ranks.
     pub(in crate::mpi) number: u8,
-    /// The collective if blocks are alike, and if they are not.
-    collectives: [Collective; 2],
+    collective: Collective,
     /// Only the root has the buffer of [blocks](Role::Blocks).
     pub(in crate::mpi) root: Option<usize>,
     pub(in crate::mpi) input: Role<'a>,
@@ -192,55 +191,68 @@ pub(in crate::mpi) enum Role<'a> {
     Blocks(Blocks<'a>),
 }
 
-impl Role<'_> {
-    /// Whether blocks are alike, if there are some.
-    fn is_even(&self) -> bool {
-        !matches!(
-            self,
-            Self::Divided(Counts::Each(_)) | Self::Blocks(Blocks::Uneven { .. } | Blocks::Pieces { .. })
-        )
-    }
-}
-
 impl<'a> Call<'a> {
     /// The description of the call, for all that does not make schedules.
     #[inline(always)]
     pub(in crate::mpi) fn parts(&self) -> Parts<'a> {
         use Collective as C;
         use Role::{Block, Divided, Packed, Vector};
-        let (number, collectives, input, output) = match *self {
-            Self::Barrier => (1, [C::Barrier; 2], Role::None, Role::None),
-            Self::Bcast { count, .. } => (2, [C::Bcast; 2], Packed(count), Packed(count)),
-            Self::Gather { input, output, .. } => (3, [C::Gather, C::Gatherv], Block(input), Role::Blocks(output)),
-            Self::Scatter { input, output, .. } => (4, [C::Scatter, C::Scatterv], Role::Blocks(input), Block(output)),
-            Self::Allgather { input, output, .. } => {
-                (5, [C::Allgather, C::Allgatherv], Block(input), Role::Blocks(output))
+        // The collective if blocks are alike, and if they are not.
+        let of = |blocks: Blocks<'_>, even, uneven| {
+            if matches!(blocks, Blocks::Even { .. }) {
+                even
+            } else {
+                uneven
             }
+        };
+        let (number, collective, input, output) = match *self {
+            Self::Barrier => (1, C::Barrier, Role::None, Role::None),
+            Self::Bcast { count, .. } => (2, C::Bcast, Packed(count), Packed(count)),
+            Self::Gather { input, output, .. } => {
+                (3, of(output, C::Gather, C::Gatherv), Block(input), Role::Blocks(output))
+            }
+            Self::Scatter { input, output, .. } => (
+                4,
+                of(input, C::Scatter, C::Scatterv),
+                Role::Blocks(input),
+                Block(output),
+            ),
+            Self::Allgather { input, output, .. } => (
+                5,
+                of(output, C::Allgather, C::Allgatherv),
+                Block(input),
+                Role::Blocks(output),
+            ),
             Self::Alltoall {
                 input,
                 output,
                 in_place,
             } => {
+                let sent = if in_place { output } else { input };
+                let collective = of(sent, of(output, C::Alltoall, C::Alltoallv), C::Alltoallv);
                 let input = if in_place { Role::None } else { Role::Blocks(input) };
-                (6, [C::Alltoall, C::Alltoallv], input, Role::Blocks(output))
+                (6, collective, input, Role::Blocks(output))
             }
-            Self::Reduce { count, .. } => (7, [C::Reduce; 2], Vector(count), Vector(count)),
-            Self::Allreduce { count, .. } => (8, [C::Allreduce; 2], Vector(count), Vector(count)),
-            Self::ReduceScatter { counts, .. } => (
-                9,
-                [C::ReduceScatterBlock, C::ReduceScatter],
-                Divided(counts),
-                Divided(counts),
-            ),
+            Self::Reduce { count, .. } => (7, C::Reduce, Vector(count), Vector(count)),
+            Self::Allreduce { count, .. } => (8, C::Allreduce, Vector(count), Vector(count)),
+            Self::ReduceScatter { counts, .. } => {
+                let is_even = matches!(counts, Counts::Even(_));
+                let collective = if is_even {
+                    C::ReduceScatterBlock
+                } else {
+                    C::ReduceScatter
+                };
+                (9, collective, Divided(counts), Divided(counts))
+            }
             Self::Scan { count, exclusive, .. } => {
                 let collective = if exclusive { C::Exscan } else { C::Scan };
-                (10 + u8::from(exclusive), [collective; 2], Vector(count), Vector(count))
+                (10 + u8::from(exclusive), collective, Vector(count), Vector(count))
             }
             Self::NeighborAllgather { input, output, .. } => {
-                (12, [C::NeighborAllgather; 2], Block(input), Role::Blocks(output))
+                (12, C::NeighborAllgather, Block(input), Role::Blocks(output))
             }
             Self::NeighborAlltoall { input, output, .. } => {
-                (13, [C::NeighborAlltoall; 2], Role::Blocks(input), Role::Blocks(output))
+                (13, C::NeighborAlltoall, Role::Blocks(input), Role::Blocks(output))
             }
         };
         let in_place = match *self {
@@ -261,7 +273,7 @@ impl<'a> Call<'a> {
         };
         Parts {
             number,
-            collectives,
+            collective,
             root: self.root(),
             input,
             output,
@@ -273,17 +285,7 @@ impl<'a> Call<'a> {
     /// The collective.
     #[must_use]
     pub fn collective(&self) -> Collective {
-        let Parts {
-            collectives: [even, uneven],
-            input,
-            output,
-            ..
-        } = self.parts();
-        if input.is_even() && output.is_even() {
-            even
-        } else {
-            uneven
-        }
+        self.parts().collective
     }
 
     /// The root, if there is one.
