@@ -169,6 +169,20 @@ fn what_is_alike_for_all() {
                 let gathered = |(i, x): (usize, &i64)| *x == two.theirs(i / received, i % received);
                 assert!(all.iter().enumerate().all(gathered));
 
+                // As many counts as the other group has ranks, which may be fewer than this one has.
+                let counts = vec![received; two.there];
+                let allgatherv = Call::Allgather {
+                    input: sent,
+                    output: Blocks::Uneven {
+                        counts: &counts,
+                        displacements: &displacements(&counts),
+                    },
+                    in_place: false,
+                };
+                all.fill(-1);
+                two.run(&allgatherv, &mut own, &mut all);
+                assert!(all.iter().enumerate().all(gathered));
+
                 let (mut own, mut all) = (two.own(two.there * sent), vec![-1; two.there * received]);
                 let alltoall = Call::Alltoall {
                     input: Blocks::Even { count: sent },

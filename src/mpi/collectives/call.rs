@@ -3,11 +3,7 @@
 use core::fmt;
 
 use super::{
-    algorithm::{Algorithm, Collective},
-    blocks::Blocks,
-    build::build,
-    inter,
-    member::Member,
+    algorithm::Algorithm, blocks::Blocks, build::build, collective::Collective, inter, member::Member,
     schedule::Schedule,
 };
 
@@ -157,43 +153,139 @@ impl Counts<'_> {
     pub(in crate::mpi) fn total(&self, size: usize) -> usize {
         match self {
             Self::Even(count) => count.saturating_mul(size),
-            Self::Each(counts) => counts.iter().fold(0, |sum, count| sum.saturating_add(*count)),
+            Self::Each(counts) => sum(counts),
         }
     }
 }
 
-impl Call<'_> {
-    /// The collective.
-    #[must_use]
-    pub fn collective(&self) -> Collective {
-        let even = |blocks: &Blocks<'_>| matches!(blocks, Blocks::Even { .. });
-        match self {
-            Self::Barrier => Collective::Barrier,
-            Self::Bcast { .. } => Collective::Bcast,
-            Self::Gather { output, .. } if even(output) => Collective::Gather,
-            Self::Gather { .. } => Collective::Gatherv,
-            Self::Scatter { input, .. } if even(input) => Collective::Scatter,
-            Self::Scatter { .. } => Collective::Scatterv,
-            Self::Allgather { output, .. } if even(output) => Collective::Allgather,
-            Self::Allgather { .. } => Collective::Allgatherv,
+/// A call as the same few values, whatever its collective: how it uses its buffers, and with whom.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) struct Parts<'a> {
+    /// A number for the collective, below 64: the same at all ranks.
+    pub(in crate::mpi) number: u8,
+    collective: Collective,
+    /// Only the root has the buffer of [blocks](Role::Blocks).
+    pub(in crate::mpi) root: Option<usize>,
+    pub(in crate::mpi) input: Role<'a>,
+    pub(in crate::mpi) output: Role<'a>,
+    /// Whether a block stays where it is (a reduction's vectors do not count).
+    pub(in crate::mpi) in_place: bool,
+    /// Ranks that blocks come from, and those they go to, if these are not all.
+    pub(in crate::mpi) neighbours: Option<[&'a [Option<usize>]; 2]>,
+}
+
+/// How a collective uses a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) enum Role<'a> {
+    /// Not at all.
+    None,
+    /// So many bytes of packed data, the same at all ranks.
+    Packed(usize),
+    /// Elements of a vector that is reduced, or of the result.
+    Vector(usize),
+    /// The same with a block for each rank.
+    Divided(Counts<'a>),
+    /// Elements of this rank's block.
+    Block(usize),
+    /// A block for each rank, or neighbour.
+    Blocks(Blocks<'a>),
+}
+
+impl<'a> Call<'a> {
+    /// The description of the call, for all that does not make schedules.
+    #[inline(always)]
+    pub(in crate::mpi) fn parts(&self) -> Parts<'a> {
+        use Collective as C;
+        use Role::{Block, Divided, Packed, Vector};
+        // The collective if blocks are alike, and if they are not.
+        let of = |blocks: Blocks<'_>, even, uneven| {
+            if matches!(blocks, Blocks::Even { .. }) {
+                even
+            } else {
+                uneven
+            }
+        };
+        let (number, collective, input, output) = match *self {
+            Self::Barrier => (1, C::Barrier, Role::None, Role::None),
+            Self::Bcast { count, .. } => (2, C::Bcast, Packed(count), Packed(count)),
+            Self::Gather { input, output, .. } => {
+                (3, of(output, C::Gather, C::Gatherv), Block(input), Role::Blocks(output))
+            }
+            Self::Scatter { input, output, .. } => (
+                4,
+                of(input, C::Scatter, C::Scatterv),
+                Role::Blocks(input),
+                Block(output),
+            ),
+            Self::Allgather { input, output, .. } => (
+                5,
+                of(output, C::Allgather, C::Allgatherv),
+                Block(input),
+                Role::Blocks(output),
+            ),
             Self::Alltoall {
                 input,
                 output,
                 in_place,
-            } if even(output) && (*in_place || even(input)) => Collective::Alltoall,
-            Self::Alltoall { .. } => Collective::Alltoallv,
-            Self::Reduce { .. } => Collective::Reduce,
-            Self::Allreduce { .. } => Collective::Allreduce,
-            Self::ReduceScatter {
-                counts: Counts::Even(_),
-                ..
-            } => Collective::ReduceScatterBlock,
-            Self::ReduceScatter { .. } => Collective::ReduceScatter,
-            Self::Scan { exclusive: false, .. } => Collective::Scan,
-            Self::Scan { .. } => Collective::Exscan,
-            Self::NeighborAllgather { .. } => Collective::NeighborAllgather,
-            Self::NeighborAlltoall { .. } => Collective::NeighborAlltoall,
+            } => {
+                let sent = if in_place { output } else { input };
+                let collective = of(sent, of(output, C::Alltoall, C::Alltoallv), C::Alltoallv);
+                let input = if in_place { Role::None } else { Role::Blocks(input) };
+                (6, collective, input, Role::Blocks(output))
+            }
+            Self::Reduce { count, .. } => (7, C::Reduce, Vector(count), Vector(count)),
+            Self::Allreduce { count, .. } => (8, C::Allreduce, Vector(count), Vector(count)),
+            Self::ReduceScatter { counts, .. } => {
+                let is_even = matches!(counts, Counts::Even(_));
+                let collective = if is_even {
+                    C::ReduceScatterBlock
+                } else {
+                    C::ReduceScatter
+                };
+                (9, collective, Divided(counts), Divided(counts))
+            }
+            Self::Scan { count, exclusive, .. } => {
+                let collective = if exclusive { C::Exscan } else { C::Scan };
+                (10 + u8::from(exclusive), collective, Vector(count), Vector(count))
+            }
+            Self::NeighborAllgather { input, output, .. } => {
+                (12, C::NeighborAllgather, Block(input), Role::Blocks(output))
+            }
+            Self::NeighborAlltoall { input, output, .. } => {
+                (13, C::NeighborAlltoall, Role::Blocks(input), Role::Blocks(output))
+            }
+        };
+        let in_place = match *self {
+            Self::Gather { in_place, .. }
+            | Self::Scatter { in_place, .. }
+            | Self::Allgather { in_place, .. }
+            | Self::Alltoall { in_place, .. } => in_place,
+            _ => false,
+        };
+        let neighbours = match *self {
+            Self::NeighborAllgather {
+                sources, destinations, ..
+            }
+            | Self::NeighborAlltoall {
+                sources, destinations, ..
+            } => Some([sources, destinations]),
+            _ => None,
+        };
+        Parts {
+            number,
+            collective,
+            root: self.root(),
+            input,
+            output,
+            in_place,
+            neighbours,
         }
+    }
+
+    /// The collective.
+    #[must_use]
+    pub fn collective(&self) -> Collective {
+        self.parts().collective
     }
 
     /// The root, if there is one.
@@ -248,24 +340,6 @@ impl Call<'_> {
         }
     }
 
-    /// A number for the collective, below 64, and the root, 0 if there is none: these are the same at all ranks.
-    pub(in crate::mpi) fn kind(&self) -> (u8, usize) {
-        match *self {
-            Self::Barrier => (1, 0),
-            Self::Bcast { root, .. } => (2, root),
-            Self::Gather { root, .. } => (3, root),
-            Self::Scatter { root, .. } => (4, root),
-            Self::Allgather { .. } => (5, 0),
-            Self::Alltoall { .. } => (6, 0),
-            Self::Reduce { root, .. } => (7, root),
-            Self::Allreduce { .. } => (8, 0),
-            Self::ReduceScatter { .. } => (9, 0),
-            Self::Scan { exclusive, .. } => (10 + u8::from(exclusive), 0),
-            Self::NeighborAllgather { .. } => (12, 0),
-            Self::NeighborAlltoall { .. } => (13, 0),
-        }
-    }
-
     /// The schedule of `rank` of `size` ranks. All ranks must use the same algorithm.
     ///
     /// # Errors
@@ -313,59 +387,33 @@ impl Call<'_> {
 
     /// Checks counts and blocks of a rank; the sizes are those of its own group and of the group of its blocks.
     fn check_sizes(&self, is_root: bool, (size, others): (usize, usize)) -> Result<(), ScheduleError> {
-        match *self {
-            Self::Barrier => Ok(()),
-            Self::Bcast { count, .. }
-            | Self::Reduce { count, .. }
-            | Self::Allreduce { count, .. }
-            | Self::Scan { count, .. } => fits(count),
-            Self::Gather {
-                input: own,
-                output: blocks,
-                ..
-            }
-            | Self::Scatter {
-                input: blocks,
-                output: own,
-                ..
-            } => {
-                fits(own.saturating_mul(size))?;
-                if is_root { check_blocks(&blocks, others) } else { Ok(()) }
-            }
-            Self::Allgather { input, output, .. } => {
-                fits(input)?;
-                check_blocks(&output, others)
-            }
-            Self::Alltoall {
-                input,
-                output,
-                in_place,
-            } => {
-                check_blocks(&output, others)?;
-                if in_place { Ok(()) } else { check_blocks(&input, others) }
-            }
-            Self::ReduceScatter { counts, .. } => check_counts(&counts, size),
-            Self::NeighborAllgather {
-                sources,
-                destinations,
-                input,
-                output,
-            } => {
-                check_neighbours(sources, destinations, size)?;
-                fits(input)?;
-                check_blocks(&output, sources.len())
-            }
-            Self::NeighborAlltoall {
-                sources,
-                destinations,
-                input,
-                output,
-            } => {
-                check_neighbours(sources, destinations, size)?;
-                check_blocks(&input, destinations.len())?;
-                check_blocks(&output, sources.len())
+        let Parts {
+            root,
+            input,
+            output,
+            neighbours,
+            ..
+        } = self.parts();
+        let mut blocks = [others; 2];
+        if let Some([sources, destinations]) = neighbours {
+            check_neighbours(sources, destinations, size)?;
+            blocks = [destinations.len(), sources.len()];
+        }
+        for (role, needed) in [input, output].into_iter().zip(blocks) {
+            match role {
+                Role::None => {}
+                Role::Packed(count) | Role::Vector(count) => fits(count)?,
+                Role::Divided(counts) => check_counts(&counts, size)?,
+                Role::Block(count) => fits(if root.is_some() {
+                    count.saturating_mul(size)
+                } else {
+                    count
+                })?,
+                Role::Blocks(blocks) if is_root || root.is_none() => check_blocks(&blocks, needed)?,
+                Role::Blocks(_) => {}
             }
         }
+        Ok(())
     }
 }
 

@@ -3,11 +3,7 @@
 use alloc::collections::BTreeMap;
 use core::iter::successors;
 
-use super::{
-    algorithm::{Algorithm, Collective},
-    model::Model,
-    work::Work,
-};
+use super::{algorithm::Algorithm, collective::Collective, model::Model, work::Work};
 
 /// Seconds that a collective of `size` ranks takes in the model, or infinity if the algorithm does not suit it.
 ///
@@ -33,7 +29,7 @@ pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: u
     }
     let n = octets as f64;
     if model.sharing <= 1.0 {
-        return path(collective, algorithm, &Terms { model, p: size, n });
+        return collective.path(algorithm, &Terms { model, p: size, n });
     }
     // A message takes time of two ranks; while one waits for its core, others use theirs.
     let halved = Model {
@@ -45,7 +41,8 @@ pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: u
         p: size,
         n,
     };
-    path(collective, algorithm, &terms).max(shared(&Work::of(collective, algorithm, size, octets), size, model))
+    let path = collective.path(algorithm, &terms);
+    path.max(shared(&Work::of(collective, algorithm, size, octets), size, model))
 }
 
 /// Seconds that the cores need for the work of all ranks, if ranks share them. Putting a rank to sleep and waking it up
@@ -56,28 +53,9 @@ fn shared(work: &Work, size: usize, model: &Model) -> f64 {
     seconds * model.sharing.min(size as f64) / size as f64
 }
 
-/// Seconds of the longest path through the schedules.
-fn path(collective: Collective, algorithm: Algorithm, terms: &Terms<'_>) -> f64 {
-    match collective {
-        Collective::Barrier => terms.barrier(algorithm),
-        Collective::Bcast => terms.bcast(algorithm),
-        Collective::Gather | Collective::Gatherv | Collective::Scatter | Collective::Scatterv => {
-            terms.gather(algorithm)
-        }
-        Collective::Allgather | Collective::Allgatherv => terms.allgather(algorithm),
-        Collective::Alltoall | Collective::Alltoallv | Collective::NeighborAllgather | Collective::NeighborAlltoall => {
-            terms.alltoall(algorithm)
-        }
-        Collective::Reduce => terms.reduce(algorithm),
-        Collective::Allreduce => terms.allreduce(algorithm),
-        Collective::ReduceScatter | Collective::ReduceScatterBlock => terms.reduce_scatter(algorithm),
-        Collective::Scan | Collective::Exscan => terms.scan(algorithm),
-    }
-}
-
 /// The parameters, by the letters of the formulas.
 #[derive(Clone, Copy, Debug)]
-struct Terms<'a> {
+pub(super) struct Terms<'a> {
     model: &'a Model,
     /// Ranks; at least 2.
     p: usize,
@@ -151,7 +129,7 @@ impl Terms<'_> {
         }
     }
 
-    fn barrier(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn barrier(&self, algorithm: Algorithm) -> f64 {
         let rounds = match algorithm {
             Algorithm::Dissemination { radix } => self.fan(radix),
             Algorithm::RecursiveDoubling => {
@@ -167,7 +145,7 @@ impl Terms<'_> {
         self.messages(rounds, 0.0)
     }
 
-    fn bcast(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn bcast(&self, algorithm: Algorithm) -> f64 {
         let scatter = self.messages(self.fan(2), self.others());
         match algorithm {
             Algorithm::Chain { segments } => self.chain(segments, self.model.beta),
@@ -180,12 +158,17 @@ impl Terms<'_> {
         }
     }
 
-    fn gather(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn gather(&self, algorithm: Algorithm) -> f64 {
         let radix = self.radix(algorithm);
         self.messages(self.fan(radix), self.others())
     }
 
-    fn allgather(&self, algorithm: Algorithm) -> f64 {
+    /// The same in reverse.
+    pub(super) fn scatter(&self, algorithm: Algorithm) -> f64 {
+        self.gather(algorithm)
+    }
+
+    pub(super) fn allgather(&self, algorithm: Algorithm) -> f64 {
         let messages = match algorithm {
             Algorithm::RecursiveDoubling => {
                 let (levels, pairs) = self.fold();
@@ -199,7 +182,7 @@ impl Terms<'_> {
         self.messages(messages, self.others())
     }
 
-    fn alltoall(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn alltoall(&self, algorithm: Algorithm) -> f64 {
         let radix = match algorithm {
             Algorithm::Bruck { radix } => radix,
             Algorithm::RecursiveDoubling => 2,
@@ -208,7 +191,7 @@ impl Terms<'_> {
         self.messages(self.fan(radix), self.moves(radix) as f64 * self.n / self.p as f64)
     }
 
-    fn reduce(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn reduce(&self, algorithm: Algorithm) -> f64 {
         match algorithm {
             Algorithm::Chain { segments } => self.chain(segments, self.model.beta + self.model.gamma),
             Algorithm::Rabenseifner => self.halving() + self.messages(self.fold().0, self.shares()),
@@ -221,7 +204,7 @@ impl Terms<'_> {
         }
     }
 
-    fn allreduce(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn allreduce(&self, algorithm: Algorithm) -> f64 {
         let unfold = if self.fold().1 { self.h() } else { 0.0 };
         match algorithm {
             Algorithm::RecursiveDoubling => {
@@ -234,7 +217,7 @@ impl Terms<'_> {
         }
     }
 
-    fn reduce_scatter(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn reduce_scatter(&self, algorithm: Algorithm) -> f64 {
         match algorithm {
             Algorithm::RecursiveHalving => {
                 let (levels, pairs) = self.fold();
@@ -247,7 +230,7 @@ impl Terms<'_> {
         }
     }
 
-    fn scan(&self, algorithm: Algorithm) -> f64 {
+    pub(super) fn scan(&self, algorithm: Algorithm) -> f64 {
         match algorithm {
             Algorithm::RecursiveDoubling => {
                 let rounds = self.fan(2);

@@ -2,7 +2,7 @@
 
 use core::iter::successors;
 
-use super::algorithm::{Algorithm, Collective};
+use super::{algorithm::Algorithm, collective::Collective};
 
 /// The work of all ranks of a collective together: it bounds the time where ranks share cores.
 ///
@@ -43,25 +43,12 @@ impl Work {
             p: size,
             n: octets as f64,
         };
-        match collective {
-            Collective::Barrier => ranks.barrier(algorithm),
-            Collective::Bcast => ranks.bcast(algorithm),
-            Collective::Gather | Collective::Gatherv => ranks.gather(algorithm),
-            Collective::Scatter | Collective::Scatterv => ranks.scatter(algorithm),
-            Collective::Allgather | Collective::Allgatherv => ranks.allgather(algorithm),
-            Collective::Alltoall
-            | Collective::Alltoallv
-            | Collective::NeighborAllgather
-            | Collective::NeighborAlltoall => ranks.alltoall(algorithm),
-            Collective::Reduce => ranks.reduce(algorithm),
-            Collective::Allreduce => ranks.allreduce(algorithm),
-            Collective::ReduceScatter | Collective::ReduceScatterBlock => ranks.reduce_scatter(algorithm),
-            Collective::Scan | Collective::Exscan => ranks.scan(algorithm),
-        }
+        collective.work(algorithm, &ranks)
     }
 }
 
-struct Ranks {
+/// The parameters of the formulas.
+pub(super) struct Ranks {
     p: usize,
     n: f64,
 }
@@ -125,7 +112,7 @@ impl Ranks {
         self.strides(radix).map(parents).sum()
     }
 
-    fn barrier(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn barrier(&self, algorithm: Algorithm) -> Work {
         let p = self.p;
         let radix = self.radix(algorithm);
         match algorithm {
@@ -143,7 +130,7 @@ impl Ranks {
         }
     }
 
-    fn bcast(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn bcast(&self, algorithm: Algorithm) -> Work {
         let p = self.p;
         match algorithm {
             Algorithm::Chain { segments } => {
@@ -163,16 +150,16 @@ impl Ranks {
         self.depths(self.radix(algorithm)) as f64 * self.n / self.p as f64
     }
 
-    fn scatter(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn scatter(&self, algorithm: Algorithm) -> Work {
         Work::sent(self.p - 1, self.blocks(algorithm), self.p - 1)
     }
 
-    fn gather(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn gather(&self, algorithm: Algorithm) -> Work {
         let waits = self.parents(self.radix(algorithm));
         Work::sent(self.p - 1, self.blocks(algorithm), waits)
     }
 
-    fn allgather(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn allgather(&self, algorithm: Algorithm) -> Work {
         let p = self.p;
         let (messages, waits) = match algorithm {
             Algorithm::RecursiveDoubling => {
@@ -191,7 +178,7 @@ impl Ranks {
         Work::sent(messages, self.all_but_one(), waits)
     }
 
-    fn alltoall(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn alltoall(&self, algorithm: Algorithm) -> Work {
         let p = self.p;
         match algorithm {
             Algorithm::Bruck { .. } | Algorithm::RecursiveDoubling => {
@@ -223,7 +210,7 @@ impl Ranks {
         Work::sent(messages, (folded - 1 + told) as f64 * self.n, messages)
     }
 
-    fn reduce(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn reduce(&self, algorithm: Algorithm) -> Work {
         let (p, octets) = (self.p, self.all_but_one());
         let sent = match algorithm {
             Algorithm::Chain { segments } => {
@@ -243,7 +230,7 @@ impl Ranks {
         }
     }
 
-    fn allreduce(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn allreduce(&self, algorithm: Algorithm) -> Work {
         let p = self.p;
         match algorithm {
             Algorithm::RecursiveDoubling => {
@@ -263,7 +250,7 @@ impl Ranks {
         }
     }
 
-    fn reduce_scatter(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn reduce_scatter(&self, algorithm: Algorithm) -> Work {
         let p = self.p;
         match algorithm {
             Algorithm::RecursiveHalving => {
@@ -278,7 +265,7 @@ impl Ranks {
         }
     }
 
-    fn scan(&self, algorithm: Algorithm) -> Work {
+    pub(super) fn scan(&self, algorithm: Algorithm) -> Work {
         let p = self.p;
         match algorithm {
             Algorithm::RecursiveDoubling => {

@@ -15,7 +15,7 @@ use super::{Communicator, Engine, Region, Request, Status, fabric::Called, unint
 use crate::{
     mpi::{
         Rank,
-        collectives::{Blocks, Call, Counts},
+        collectives::{Blocks, Call, Counts, Role},
         datatype::{Datatype, Kind},
         error::Error,
         group::Group,
@@ -166,100 +166,37 @@ impl Entry {
                 ..Self::named(name)
             },
         };
-        let vector = |count| own(count, if matches!(output, Region::None) { input } else { output });
-        let ranks = |ranks: &[Option<usize>]| {
+        let vector = if matches!(output, Region::None) { input } else { output };
+        let parts = call.parts();
+        let mut entry = match (parts.input, parts.output) {
+            (Role::Packed(count), _) => match vector {
+                Region::Plain(_, datatype) => {
+                    Self::of(name, (count as u64).checked_div(datatype.size()).unwrap_or(0), datatype)
+                }
+                _ => own(count, vector),
+            },
+            (Role::Vector(count), _) => own(count, vector),
+            (Role::Divided(counts), _) => own(counts.total(1), vector),
+            (Role::Block(count), _) => own(count, if parts.in_place { output } else { input }),
+            (_, Role::Block(count)) => own(count, if parts.in_place { input } else { output }),
+            _ => Self::named(name),
+        };
+        entry.received = match parts.output {
+            Role::Blocks(blocks) => octets(&blocks, output),
+            Role::Divided(Counts::Even(count)) => octets(&Blocks::Even { count }, vector),
+            Role::Divided(Counts::Each(counts)) => counts.iter().map(|&count| own(count, vector).octets).collect(),
+            _ => Vec::new(),
+        };
+        entry.sent = match parts.input {
+            Role::Blocks(blocks) => octets(&blocks, input),
+            Role::None => entry.received.clone(),
+            _ => Vec::new(),
+        };
+        if let Some(neighbours) = parts.neighbours {
             let rank = |rank: &Option<usize>| rank.map_or(super::PROC_NULL, |rank| rank as Rank);
-            ranks.iter().map(rank).collect()
-        };
-        let mut entry = match *call {
-            Call::Barrier => Self::named(name),
-            // The count is in bytes.
-            Call::Bcast { count, .. } => {
-                let elements = |datatype: &Datatype| (count as u64).checked_div(datatype.size()).unwrap_or(0);
-                // The data sent to the other group are an input.
-                match (output, input) {
-                    (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => {
-                        Self::of(name, elements(datatype), datatype)
-                    }
-                    _ => own(count, output),
-                }
-            }
-            Call::Gather {
-                input: count,
-                output: blocks,
-                in_place,
-                ..
-            }
-            | Call::Allgather {
-                input: count,
-                output: blocks,
-                in_place,
-            } => Self {
-                received: octets(&blocks, output),
-                ..own(count, if in_place { output } else { input })
-            },
-            Call::Scatter {
-                input: blocks,
-                output: count,
-                in_place,
-                ..
-            } => Self {
-                sent: octets(&blocks, input),
-                ..own(count, if in_place { input } else { output })
-            },
-            Call::Alltoall {
-                input: from,
-                output: into,
-                in_place,
-            } => {
-                let received = octets(&into, output);
-                Self {
-                    sent: if in_place {
-                        received.clone()
-                    } else {
-                        octets(&from, input)
-                    },
-                    received,
-                    ..Self::named(name)
-                }
-            }
-            Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => vector(count),
-            Call::ReduceScatter { counts, .. } => {
-                let each = match counts {
-                    Counts::Even(count) => vec![count],
-                    Counts::Each(counts) => counts.to_vec(),
-                };
-                let octets = each.iter().map(|&count| vector(count).octets).collect();
-                Self {
-                    received: octets,
-                    ..vector(each.iter().fold(0, |sum, count| sum.saturating_add(*count)))
-                }
-            }
-            Call::NeighborAllgather {
-                sources,
-                destinations,
-                input: count,
-                output: blocks,
-            } => Self {
-                received: octets(&blocks, output),
-                sources: ranks(sources),
-                destinations: ranks(destinations),
-                ..own(count, input)
-            },
-            Call::NeighborAlltoall {
-                sources,
-                destinations,
-                input: from,
-                output: into,
-            } => Self {
-                sent: octets(&from, input),
-                received: octets(&into, output),
-                sources: ranks(sources),
-                destinations: ranks(destinations),
-                ..Self::named(name)
-            },
-        };
-        entry.peer = call.root().map(|root| root as Rank);
+            [entry.sources, entry.destinations] = neighbours.map(|ranks| ranks.iter().map(rank).collect());
+        }
+        entry.peer = parts.root.map(|root| root as Rank);
         entry.operation = operation.map(|operation| operation.as_predefined().map_or("user", |known| known.name()));
         entry
     }

@@ -1,25 +1,143 @@
 #![expect(unsafe_code, reason = "hands places to the engine")]
-//! Begins collectives on places.
-//!
-//! A function whose name ends in `_init` only plans a collective, which is started later.
-//!
-//! The safety contract of all unsafe functions here: until the operation has ended, places to send from are borrowed,
-//! places to receive into are borrowed mutably, and everything that the operation refers to lives.
+//! Collectives on places: each function makes the call of one, which [`Ready::begin`] begins.
 
 use hikyaku::mpi::{
     collectives::{self, Call, Counts, NOBODY, ROOT},
     engine::{Buffers, Region},
     error::{Detail, Error, ErrorClass},
-    operation::Operation as RawOperation,
 };
 
 use super::operation::Erased;
 use crate::{
     Count,
-    datatype::{Blocks, Place, Places},
+    datatype::{Blocks, Place, Places, Validator},
     request::Running,
     topology::Handle,
 };
+
+/// A collective with all its arguments.
+pub(super) struct Ready<'a> {
+    handle: &'a Handle,
+    name: &'static str,
+    call: Result<Call<'a>, Error>,
+    buffers: Buffers<'a>,
+    validators: &'a [Validator],
+    operation: Option<&'a Erased>,
+}
+
+impl<'a> Ready<'a> {
+    fn new(handle: &'a Handle, name: &'static str, call: Result<Call<'a>, Error>) -> Self {
+        Self {
+            handle,
+            name,
+            call,
+            buffers: Buffers {
+                input: Region::None,
+                output: Region::None,
+            },
+            validators: &[],
+            operation: None,
+        }
+    }
+
+    fn from(mut self, side: &'a impl Side) -> Self {
+        self.buffers.input = side.region();
+        self
+    }
+
+    fn into(mut self, side: &'a impl Side) -> Self {
+        self.buffers.output = side.region();
+        self.validators = side.validators();
+        self
+    }
+
+    fn by(self, operation: &'a Erased) -> Self {
+        Self {
+            operation: Some(operation),
+            ..self
+        }
+    }
+
+    /// Begins it. If its name ends in `_init` it is only planned, to be started later.
+    ///
+    /// # Safety
+    /// Until the operation has ended, places to send from are borrowed, places to receive into are borrowed mutably,
+    /// and everything that the operation refers to lives.
+    pub(super) unsafe fn begin(self) -> Running {
+        let (comm, name, buffers) = (&self.handle.comm, self.name, &self.buffers);
+        let operation = self.operation.map(|erased| &erased.operation);
+        let mut running = if name.ends_with("_init") {
+            // SAFETY: the caller's contract.
+            let plan = |call| unsafe { comm.collective_init(name, &call, buffers, operation, None) };
+            Running::planned(self.call.and_then(plan))
+        } else {
+            // SAFETY: the caller's contract.
+            let begin = |call| unsafe { comm.collective(name, &call, buffers, operation, None) };
+            Running::new(self.call.and_then(begin))
+        };
+        if !self.validators.is_empty() {
+            running = running.validated_by(self.validators.iter().copied());
+        }
+        if let Some(erased) = self.operation {
+            running = running.with_operation(erased.panicked.clone());
+        }
+        running
+    }
+}
+
+/// What a collective sends from or receives into.
+pub(super) trait Side {
+    fn region(&self) -> Region<'_>;
+
+    /// As `number` blocks.
+    fn blocks(&self, call: &'static str, number: usize) -> Result<collectives::Blocks<'_>, Error>;
+
+    /// The checks to make after receiving.
+    fn validators(&self) -> &[Validator];
+}
+
+impl Side for Place {
+    fn region(&self) -> Region<'_> {
+        self.region()
+    }
+
+    fn blocks(&self, call: &'static str, number: usize) -> Result<collectives::Blocks<'_>, Error> {
+        let count = self.share(call, number)?;
+        Ok(collectives::Blocks::Even { count })
+    }
+
+    fn validators(&self) -> &[Validator] {
+        self.validator.as_slice()
+    }
+}
+
+impl Side for Blocks {
+    fn region(&self) -> Region<'_> {
+        self.place.region()
+    }
+
+    fn blocks(&self, _: &'static str, _: usize) -> Result<collectives::Blocks<'_>, Error> {
+        Ok(self.blocks())
+    }
+
+    fn validators(&self) -> &[Validator] {
+        self.place.validators()
+    }
+}
+
+impl Side for Places {
+    fn region(&self) -> Region<'_> {
+        self.region()
+    }
+
+    fn blocks(&self, _: &'static str, _: usize) -> Result<collectives::Blocks<'_>, Error> {
+        Ok(self.blocks())
+    }
+
+    fn validators(&self) -> &[Validator] {
+        &self.validators
+    }
+}
 
 /// The root of a collective.
 #[derive(Clone, Copy, Debug)]
@@ -71,27 +189,46 @@ pub(super) enum Shares<'a> {
 }
 
 impl Shares<'_> {
-    fn place(&self) -> Option<&Place> {
+    fn are_here(&self) -> bool {
+        !matches!(self, Self::Elsewhere { .. })
+    }
+}
+
+impl Side for Shares<'_> {
+    fn region(&self) -> Region<'_> {
         match self {
-            Self::Even(place) => Some(place),
-            Self::Uneven(blocks) => Some(&blocks.place),
-            Self::Elsewhere { .. } => None,
+            Self::Even(place) => place.region(),
+            Self::Uneven(blocks) => blocks.region(),
+            Self::Elsewhere { .. } => Region::None,
         }
     }
 
-    fn blocks(&self, call: &'static str, size: usize) -> Result<collectives::Blocks<'_>, Error> {
-        Ok(match self {
-            Self::Even(place) => collectives::Blocks::Even {
-                count: place.share(call, size)?,
-            },
-            Self::Uneven(blocks) => blocks.blocks(),
-            Self::Elsewhere { even: true } => collectives::Blocks::Even { count: 0 },
-            Self::Elsewhere { even: false } => collectives::Blocks::Uneven {
+    fn blocks(&self, call: &'static str, number: usize) -> Result<collectives::Blocks<'_>, Error> {
+        match self {
+            Self::Even(place) => place.blocks(call, number),
+            Self::Uneven(blocks) => Ok(blocks.blocks()),
+            Self::Elsewhere { even: true } => Ok(collectives::Blocks::Even { count: 0 }),
+            Self::Elsewhere { even: false } => Ok(collectives::Blocks::Uneven {
                 counts: &[],
                 displacements: &[],
-            },
-        })
+            }),
+        }
     }
+
+    fn validators(&self) -> &[Validator] {
+        match self {
+            Self::Even(place) => place.validators(),
+            Self::Uneven(blocks) => blocks.validators(),
+            Self::Elsewhere { .. } => &[],
+        }
+    }
+}
+
+/// Neighbours, to receive from and to send to.
+#[derive(Clone, Debug)]
+pub struct Neighbors {
+    pub(super) sources: Vec<Option<usize>>,
+    pub(super) destinations: Vec<Option<usize>>,
 }
 
 /// The number of ranks to send to and receive from: of the other group, if there are two.
@@ -99,116 +236,34 @@ fn size(handle: &Handle) -> usize {
     handle.comm.remote_size().unwrap_or_else(|| handle.comm.size()) as usize
 }
 
-fn region(place: Option<&Place>) -> Region<'_> {
-    place.map_or(Region::None, Place::region)
-}
-
-/// # Safety
-/// See the module.
-unsafe fn begin(
-    handle: &Handle,
-    name: &'static str,
-    call: Result<Call<'_>, Error>,
-    buffers: &Buffers<'_>,
-    operation: Option<&RawOperation>,
-) -> Running {
-    if name.ends_with("_init") {
-        // SAFETY: the caller's contract.
-        let made = call.and_then(|call| unsafe { handle.comm.collective_init(name, &call, buffers, operation, None) });
-        return Running::planned(made);
-    }
-    // SAFETY: the caller's contract.
-    let begun = call.and_then(|call| unsafe { handle.comm.collective(name, &call, buffers, operation, None) });
-    Running::new(begun)
-}
-
 pub(super) fn barrier(handle: &Handle, name: &'static str) -> Running {
-    let buffers = Buffers {
-        input: Region::None,
-        output: Region::None,
-    };
     // SAFETY: a barrier has no buffers.
-    unsafe { begin(handle, name, Ok(Call::Barrier), &buffers, None) }
+    unsafe { Ready::new(handle, name, Ok(Call::Barrier)).begin() }
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn all_gather(handle: &Handle, name: &'static str, from: &Place, into: &Place) -> Running {
-    let call = into.share(name, size(handle)).map(|count| Call::Allgather {
+pub(super) fn all_gather<'a>(
+    handle: &'a Handle,
+    name: &'static str,
+    from: &'a Place,
+    into: &'a impl Side,
+) -> Ready<'a> {
+    let call = into.blocks(name, size(handle)).map(|output| Call::Allgather {
         input: from.count as usize,
-        output: collectives::Blocks::Even { count },
+        output,
         in_place: false,
     });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
+    Ready::new(handle, name, call).from(from).into(into)
 }
 
-fn buffers<'a>(from: &'a Place, into: &'a Place) -> Buffers<'a> {
-    Buffers {
-        input: from.region(),
-        output: into.region(),
-    }
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn all_gather_varcount(handle: &Handle, name: &'static str, from: &Place, into: &Blocks) -> Running {
-    let call = Call::Allgather {
-        input: from.count as usize,
-        output: into.blocks(),
-        in_place: false,
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, Ok(call), &buffers(from, &into.place), None) }.into_place(&into.place)
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn all_to_all(handle: &Handle, name: &'static str, from: &Place, into: &Place) -> Running {
-    let even = |place: &Place| {
-        let count = place.share(name, size(handle))?;
-        Ok(collectives::Blocks::Even { count })
-    };
-    let call = even(from).and_then(|input| {
+pub(super) fn all_to_all<'a, S: Side>(handle: &'a Handle, name: &'static str, from: &'a S, into: &'a S) -> Ready<'a> {
+    let call = from.blocks(name, size(handle)).and_then(|input| {
         Ok(Call::Alltoall {
             input,
-            output: even(into)?,
+            output: into.blocks(name, size(handle))?,
             in_place: false,
         })
     });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn all_to_all_varcount(handle: &Handle, name: &'static str, from: &Blocks, into: &Blocks) -> Running {
-    let call = Call::Alltoall {
-        input: from.blocks(),
-        output: into.blocks(),
-        in_place: false,
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, Ok(call), &buffers(&from.place, &into.place), None) }.into_place(&into.place)
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn all_to_all_parts(handle: &Handle, name: &'static str, from: &Places, into: &Places) -> Running {
-    let call = Call::Alltoall {
-        input: from.blocks(),
-        output: into.blocks(),
-        in_place: false,
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, Ok(call), &parts(from, into), None) }.validated_by(into.validators.iter().copied())
-}
-
-fn parts<'a>(from: &'a Places, into: &'a Places) -> Buffers<'a> {
-    Buffers {
-        input: from.region(),
-        output: into.region(),
-    }
+    Ready::new(handle, name, call).from(from).into(into)
 }
 
 /// A reduction: both places have elements of one datatype.
@@ -249,7 +304,7 @@ fn exactly(name: &'static str, argument: &'static str, value: u64, needed: Optio
 
 /// Counts of the ranks' parts of a vector: as many as there are ranks, which add up to what is sent, and the own one is
 /// what is received.
-fn parts_of(
+pub(super) fn parts_of(
     handle: &Handle,
     name: &'static str,
     from: &Place,
@@ -278,192 +333,149 @@ fn parts_of(
     Ok(counts)
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn all_reduce(
-    handle: &Handle,
+pub(super) fn all_reduce<'a>(
+    handle: &'a Handle,
     name: &'static str,
-    from: &Place,
-    into: &Place,
-    op: &Erased,
-) -> Running {
+    from: &'a Place,
+    into: &'a Place,
+    op: &'a Erased,
+) -> Ready<'a> {
     let call = as_many(name, from, into, 1).map(|count| Call::Allreduce {
         count,
         commutative: op.operation.is_commutative(),
         in_place: false,
     });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
-        .into_place(into)
-        .with_operation(op.panicked.clone())
+    Ready::new(handle, name, call).from(from).into(into).by(op)
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn reduce_scatter_block(
-    handle: &Handle,
+pub(super) fn reduce_scatter_block<'a>(
+    handle: &'a Handle,
     name: &'static str,
-    from: &Place,
-    into: &Place,
-    op: &Erased,
-) -> Running {
+    from: &'a Place,
+    into: &'a Place,
+    op: &'a Erased,
+) -> Ready<'a> {
     // Blocks are of the own group, also if there are two.
     let call = as_many(name, from, into, handle.comm.size() as usize).map(|count| Call::ReduceScatter {
         counts: Counts::Even(count),
         commutative: op.operation.is_commutative(),
         in_place: false,
     });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
-        .into_place(into)
-        .with_operation(op.panicked.clone())
+    Ready::new(handle, name, call).from(from).into(into).by(op)
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn reduce_scatter(
-    handle: &Handle,
+/// `counts` are [`parts_of`] the vector.
+pub(super) fn reduce_scatter<'a>(
+    handle: &'a Handle,
     name: &'static str,
-    from: &Place,
-    into: &Place,
-    counts: &[Count],
-    op: &Erased,
-) -> Running {
-    let counts = parts_of(handle, name, from, into, counts);
+    from: &'a Place,
+    into: &'a Place,
+    counts: &'a Result<Vec<usize>, Error>,
+    op: &'a Erased,
+) -> Ready<'a> {
     let call = counts.as_ref().map_err(Clone::clone).map(|counts| Call::ReduceScatter {
         counts: Counts::Each(counts),
         commutative: op.operation.is_commutative(),
         in_place: false,
     });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
-        .into_place(into)
-        .with_operation(op.panicked.clone())
+    Ready::new(handle, name, call).from(from).into(into).by(op)
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn scan(
-    handle: &Handle,
+pub(super) fn scan<'a>(
+    handle: &'a Handle,
     name: &'static str,
-    from: &Place,
-    into: &Place,
-    op: &Erased,
+    from: &'a Place,
+    into: &'a Place,
+    op: &'a Erased,
     exclusive: bool,
-) -> Running {
+) -> Ready<'a> {
     let call = as_many(name, from, into, 1).map(|count| Call::Scan {
         count,
         exclusive,
         in_place: false,
     });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), Some(&op.operation)) }
-        .into_place(into)
-        .with_operation(op.panicked.clone())
+    Ready::new(handle, name, call).from(from).into(into).by(op)
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn broadcast(handle: &Handle, rooted: Rooted, place: &Place) -> Running {
+pub(super) fn broadcast<'a>(handle: &'a Handle, rooted: Rooted, place: &'a Place) -> Ready<'a> {
     let call = Call::Bcast {
         root: rooted.root(),
         count: place.octets() as usize,
     };
-    let (input, output) = match rooted.root {
-        FACING => (place.region(), Region::None),
-        _ => (Region::None, place.region()),
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, rooted.call, Ok(call), &Buffers { input, output }, None) }.into_place(place)
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn gather(handle: &Handle, rooted: Rooted, from: Option<&Place>, shares: &Shares<'_>) -> Running {
-    let into = shares.place();
-    let call = rooted.check(handle, into.is_some()).and_then(|root| {
-        Ok(Call::Gather {
-            root,
-            input: from.map_or(0, |from| from.count as usize),
-            output: shares.blocks(rooted.call, size(handle))?,
-            in_place: false,
-        })
-    });
-    let buffers = Buffers {
-        input: region(from),
-        output: region(into),
-    };
-    // SAFETY: the caller's contract.
-    let running = unsafe { begin(handle, rooted.call, call, &buffers, None) };
-    match into {
-        Some(into) => running.into_place(into),
-        None => running,
+    let ready = Ready::new(handle, rooted.call, Ok(call));
+    match rooted.root {
+        FACING => ready.from(place),
+        _ => ready.into(place),
     }
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn scatter(handle: &Handle, rooted: Rooted, shares: &Shares<'_>, into: Option<&Place>) -> Running {
-    let from = shares.place();
-    let call = rooted.check(handle, from.is_some()).and_then(|root| {
+pub(super) fn gather<'a>(
+    handle: &'a Handle,
+    rooted: Rooted,
+    from: Option<&'a Place>,
+    into: &'a Shares<'a>,
+) -> Ready<'a> {
+    let call = rooted.check(handle, into.are_here()).and_then(|root| {
+        Ok(Call::Gather {
+            root,
+            input: from.map_or(0, |from| from.count as usize),
+            output: into.blocks(rooted.call, size(handle))?,
+            in_place: false,
+        })
+    });
+    let ready = Ready::new(handle, rooted.call, call).into(into);
+    match from {
+        Some(from) => ready.from(from),
+        None => ready,
+    }
+}
+
+pub(super) fn scatter<'a>(
+    handle: &'a Handle,
+    rooted: Rooted,
+    from: &'a Shares<'a>,
+    into: Option<&'a Place>,
+) -> Ready<'a> {
+    let call = rooted.check(handle, from.are_here()).and_then(|root| {
         Ok(Call::Scatter {
             root,
-            input: shares.blocks(rooted.call, size(handle))?,
+            input: from.blocks(rooted.call, size(handle))?,
             output: into.map_or(0, |into| into.count as usize),
             in_place: false,
         })
     });
-    let buffers = Buffers {
-        input: region(from),
-        output: region(into),
-    };
-    // SAFETY: the caller's contract.
-    let running = unsafe { begin(handle, rooted.call, call, &buffers, None) };
+    let ready = Ready::new(handle, rooted.call, call).from(from);
     match into {
-        Some(into) => running.into_place(into),
-        None => running,
+        Some(into) => ready.into(into),
+        None => ready,
     }
 }
 
 /// For the root between two groups: what is reduced is on the other side.
-///
-/// # Safety
-/// See the module.
-pub(super) unsafe fn reduce_facing(handle: &Handle, rooted: Rooted, into: &Place) -> Running {
+pub(super) fn reduce_facing<'a>(handle: &'a Handle, rooted: Rooted, into: &'a Place) -> Ready<'a> {
     let call = Call::Reduce {
         root: rooted.root(),
         count: into.count as usize,
         commutative: true,
         in_place: false,
     };
-    let buffers = Buffers {
-        input: Region::None,
-        output: into.region(),
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, rooted.call, Ok(call), &buffers, None) }.into_place(into)
+    Ready::new(handle, rooted.call, Ok(call)).into(into)
 }
 
 /// The root is another rank of this group, where there are two groups.
 pub(super) fn stand_aside(handle: &Handle, name: &'static str) -> Running {
     let call = Call::Bcast { root: NOBODY, count: 0 };
-    let buffers = Buffers {
-        input: Region::None,
-        output: Region::None,
-    };
     // SAFETY: there are no buffers.
-    unsafe { begin(handle, name, Ok(call), &buffers, None) }
+    unsafe { Ready::new(handle, name, Ok(call)).begin() }
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn reduce(
-    handle: &Handle,
+pub(super) fn reduce<'a>(
+    handle: &'a Handle,
     rooted: Rooted,
-    from: &Place,
-    into: Option<&Place>,
-    op: &Erased,
-) -> Running {
+    from: &'a Place,
+    into: Option<&'a Place>,
+    op: &'a Erased,
+) -> Ready<'a> {
     let call = rooted.check(handle, into.is_some()).and_then(|root| {
         Ok(Call::Reduce {
             root,
@@ -475,125 +487,47 @@ pub(super) unsafe fn reduce(
             in_place: false,
         })
     });
-    let buffers = Buffers {
-        input: from.region(),
-        output: region(into),
-    };
-    // SAFETY: the caller's contract.
-    let running = unsafe { begin(handle, rooted.call, call, &buffers, Some(&op.operation)) };
-    let running = match into {
-        Some(into) => running.into_place(into),
-        None => running,
-    };
-    running.with_operation(op.panicked.clone())
+    let ready = Ready::new(handle, rooted.call, call).from(from).by(op);
+    match into {
+        Some(into) => ready.into(into),
+        None => ready,
+    }
 }
 
-/// Neighbours, to receive from and to send to.
-#[derive(Clone, Debug)]
-pub struct Neighbors {
-    pub(super) sources: Vec<Option<usize>>,
-    pub(super) destinations: Vec<Option<usize>>,
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn neighbor_all_gather(
-    handle: &Handle,
+pub(super) fn neighbor_all_gather<'a>(
+    handle: &'a Handle,
     name: &'static str,
-    neighbors: &Neighbors,
-    from: &Place,
-    into: &Place,
-) -> Running {
+    neighbors: &'a Neighbors,
+    from: &'a Place,
+    into: &'a impl Side,
+) -> Ready<'a> {
+    let Neighbors { sources, destinations } = neighbors;
     let call = into
-        .share(name, neighbors.sources.len().max(1))
-        .map(|count| Call::NeighborAllgather {
-            sources: &neighbors.sources,
-            destinations: &neighbors.destinations,
+        .blocks(name, sources.len().max(1))
+        .map(|output| Call::NeighborAllgather {
+            sources,
+            destinations,
             input: from.count as usize,
-            output: collectives::Blocks::Even { count },
+            output,
         });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
+    Ready::new(handle, name, call).from(from).into(into)
 }
 
-/// # Safety
-/// See the module.
-pub(super) unsafe fn neighbor_all_to_all(
-    handle: &Handle,
+pub(super) fn neighbor_all_to_all<'a, S: Side>(
+    handle: &'a Handle,
     name: &'static str,
-    neighbors: &Neighbors,
-    from: &Place,
-    into: &Place,
-) -> Running {
-    let even = |place: &Place, parts: usize| {
-        let count = place.share(name, parts.max(1))?;
-        Ok(collectives::Blocks::Even { count })
-    };
-    let call = even(from, neighbors.destinations.len()).and_then(|input| {
+    neighbors: &'a Neighbors,
+    from: &'a S,
+    into: &'a S,
+) -> Ready<'a> {
+    let Neighbors { sources, destinations } = neighbors;
+    let call = from.blocks(name, destinations.len().max(1)).and_then(|input| {
         Ok(Call::NeighborAlltoall {
-            sources: &neighbors.sources,
-            destinations: &neighbors.destinations,
+            sources,
+            destinations,
             input,
-            output: even(into, neighbors.sources.len())?,
+            output: into.blocks(name, sources.len().max(1))?,
         })
     });
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, call, &buffers(from, into), None) }.into_place(into)
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn neighbor_all_to_all_varcount(
-    handle: &Handle,
-    name: &'static str,
-    neighbors: &Neighbors,
-    from: &Blocks,
-    into: &Blocks,
-) -> Running {
-    let call = Call::NeighborAlltoall {
-        sources: &neighbors.sources,
-        destinations: &neighbors.destinations,
-        input: from.blocks(),
-        output: into.blocks(),
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, Ok(call), &buffers(&from.place, &into.place), None) }.into_place(&into.place)
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn neighbor_all_gather_varcount(
-    handle: &Handle,
-    name: &'static str,
-    neighbors: &Neighbors,
-    from: &Place,
-    into: &Blocks,
-) -> Running {
-    let call = Call::NeighborAllgather {
-        sources: &neighbors.sources,
-        destinations: &neighbors.destinations,
-        input: from.count as usize,
-        output: into.blocks(),
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, Ok(call), &buffers(from, &into.place), None) }.into_place(&into.place)
-}
-
-/// # Safety
-/// See the module.
-pub(super) unsafe fn neighbor_all_to_all_parts(
-    handle: &Handle,
-    name: &'static str,
-    neighbors: &Neighbors,
-    from: &Places,
-    into: &Places,
-) -> Running {
-    let call = Call::NeighborAlltoall {
-        sources: &neighbors.sources,
-        destinations: &neighbors.destinations,
-        input: from.blocks(),
-        output: into.blocks(),
-    };
-    // SAFETY: the caller's contract.
-    unsafe { begin(handle, name, Ok(call), &parts(from, into), None) }.validated_by(into.validators.iter().copied())
+    Ready::new(handle, name, call).from(from).into(into)
 }

@@ -9,7 +9,7 @@ pub(super) use either;
 
 /// Methods of a trait. Each entry has: the documentation; the names of the three methods; the names that MPI gives the
 /// first two; what is sent, what is received, counts of each rank's part and the operation, where there are some; and
-/// what begins it: an unsafe call of `begin`.
+/// the function of `begin` that describes it.
 macro_rules! methods {
     ($(
         $(#[$doc:meta])*
@@ -36,7 +36,7 @@ macro_rules! methods {
             $(let $receive = $Into::of_mut($receive);)?
             $(let $op = &$op.erased();)?
             // SAFETY: all are borrowed until the operation has ended.
-            unsafe { $begin }.wait().map(drop)
+            unsafe { $begin.begin() }.wait().map(drop)
         }
 
         #[doc = concat!("Begins [`", stringify!($name), "`](Self::", stringify!($name), ") (`", $immediate_call, "`).")]
@@ -55,7 +55,7 @@ macro_rules! methods {
             $(let $receive = $Into::of_mut(unsafe { &mut *data });)?
             $(let $op = &$op.erased();)?
             // SAFETY: all are borrowed for `'a`, and the scope ends the operation before that.
-            let running = unsafe { $begin };
+            let running = unsafe { $begin.begin() };
             Request::new(running, data, scope)
         }
 
@@ -82,7 +82,7 @@ macro_rules! methods {
             $(let $receive = $Into::of_mut(unsafe { &mut *received });)?
             $(let $op = &$op.erased();)?
             // SAFETY: it is started by `Persistent` only, which borrows the buffers for `'a`.
-            let running = unsafe { $begin };
+            let running = unsafe { $begin.begin() };
             let find = move |sent: *mut either!([$($send)?] { S } { () }), received: *mut either!([$($receive)?] { R } { () })| {
                 let _ = (sent, received);
                 let input = either!([$($send)?] {{

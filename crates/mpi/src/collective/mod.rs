@@ -77,7 +77,7 @@ pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<V
     let len = own.len() as u64;
     let mut lens = vec![0_u64; size];
     // SAFETY: both are borrowed until the operation has ended.
-    unsafe { begin::all_gather(handle, call, &Place::of(&len), &Place::of_mut(&mut lens)) }.wait()?;
+    unsafe { begin::all_gather(handle, call, &Place::of(&len), &Place::of_mut(&mut lens)).begin() }.wait()?;
     let widest = lens.iter().copied().max().unwrap_or(0);
     if widest > LONGEST {
         return Err(Error::new(ErrorClass::Other, call).with_detail(Detail::Value {
@@ -92,7 +92,7 @@ pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<V
     padded.resize(widest, 0);
     let mut all = vec![0_u8; widest * size];
     // SAFETY: as above.
-    unsafe { begin::all_gather(handle, call, &Place::of(&padded), &Place::of_mut(&mut all)) }.wait()?;
+    unsafe { begin::all_gather(handle, call, &Place::of(&padded), &Place::of_mut(&mut all)).begin() }.wait()?;
     let parts = lens
         .iter()
         .enumerate()
@@ -142,7 +142,7 @@ pub trait CommunicatorCollectives: Communicator {
         all_gather_varcount_into, immediate_all_gather_varcount_into, persistent_all_gather_varcount_into: "MPI_Allgatherv", "MPI_Iallgatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::all_gather_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
+        |this, call| begin::all_gather(this.as_handle(), call, &sendbuf, &recvbuf);
 
         /// Sends a part from each process to each process (`MPI_Alltoall`).
         all_to_all_into, immediate_all_to_all_into, persistent_all_to_all_into: "MPI_Alltoall", "MPI_Ialltoall";
@@ -154,7 +154,7 @@ pub trait CommunicatorCollectives: Communicator {
         all_to_all_varcount_into, immediate_all_to_all_varcount_into, persistent_all_to_all_varcount_into: "MPI_Alltoallv", "MPI_Ialltoallv";
         send sendbuf: PartitionedBuffer as Blocks;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::all_to_all_varcount(this.as_handle(), call, &sendbuf, &recvbuf);
+        |this, call| begin::all_to_all(this.as_handle(), call, &sendbuf, &recvbuf);
 
         /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in
         /// rsmpi.
@@ -173,7 +173,7 @@ pub trait CommunicatorCollectives: Communicator {
             "MPI_Alltoallw", "MPI_Ialltoallw";
         send sendbufs: Buffers as Places;
         receive recvbufs: BuffersMut as Places;
-        |this, call| begin::all_to_all_parts(this.as_handle(), call, &sendbufs, &recvbufs);
+        |this, call| begin::all_to_all(this.as_handle(), call, &sendbufs, &recvbufs);
 
         /// Gives each process the reduction of the values of all, element by element (`MPI_Allreduce`). The operation
         /// must be defined for the elements.
@@ -213,7 +213,14 @@ pub trait CommunicatorCollectives: Communicator {
         receive recvbuf: BufferMut as Place;
         counts counts;
         operation op: Operation;
-        |this, call| begin::reduce_scatter(this.as_handle(), call, &sendbuf, &recvbuf, counts, op);
+        |this, call| begin::reduce_scatter(
+            this.as_handle(),
+            call,
+            &sendbuf,
+            &recvbuf,
+            &begin::parts_of(this.as_handle(), call, &sendbuf, &recvbuf, counts),
+            op
+        );
 
         /// Gives each process the reduction of the values of the ranks up to its own (`MPI_Scan`).
         scan_into, immediate_scan_into, persistent_scan_into: "MPI_Scan", "MPI_Iscan";

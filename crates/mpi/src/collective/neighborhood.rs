@@ -51,7 +51,7 @@ pub trait NeighborhoodCollectives: Communicator {
             "MPI_Neighbor_allgatherv", "MPI_Ineighbor_allgatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::neighbor_all_gather_varcount(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| begin::neighbor_all_gather(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
 
         /// Sends a part from each process to each of its neighbours (`MPI_Neighbor_alltoall`).
         neighbor_all_to_all_into, immediate_neighbor_all_to_all_into, persistent_neighbor_all_to_all_into:
@@ -65,7 +65,7 @@ pub trait NeighborhoodCollectives: Communicator {
             "MPI_Neighbor_alltoallv", "MPI_Ineighbor_alltoallv";
         send sendbuf: PartitionedBuffer as Blocks;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::neighbor_all_to_all_varcount(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| begin::neighbor_all_to_all(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
 
         /// The same with parts anywhere and of different datatypes (`MPI_Neighbor_alltoallw`): a buffer for each
         /// neighbour.
@@ -73,7 +73,7 @@ pub trait NeighborhoodCollectives: Communicator {
             "MPI_Neighbor_alltoallw", "MPI_Ineighbor_alltoallw";
         send sendbuf: Buffers as Places;
         receive recvbuf: BuffersMut as Places;
-        |this, call| begin::neighbor_all_to_all_parts(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| begin::neighbor_all_to_all(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
     }
 }
 

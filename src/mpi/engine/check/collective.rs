@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::mpi::{
     Rank,
     called::{Called, Mismatch, NAME, operation_code},
-    collectives::{Blocks, Call, Counts},
+    collectives::{Blocks, Call, Role},
     datatype::{Datatype, Kind, Signature},
     engine::{
         Buffers, Region,
@@ -159,39 +159,22 @@ fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
         _ => Part::None,
     };
     let vector = |count| same(count, if matches!(output, Region::None) { input } else { output });
-    match *call {
-        Call::Barrier | Call::NeighborAllgather { .. } | Call::NeighborAlltoall { .. } => Part::None,
-        // The count is in bytes.
-        Call::Bcast { count, .. } => datatype(output).map_or(Part::None, |datatype| {
+    let parts = call.parts();
+    let has_blocks = parts.root.is_none_or(|root| root == rank);
+    match (parts.input, parts.output) {
+        _ if parts.neighbours.is_some() => Part::None,
+        (Role::Packed(count), _) => datatype(output).map_or(Part::None, |datatype| {
             Part::Same((count as u64).checked_div(datatype.size()).unwrap_or(0), datatype)
         }),
-        Call::Gather {
-            root, output: blocks, ..
-        } if rank == root => block(&blocks, output),
-        Call::Gather {
-            input: count,
-            output: blocks,
-            ..
-        } => own(&blocks, count, input),
-        Call::Scatter {
-            root, input: blocks, ..
-        } if rank == root => block(&blocks, input),
-        Call::Scatter {
-            input: blocks,
-            output: count,
-            ..
-        } => own(&blocks, count, output),
-        Call::Allgather { output: blocks, .. } => block(&blocks, output),
-        Call::Alltoall { output: blocks, .. } => match blocks {
-            Blocks::Even { count } => same(count, output),
-            // Each pair of ranks may exchange elements of its own types.
-            _ => Part::None,
-        },
-        Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => vector(count),
-        Call::ReduceScatter { counts, .. } => vector(match counts {
-            Counts::Even(count) => count,
-            Counts::Each(counts) => counts.iter().fold(0, |sum, count| sum.saturating_add(*count)),
-        }),
+        (Role::Vector(count), _) => vector(count),
+        (Role::Divided(counts), _) => vector(counts.total(1)),
+        (Role::Block(_), Role::Blocks(blocks)) if has_blocks => block(&blocks, output),
+        (Role::Block(count), Role::Blocks(blocks)) => own(&blocks, count, input),
+        (Role::Blocks(blocks), Role::Block(_)) if has_blocks => block(&blocks, input),
+        (Role::Blocks(blocks), Role::Block(count)) => own(&blocks, count, output),
+        (_, Role::Blocks(Blocks::Even { count })) => same(count, output),
+        // Each pair of ranks may exchange elements of its own types.
+        _ => Part::None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{sync::PoisonError, time::Duration};
 use super::{Class, Communicator};
 use crate::mpi::{
     Rank,
-    collectives::{Algorithm, Blocks, Call, Schedule, ScheduleError},
+    collectives::{Algorithm, Blocks, Call, Role, Schedule, ScheduleError},
     datatype::{Datatype, Kind},
     engine::{
         Entry, Request,
@@ -140,9 +140,15 @@ impl Communicator {
             let wrong = |error| self.locate(Error::new(class, name).with_detail(Detail::Operation(error)));
             operation.check(datatype).map_err(wrong)?;
         }
-        let schedule = match self.remote_group() {
-            Some(remote) => call.schedule_between(rank, size, remote.size() as usize).map(Arc::new),
-            None => self.schedule(call, buffers, algorithm),
+        let (schedule, mark) = match self.remote_group() {
+            Some(remote) => {
+                let schedule = call.schedule_between(rank, size, remote.size() as usize);
+                (schedule.map(Arc::new), 0)
+            }
+            None => {
+                let octets = octets(call, buffers, size);
+                (self.schedule(call, octets, algorithm), class.mark(call, octets))
+            }
         };
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
         if !self.is_inter() {
@@ -168,11 +174,7 @@ impl Communicator {
             operation: operation.cloned(),
             group,
             bits: self.bits(class, number),
-            mark: if self.is_inter() {
-                0
-            } else {
-                class.mark(call, octets(call, buffers, size))
-            },
+            mark,
         };
         if !self.0.engine.check || self.is_inter() || size == 1 {
             return Ok(Planned::new(collective));
@@ -185,11 +187,10 @@ impl Communicator {
     fn schedule(
         &self,
         call: &Call<'_>,
-        buffers: &Buffers<'_>,
+        octets: usize,
         algorithm: Option<Algorithm>,
     ) -> Result<Arc<Schedule>, ScheduleError> {
         let (rank, size) = (self.rank() as usize, self.size() as usize);
-        let octets = octets(call, buffers, size);
         let asked = call.without_lists().map(|call| (call, algorithm, octets));
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(asked), Some(last)) = (&asked, &*last)
@@ -363,29 +364,14 @@ fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: u
     let (Region::Plain(_, from), Region::Plain(_, into)) = (&buffers.input, &buffers.output) else {
         return Ok(());
     };
-    let (sent, received) = match call {
-        Call::Gather {
-            root,
-            input,
-            output,
-            in_place: false,
-        } if *root == rank => (*input, output.count(rank)),
-        Call::Scatter {
-            root,
-            input,
-            output,
-            in_place: false,
-        } if *root == rank => (input.count(rank), *output),
-        Call::Allgather {
-            input,
-            output,
-            in_place: false,
-        } => (*input, output.count(rank)),
-        Call::Alltoall {
-            input,
-            output,
-            in_place: false,
-        } => (input.count(rank), output.count(rank)),
+    let parts = call.parts();
+    if parts.in_place || parts.neighbours.is_some() || parts.root.is_some_and(|root| root != rank) {
+        return Ok(());
+    }
+    let (sent, received) = match (parts.input, parts.output) {
+        (Role::Block(sent), Role::Blocks(blocks)) => (sent, blocks.count(rank)),
+        (Role::Blocks(blocks), Role::Block(received)) => (blocks.count(rank), received),
+        (Role::Blocks(from), Role::Blocks(into)) => (from.count(rank), into.count(rank)),
         _ => return Ok(()),
     };
     let octets = |count: usize, datatype: &Datatype| (count as u64).saturating_mul(datatype.size()) as i64;
@@ -404,10 +390,10 @@ fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: u
 fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
     match region {
         Region::None => None,
-        Region::Plain(base, datatype) => Some(match call {
+        Region::Plain(base, datatype) => Some(match *call {
             // The count is in bytes.
             Call::Bcast { count, .. } => {
-                let elements = (*count as u64).checked_div(datatype.size()).unwrap_or(0);
+                let elements = (count as u64).checked_div(datatype.size()).unwrap_or(0);
                 Memory::Packed(Address(base), elements, datatype.clone())
             }
             _ => Memory::Plain(Address(base), datatype.clone()),

@@ -94,11 +94,12 @@ const FIGURES: [(u32, &str, Algorithm); 4] = [
 fn program(figure: u32, ranks: u32, bytes: usize) -> Vec<Vec<Step>> {
     let (name, what) = if figure == 7 || figure == 8 {
         let own = (bytes / ranks as usize).max(1);
-        let blocks = replay::Lengths::Even(own);
-        ("MPI_Allgather", replay::Collective::Allgather { own, blocks })
+        (
+            "MPI_Allgather",
+            replay::Collective::new(Collective::Allgather, None, own),
+        )
     } else {
-        let root = 0;
-        ("MPI_Bcast", replay::Collective::Bcast { root, octets: bytes })
+        ("MPI_Bcast", replay::Collective::new(Collective::Bcast, Some(0), bytes))
     };
     let step = Step::Collective {
         name,

@@ -5,14 +5,69 @@
 //! Collectives, begun or planned.
 
 use hikyaku::mpi::{
-    collectives::{Blocks, Call, Counts, ROOT, displacements},
-    datatype::{Datatype, Kind},
+    collectives::{Blocks, Call, Collective as Kind, Counts, ROOT, displacements},
+    datatype::{Datatype, Kind as Element},
     engine::{Buffers, Region},
     operation::{Operation, Predefined},
 };
 
 use super::{Octets, Persistent, Player, memory};
-use crate::replay::program::{Collective, How, Lengths, Vector};
+use crate::replay::program::{Collective, How, Lengths};
+
+/// A buffer of a collective.
+#[derive(Default)]
+struct Side {
+    octets: usize,
+    /// Octets of each block, if blocks are alike.
+    even: Option<usize>,
+    counts: Vec<usize>,
+    places: Vec<isize>,
+}
+
+impl Side {
+    /// Without blocks.
+    fn of(octets: usize) -> Self {
+        Self {
+            octets,
+            even: Some(0),
+            ..Self::default()
+        }
+    }
+
+    fn of_blocks(lengths: &Lengths, number: usize) -> Result<Self, String> {
+        match lengths {
+            Lengths::Even(octets) => Ok(Self {
+                even: Some(*octets),
+                ..Self::of(octets * number)
+            }),
+            Lengths::Each(each) if each.len() == number => Ok(Self {
+                octets: each.iter().sum(),
+                even: None,
+                counts: each.clone(),
+                places: displacements(each),
+            }),
+            Lengths::Each(each) => Err(format!("{} blocks were given, {number} were expected", each.len())),
+        }
+    }
+
+    /// The root has it; a block has `own` octets if blocks are alike.
+    fn elsewhere(lengths: &Lengths, own: usize) -> Self {
+        Self {
+            even: matches!(lengths, Lengths::Even(_)).then_some(own),
+            ..Self::default()
+        }
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        match self.even {
+            Some(count) => Blocks::Even { count },
+            None => Blocks::Uneven {
+                counts: &self.counts,
+                displacements: &self.places,
+            },
+        }
+    }
+}
 
 impl Player<'_> {
     pub(super) fn collective(
@@ -26,196 +81,120 @@ impl Player<'_> {
         let (rank, own_size) = (comm.rank() as usize, comm.size() as usize);
         // Blocks are of the other group, if there are two.
         let size = comm.remote_size().map_or(own_size, |size| size as usize);
-        let is_root = |root: usize| root == if comm.is_inter() { ROOT } else { rank };
-        let (mut counts, mut places) = ([vec![], vec![]], [vec![], vec![]]);
-        let mut blocks = |side: usize, lengths: &Lengths, many: usize| match lengths {
-            Lengths::Even(count) => Ok((Some(*count), count * many)),
-            Lengths::Each(each) if each.len() == many => {
-                counts[side] = each.clone();
-                places[side] = displacements(each);
-                Ok((None, each.iter().sum()))
+        let Collective { kind, own, vector, .. } = *what;
+        let has_blocks = what
+            .root
+            .is_none_or(|root| root == if comm.is_inter() { ROOT } else { rank });
+        let is_among_neighbours = matches!(kind, Kind::NeighborAllgather | Kind::NeighborAlltoall);
+        let number = |neighbours: &[i32]| if is_among_neighbours { neighbours.len() } else { size };
+        let (sources, destinations) = (&what.sources, &what.destinations);
+        let blocks = |lengths: &Lengths, neighbours: &[i32]| {
+            if has_blocks {
+                Side::of_blocks(lengths, number(neighbours))
+            } else {
+                Ok(Side::elsewhere(lengths, own))
             }
-            Lengths::Each(each) => Err(format!("{} blocks were given, {many} were expected", each.len())),
         };
-        // Octets of input and output; even blocks of either.
-        let (mut input, mut output, mut even) = (0, 0, [Some(0); 2]);
-        let mut element = 1;
-        let mut reduced = |vector: &Vector| {
-            element = vector.element;
-            vector.octets()
-        };
-        match what {
-            Collective::Barrier => {}
-            Collective::Bcast { root, octets } => {
-                output = *octets;
-                if comm.is_inter() && is_root(*root) {
-                    input = *octets;
-                }
+        let (sent, received) = match kind {
+            Kind::Barrier => (Side::of(0), Side::of(0)),
+            Kind::Bcast => {
+                let sent = if comm.is_inter() && has_blocks { own } else { 0 };
+                (Side::of(sent), Side::of(own))
             }
-            Collective::Gather {
-                root,
-                own,
-                blocks: lengths,
-            } => {
-                input = *own;
-                match (is_root(*root), lengths) {
-                    (true, lengths) => (even[1], output) = blocks(1, lengths, size)?,
-                    (false, Lengths::Even(_)) => even[1] = Some(*own),
-                    (false, Lengths::Each(_)) => even[1] = None,
-                }
+            Kind::Gather | Kind::Gatherv | Kind::Allgather | Kind::Allgatherv | Kind::NeighborAllgather => {
+                (Side::of(own), blocks(&what.received, sources)?)
             }
-            Collective::Scatter {
-                root,
-                own,
-                blocks: lengths,
-            } => {
-                output = *own;
-                match (is_root(*root), lengths) {
-                    (true, lengths) => (even[0], input) = blocks(0, lengths, size)?,
-                    (false, Lengths::Even(_)) => even[0] = Some(*own),
-                    (false, Lengths::Each(_)) => even[0] = None,
-                }
+            Kind::Scatter | Kind::Scatterv => (blocks(&what.sent, destinations)?, Side::of(own)),
+            Kind::Alltoall | Kind::Alltoallv | Kind::NeighborAlltoall => {
+                (blocks(&what.sent, destinations)?, blocks(&what.received, sources)?)
             }
-            Collective::Allgather { own, blocks: lengths } => {
-                input = *own;
-                (even[1], output) = blocks(1, lengths, size)?;
+            Kind::Reduce | Kind::Allreduce | Kind::Scan | Kind::Exscan => {
+                (Side::of(vector.octets()), Side::of(vector.octets()))
             }
-            Collective::Alltoall { sent, received } => {
-                (even[0], input) = blocks(0, sent, size)?;
-                (even[1], output) = blocks(1, received, size)?;
-            }
-            Collective::Reduce { vector, .. } | Collective::Allreduce(vector) | Collective::Scan { vector, .. } => {
-                input = reduced(vector);
-                output = input;
-            }
-            Collective::ReduceScatter {
-                vector,
-                blocks: lengths,
-            } => {
+            Kind::ReduceScatter | Kind::ReduceScatterBlock => {
+                let all = Side::of_blocks(&what.received, own_size)?;
                 // Of even blocks it is one block that is told.
-                let told = reduced(vector);
-                let (block, total) = blocks(1, lengths, own_size)?;
-                if block.unwrap_or(total) != told {
-                    return Err(format!(
-                        "{} octets in blocks of a vector of {told}",
-                        block.unwrap_or(total)
-                    ));
+                let (octets, told) = (all.even.unwrap_or(all.octets), vector.octets());
+                if octets != told {
+                    return Err(format!("{octets} octets in blocks of a vector of {told}"));
                 }
-                (input, output) = (total, block.unwrap_or(total));
+                (all, Side::of(octets))
             }
-            Collective::NeighborAllgather {
-                own, received, sources, ..
-            } => {
-                input = *own;
-                (even[1], output) = blocks(1, received, sources.len())?;
-            }
-            Collective::NeighborAlltoall {
-                sent,
-                received,
+        };
+        let ranks = |ranks: &[i32]| -> Vec<_> { ranks.iter().map(|rank| usize::try_from(*rank).ok()).collect() };
+        let (sources, destinations) = (&ranks(sources), &ranks(destinations));
+        let root = what.root.unwrap_or(0);
+        let element = vector.element.max(1);
+        let each: Vec<usize> = sent.counts.iter().map(|octets| octets / element).collect();
+        let (input, output) = (sent.blocks(), received.blocks());
+        let (in_place, count, commutative) = (false, vector.count, vector.commutative);
+        let call = match kind {
+            Kind::Barrier => Call::Barrier,
+            Kind::Bcast => Call::Bcast { root, count: own },
+            Kind::Gather | Kind::Gatherv => Call::Gather {
+                root,
+                input: own,
+                output,
+                in_place,
+            },
+            Kind::Scatter | Kind::Scatterv => Call::Scatter {
+                root,
+                input,
+                output: own,
+                in_place,
+            },
+            Kind::Allgather | Kind::Allgatherv => Call::Allgather {
+                input: own,
+                output,
+                in_place,
+            },
+            Kind::Alltoall | Kind::Alltoallv => Call::Alltoall {
+                input,
+                output,
+                in_place,
+            },
+            Kind::Reduce => Call::Reduce {
+                root,
+                count,
+                commutative,
+                in_place,
+            },
+            Kind::Allreduce => Call::Allreduce {
+                count,
+                commutative,
+                in_place,
+            },
+            Kind::ReduceScatter | Kind::ReduceScatterBlock => Call::ReduceScatter {
+                counts: sent
+                    .even
+                    .map_or(Counts::Each(&each), |octets| Counts::Even(octets / element)),
+                commutative,
+                in_place,
+            },
+            Kind::Scan | Kind::Exscan => Call::Scan {
+                count,
+                exclusive: kind == Kind::Exscan,
+                in_place,
+            },
+            Kind::NeighborAllgather => Call::NeighborAllgather {
                 sources,
                 destinations,
-            } => {
-                (even[0], input) = blocks(0, sent, destinations.len())?;
-                (even[1], output) = blocks(1, received, sources.len())?;
-            }
-        }
-        let ranks =
-            |ranks: &[i32]| -> Vec<Option<usize>> { ranks.iter().map(|rank| usize::try_from(*rank).ok()).collect() };
-        let (sources, destinations) = match what {
-            Collective::NeighborAllgather {
-                sources, destinations, ..
-            }
-            | Collective::NeighborAlltoall {
-                sources, destinations, ..
-            } => (ranks(sources), ranks(destinations)),
-            _ => (Vec::new(), Vec::new()),
-        };
-        let side = |side: usize| match even[side] {
-            Some(count) => Blocks::Even { count },
-            None => Blocks::Uneven {
-                counts: &counts[side],
-                displacements: &places[side],
+                input: own,
+                output,
+            },
+            Kind::NeighborAlltoall => Call::NeighborAlltoall {
+                sources,
+                destinations,
+                input,
+                output,
             },
         };
-        let in_place = false;
-        let each;
-        let call = match what {
-            Collective::Barrier => Call::Barrier,
-            Collective::Bcast { root, octets } => Call::Bcast {
-                root: *root,
-                count: *octets,
-            },
-            Collective::Gather { root, own, .. } => Call::Gather {
-                root: *root,
-                input: *own,
-                output: side(1),
-                in_place,
-            },
-            Collective::Scatter { root, own, .. } => Call::Scatter {
-                root: *root,
-                input: side(0),
-                output: *own,
-                in_place,
-            },
-            Collective::Allgather { own, .. } => Call::Allgather {
-                input: *own,
-                output: side(1),
-                in_place,
-            },
-            Collective::Alltoall { .. } => Call::Alltoall {
-                input: side(0),
-                output: side(1),
-                in_place,
-            },
-            Collective::Reduce { root, vector } => Call::Reduce {
-                root: *root,
-                count: vector.count,
-                commutative: vector.commutative,
-                in_place,
-            },
-            Collective::Allreduce(vector) => Call::Allreduce {
-                count: vector.count,
-                commutative: vector.commutative,
-                in_place,
-            },
-            Collective::ReduceScatter { vector, blocks } => {
-                let of = |octets: usize| octets / vector.element;
-                each = match blocks {
-                    Lengths::Even(_) => Vec::new(),
-                    Lengths::Each(octets) => octets.iter().map(|octets| of(*octets)).collect(),
-                };
-                Call::ReduceScatter {
-                    counts: match blocks {
-                        Lengths::Even(octets) => Counts::Even(of(*octets)),
-                        Lengths::Each(_) => Counts::Each(&each),
-                    },
-                    commutative: vector.commutative,
-                    in_place,
-                }
-            }
-            Collective::Scan { vector, exclusive } => Call::Scan {
-                count: vector.count,
-                exclusive: *exclusive,
-                in_place,
-            },
-            Collective::NeighborAllgather { own, .. } => Call::NeighborAllgather {
-                sources: &sources,
-                destinations: &destinations,
-                input: *own,
-                output: side(1),
-            },
-            Collective::NeighborAlltoall { .. } => Call::NeighborAlltoall {
-                sources: &sources,
-                destinations: &destinations,
-                input: side(0),
-                output: side(1),
-            },
-        };
-        let datatype = Datatype::predefined(match element {
-            2 => Kind::U16,
-            4 => Kind::U32,
-            8 => Kind::U64,
-            _ => Kind::U8,
+        let (input, output) = (sent.octets, received.octets);
+        let datatype = Datatype::predefined(match vector.element {
+            2 => Element::U16,
+            4 => Element::U32,
+            8 => Element::U64,
+            _ => Element::U8,
         });
         let (mut from, mut into) = (memory(input as u64)?, memory(output as u64)?);
         let region = |memory: &mut Octets| Region::Plain(memory.as_mut_ptr().cast(), &datatype);

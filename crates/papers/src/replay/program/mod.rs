@@ -13,7 +13,7 @@ use std::{
 use hikyaku_bench::traces::{Call, Status, Trace};
 
 pub(crate) use self::{
-    collective::{Collective, Lengths, Vector},
+    collective::{Collective, Lengths},
     partitioned::{Partitioned, Ready},
     window::{Access, Operate, WindowCall},
 };
