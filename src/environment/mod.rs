@@ -16,7 +16,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub(crate) use self::setting::{Nanoseconds, Setting, parse, refuse};
+#[cfg(feature = "mpi")]
+pub(crate) use self::setting::Nanoseconds;
+pub(crate) use self::setting::{Setting, parse, refuse};
 pub use self::{
     setting::EnvironmentError,
     variables::{Part, VARIABLES, Variable},
