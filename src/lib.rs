@@ -133,6 +133,8 @@ pub mod backends;
 #[cfg(feature = "mpi")]
 pub mod bootstrap;
 mod config;
+#[cfg(feature = "std")]
+pub mod environment;
 mod error;
 #[cfg(feature = "std")]
 mod helper;

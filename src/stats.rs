@@ -51,6 +51,38 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// All counters but those of [`dropped`](Self::dropped), by name.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        macro_rules! fields {
+            ($($field:ident,)*) => {{
+                let Self { $($field,)* dropped: _ } = *self;
+                [$((stringify!($field), $field),)*]
+            }};
+        }
+        let fields = fields! {
+            packets_sent,
+            packets_received,
+            payload_sent,
+            payload_received,
+            packets_delivered,
+            resends,
+            lost_by_order,
+            lost_by_nack,
+            lost_by_timeout,
+            probes,
+            acks_alone,
+            nacks_sent,
+            messages_bundled,
+            resets_sent,
+            answers_dropped,
+            sessions_opened,
+            peers_lost,
+            blocked_on_credit,
+            refusals_ignored,
+        };
+        fields.into_iter()
+    }
+
     /// A packet with so many octets of payload has been delivered.
     #[inline(always)]
     pub(crate) fn note_delivered(&mut self, payload: u32) {

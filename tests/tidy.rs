@@ -20,6 +20,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("helper", &[]),
     ("id", &[]),
     ("span", &[]),
+    // Read once, and handed on to the parts: it knows the names of their variables, and nothing of them.
+    ("environment", &[]),
     // Between threads, so below all that has some.
     ("sync", &[]),
     ("wire", &[]),
@@ -47,9 +49,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "stats",
         ],
     ),
-    ("backends", &["time", "prng", "id", "span", "sync"]),
+    ("backends", &["environment", "time", "prng", "id", "span", "sync"]),
     // Who is where; what they say to each other then is not its business.
-    ("bootstrap", &["helper"]),
+    ("bootstrap", &["environment", "helper"]),
     (
         "progress",
         &[
@@ -68,6 +70,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "transport",
         &[
+            "environment",
             "helper",
             "progress",
             "messaging",
@@ -86,6 +89,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "mpi",
         &[
+            "environment",
             "helper",
             "transport",
             "progress",
@@ -103,6 +107,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "poller",
         &[
+            "environment",
             "progress",
             "reliability",
             "wire",

@@ -160,6 +160,18 @@ fn child() {
             assert!(matches!(error, BuildError::Environment(_)));
             println!("{error}");
         }
+        "counters" => {
+            let open = |processor| {
+                let builder = Transport::builder().processor(processor).environment();
+                builder.bind("udp", "127.0.0.1:0").unwrap()
+            };
+            let (mut closed, mut dropped) = (open(7), open(8));
+            let peer = closed.add_peer(8, dropped.local_addr()).unwrap();
+            dropped.add_peer(7, closed.local_addr()).unwrap();
+            closed.send(peer, b"five!").unwrap();
+            assert_eq!(dropped.receive(Some(LONG)).unwrap().data(), b"five!");
+            let _ = closed.close(Duration::from_millis(1));
+        }
         other => panic!("no role {other}"),
     }
 }
@@ -242,6 +254,29 @@ fn here(transport: &mut Transport) -> PeerId {
     let message = transport.receive(Some(LONG)).unwrap();
     assert_eq!(message.data(), b"here");
     message.peer()
+}
+
+/// `HIKYAKU_STATS=-`: a line on standard error for each transport, however it ends.
+#[test]
+fn counters_are_written_at_the_end() {
+    let output = command("counters").env("HIKYAKU_STATS", "-").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with('{')).collect();
+    let [closed, dropped] = lines[..] else { panic!("{said}") };
+    assert!(
+        closed.starts_with(r#"{"processor":7,"pid":"#) && closed.ends_with("}}"),
+        "{closed}"
+    );
+    assert!(
+        closed.contains(r#""backend":"udp""#) && closed.contains(r#""payload_sent":5,"#),
+        "{closed}"
+    );
+    assert!(dropped.starts_with(r#"{"processor":8,"pid":"#), "{dropped}");
+    assert!(dropped.contains(r#""payload_received":5,"#), "{dropped}");
+    // Nobody has asked for it.
+    let quiet = command("counters").output().unwrap();
+    assert!(!String::from_utf8(quiet.stderr).unwrap().contains("payload_sent"));
 }
 
 #[test]

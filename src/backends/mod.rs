@@ -152,6 +152,30 @@ pub struct BackendStats {
     pub segmentation_refused: u64,
 }
 
+impl BackendStats {
+    /// All counters, by name.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        macro_rules! fields {
+            ($($field:ident,)*) => {{
+                let Self { $($field,)* } = *self;
+                [$((stringify!($field), $field),)*]
+            }};
+        }
+        let fields = fields! {
+            datagrams_sent,
+            bytes_sent,
+            datagrams_received,
+            bytes_received,
+            transmit_calls,
+            receive_calls,
+            dropped,
+            busy,
+            segmentation_refused,
+        };
+        fields.into_iter()
+    }
+}
+
 /// A datagram that the network reports as undeliverable: no process listened at its address. Any host can forge such a
 /// report, except for the bytes that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::{error::Error, fmt, io, net::SocketAddr};
 
 use super::Backend;
+use crate::environment::Environment;
 
 /// The position of this process in its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl Default for Place {
 }
 
 /// Settings that several backends have; a backend ignores those that it does not know.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BindOptions {
     /// Largest datagram, bytes, at least 1; never more than the backend can send. `None`: as large as the backend can
@@ -42,6 +43,23 @@ pub struct BindOptions {
     /// The position of this process in its job. All processes of a job have the same settings, and each takes its part
     /// of them.
     pub place: Place,
+    /// The variables from which the backends `dpdk` and `poller` take their settings. Default:
+    /// [`Environment::of_process`].
+    pub environment: Environment,
+}
+
+impl Default for BindOptions {
+    fn default() -> Self {
+        Self {
+            max_datagram: None,
+            receive_buffer: None,
+            send_buffer: None,
+            separate_send_socket: false,
+            device: None,
+            place: Place::default(),
+            environment: Environment::of_process(),
+        }
+    }
 }
 
 /// Why a backend could not be opened.
@@ -121,7 +139,7 @@ const KNOWN: [Known; 4] = [
         #[cfg(all(feature = "dpdk", target_os = "linux"))]
         open: Some(|addr, options| {
             use super::dpdk::{DpdkBackend, DpdkOptions};
-            let settings = DpdkOptions::of_process(options.device.as_deref(), options.place)?;
+            let settings = DpdkOptions::of_process(&options.environment, options.device.as_deref(), options.place)?;
             let backend = DpdkBackend::bind(addr, &settings)?;
             Ok(Box::new(match options.max_datagram {
                 Some(octets) => backend.max_datagram(octets),

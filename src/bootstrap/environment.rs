@@ -1,8 +1,9 @@
-//! The environment variables of this room, as a value, so that tests can make one.
+//! The environment variables of this room.
 
-use std::{collections::BTreeMap, env, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 use super::{Launcher, error::Cause};
+pub use crate::environment::Environment;
 
 /// Variables that `hikyaku run` sets for each rank. The first one shows that it has started the rank.
 pub mod names {
@@ -37,8 +38,9 @@ pub mod names {
     /// Set by users: the first of the ports to use.
     pub const PORT_BASE: &str = "HIKYAKU_PORT_BASE";
 
-    /// All of them: settings of a process, not of a transport.
-    pub const ALL: [&str; 15] = [
+    /// All of them.
+    #[cfg(test)]
+    pub(super) const ALL: [&str; 15] = [
         RUN_ADDRESS,
         RUN_TICKET,
         RANK,
@@ -60,30 +62,7 @@ pub mod names {
 /// How long to wait for other processes unless [`names::TIMEOUT`] says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A set of environment variables.
-#[derive(Clone, Debug, Default)]
-pub struct Environment {
-    variables: BTreeMap<String, String>,
-}
-
 impl Environment {
-    /// The variables of this process. Those that are not UTF-8 are left out.
-    #[must_use]
-    pub fn of_process() -> Self {
-        env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect()
-    }
-
-    /// The value of a variable; an empty one counts as not set.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.variables
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
-    }
-
     /// The parsed value of a variable; an error if it can not be parsed.
     pub(super) fn parse<T: FromStr>(&self, name: &str, expected: &'static str) -> Result<Option<T>, Cause> {
         let Some(value) = self.get(name) else { return Ok(None) };
@@ -129,10 +108,20 @@ impl Environment {
     }
 }
 
-impl FromIterator<(String, String)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
-        Self {
-            variables: variables.into_iter().collect(),
-        }
+#[cfg(test)]
+mod tests {
+    use super::names;
+    use crate::environment::{Part, VARIABLES};
+
+    #[test]
+    fn each_is_among_all_variables() {
+        let ours = VARIABLES
+            .iter()
+            .filter(|variable| matches!(variable.part, Part::Job | Part::Rank));
+        let mut ours: Vec<&str> = ours.map(|variable| variable.name).collect();
+        let mut names = names::ALL.to_vec();
+        ours.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(names, ours);
     }
 }

@@ -4,7 +4,6 @@
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 use std::{
-    env,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -14,7 +13,7 @@ use std::{
 };
 
 use super::engine::{Communicator, Entry, Exit, Profiler, Status};
-use crate::time::Instant;
+use crate::{environment::Environment, time::Instant};
 
 /// The environment variable that names the directory.
 const VARIABLE: &str = "HIKYAKU_TRACE";
@@ -95,13 +94,15 @@ impl Tracer {
     ///
     /// # Errors
     /// As [`create`](Self::create).
-    pub fn of_environment(process: u32) -> Result<Option<Arc<Self>>, TraceError> {
-        let Some(directory) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
+    pub fn of_environment(environment: &Environment, process: u32) -> Result<Option<Arc<Self>>, TraceError> {
+        let Some(directory) = environment.path(VARIABLE) else {
             return Ok(None);
         };
-        let directory = PathBuf::from(directory);
-        let tracer = Self::create(&directory, process);
-        tracer.map(Some).map_err(|source| TraceError { directory, source })
+        let tracer = Self::create(directory, process);
+        tracer.map(Some).map_err(|source| TraceError {
+            directory: directory.to_owned(),
+            source,
+        })
     }
 
     /// Writes to `rank-N.jsonl` in `directory`, for process `N`; creates the directory if there is none.

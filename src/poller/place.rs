@@ -19,6 +19,7 @@ use rustix::{
 };
 
 use super::{PollerOptions, StartError};
+use crate::environment::Environment;
 
 /// Name of the socket in the folder for it.
 const NAME: &str = "hikyaku-poller";
@@ -30,10 +31,10 @@ const OTHERS: u32 = 0o077;
 ///
 /// # Errors
 /// Other users can use both folders, or neither can be created.
-pub fn default_socket() -> Result<PathBuf, StartError> {
+pub fn default_socket(environment: &Environment) -> Result<PathBuf, StartError> {
     let user = geteuid().as_raw();
-    let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    socket_in(session.as_deref(), &env::temp_dir().join(format!("hikyaku-{user}")))
+    let session = environment.path("XDG_RUNTIME_DIR");
+    socket_in(session, &env::temp_dir().join(format!("hikyaku-{user}")))
 }
 
 /// In the first folder, if only this user can use it; otherwise in the second one, which is created if it does not

@@ -22,6 +22,7 @@ mod closing;
 mod counter;
 mod events;
 mod policy;
+mod report;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
 
@@ -35,6 +36,7 @@ pub use self::policy::{Acks, WaitPolicy};
 pub(crate) use self::{
     chance::{random, random_key},
     clock::Clock,
+    report::Report,
 };
 use self::{
     clock::Stopwatch,
@@ -102,6 +104,7 @@ pub struct Driver {
     losses: Option<Vec<(PeerId, PeerError)>>,
     /// The error of a backend that failed in a call that could not return it; the next pass returns it.
     failure: Option<io::Error>,
+    report: Option<Report>,
 }
 
 impl fmt::Debug for Driver {
@@ -156,6 +159,7 @@ impl Driver {
             ended: 0,
             losses: None,
             failure: None,
+            report: None,
         }
     }
 

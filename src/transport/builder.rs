@@ -3,19 +3,21 @@
 use std::{
     fmt::{self, Debug},
     net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
     sync::Arc,
 };
 
 use super::{
     Transport,
-    environment::Environment,
+    environment::{Settings, refuse_stats},
     error::{BuildError, ResolveError},
 };
 use crate::{
     backends::{self, Backend, BindOptions},
     config::Config,
+    environment::Environment,
     messaging::Messenger,
-    progress::{Driver, WaitPolicy, limits_of, random, random_key},
+    progress::{Driver, Report, WaitPolicy, limits_of, random, random_key},
     reliability::{
         Endpoint, Layer, Limits,
         delegated::{Remote, Split},
@@ -41,7 +43,9 @@ pub struct Builder {
     wait: WaitPolicy,
     options: BindOptions,
     layer: Option<MakeLayer>,
-    environment: bool,
+    environment: Option<Environment>,
+    /// Where the environment wants counters to be written at the end.
+    stats: Option<PathBuf>,
 }
 
 impl Builder {
@@ -52,7 +56,8 @@ impl Builder {
             wait: WaitPolicy::default(),
             options: BindOptions::default(),
             layer: None,
-            environment: false,
+            environment: None,
+            stats: None,
         }
     }
 
@@ -74,11 +79,10 @@ impl Builder {
         self
     }
 
-    /// All peers listen before they are added, and one that is lost stays lost.
+    /// Changes settings of the protocol.
     #[cfg(feature = "mpi")]
-    pub(crate) fn for_a_job(mut self) -> Self {
-        self.config.late_peers = false;
-        self.config.reconnect = false;
+    pub(crate) fn change(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
         self
     }
 
@@ -103,11 +107,16 @@ impl Builder {
         self
     }
 
-    /// Lets environment variables override all other settings: those in [`VARIABLES`](super::environment::VARIABLES).
-    /// [`bind`](Self::bind) or [`backend`](Self::backend) reads them once. An unknown variable whose name begins with
-    /// `HIKYAKU_` is an error.
-    pub fn environment(mut self) -> Self {
-        self.environment = true;
+    /// Lets environment variables override all other settings: those of the parts `Transport` and `Protocol` in
+    /// [`VARIABLES`](crate::environment::VARIABLES). [`Environment::of_process`] has read them; an unknown variable
+    /// whose name begins with `HIKYAKU_` is an error of [`bind`](Self::bind) or [`backend`](Self::backend).
+    pub fn environment(self) -> Self {
+        self.environment_of(Environment::of_process())
+    }
+
+    /// The same with these variables. Backends take theirs from [`BindOptions::environment`].
+    pub fn environment_of(mut self, environment: Environment) -> Self {
+        self.environment = Some(environment);
         self
     }
 
@@ -117,8 +126,8 @@ impl Builder {
     /// # Errors
     /// A variable of the environment has no valid value.
     pub fn backend_name(&self, name: &str) -> Result<String, BuildError> {
-        let environment = self.clone().read_environment()?;
-        Ok(environment.backend.unwrap_or_else(|| name.to_owned()))
+        let settings = self.clone().read_environment()?;
+        Ok(settings.backend.unwrap_or_else(|| name.to_owned()))
     }
 
     /// Opens the backend called `name` ([`backends::available`] lists them) at `address`; port 0 takes a free port.
@@ -133,8 +142,8 @@ impl Builder {
 
     /// Makes the driver that [`bind`](Self::bind) puts into a transport.
     pub(crate) fn bind_driver(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Driver, BuildError> {
-        let environment = self.read_environment()?;
-        let name = environment.backend.as_deref().unwrap_or(name);
+        let settings = self.read_environment()?;
+        let name = settings.backend.as_deref().unwrap_or(name);
         self.config.validate()?;
         let address = resolve(&address, |_| true)?;
         let backend = backends::bind(name, address, &self.options)?;
@@ -156,13 +165,14 @@ impl Builder {
         Ok(Transport::new(self.driver_on(backend)?, &processors))
     }
 
-    fn read_environment(&mut self) -> Result<Environment, BuildError> {
-        if !self.environment {
-            return Ok(Environment::default());
-        }
-        let environment = Environment::read(&mut self.config)?;
-        self.wait = environment.wait.unwrap_or(self.wait);
-        Ok(environment)
+    fn read_environment(&mut self) -> Result<Settings, BuildError> {
+        let Some(environment) = &self.environment else {
+            return Ok(Settings::default());
+        };
+        let settings = Settings::read(environment, &mut self.config)?;
+        self.wait = settings.wait.unwrap_or(self.wait);
+        self.stats.clone_from(&settings.stats);
+        Ok(settings)
     }
 
     fn driver(self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
@@ -170,7 +180,12 @@ impl Builder {
             return Err(BuildError::NoProcessor);
         }
         let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
-        Ok(Driver::new(messenger, backend, self.wait))
+        let mut driver = Driver::new(messenger, backend, self.wait);
+        if let Some(path) = &self.stats {
+            let report = Report::open(path, self.processors[0]);
+            driver.set_report(report.map_err(|error| refuse_stats(path, &error))?);
+        }
+        Ok(driver)
     }
 }
 

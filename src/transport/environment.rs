@@ -1,192 +1,51 @@
 //! Settings from the environment.
 
-use std::{borrow::Cow, env, time::Duration};
+use std::{
+    borrow::Cow,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::error::EnvironmentError;
 use crate::{
     config::{Config, Congestion, Recovery, WindowMode},
+    environment::{Environment, EnvironmentError, Setting, parse, refuse},
     progress::WaitPolicy,
 };
 
-/// Prefix of the names of all variables.
-const PREFIX: &str = "HIKYAKU_";
-
-/// Prefix of the names of the DPDK backend's variables.
-const DPDK_PREFIX: &str = "HIKYAKU_DPDK_";
-
-/// Variables of launchers and of this project's tests, which are not settings of a transport.
-const FOREIGN: [&str; 23] = [
-    "HIKYAKU_APP",
-    "HIKYAKU_BOOTSTRAP",
-    "HIKYAKU_BOOTSTRAP_TIMEOUT",
-    "HIKYAKU_HOST_ADDRESS",
-    "HIKYAKU_IFACE",
-    "HIKYAKU_JOB_KEY",
-    "HIKYAKU_LOCAL_RANK",
-    "HIKYAKU_LOCAL_SIZE",
-    "HIKYAKU_POLLER",
-    "HIKYAKU_POLLER_BULK",
-    "HIKYAKU_ON_FAILURE",
-    "HIKYAKU_PORT_BASE",
-    "HIKYAKU_RANK",
-    "HIKYAKU_RENDEZVOUS",
-    "HIKYAKU_RUN_ADDRESS",
-    "HIKYAKU_RUN_TICKET",
-    "HIKYAKU_SIZE",
-    "HIKYAKU_FUZZ_CORPUS",
-    "HIKYAKU_SEED",
-    "HIKYAKU_SIM_RUNS",
-    "HIKYAKU_SIM_FROM",
-    "HIKYAKU_SIM_DIR",
-    "HIKYAKU_SIM_TRACE",
-];
-
-/// Variables of the DPDK backend, which reads them itself.
-#[cfg(all(feature = "dpdk", target_os = "linux"))]
-const DPDK_VARIABLES: &[&str] = &crate::backends::dpdk::VARIABLES;
-#[cfg(not(all(feature = "dpdk", target_os = "linux")))]
-const DPDK_VARIABLES: &[&str] = &[];
-
-/// Environment variables of MPI. `mpi::engine::Options::environment` reads them; transports ignore them.
-///
-/// | variable | sets |
-/// |---|---|
-/// | `HIKYAKU_CHECK` | compares the calls of ranks, to find mistakes: `on` or `off` |
-/// | `HIKYAKU_CONNECT_AHEAD` | collectives open sessions with all their peers before they need them: `on` or `off` |
-/// | `HIKYAKU_TRACE` | the directory in which each rank writes a trace of its calls |
-/// | `HIKYAKU_EAGER_LIMIT` | bytes up to which messages are sent eagerly: 0 to `1M` |
-/// | `HIKYAKU_MODEL_ALPHA` | time per message in the model by which algorithms are chosen: `8us` |
-/// | `HIKYAKU_MODEL_BETA` | time per byte that is sent: `0.5ns` |
-/// | `HIKYAKU_MODEL_GAMMA` | time per byte that is reduced: `0.2ns` |
-/// | `HIKYAKU_BARRIER`, `HIKYAKU_ALLREDUCE`, … | the algorithm for this collective: `ring`; `auto`: the cheapest |
-pub const MPI_VARIABLES: &[&str] = &[
-    "HIKYAKU_CHECK",
-    "HIKYAKU_CONNECT_AHEAD",
-    "HIKYAKU_TRACE",
-    "HIKYAKU_EAGER_LIMIT",
-    "HIKYAKU_MODEL_ALPHA",
-    "HIKYAKU_MODEL_BETA",
-    "HIKYAKU_MODEL_GAMMA",
-    "HIKYAKU_BARRIER",
-    "HIKYAKU_BCAST",
-    "HIKYAKU_GATHER",
-    "HIKYAKU_GATHERV",
-    "HIKYAKU_SCATTER",
-    "HIKYAKU_SCATTERV",
-    "HIKYAKU_ALLGATHER",
-    "HIKYAKU_ALLGATHERV",
-    "HIKYAKU_ALLTOALL",
-    "HIKYAKU_ALLTOALLV",
-    "HIKYAKU_REDUCE",
-    "HIKYAKU_ALLREDUCE",
-    "HIKYAKU_REDUCE_SCATTER",
-    "HIKYAKU_REDUCE_SCATTER_BLOCK",
-    "HIKYAKU_SCAN",
-    "HIKYAKU_EXSCAN",
-    "HIKYAKU_NEIGHBOR_ALLGATHER",
-    "HIKYAKU_NEIGHBOR_ALLTOALL",
-];
+const STATS: &str = "HIKYAKU_STATS";
 
 /// Values read besides the settings of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Environment {
+pub(super) struct Settings {
     pub(super) backend: Option<String>,
     pub(super) wait: Option<WaitPolicy>,
-}
-
-/// A type that can be read from a variable.
-pub(crate) trait Setting: Sized {
-    const EXPECTED: &'static str;
-    fn parse(text: &str) -> Option<Self>;
-}
-
-/// Splits a number with a unit into the digits (with a point) and the rest.
-fn split(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    (&text[..end], &text[end..])
-}
-
-impl Setting for u64 {
-    const EXPECTED: &'static str = "a number, perhaps with K, M or G (times 1,024): 1472, 64K, 8M";
-
-    fn parse(text: &str) -> Option<Self> {
-        let (digits, unit) = split(text);
-        let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
-            "" => 0,
-            "k" | "K" => 10,
-            "M" => 20,
-            "G" => 30,
-            _ => return None,
-        };
-        let number: Self = digits.parse().ok()?;
-        number.checked_mul(1 << shift)
-    }
-}
-
-macro_rules! numbers {
-    ($($type:ty),*) => {$(
-        impl Setting for $type {
-            const EXPECTED: &'static str = <u64 as Setting>::EXPECTED;
-
-            fn parse(text: &str) -> Option<Self> {
-                Self::try_from(<u64 as Setting>::parse(text)?).ok()
-            }
-        }
-    )*};
-}
-numbers!(u16, u32);
-
-impl Setting for Duration {
-    const EXPECTED: &'static str = "a time with its unit (ns, us, ms, s): 200us, 1.5ms, 4s";
-
-    fn parse(text: &str) -> Option<Self> {
-        Some(Self::from_nanos(Nanoseconds::parse(text)?.0.round() as u64))
-    }
-}
-
-/// A time that may be shorter than a nanosecond.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Nanoseconds(pub(crate) f64);
-
-impl Setting for Nanoseconds {
-    const EXPECTED: &'static str = Duration::EXPECTED;
-
-    fn parse(text: &str) -> Option<Self> {
-        let (digits, unit) = split(text);
-        let nanos = match unit {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            _ => return None,
-        };
-        let number: f64 = digits.parse().ok()?;
-        Some(Self(number * nanos))
-    }
+    /// Where counters are written at the end.
+    pub(super) stats: Option<PathBuf>,
 }
 
 macro_rules! words {
-    ($($type:ty: $expected:literal { $($word:literal $(| $other:literal)* => $value:expr,)* })*) => {$(
+    ($($type:ty: $expected:literal { $($word:literal => $value:expr,)* })*) => {$(
         impl Setting for $type {
             const EXPECTED: &'static str = $expected;
 
             fn parse(text: &str) -> Option<Self> {
                 match text.to_ascii_lowercase().as_str() {
-                    $($word $(| $other)* => Some($value),)*
+                    $($word => Some($value),)*
                     _ => None,
                 }
+            }
+
+            fn show(&self) -> String {
+                let words = [$(($word, $value),)*];
+                let found = words.into_iter().find(|(_, value)| value == self);
+                found.map_or("unknown", |(word, _)| word).to_owned()
             }
         }
     )*};
 }
 
 words! {
-    bool: "on or off" {
-        "on" | "1" | "true" | "yes" => true,
-        "off" | "0" | "false" | "no" => false,
-    }
     Recovery: "selective-repeat or go-back-n" {
         "selective-repeat" => Self::SelectiveRepeat,
         "go-back-n" => Self::GoBackN,
@@ -214,27 +73,33 @@ impl Setting for WaitPolicy {
             _ => Duration::parse(text).map(|spin| Self::Adaptive { spin }),
         }
     }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Spin => "spin".to_owned(),
+            Self::Block => "block".to_owned(),
+            Self::Yield { .. } => "yield".to_owned(),
+            Self::Adaptive { spin } => spin.show(),
+        }
+    }
 }
 
 macro_rules! settings {
     ($($name:literal $field:ident: $type:ty,)*) => {
-        /// The environment variables that [`Builder::environment`](super::Builder::environment) reads.
-        ///
-        /// | variable | sets | takes |
-        /// |---|---|---|
-        /// | `HIKYAKU_BACKEND` | the backend that [`Builder::bind`](super::Builder::bind) opens | its name |
-        /// | `HIKYAKU_WAIT` | [`WaitPolicy`] | `spin`, `block`, `adaptive`, `yield`, or how long to spin before blocking |
-        $(#[doc = concat!("| `", $name, "` | [`Config::", stringify!($field), "`] | `", stringify!($type), "` |")])*
-        ///
-        /// Sizes and numbers may have `K`, `M` or `G` (times 1,024); times have a unit (`ns`, `us`, `ms`, `s`); switches
-        /// are `on` or `off`; choices are written in small letters with hyphens (`go-back-n`).
-        pub const VARIABLES: &[&str] = &["HIKYAKU_BACKEND", "HIKYAKU_WAIT", $($name,)*];
+        /// The variables of [`Config`]'s fields.
+        const CONFIG: &[&str] = &[$($name,)*];
 
-        fn set(config: &mut Config, name: &str, value: &str) -> Option<Result<(), EnvironmentError>> {
+        fn set(config: &mut Config, name: &str, value: &str) -> Result<(), EnvironmentError> {
             match name {
-                $($name => Some(parse($name, value).map(|value: $type| config.$field = value)),)*
-                _ => None,
+                $($name => config.$field = parse($name, value)?,)*
+                _ => {}
             }
+            Ok(())
+        }
+
+        /// The fields of `config` as the environment would set them: variables with values.
+        pub fn fields(config: &Config) -> Vec<(&'static str, String)> {
+            vec![$(($name, config.$field.show()),)*]
         }
 
         #[cfg(test)]
@@ -279,120 +144,62 @@ settings! {
     "HIKYAKU_CHALLENGES_PER_SECOND" challenges_per_second: u32,
 }
 
-pub(crate) fn parse<T: Setting>(name: &'static str, value: &str) -> Result<T, EnvironmentError> {
-    T::parse(value.trim()).ok_or_else(|| refuse(name, value, T::EXPECTED))
-}
-
-pub(crate) fn refuse(name: &'static str, value: &str, expected: impl Into<Cow<'static, str>>) -> EnvironmentError {
-    EnvironmentError::Value {
-        name,
-        value: value.to_owned(),
-        expected: expected.into(),
-    }
-}
-
 /// Returns the wait policy of `HIKYAKU_WAIT`, if the variable is set: for programs that wait themselves.
 ///
 /// # Errors
 /// The value of the variable is not valid.
-pub fn wait_policy() -> Result<Option<WaitPolicy>, EnvironmentError> {
-    const NAME: &str = "HIKYAKU_WAIT";
-    let value = env::var_os(NAME).map(|value| parse(NAME, &value.to_string_lossy()));
-    value.transpose()
+pub fn wait_policy(environment: &Environment) -> Result<Option<WaitPolicy>, EnvironmentError> {
+    environment.setting("HIKYAKU_WAIT")
 }
 
-impl Environment {
-    /// Reads the environment of the process and puts its settings into `config`.
-    pub(super) fn read(config: &mut Config) -> Result<Self, EnvironmentError> {
-        let variables = env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            Some((name, value.to_string_lossy().into_owned()))
-        });
-        Self::from_variables(variables, config)
-    }
-
-    fn from_variables(
-        variables: impl Iterator<Item = (String, String)>,
-        config: &mut Config,
-    ) -> Result<Self, EnvironmentError> {
-        let mut environment = Self::default();
-        for (name, value) in variables {
-            let is_foreign = |name: &str| {
-                let listed = [&FOREIGN, DPDK_VARIABLES, MPI_VARIABLES]
-                    .iter()
-                    .any(|list| list.contains(&name));
-                // A build without the backend says so when it is asked for.
-                listed || (DPDK_VARIABLES.is_empty() && name.starts_with(DPDK_PREFIX))
-            };
-            if !name.starts_with(PREFIX) || is_foreign(name.as_str()) {
-                continue;
-            }
-            match name.as_str() {
-                "HIKYAKU_BACKEND" => environment.backend = Some(value),
-                "HIKYAKU_WAIT" => environment.wait = Some(parse("HIKYAKU_WAIT", &value)?),
-                _ => match set(config, &name, &value) {
-                    Some(result) => result?,
-                    None => {
-                        let nearest = nearest(&name);
-                        return Err(EnvironmentError::Unknown { name, nearest });
-                    }
-                },
-            }
-        }
-        Ok(environment)
-    }
-}
-
-fn nearest(name: &str) -> &'static str {
-    let all = VARIABLES.iter().chain(MPI_VARIABLES).chain(DPDK_VARIABLES).copied();
-    all.min_by_key(|variable| distance(name, variable)).unwrap_or("none")
-}
-
-/// Number of letters to change, add or remove to turn `a` into `b` (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+/// Lets the environment override fields of `config`.
+///
+/// # Errors
+/// The first value that is not valid. Ranges are checked by [`Config::validate`].
+pub fn apply(environment: &Environment, config: &mut Config) -> Result<(), EnvironmentError> {
+    for name in CONFIG {
+        if let Some(value) = environment.text(name) {
+            set(config, name, &value)?;
         }
     }
-    row[b.len()]
+    Ok(())
+}
+
+/// The counters can not be written to this file.
+pub(super) fn refuse_stats(path: &Path, error: &io::Error) -> EnvironmentError {
+    let expected = format!("a file that can be written, or - for standard error ({error})");
+    refuse(STATS, &path.to_string_lossy(), expected)
+}
+
+impl Settings {
+    /// Checks the names of all variables, and puts the settings of the protocol into `config`.
+    pub(super) fn read(environment: &Environment, config: &mut Config) -> Result<Self, EnvironmentError> {
+        environment.check()?;
+        apply(environment, config)?;
+        Ok(Self {
+            backend: environment.text("HIKYAKU_BACKEND").map(Cow::into_owned),
+            wait: wait_policy(environment)?,
+            stats: environment.path(STATS).map(Path::to_owned),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::{PREFIX, Part, VARIABLES};
 
-    fn read(variables: &[(&str, &str)]) -> Result<(Environment, Config), EnvironmentError> {
+    fn read(variables: &[(&str, &str)]) -> Result<(Settings, Config), EnvironmentError> {
         let mut config = Config::default();
-        let variables = variables
-            .iter()
-            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
-        let environment = Environment::from_variables(variables, &mut config)?;
-        Ok((environment, config))
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment: Environment = variables.iter().map(owned).collect();
+        let settings = Settings::read(&environment, &mut config)?;
+        Ok((settings, config))
     }
 
-    #[test]
-    #[cfg(feature = "mpi")]
-    fn variables_of_launchers_are_no_settings() {
-        for name in crate::bootstrap::environment::names::ALL {
-            assert!(FOREIGN.contains(&name), "{name}");
-        }
-    }
-
-    #[test]
-    #[cfg(feature = "mpi")]
-    fn every_collective_has_its_variable() {
-        for collective in crate::mpi::collectives::Collective::ALL {
-            let name = format!("{PREFIX}{}", collective.name().to_uppercase());
-            assert_eq!(collective.variable(), name);
-            assert!(MPI_VARIABLES.contains(&name.as_str()), "{name}");
-        }
+    fn names(part: Part) -> Vec<&'static str> {
+        let of_part = VARIABLES.iter().filter(|variable| variable.part == part);
+        of_part.map(|variable| variable.name).collect()
     }
 
     #[test]
@@ -409,11 +216,12 @@ mod tests {
         for (name, field) in FIELDS {
             assert_eq!(*name, format!("{PREFIX}{}", field.to_uppercase()));
         }
+        assert_eq!(names(Part::Protocol), CONFIG);
     }
 
     #[test]
     fn values_are_understood() {
-        let (environment, config) = read(&[
+        let (settings, config) = read(&[
             ("PATH", "/bin"),
             ("HIKYAKU_SEED", "7"),
             ("HIKYAKU_EAGER_LIMIT", "16K"),
@@ -436,8 +244,25 @@ mod tests {
         assert_eq!((config.max_payload, config.bundle), (1_024, false));
         assert_eq!(config.recovery, Recovery::GoBackN);
         let spin = Duration::from_micros(20);
-        assert_eq!(environment.wait, Some(WaitPolicy::Adaptive { spin }));
-        assert_eq!(environment.backend.as_deref(), Some("loopback"));
+        assert_eq!(settings.wait, Some(WaitPolicy::Adaptive { spin }));
+        assert_eq!(settings.backend.as_deref(), Some("loopback"));
+    }
+
+    #[test]
+    fn fields_are_written_as_they_are_read() {
+        let shown = fields(&Config::dse());
+        let variables: Vec<_> = shown.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let (_, config) = read(&variables).unwrap();
+        assert_eq!(config, Config::dse());
+        let spin = WaitPolicy::Adaptive {
+            spin: Duration::from_micros(7),
+        };
+        let turns = WaitPolicy::Yield {
+            spin: WaitPolicy::TURNS,
+        };
+        for policy in [WaitPolicy::Spin, WaitPolicy::Block, turns, spin] {
+            assert_eq!(WaitPolicy::parse(&policy.show()), Some(policy));
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Errors of a transport, one type per call.
 
-use std::{borrow::Cow, error::Error, fmt, io, time::Duration};
+use std::{error::Error, fmt, io, time::Duration};
 
 use crate::{
     backends::BindError,
     config::ConfigError,
+    environment::EnvironmentError,
     error::{PeerError, SendError},
     reliability::PeerId,
 };
@@ -102,51 +103,6 @@ impl Error for ResolveError {
         Some(self.source.as_ref()?)
     }
 }
-
-/// Why the environment could not be used.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EnvironmentError {
-    /// There is no setting of this name.
-    Unknown {
-        /// The variable.
-        name: String,
-        /// The known variable with the most similar name.
-        nearest: &'static str,
-    },
-    /// The value is not valid.
-    Value {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: String,
-        /// The form that it should have.
-        expected: Cow<'static, str>,
-    },
-}
-
-impl fmt::Display for EnvironmentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { name, nearest } => {
-                write!(
-                    f,
-                    "the environment has {name}, which is no setting; did you mean {nearest}?"
-                )
-            }
-            Self::Value { name, value, expected } => {
-                write!(
-                    f,
-                    "the environment has {name}={value}, which can not be understood; it takes {expected}"
-                )
-            }
-        }
-    }
-}
-
-crate::debug_as_display!(EnvironmentError);
-
-impl Error for EnvironmentError {}
 
 /// Why tokio can not watch a transport.
 #[cfg(feature = "tokio")]

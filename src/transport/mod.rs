@@ -73,7 +73,7 @@ use bytes::Bytes;
 pub use self::{
     assisted::{Assisted, Guard},
     builder::Builder,
-    error::{BuildError, CloseError, EnvironmentError, FlushError, ReceiveError, ResolveError, SendBlockingError},
+    error::{BuildError, CloseError, FlushError, ReceiveError, ResolveError, SendBlockingError},
 };
 #[cfg(feature = "tokio")]
 pub use self::{asynchronous::AsyncTransport, error::AsyncError};
@@ -86,6 +86,7 @@ use crate::{
     time::Instant,
 };
 pub use crate::{
+    environment::EnvironmentError,
     messaging::{Message, SendOptions},
     progress::WaitPolicy,
     reliability::LostMessages,
@@ -606,13 +607,16 @@ impl Transport {
 impl Drop for Transport {
     /// Says goodbye once, without waiting for an answer; [`close`](Self::close) waits.
     fn drop(&mut self) {
-        if self.closed || self.process != process::id() || std::thread::panicking() {
+        if self.process != process::id() {
             return;
         }
-        for peer in self.all_peers() {
-            self.driver.close(peer);
+        if !self.closed && !std::thread::panicking() {
+            for peer in self.all_peers() {
+                self.driver.close(peer);
+            }
+            self.driver.transmit_now();
         }
-        self.driver.transmit_now();
+        self.driver.write_report(None);
     }
 }
 

@@ -35,6 +35,7 @@ use hikyaku::{
         Backend, Impaired, Impairments,
         dpdk::{DpdkBackend, DpdkOptions, Pools},
     },
+    environment::Environment,
     transport::{Event, Transport},
 };
 use netns::Process;
@@ -65,7 +66,7 @@ fn open(processor: u32) -> (Transport, PeerId, Option<Pools>) {
     let (mut transport, pools) = if var("NETNS_DEVICE") == "kernel" {
         (builder.bind("udp", at).unwrap(), None)
     } else {
-        let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
+        let options = DpdkOptions::from_environment(&Environment::of_process(), Some(&var("NETNS_DEVICE"))).unwrap();
         let backend = DpdkBackend::bind(at, &options).unwrap_or_else(|error| panic!("{error}"));
         println!("opened {backend:?}");
         let pools = backend.pools();
@@ -103,7 +104,7 @@ fn end(pools: Option<Pools>) {
 
 /// This process opens no such port any more, and says so.
 fn refused(device: &str, why: &str) {
-    let options = DpdkOptions::from_environment(Some(device)).unwrap();
+    let options = DpdkOptions::from_environment(&Environment::of_process(), Some(device)).unwrap();
     let error = DpdkBackend::bind(var("NETNS_AT").parse().unwrap(), &options).expect_err("a second port");
     assert!(error.to_string().contains(why), "{error}");
 }
@@ -188,7 +189,7 @@ fn play_death() {
 
 /// Opens a device, and has it until it is killed.
 fn play_holds() {
-    let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
+    let options = DpdkOptions::from_environment(&Environment::of_process(), Some(&var("NETNS_DEVICE"))).unwrap();
     let backend = DpdkBackend::bind(var("NETNS_AT").parse().unwrap(), &options);
     let _backend = backend.unwrap_or_else(|error| panic!("{error}"));
     println!("holds as {}", process::id());
@@ -197,7 +198,7 @@ fn play_holds() {
 
 /// Opening fails.
 fn play_failure() {
-    let options = DpdkOptions::from_environment(Some(&var("NETNS_DEVICE"))).unwrap();
+    let options = DpdkOptions::from_environment(&Environment::of_process(), Some(&var("NETNS_DEVICE"))).unwrap();
     let error = DpdkBackend::bind(var("NETNS_AT").parse().unwrap(), &options).unwrap_err();
     println!("error: {error}");
 }

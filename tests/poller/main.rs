@@ -38,6 +38,7 @@ use exchange::{LONG, exchange};
 use hikyaku::{
     Config, Contact, DropReason, PeerId,
     backends::dpdk::DpdkOptions,
+    environment::Environment,
     poller::{Poller, PollerOptions},
     transport::{Event, Transport},
 };
@@ -81,7 +82,7 @@ fn number(name: &str) -> u64 {
 
 /// Until a file says that it is to end.
 fn play_poller() {
-    let dpdk = DpdkOptions::from_environment(None).unwrap();
+    let dpdk = DpdkOptions::from_environment(&Environment::of_process(), None).unwrap();
     let socket = PathBuf::from(var("HIKYAKU_POLLER"));
     let stop = stop_file(&socket);
     let mut options = PollerOptions::new(dpdk, var("PART_AT").parse().unwrap(), socket);

@@ -9,6 +9,7 @@ use hikyaku_bench::{
 use crate::{
     doctor::{self, DoctorArgs},
     hello::{self, HelloArgs},
+    info::{self, InfoArgs},
     manual::{self, CompletionsArgs, ManArgs},
     poller::{self, PollerArgs},
     run::{self, RunArgs},
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// Say what this machine offers, and what to do about what is missing
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
+    /// List every setting, its value and where that comes from, and what is built in
+    #[command(after_help = info::EXAMPLES)]
+    Info(InfoArgs),
     /// Print what makes a shell complete this command's words
     #[command(after_help = manual::COMPLETIONS)]
     Completions(CompletionsArgs),

@@ -3,6 +3,7 @@
 mod command;
 mod doctor;
 mod hello;
+mod info;
 mod manual;
 mod poller;
 mod run;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => manual::completions(&args).map(|()| 0),
         Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         Command::Hello(args) => hello::run(&args).map(|()| 0),
+        Command::Info(args) => info::run(&args).map(|()| 0),
         Command::Man(args) => manual::man(&args).map(|()| 0),
         Command::Poller(args) => poller::run(&args).map(|()| 0),
         Command::Run(args) => run::run(&args),

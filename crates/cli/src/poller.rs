@@ -78,6 +78,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
 pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     use hikyaku::{
         backends::dpdk::DpdkOptions,
+        environment::Environment,
         poller::{Poller, PollerOptions, default_socket},
     };
     use hikyaku_bench::failure::While;
@@ -87,14 +88,15 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
 
     // Before DPDK's threads, so that none of them takes them.
     let signals = Signals::take(&[Signal::SIGINT, Signal::SIGTERM]).or_fail("taking signals")?;
-    let mut dpdk =
-        DpdkOptions::from_environment(args.device.as_deref()).map_err(|error| Failure::usage(error.to_string()))?;
+    let environment = Environment::of_process();
+    let dpdk = DpdkOptions::from_environment(&environment, args.device.as_deref());
+    let mut dpdk = dpdk.map_err(|error| Failure::usage(error.to_string()))?;
     dpdk.queues = args.queues;
     // Received packets are not in DPDK's memory, those to be sent are.
     let fail = |error: &dyn std::fmt::Display| Failure::run(format!("the poller does not start: {error}"));
     let socket = match &args.socket {
         Some(socket) => socket.clone(),
-        None => default_socket().map_err(|error| fail(&error))?,
+        None => default_socket(&environment).map_err(|error| fail(&error))?,
     };
     let mut options = PollerOptions::new(dpdk, args.address, socket.clone());
     options.buffers = args.buffers;

@@ -102,6 +102,40 @@ fn traces() -> &'static Path {
     })
 }
 
+/// `HIKYAKU_STATS`: each rank appends its counters to one file when it has finalized.
+#[test]
+fn ranks_append_their_counters() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("counters.jsonl");
+    let _ = fs::remove_file(&file);
+    let np = RANKS.to_string();
+    let done = job(&[("HIKYAKU_STATS", file.to_str().unwrap())], &["-n", &np, "RANK"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.sort_by_key(|line| line["processor"].as_u64());
+    assert_eq!(lines.len() as u64, RANKS, "{text}");
+    for (rank, line) in (0..).zip(&lines) {
+        assert_eq!(line["processor"], rank, "{line}");
+        assert_eq!(line["backend"], "udp", "{line}");
+        assert!(line["seconds"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["stats"]["payload_sent"].as_u64().unwrap() > 24, "{line}");
+        assert!(line["backend_stats"]["datagrams_sent"].as_u64().unwrap() > 0, "{line}");
+        assert!(line["dropped"].is_object(), "{line}");
+        // The large messages are rank 0's.
+        let large = line["messages"]["rendezvous"].as_u64().unwrap();
+        assert_eq!(large, if rank == 0 { RANKS - 1 } else { 0 }, "{line}");
+    }
+}
+
+/// What can not be written is said at the beginning, not after all the work.
+#[test]
+fn a_bad_file_for_counters_is_named() {
+    let done = job(&[("HIKYAKU_STATS", "/nowhere/counters")], &["-n", "1", "RANK"]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success(), "{said}");
+    assert!(said.contains("HIKYAKU_STATS=/nowhere/counters"), "{said}");
+}
+
 fn trace(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).arg("trace").args(arguments).output().unwrap()
 }

@@ -53,7 +53,7 @@ use self::{
 };
 pub use self::{
     error::DpdkError,
-    options::{Checksum, Device, DpdkOptions, Memory, VARIABLES},
+    options::{Checksum, Device, DpdkOptions, Memory},
     port::{DpdkPort, Steering},
     stats::DpdkStats,
 };

@@ -1,39 +1,14 @@
 //! Settings of the backend, from values and from the environment, and the names of devices.
 
 use std::{
+    borrow::Cow,
     fmt,
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
 
 use super::error::DpdkError;
-
-/// The environment variables of this backend.
-///
-/// | variable | sets |
-/// |---|---|
-/// | `HIKYAKU_DPDK_DEVICE` | [`DpdkOptions::device`]: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, …; in a job a list joined by `+`, one device for each process |
-/// | `HIKYAKU_DPDK_ADDRESS` | [`DpdkOptions::address`]: an IP address; in a job that of process 0, from which the addresses of the others count on |
-/// | `HIKYAKU_DPDK_MEMORY` | [`DpdkOptions::memory`]: `auto`, `in-memory`, `hugepages`, `no-huge` |
-/// | `HIKYAKU_DPDK_MEMORY_MB` | [`DpdkOptions::memory_mb`]: 64 to 65536 |
-/// | `HIKYAKU_DPDK_MTU` | [`DpdkOptions::mtu`]: 576 to 16000 |
-/// | `HIKYAKU_DPDK_DESCRIPTORS` | [`DpdkOptions::descriptors`]: 64 to 16384 |
-/// | `HIKYAKU_DPDK_QUEUES` | [`DpdkOptions::queues`] and [`own_queues`](DpdkOptions::own_queues): `4`, or `4+2` |
-/// | `HIKYAKU_DPDK_CHECKSUM` | [`DpdkOptions::checksum`]: `auto`, `on`, `off` |
-/// | `HIKYAKU_DPDK_PCI` | [`DpdkOptions::pci`]: `on`, `off` |
-/// | `HIKYAKU_DPDK_EAL` | [`DpdkOptions::eal`]: further arguments, separated by spaces |
-pub const VARIABLES: [&str; 10] = [
-    "HIKYAKU_DPDK_DEVICE",
-    "HIKYAKU_DPDK_ADDRESS",
-    "HIKYAKU_DPDK_MEMORY",
-    "HIKYAKU_DPDK_MEMORY_MB",
-    "HIKYAKU_DPDK_MTU",
-    "HIKYAKU_DPDK_DESCRIPTORS",
-    "HIKYAKU_DPDK_QUEUES",
-    "HIKYAKU_DPDK_CHECKSUM",
-    "HIKYAKU_DPDK_PCI",
-    "HIKYAKU_DPDK_EAL",
-];
+use crate::environment::Environment;
 
 /// The address of process 0 of a job.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
@@ -152,15 +127,14 @@ impl DpdkOptions {
         }
     }
 
-    /// The defaults, changed by the variables in [`VARIABLES`]. A `device` that is not `None` replaces
+    /// The defaults, changed by the variables of the part `Dpdk` in
+    /// [`VARIABLES`](crate::environment::VARIABLES). A `device` that is not `None` replaces
     /// `HIKYAKU_DPDK_DEVICE`.
     ///
     /// # Errors
     /// [`DpdkError::Setting`]: a variable has no valid value, or no device is named.
-    pub fn from_environment(device: Option<&str>) -> Result<Self, DpdkError> {
-        Self::from_variables(device, |name| {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        })
+    pub fn from_environment(environment: &Environment, device: Option<&str>) -> Result<Self, DpdkError> {
+        Self::from_variables(device, |name| environment.text(name).map(Cow::into_owned))
     }
 
     pub(super) fn from_variables(
@@ -506,6 +480,7 @@ impl fmt::Display for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::{Part, VARIABLES};
 
     #[test]
     fn devices_by_name() {
@@ -584,9 +559,14 @@ mod tests {
             ..DpdkOptions::new(Device::parse("ring").unwrap())
         };
         assert_eq!(options, expected);
-        for name in &VARIABLES[..9] {
+        let ours = VARIABLES.iter().filter(|variable| variable.part == Part::Dpdk);
+        // Everything is an argument of DPDK.
+        for name in ours
+            .map(|variable| variable.name)
+            .filter(|name| !name.ends_with("_EAL"))
+        {
             let error = DpdkOptions::from_variables(None, |known| {
-                let value = if known == *name { Some("7 of 9") } else { None };
+                let value = if known == name { Some("7 of 9") } else { None };
                 value
                     .or_else(|| (known == "HIKYAKU_DPDK_DEVICE").then_some("ring"))
                     .map(str::to_owned)

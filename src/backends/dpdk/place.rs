@@ -1,12 +1,15 @@
 //! The device and the address of one process, from the settings of the whole job.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use super::{
     error::DpdkError,
     options::{Device, DpdkOptions},
 };
-use crate::backends::Place;
+use crate::{backends::Place, environment::Environment};
 
 impl DpdkOptions {
     /// Like [`from_environment`](Self::from_environment), for a process of a job whose processes all have the same
@@ -15,10 +18,8 @@ impl DpdkOptions {
     ///
     /// # Errors
     /// Those of `from_environment`; [`DpdkError::Job`] if the devices do not join this number of processes.
-    pub fn of_process(device: Option<&str>, place: Place) -> Result<Self, DpdkError> {
-        Self::of_place(device, place, |name| {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        })
+    pub fn of_process(environment: &Environment, device: Option<&str>, place: Place) -> Result<Self, DpdkError> {
+        Self::of_place(device, place, |name| environment.text(name).map(Cow::into_owned))
     }
 
     fn of_place(device: Option<&str>, place: Place, get: impl Fn(&str) -> Option<String>) -> Result<Self, DpdkError> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    env, fmt, io,
+    fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
@@ -75,21 +75,20 @@ impl Joined {
     /// # Errors
     /// One of the two can not be opened, or our own backend has no address that peers can reach.
     pub fn from_environment(addr: SocketAddr, options: &BindOptions) -> io::Result<Box<dyn Backend>> {
-        let link = PollerBackend::from_environment(addr.port())?;
-        let name = env::var(BULK_VARIABLE).unwrap_or_default();
-        if name.is_empty() {
+        let link = PollerBackend::from_environment(&options.environment, addr.port())?;
+        let Some(name) = options.environment.get(BULK_VARIABLE) else {
             return Ok(Box::new(link));
-        }
+        };
         let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{BULK_VARIABLE}={name}: {why}"));
         if name == "poller" {
             return Err(invalid("it names what goes beside the poller"));
         }
-        let at = if has_own_addresses(&name) {
+        let at = if has_own_addresses(name) {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED)
         } else {
             addr.ip()
         };
-        let own = bind(&name, SocketAddr::new(at, 0), options).map_err(|error| invalid(&error.to_string()))?;
+        let own = bind(name, SocketAddr::new(at, 0), options).map_err(|error| invalid(&error.to_string()))?;
         if own.local_addr().ip().is_unspecified() {
             return Err(invalid("peers need an address: bind to one of this host's"));
         }

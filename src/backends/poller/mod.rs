@@ -31,14 +31,14 @@ mod tests;
 pub(crate) mod trust;
 
 use std::{
-    env, fmt,
+    fmt,
     io::{self, IoSlice},
     net::SocketAddr,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -61,7 +61,7 @@ use self::{
     trust::Peer,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
-use crate::{span::Span, sync::primitives, time::Instant};
+use crate::{environment::Environment, span::Span, sync::primitives, time::Instant};
 
 /// Names the environment variable with the path of the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
@@ -119,9 +119,8 @@ impl PollerBackend {
     ///
     /// # Errors
     /// [`PollerError`].
-    pub fn from_environment(port: u16) -> Result<Self, PollerError> {
-        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty());
-        Self::connect(&PathBuf::from(path.ok_or(PollerError::Unnamed)?), port)
+    pub fn from_environment(environment: &Environment, port: u16) -> Result<Self, PollerError> {
+        Self::connect(environment.path(VARIABLE).ok_or(PollerError::Unnamed)?, port)
     }
 
     /// Connects to the poller whose socket is at `path`. `port`: the UDP port to use, 0 for any.

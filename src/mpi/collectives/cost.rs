@@ -324,6 +324,12 @@ impl Policy {
         self.forced.insert(collective, algorithm);
     }
 
+    /// The algorithm that [`force`](Self::force) has set for `collective`.
+    #[must_use]
+    pub fn forced(&self, collective: Collective) -> Option<Algorithm> {
+        self.forced.get(&collective).copied()
+    }
+
     /// The cheapest algorithm, unless one is forced. `octets` as in [`cost`].
     ///
     /// All ranks must come to the same choice, so no argument may depend on what only some of them know. Where MPI

@@ -26,7 +26,7 @@ use super::{
     fabric::{Fabric, FabricError},
 };
 use crate::{
-    messaging::Messenger,
+    messaging::{Messenger, tagged::TaggedStats},
     progress::{Acks, Clock, Driver, WaitPolicy},
     sync::{Sleepers, Ticket},
     time::Instant,
@@ -355,7 +355,27 @@ impl Fabric for Native {
         core.refuse_returned(messenger, now);
         let ends = driver.close_all();
         let closed = driver.wait_ended(ends, linger);
+        driver.write_report(Some(("messages", &counters(core.stats()))));
         inner.result(closed).map(|_| ())
+    }
+}
+
+/// All counters of messages, by name.
+fn counters(stats: TaggedStats) -> [(&'static str, u64); 7] {
+    macro_rules! counters {
+        ($($field:ident,)*) => {{
+            let TaggedStats { $($field,)* } = stats;
+            [$((stringify!($field), $field),)*]
+        }};
+    }
+    counters! {
+        eager,
+        rendezvous,
+        converted,
+        unexpected,
+        unexpected_bytes,
+        unexpected_peak,
+        malformed,
     }
 }
 

@@ -1,16 +1,19 @@
 //! Default settings for a job, and settings from the environment.
 
-use std::{env, format, string::String, time::Duration};
+use std::{
+    format,
+    string::{String, ToString},
+    time::Duration,
+    vec::Vec,
+};
 
 use super::Options;
 use crate::{
     config::Config,
+    environment::{Environment, EnvironmentError, Nanoseconds, Setting, refuse},
     mpi::collectives::Collective,
     progress::WaitPolicy,
-    transport::{
-        EnvironmentError,
-        environment::{Nanoseconds, Setting, parse, refuse, wait_policy},
-    },
+    transport::environment::wait_policy,
 };
 
 /// Bytes of messages that arrive before their receive is posted, of all peers together.
@@ -58,37 +61,34 @@ impl Setting for EagerLimit {
         let octets = <u32 as Setting>::parse(text)?;
         (octets <= Options::MAX_EAGER_LIMIT).then_some(Self(octets))
     }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
 }
 
 impl Options {
     /// The largest [`eager_limit`](Self::eager_limit), bytes.
     pub const MAX_EAGER_LIMIT: u32 = 1 << 20;
 
-    /// Lets the environment override the options: `HIKYAKU_WAIT` and
-    /// [`MPI_VARIABLES`](crate::transport::environment::MPI_VARIABLES), but for `HIKYAKU_TRACE`
+    /// Lets the environment override the options: `HIKYAKU_WAIT`, and the parts `Mpi` and `Algorithms` of
+    /// [`VARIABLES`](crate::environment::VARIABLES), but for `HIKYAKU_TRACE`
     /// ([`Tracer::of_environment`](crate::mpi::trace::Tracer::of_environment)).
     ///
     /// # Errors
     /// A variable has a value that can not be parsed; the error lists the possible values.
-    pub fn environment(&mut self) -> Result<(), EnvironmentError> {
-        if let Some(wait) = wait_policy()? {
+    pub fn environment(&mut self, environment: &Environment) -> Result<(), EnvironmentError> {
+        if let Some(wait) = wait_policy(environment)? {
             self.wait = wait;
         }
-        self.set(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
-    }
-
-    fn set(&mut self, variable: impl Fn(&str) -> Option<String>) -> Result<(), EnvironmentError> {
-        const LIMIT: &str = "HIKYAKU_EAGER_LIMIT";
-        if let Some(value) = variable(LIMIT) {
-            self.eager_limit = parse::<EagerLimit>(LIMIT, &value)?.0;
+        if let Some(EagerLimit(limit)) = environment.setting("HIKYAKU_EAGER_LIMIT")? {
+            self.eager_limit = limit;
         }
-        const CHECK: &str = "HIKYAKU_CHECK";
-        if let Some(value) = variable(CHECK) {
-            self.check = parse(CHECK, &value)?;
+        if let Some(check) = environment.setting("HIKYAKU_CHECK")? {
+            self.check = check;
         }
-        const AHEAD: &str = "HIKYAKU_CONNECT_AHEAD";
-        if let Some(value) = variable(AHEAD) {
-            self.connect_ahead = parse(AHEAD, &value)?;
+        if let Some(ahead) = environment.setting("HIKYAKU_CONNECT_AHEAD")? {
+            self.connect_ahead = ahead;
         }
         let model = &mut self.policy.model;
         for (name, seconds) in [
@@ -96,13 +96,15 @@ impl Options {
             ("HIKYAKU_MODEL_BETA", &mut model.beta),
             ("HIKYAKU_MODEL_GAMMA", &mut model.gamma),
         ] {
-            if let Some(value) = variable(name) {
-                *seconds = parse::<Nanoseconds>(name, &value)?.0 / 1e9;
+            if let Some(Nanoseconds(nanos)) = environment.setting(name)? {
+                *seconds = nanos / 1e9;
             }
         }
         for collective in Collective::ALL {
             let name = collective.variable();
-            let Some(value) = variable(name) else { continue };
+            let Some(value) = environment.text(name) else {
+                continue;
+            };
             match (value.trim(), collective.algorithm(value.trim())) {
                 ("auto", _) => {}
                 (_, Some(algorithm)) => self.policy.force(collective, algorithm),
@@ -110,6 +112,28 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// The options as the environment would set them: variables with values.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let model = &self.policy.model;
+        let cost = |seconds: f64| Nanoseconds(seconds * 1e9).show();
+        let mut fields = Vec::from([
+            ("HIKYAKU_WAIT", self.wait.show()),
+            ("HIKYAKU_EAGER_LIMIT", self.eager_limit.show()),
+            ("HIKYAKU_CHECK", self.check.show()),
+            ("HIKYAKU_CONNECT_AHEAD", self.connect_ahead.show()),
+            ("HIKYAKU_MODEL_ALPHA", cost(model.alpha)),
+            ("HIKYAKU_MODEL_BETA", cost(model.beta)),
+            ("HIKYAKU_MODEL_GAMMA", cost(model.gamma)),
+        ]);
+        fields.extend(Collective::ALL.map(|collective| {
+            let forced = self.policy.forced(collective);
+            let value = forced.map_or_else(|| "auto".into(), |algorithm| algorithm.to_string());
+            (collective.variable(), value)
+        }));
+        fields
     }
 }
 
@@ -122,8 +146,8 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<Options, EnvironmentError> {
         let mut options = Options::default();
-        let find = |name: &str| variables.iter().find(|(other, _)| *other == name);
-        options.set(|name| find(name).map(|(_, value)| value.to_string()))?;
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        options.environment(&variables.iter().map(owned).collect())?;
         Ok(options)
     }
 
@@ -148,6 +172,41 @@ mod tests {
         assert_eq!(chosen(Collective::Allreduce), Algorithm::Ring);
         assert_eq!(chosen(Collective::Barrier), Algorithm::Dissemination { radix: 4 });
         assert_eq!(chosen(Collective::Bcast), Algorithm::BINOMIAL);
+    }
+
+    #[test]
+    fn each_option_has_its_variable() {
+        use crate::environment::{Part, VARIABLES};
+        let ours = VARIABLES
+            .iter()
+            .filter(|variable| matches!(variable.part, Part::Mpi | Part::Algorithms));
+        let mut ours: Vec<&str> = ours.map(|variable| variable.name).collect();
+        ours.sort_unstable();
+        // The wait is a transport's, too, and the trace is no option.
+        let mut read: Vec<&str> = Options::default().fields().iter().map(|field| field.0).collect();
+        read[0] = "HIKYAKU_TRACE";
+        read.sort_unstable();
+        assert_eq!(ours, read);
+        for collective in Collective::ALL {
+            let name = format!("HIKYAKU_{}", collective.name().to_uppercase());
+            assert_eq!(collective.variable(), name);
+        }
+    }
+
+    #[test]
+    fn options_are_written_as_they_are_read() {
+        let changed = [
+            ("HIKYAKU_WAIT", "yield"),
+            ("HIKYAKU_EAGER_LIMIT", "16K"),
+            ("HIKYAKU_MODEL_BETA", "0.2ns"),
+            ("HIKYAKU_BARRIER", "dissemination:4"),
+        ];
+        let fields = read(&changed).unwrap().fields();
+        for (name, value) in changed {
+            assert!(fields.contains(&(name, value.into())), "{name} {fields:?}");
+        }
+        let shown: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(read(&shown).unwrap().fields(), fields);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
 use super::{Engine, Options};
 use crate::{
     backends::Backend,
+    config::Config,
     error::AddPeerError,
     progress::{Driver, WaitPolicy},
     transport::{BuildError, Builder},
@@ -87,7 +88,7 @@ impl Engine {
         let driver = builder
             .processor(process)
             .wait(WaitPolicy::Spin)
-            .for_a_job()
+            .change(for_a_job)
             .bind_driver(name, address)?;
         Ok(Unconnected { driver, process })
     }
@@ -100,10 +101,16 @@ impl Engine {
         let driver = builder
             .processor(process)
             .wait(WaitPolicy::Spin)
-            .for_a_job()
+            .change(for_a_job)
             .driver_on(backend)?;
         Ok(Unconnected { driver, process })
     }
+}
+
+/// All processes listen before they learn each other's addresses, and one that is lost stays lost.
+fn for_a_job(config: &mut Config) {
+    config.late_peers = false;
+    config.reconnect = false;
 }
 
 impl Unconnected {

@@ -183,6 +183,7 @@ mod real {
             dpdk::{Device, DpdkBackend, DpdkOptions, DpdkPort, Memory},
             poller::PollerBackend,
         },
+        environment::Environment,
         poller::{Poller, PollerOptions},
         time::Instant,
         transport::{Transport, WaitPolicy},
@@ -288,7 +289,7 @@ mod real {
     }
 
     fn options(args: &OverflowArgs, device: &str, queues: u16) -> Result<DpdkOptions, Failure> {
-        let mut options = DpdkOptions::from_environment(Some(device)).map_err(failed)?;
+        let mut options = DpdkOptions::from_environment(&Environment::of_process(), Some(device)).map_err(failed)?;
         options.device = Device::parse(device).map_err(failed)?;
         options.memory = Memory::NoHuge;
         // Both ends of a link, in the flood; it is taken as it is used.

@@ -12,6 +12,7 @@ use hikyaku::{
         Backend, BindOptions, bind,
         udp::{UdpBackend, UdpOptions},
     },
+    environment::Environment,
     mpi::{
         collectives::{Algorithm, Blocks, Call},
         datatype::{Datatype, Kind},
@@ -56,7 +57,7 @@ pub(crate) fn options(place: &Place) -> io::Result<Options> {
     if !place.crowded {
         options.wait = WaitPolicy::Spin;
     }
-    options.environment().map_err(failed)?;
+    options.environment(&Environment::of_process()).map_err(failed)?;
     if let Some(wait) = place.wait {
         options.wait = wait.policy();
     }

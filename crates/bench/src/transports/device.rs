@@ -2,7 +2,7 @@
 
 use std::{env, io, process};
 
-use ::hikyaku::backends::Backend;
+use ::hikyaku::{backends::Backend, environment::Environment};
 
 use crate::{
     failure::Failure,
@@ -35,7 +35,7 @@ pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
 
 /// The devices of both ends, if the backend has any.
 pub(crate) fn of(common: &Common) -> Result<Option<[String; 2]>, Failure> {
-    of_either(common, || env::var(VARIABLE).ok())
+    of_either(common, || Environment::of_process().get(VARIABLE).map(str::to_owned))
 }
 
 /// The same; `variable` gives what [`VARIABLE`] says.
@@ -95,7 +95,7 @@ mod there {
 
     use ::hikyaku::backends::dpdk::{DpdkBackend, DpdkOptions};
 
-    use super::{Backend, Failure, Settings, io};
+    use super::{Backend, Environment, Failure, Settings, io};
 
     /// Octets of headers between an IP packet and the datagram in it.
     const OVERHEAD: usize = 28;
@@ -103,7 +103,7 @@ mod there {
     /// Octets of an IP packet that both devices take.
     pub(crate) fn mtu(devices: &[String; 2]) -> Result<usize, Failure> {
         let sizes = devices.iter().map(|device| {
-            let options = DpdkOptions::from_environment(Some(device));
+            let options = DpdkOptions::from_environment(&Environment::of_process(), Some(device));
             options.map(|options| usize::from(options.packet_size()))
         });
         let sizes = sizes
@@ -115,7 +115,8 @@ mod there {
     /// Opens the device of this processor (0: the hub's).
     pub(crate) fn open(devices: &[String; 2], settings: &Settings, processor: u32) -> io::Result<Box<dyn Backend>> {
         let Settings { datagram, link, .. } = *settings;
-        let mut options = DpdkOptions::from_environment(Some(&devices[usize::from(processor > 0)]))?;
+        let mut options =
+            DpdkOptions::from_environment(&Environment::of_process(), Some(&devices[usize::from(processor > 0)]))?;
         options.mtu = u16::try_from(datagram + OVERHEAD).ok();
         // Several at one socket.
         if options.device.to_string().contains("memif") {
@@ -133,7 +134,7 @@ pub(crate) use there::{mtu, open};
 
 #[cfg(not(feature = "dpdk"))]
 mod absent {
-    use super::{Backend, Failure, Settings, io};
+    use super::{Backend, Environment, Failure, Settings, io};
 
     const WHY: &str = "this build has no backend `dpdk` (build with `--features dpdk`)";
 

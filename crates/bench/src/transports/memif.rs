@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use ::hikyaku::backends::dpdk::DpdkOptions;
+use ::hikyaku::{backends::dpdk::DpdkOptions, environment::Environment};
 
 use crate::{
     machine::clock,
@@ -71,7 +71,8 @@ impl Port {
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "bare frames go over memif only"))?;
         let mtu = (settings.datagram + OVERHEAD) as u16;
         let buffer = (usize::from(mtu) + 18).next_multiple_of(64).max(2048);
-        let options = DpdkOptions::from_environment(Some(device)).map_err(io::Error::other)?;
+        let options =
+            DpdkOptions::from_environment(&Environment::of_process(), Some(device)).map_err(io::Error::other)?;
         let descriptors = options.queue_size();
         let arguments = format!("{arguments},bsize={buffer},rsize={}", descriptors.ilog2());
         let device = CString::new(format!("net_memif_bare{}", NEXT.fetch_add(1, Ordering::Relaxed)))?;

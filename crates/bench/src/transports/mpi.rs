@@ -8,6 +8,7 @@ use std::{
 };
 
 use ::hikyaku::{
+    environment::Environment,
     mpi::{
         datatype::{Datatype, Kind},
         engine::{Communicator, Engine, Mode, Options, Request, Unconnected},
@@ -43,7 +44,7 @@ fn open(backend: &str, settings: &Settings, local: IpAddr, process: u32) -> io::
 
 fn connect(end: Unconnected, addresses: &[SocketAddr], wait: Wait, way: Option<Way>) -> io::Result<Rank> {
     let mut options = Options::default();
-    options.environment().map_err(failed)?;
+    options.environment(&Environment::of_process()).map_err(failed)?;
     options.wait = wait.policy();
     options.eager_limit = way.map_or(options.eager_limit, Way::eager_limit);
     let engine: Arc<Engine> = end.connect(addresses, options).map_err(failed)?;

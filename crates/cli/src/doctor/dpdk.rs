@@ -1,5 +1,7 @@
 //! DPDK: hugepages, the library, its drivers, cards that it could take.
 
+use hikyaku::environment::Environment;
+
 use super::{Finding, State, ask, names, read};
 
 const AREA: &str = "dpdk";
@@ -47,13 +49,13 @@ pub(super) fn findings() -> Vec<Finding> {
 
 /// The poller that `HIKYAKU_POLLER` names.
 fn poller() -> Finding {
-    let Some(path) = std::env::var_os("HIKYAKU_POLLER").filter(|path| !path.is_empty()) else {
+    let environment = Environment::of_process();
+    let Some(path) = environment.path("HIKYAKU_POLLER") else {
         return Finding::new(AREA, "poller", State::None, "HIKYAKU_POLLER names none")
             .advise("one process of a host that owns the port for the others: hikyaku poller --help");
     };
-    let path = std::path::PathBuf::from(path);
     // Who says nothing is thrown away, and counted as a stranger.
-    match std::os::unix::net::UnixStream::connect(&path) {
+    match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => Finding::new(AREA, "poller", State::Ok, format!("answers at {}", path.display())),
         Err(error) => Finding::new(AREA, "poller", State::Could, format!("{}: {error}", path.display()))
             .advise(format!("hikyaku poller --socket {} …", path.display())),

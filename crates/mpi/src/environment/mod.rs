@@ -260,7 +260,7 @@ fn finalize() -> Result<(), FinalizeError> {
 /// Begins MPI in this process: joins the job that the launcher has started, or a world of one process
 /// ([`hikyaku::bootstrap`]), and connects the processes.
 ///
-/// `hikyaku::transport::environment` lists the variables of the environment: `HIKYAKU_BACKEND` (default `udp`),
+/// [`hikyaku::environment::VARIABLES`] lists the variables of the environment: `HIKYAKU_BACKEND` (default `udp`),
 /// `HIKYAKU_WAIT`, and all settings of the protocol. Unless they say otherwise, each peer may have 64 MiB divided by
 /// the number of processes of unreceived messages here (64 KiB to 8 MiB), and processes do not spin on a host that has
 /// fewer processors than processes.

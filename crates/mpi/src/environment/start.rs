@@ -192,13 +192,14 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
         let (world, own) = handles(rank.engine());
         return Ok((world, own, None));
     }
-    let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
+    let environment = Environment::of_process();
+    let mut job = bootstrap::discover(&environment).map_err(InitError::Bootstrap)?;
     let one_host = job.local_size() == job.size();
     let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
     config.contact = Contact::of_job(job.job_key().octets());
-    options.environment().map_err(InitError::Environment)?;
-    let builder = Transport::builder().config(config).environment();
-    let (builder, address) = place(builder, &job)?;
+    options.environment(&environment).map_err(InitError::Environment)?;
+    let builder = Transport::builder().config(config).environment_of(environment.clone());
+    let (builder, address) = place(builder, &job, &environment)?;
     let bound = Engine::bind(builder, BACKEND, address, job.rank());
     let mut bound = bound.map_err(|source| InitError::Bind { address, source })?;
     if job.size() > 1 && bound.backend_name() == "loopback" {
@@ -207,7 +208,7 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     }
     let (addresses, sharing) = exchange(&mut job, &mut bound, options.check)?;
     options.policy.model.sharing = sharing;
-    let tracer = Tracer::of_environment(job.rank()).map_err(InitError::Trace)?;
+    let tracer = Tracer::of_environment(&environment, job.rank()).map_err(InitError::Trace)?;
     options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
     let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
     let watcher = match job.failures().map_err(InitError::Bootstrap)? {
@@ -219,7 +220,7 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
 }
 
 /// The address at which to open the network, and this process's part of the settings that all processes share.
-fn place(builder: Builder, job: &World) -> Result<(Builder, SocketAddr), InitError> {
+fn place(builder: Builder, job: &World, environment: &Environment) -> Result<(Builder, SocketAddr), InitError> {
     let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     let name = builder.backend_name(BACKEND);
     let name = name.map_err(|source| InitError::Bind { address: any, source })?;
@@ -233,6 +234,7 @@ fn place(builder: Builder, job: &World) -> Result<(Builder, SocketAddr), InitErr
         process: job.rank(),
         processes: job.size(),
     };
+    options.environment = environment.clone();
     Ok((builder.bind_options(options), address))
 }
 

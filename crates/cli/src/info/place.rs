@@ -1,0 +1,210 @@
+//! What is built in, and what the machine offers, in brief.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hikyaku::{
+    backends::{self, BindOptions},
+    bootstrap::address::{self, Wish},
+    environment::Environment,
+};
+use hikyaku_bench::machine::{
+    environment::{cpu_model, interface_mtu, kernel},
+    pin,
+};
+use serde::Serialize;
+
+/// The build.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Build {
+    version: &'static str,
+    /// The oldest Rust that compiles it.
+    rust_version: &'static str,
+    target: String,
+    profile: &'static str,
+    backends: Vec<&'static str>,
+    /// Features of the command.
+    features: Vec<&'static str>,
+}
+
+impl Build {
+    pub(super) fn of_this() -> Self {
+        let features = [
+            ("sim", cfg!(feature = "sim")),
+            ("dpdk", cfg!(feature = "dpdk")),
+            ("peers", cfg!(feature = "peers")),
+        ];
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            rust_version: env!("CARGO_PKG_RUST_VERSION"),
+            target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            profile: if cfg!(debug_assertions) { "debug" } else { "release" },
+            backends: backends::available().collect(),
+            features: features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect(),
+        }
+    }
+
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+        let list = |names: &[&str]| {
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            }
+        };
+        vec![
+            row(
+                "version",
+                format!("{}, {}, {} build", self.version, self.target, self.profile),
+            ),
+            row("oldest Rust", self.rust_version),
+            row("backends", list(&self.backends)),
+            row("features", list(&self.features)),
+        ]
+    }
+}
+
+/// The machine.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Machine {
+    cpu: String,
+    kernel: String,
+    /// Physical cores that this process may use.
+    cores: usize,
+    interfaces: Vec<Interface>,
+    /// The address of a rank whose job is on this host.
+    local: Chosen,
+    /// The address of a rank whose job is on several hosts.
+    remote: Chosen,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    udp: Option<Udp>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Interface {
+    name: String,
+    address: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<usize>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Chosen {
+    /// `None`: there is none.
+    address: Option<IpAddr>,
+    why: String,
+}
+
+/// What the kernel has granted a socket.
+#[derive(Clone, Debug, Serialize)]
+struct Udp {
+    /// The largest datagram, bytes.
+    max_datagram: usize,
+    /// Datagrams in one system call; 1: no segmentation offload.
+    max_segments: usize,
+    /// Bytes.
+    receive_buffer: usize,
+}
+
+impl Machine {
+    /// Looks at this machine. Returns what is wrong with the variables as well.
+    pub(super) fn of(environment: &Environment) -> (Self, Option<String>) {
+        let interfaces = address::interfaces();
+        let (local, wrong) = choose(environment, &interfaces, true);
+        let (remote, _) = choose(environment, &interfaces, false);
+        let with_mtu = |interface: &address::Interface| Interface {
+            name: interface.name.clone(),
+            address: interface.address,
+            mtu: interface_mtu(interface.address),
+        };
+        let machine = Self {
+            cpu: cpu_model(),
+            kernel: kernel(),
+            cores: pin::places().len(),
+            interfaces: interfaces.iter().map(with_mtu).collect(),
+            udp: local.address.and_then(udp),
+            local,
+            remote,
+        };
+        (machine, wrong)
+    }
+
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![
+            row("CPU", self.cpu.clone()),
+            row("CPUs for this process", self.cores.to_string()),
+            row("kernel", self.kernel.clone()),
+        ];
+        for Interface { name, address, mtu } in &self.interfaces {
+            let mtu = mtu.map_or_else(String::new, |mtu| format!(", MTU {mtu} bytes"));
+            rows.push(row(&format!("interface {name}"), format!("{address}{mtu}")));
+        }
+        for (name, chosen) in [
+            ("address, ranks here only", &self.local),
+            ("address, several hosts", &self.remote),
+        ] {
+            let address = chosen
+                .address
+                .map_or_else(|| "none".to_owned(), |address| address.to_string());
+            rows.push(row(name, format!("{address}: {}", chosen.why)));
+        }
+        if let Some(udp) = &self.udp {
+            rows.push(row(
+                "UDP, from: kernel",
+                format!(
+                    "datagrams of up to {} bytes, {} in one system call, receive buffer {} bytes",
+                    udp.max_datagram, udp.max_segments, udp.receive_buffer
+                ),
+            ));
+        }
+        rows
+    }
+}
+
+fn row(name: &str, value: impl Into<String>) -> Vec<String> {
+    vec![name.to_owned(), value.into()]
+}
+
+/// The address that a rank would take, and why.
+fn choose(environment: &Environment, interfaces: &[address::Interface], all_local: bool) -> (Chosen, Option<String>) {
+    let wanted = environment.get("HIKYAKU_IFACE");
+    let wish = Wish {
+        interface: wanted,
+        all_local,
+        known_as: environment
+            .get("HIKYAKU_HOST_ADDRESS")
+            .and_then(|text| text.parse().ok()),
+    };
+    let route = address::default_route();
+    match address::choose(&wish, interfaces, || route) {
+        Ok(address) => {
+            let why = match wanted {
+                Some(wanted) => format!("HIKYAKU_IFACE={wanted}"),
+                None if all_local => "all ranks are on this host".to_owned(),
+                None if wish.known_as == Some(address) => "the launcher knows this host by it".to_owned(),
+                None if route == Some(address) => "the default route begins there".to_owned(),
+                None => "the first that is not loopback".to_owned(),
+            };
+            let address = Some(address);
+            (Chosen { address, why }, None)
+        }
+        Err(error) => {
+            let why = error.to_string();
+            let chosen = Chosen {
+                address: None,
+                why: why.clone(),
+            };
+            (chosen, wanted.map(|_| why))
+        }
+    }
+}
+
+/// Opens a socket, to see what the kernel grants.
+fn udp(address: IpAddr) -> Option<Udp> {
+    let backend = backends::bind("udp", SocketAddr::new(address, 0), &BindOptions::default()).ok()?;
+    let capabilities = backend.capabilities();
+    Some(Udp {
+        max_datagram: capabilities.max_datagram,
+        max_segments: capabilities.max_segments,
+        receive_buffer: capabilities.receive_buffer,
+    })
+}
