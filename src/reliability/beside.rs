@@ -326,9 +326,9 @@ impl PacketLayer for Beside {
 
     fn gather<'a>(&'a self, burst: &'a Burst, each: &mut dyn FnMut(&'a [u8])) {
         if self.last_in_memory {
-            self.memory.gather(burst, |bytes| each(bytes));
+            self.memory.gather(burst, each);
         } else {
-            self.network.gather(burst, |bytes| each(bytes));
+            self.network.gather(burst, each);
         }
     }
 

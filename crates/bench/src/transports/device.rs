@@ -134,7 +134,7 @@ pub(crate) use there::{mtu, open};
 
 #[cfg(not(feature = "dpdk"))]
 mod absent {
-    use super::{Backend, Environment, Failure, Settings, io};
+    use super::{Backend, Failure, Settings, io};
 
     const WHY: &str = "this build has no backend `dpdk` (build with `--features dpdk`)";
 
