@@ -18,6 +18,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("prng", &[]),
     ("siphash", &[]),
     ("helper", &[]),
+    ("events", &[]),
+    ("table", &[]),
     ("id", &[]),
     ("span", &[]),
     // Between threads, so below all that has some.
@@ -25,12 +27,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("error", &["time", "wire", "id"]),
     ("config", &["time", "siphash", "wire", "error"]),
-    ("stats", &["time", "wire", "error"]),
+    ("stats", &["time", "wire", "error", "table"]),
     // A generator with a given seed is arithmetic; what is banned is asking the machine for randomness.
     (
         "reliability",
         &[
-            "wire", "time", "prng", "siphash", "id", "span", "config", "error", "stats",
+            "wire", "time", "prng", "siphash", "id", "span", "config", "error", "events", "stats",
         ],
     ),
     (
@@ -45,11 +47,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
+            "table",
         ],
     ),
-    ("backends", &["time", "prng", "id", "span", "sync"]),
+    ("backends", &["time", "prng", "id", "span", "sync", "table"]),
     // Who is where; what they say to each other then is not its business.
-    ("bootstrap", &["helper"]),
+    ("bootstrap", &["helper", "events"]),
     (
         "progress",
         &[
@@ -68,6 +71,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "transport",
         &[
+            "events",
             "helper",
             "progress",
             "messaging",
@@ -86,6 +90,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "mpi",
         &[
+            "events",
             "helper",
             "transport",
             "progress",
@@ -97,6 +102,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "error",
             "span",
             "sync",
+            "table",
         ],
     ),
     // Drives protocol and a port for other processes; nothing depends on it.
@@ -113,6 +119,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
+            "table",
         ],
     ),
     // Drives protocol and backends in virtual time; nothing depends on it.
@@ -131,6 +138,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
+            "table",
         ],
     ),
 ];

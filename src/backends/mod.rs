@@ -130,6 +130,7 @@ pub enum Wake {
 
 /// Counters of a backend since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BackendStats {
     /// Datagrams handed to the network.
@@ -151,6 +152,18 @@ pub struct BackendStats {
     /// Times that segmentation offload was refused and the burst was sent datagram by datagram instead.
     pub segmentation_refused: u64,
 }
+
+crate::table::display_as_table!(BackendStats {
+    datagrams_sent,
+    bytes_sent,
+    datagrams_received,
+    bytes_received,
+    transmit_calls,
+    receive_calls,
+    dropped,
+    busy,
+    segmentation_refused,
+});
 
 /// A datagram that the network reports as undeliverable: no process listened at its address. Any host can forge such a
 /// report, except for the bytes that it quotes.

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     backends::{self, Backend, BindOptions},
     config::Config,
+    events::event,
     messaging::Messenger,
     progress::{Driver, WaitPolicy, limits_of, random, random_key},
     reliability::{
@@ -148,6 +149,10 @@ impl Builder {
             return Err(BuildError::NoProcessor);
         }
         let messenger = messenger(self.config, &*backend, &self.processors)?;
+        event!(
+            INFO, processor = self.processors[0], backend = backend.name(), address = %backend.local_addr(),
+            "transport opened"
+        );
         Ok(Driver::new(messenger, backend, self.wait))
     }
 }

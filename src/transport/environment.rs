@@ -87,9 +87,13 @@ pub const MPI_VARIABLES: &[&str] = &[
     "HIKYAKU_NEIGHBOR_ALLTOALL",
 ];
 
+/// The variable that asks for events to be printed.
+const LOG: &str = "HIKYAKU_LOG";
+
 /// Values read besides the settings of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
+    log: Option<String>,
     pub(super) backend: Option<String>,
     pub(super) wait: Option<WaitPolicy>,
 }
@@ -223,12 +227,13 @@ macro_rules! settings {
         /// | variable | sets | takes |
         /// |---|---|---|
         /// | `HIKYAKU_BACKEND` | the backend that [`Builder::bind`](super::Builder::bind) opens | its name |
+        /// | `HIKYAKU_LOG` | which events are printed to standard error: [`print_events`] | `off`, `error`, `warn`, `info`, `debug` or `trace` |
         /// | `HIKYAKU_WAIT` | [`WaitPolicy`] | `spin`, `block`, `adaptive`, `yield`, or how long to spin before blocking |
         $(#[doc = concat!("| `", $name, "` | [`Config::", stringify!($field), "`] | `", stringify!($type), "` |")])*
         ///
         /// Sizes and numbers may have `K`, `M` or `G` (times 1,024); times have a unit (`ns`, `us`, `ms`, `s`); switches
         /// are `on` or `off`; choices are written in small letters with hyphens (`go-back-n`).
-        pub const VARIABLES: &[&str] = &["HIKYAKU_BACKEND", "HIKYAKU_WAIT", $($name,)*];
+        pub const VARIABLES: &[&str] = &["HIKYAKU_BACKEND", LOG, "HIKYAKU_WAIT", $($name,)*];
 
         fn set(config: &mut Config, name: &str, value: &str) -> Option<Result<(), EnvironmentError>> {
             match name {
@@ -301,14 +306,70 @@ pub fn wait_policy() -> Result<Option<WaitPolicy>, EnvironmentError> {
     value.transpose()
 }
 
+/// Prints events to standard error from now on, if `HIKYAKU_LOG` asks for that: those of the level that it names, and
+/// more important ones. A program that has a subscriber of the crate `tracing` keeps it, and nothing is printed; one that
+/// installs its own later can not. `Builder::environment` and the start of MPI do this, too.
+///
+/// # Errors
+/// The value of the variable is not valid, or it asks for events and this program was built without the feature `events`.
+pub fn print_events() -> Result<(), EnvironmentError> {
+    match env::var_os(LOG) {
+        Some(level) => print_level(&level.to_string_lossy()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(feature = "events")]
+words! {
+    tracing::level_filters::LevelFilter: "off, error, warn, info, debug or trace" {
+        "off" => Self::OFF,
+        "error" => Self::ERROR,
+        "warn" => Self::WARN,
+        "info" => Self::INFO,
+        "debug" => Self::DEBUG,
+        "trace" => Self::TRACE,
+    }
+}
+
+#[cfg(feature = "events")]
+fn print_level(level: &str) -> Result<(), EnvironmentError> {
+    use tracing::level_filters::LevelFilter;
+    use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+    let level = parse::<LevelFilter>(LOG, level)?;
+    if level != LevelFilter::OFF {
+        // Also `hikyaku_mpi` and the like, and nothing of other crates.
+        let ours = Targets::new().with_target("hikyaku", level);
+        let lines = fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+        // It fails if there is a subscriber: the program's, or this one.
+        let _ = tracing_subscriber::registry().with(lines).with(ours).try_init();
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "events"))]
+fn print_level(level: &str) -> Result<(), EnvironmentError> {
+    if level.trim().eq_ignore_ascii_case("off") {
+        return Ok(());
+    }
+    Err(EnvironmentError::Feature {
+        name: LOG,
+        feature: "events",
+    })
+}
+
 impl Environment {
-    /// Reads the environment of the process and puts its settings into `config`.
+    /// Reads the environment of the process, puts its settings into `config`, and prints events if it asks for that.
     pub(super) fn read(config: &mut Config) -> Result<Self, EnvironmentError> {
         let variables = env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
             Some((name, value.to_string_lossy().into_owned()))
         });
-        Self::from_variables(variables, config)
+        let environment = Self::from_variables(variables, config)?;
+        if let Some(level) = &environment.log {
+            print_level(level)?;
+        }
+        Ok(environment)
     }
 
     fn from_variables(
@@ -329,6 +390,7 @@ impl Environment {
             }
             match name.as_str() {
                 "HIKYAKU_BACKEND" => environment.backend = Some(value),
+                LOG => environment.log = Some(value),
                 "HIKYAKU_WAIT" => environment.wait = Some(parse("HIKYAKU_WAIT", &value)?),
                 _ => match set(config, &name, &value) {
                     Some(result) => result?,

@@ -16,7 +16,7 @@ use hikyaku::{
         engine::{self, Communicator, ConnectError, Engine, Profiler, Unconnected},
         trace::{TraceError, Tracer},
     },
-    transport::{BuildError, Builder, EnvironmentError, Transport},
+    transport::{BuildError, Builder, EnvironmentError, Transport, environment},
 };
 
 use nix::sys::signal::SigSet;
@@ -192,6 +192,7 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
         let (world, own) = handles(rank.engine());
         return Ok((world, own, None));
     }
+    environment::print_events().map_err(InitError::Environment)?;
     let mut job = bootstrap::discover(&Environment::of_process()).map_err(InitError::Bootstrap)?;
     let one_host = job.local_size() == job.size();
     let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
