@@ -6,6 +6,8 @@ use crate::siphash::siphash;
 
 /// How lost packets are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Recovery {
     /// Only the missing packets are sent again (the receiver keeps packets that arrive out of order).
     SelectiveRepeat,
@@ -15,6 +17,8 @@ pub enum Recovery {
 
 /// How the limit of packets in flight is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum WindowMode {
     /// A packet may follow as soon as the oldest one is acknowledged.
     Sliding,
@@ -24,6 +28,8 @@ pub enum WindowMode {
 
 /// How the number of bytes in flight is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Congestion {
     /// Always [`Config::window_bytes`].
     Fixed,
@@ -66,7 +72,12 @@ impl fmt::Debug for Contact {
 ///
 /// Every field has a default, a unit and a valid range (both ends included), which [`Config::validate`] checks. The two
 /// sides of a session may have different settings.
+///
+/// With the feature `serde`, settings that a text does not have are the default's, and one that is no setting is an error.
+/// [`contact`](Self::contact) is a secret, and neither written nor read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Config {
     /// Largest datagram ever sent, bytes of UDP payload. 512 to 65,507; default 65,507. The interface, the peer and the
     /// path lower it.
@@ -162,6 +173,7 @@ pub struct Config {
     pub challenges_per_second: u32,
     /// The secret that both sides must know for a session to begin; the same on both. Default [`Contact::NONE`]; the
     /// processes of an MPI job derive it from the job's key.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub contact: Contact,
 }
 

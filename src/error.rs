@@ -191,7 +191,8 @@ impl Error for PeerError {}
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Why a received packet was dropped. Each reason has a counter in [`crate::Stats`].
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[non_exhaustive]
         pub enum DropReason {
             $($(#[$doc])* $name,)*

@@ -112,6 +112,10 @@
 //! | `dpdk` | no | the DPDK backend, and that process: `poller` (Linux) |
 //! | `mpi` | yes | jobs of many processes: [`bootstrap`], [`mpi`] |
 //! | `sim` | no | thousands of such processes in one thread and virtual time: `sim` |
+//! | `tracing` | no | events for subscribers of the crate `tracing`; `core` and `alloc` only |
+//! | `log` | no | `tracing`, and the same for loggers of the crate `log` |
+//! | `events` | no | `tracing`, and `HIKYAKU_LOG=debug` prints the events |
+//! | `serde` | no | [`Config`] and all statistics can be serialized; `core` and `alloc` only |
 //!
 //! # Trust
 //!
@@ -136,6 +140,7 @@ mod config;
 #[cfg(feature = "std")]
 pub mod environment;
 mod error;
+mod events;
 #[cfg(feature = "std")]
 mod helper;
 mod id;
@@ -155,6 +160,7 @@ mod span;
 mod stats;
 #[cfg(feature = "std")]
 mod sync;
+mod table;
 pub mod time;
 #[cfg(feature = "std")]
 pub mod transport;

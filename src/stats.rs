@@ -1,11 +1,20 @@
 //! Counters, copied out on request.
 
-use core::time::Duration;
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::{fmt, time::Duration};
 
-use crate::error::{DROP_REASONS, DropReason};
+use crate::{
+    error::{DROP_REASONS, DropReason},
+    table::{Rows, display_as_table, rows_of, write_rows},
+};
 
 /// Counters of an endpoint since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Packets sent, of any kind, resends included.
@@ -48,6 +57,14 @@ pub struct Stats {
     pub refusals_ignored: u64,
     /// Packets received and dropped, by reason.
     pub dropped: Dropped,
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = rows_of(self.fields());
+        self.dropped.add_to(&mut rows);
+        write_rows(f, &rows)
+    }
 }
 
 impl Stats {
@@ -126,8 +143,47 @@ impl Dropped {
     }
 }
 
+impl Rows for Dropped {
+    fn add_to(&self, rows: &mut Vec<(String, String)>) {
+        rows.push(("dropped".to_string(), self.total().to_string()));
+        rows.extend(
+            self.iter()
+                .map(|(reason, count)| (format!("  {reason:?}"), count.to_string())),
+        );
+    }
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = Vec::new();
+        self.add_to(&mut rows);
+        write_rows(f, &rows)
+    }
+}
+
+/// A map of the reasons that occurred: what a later release may drop packets for changes nothing.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Dropped {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Dropped {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let counts = alloc::collections::BTreeMap::<DropReason, u64>::deserialize(deserializer)?;
+        let mut dropped = Self::default();
+        for (reason, count) in counts {
+            dropped.0[reason as usize] = count;
+        }
+        Ok(dropped)
+    }
+}
+
 /// State of one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PeerStats {
     /// Smoothed round-trip time of channel 0; zero before the first sample.
@@ -151,4 +207,23 @@ pub struct PeerStats {
     pub checksum: bool,
     /// Features that it has named and this side does not know (and that it does not require): it is of a later release.
     pub unknown_features: crate::wire::Features,
+}
+
+display_as_table!(PeerStats {
+    smoothed_rtt,
+    min_rtt,
+    window,
+    in_flight,
+    packets_in_flight,
+    queued,
+    max_datagram,
+    unexpected,
+    checksum
+    ; unknown_features
+});
+
+impl Rows for crate::wire::Features {
+    fn add_to(&self, rows: &mut Vec<(String, String)>) {
+        rows.push(("unknown features".to_string(), format!("{:#x}", self.bits())));
+    }
 }

@@ -18,6 +18,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("prng", &[]),
     ("siphash", &[]),
     ("helper", &[]),
+    ("events", &[]),
+    ("table", &[]),
     ("id", &[]),
     ("span", &[]),
     // Read once, and handed on to the parts: it knows the names of their variables, and nothing of them.
@@ -27,12 +29,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("error", &["time", "wire", "id"]),
     ("config", &["time", "siphash", "wire", "error"]),
-    ("stats", &["time", "wire", "error"]),
+    ("stats", &["time", "wire", "error", "table"]),
     // A generator with a given seed is arithmetic; what is banned is asking the machine for randomness.
     (
         "reliability",
         &[
-            "wire", "time", "prng", "siphash", "id", "span", "config", "error", "stats",
+            "wire", "time", "prng", "siphash", "id", "span", "config", "error", "events", "stats",
         ],
     ),
     (
@@ -47,11 +49,15 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
+            "table",
         ],
     ),
-    ("backends", &["environment", "time", "prng", "id", "span", "sync"]),
+    (
+        "backends",
+        &["environment", "time", "prng", "id", "span", "sync", "table"],
+    ),
     // Who is where; what they say to each other then is not its business.
-    ("bootstrap", &["environment", "helper"]),
+    ("bootstrap", &["environment", "helper", "events"]),
     (
         "progress",
         &[
@@ -71,6 +77,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "transport",
         &[
             "environment",
+            "events",
             "helper",
             "progress",
             "messaging",
@@ -90,6 +97,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "mpi",
         &[
             "environment",
+            "events",
             "helper",
             "transport",
             "progress",
@@ -101,6 +109,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "error",
             "span",
             "sync",
+            "table",
         ],
     ),
     // Drives protocol and a port for other processes; nothing depends on it.
@@ -118,6 +127,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
+            "table",
         ],
     ),
     // Drives protocol and backends in virtual time; nothing depends on it.
@@ -136,6 +146,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "stats",
+            "table",
         ],
     ),
 ];

@@ -719,9 +719,16 @@ fn what_can_not_be_built_says_why() {
 
 #[test]
 fn a_bad_environment_is_reported() {
+    let log = if cfg!(feature = "events") {
+        "it takes off, error, warn, info, debug or trace"
+    } else {
+        "HIKYAKU_LOG, but this program was built without the feature `events` of hikyaku"
+    };
     for (name, value, says) in [
         ("HIKYAKU_ACK_DELEY", "1ms", "did you mean HIKYAKU_ACK_DELAY?"),
         ("HIKYAKU_ACK_DELAY", "soon", "HIKYAKU_ACK_DELAY=soon"),
+        ("HIKYAKU_LUG", "info", "did you mean HIKYAKU_LOG?"),
+        ("HIKYAKU_LOG", "loud", log),
     ] {
         let output = command("environment").env(name, value).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);

@@ -133,6 +133,7 @@ impl Impairments {
 
 /// Counts the effects of [`Impaired`], in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ImpairmentStats {
     /// Datagrams that were transmitted.
@@ -152,6 +153,17 @@ pub struct ImpairmentStats {
     /// Datagrams that the backend below refused when their time had come.
     pub refused: u64,
 }
+
+crate::table::display_as_table!(ImpairmentStats {
+    datagrams,
+    lost,
+    overflowed,
+    duplicated,
+    reordered,
+    corrupted,
+    truncated,
+    refused,
+});
 
 /// A datagram on its way.
 #[derive(Debug)]

@@ -26,6 +26,7 @@ mod script;
 pub mod udp;
 
 use std::{
+    fmt,
     io::{self, IoSlice},
     net::SocketAddr,
     os::fd::BorrowedFd,
@@ -130,6 +131,7 @@ pub enum Wake {
 
 /// Counters of a backend since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BackendStats {
     /// Datagrams handed to the network.
@@ -173,6 +175,12 @@ impl BackendStats {
             segmentation_refused,
         };
         fields.into_iter()
+    }
+}
+
+impl fmt::Display for BackendStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::table::write_rows(f, &crate::table::rows_of(self.fields()))
     }
 }
 

@@ -122,6 +122,13 @@ pub fn choose(
         .ok_or_else(|| fail("ranks are on several hosts, and no interface leads to them"))
 }
 
+/// The name of the interface that has this address; empty if none has (127.0.0.2, for instance).
+#[cfg(feature = "tracing")]
+pub(super) fn name_of(address: IpAddr, interfaces: &[Interface]) -> &str {
+    let found = interfaces.iter().find(|interface| interface.address == address);
+    found.map_or("", |interface| &interface.name)
+}
+
 /// The address that the setting means; IPv4 first, if an interface has both.
 fn named(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, &'static str> {
     let mut candidates: Vec<IpAddr>;

@@ -16,6 +16,7 @@ use super::{
     failures::{Failures, News},
     identity::Identity,
 };
+use crate::events::event;
 
 /// Keys of this room begin with a dot, which keys of callers must not.
 const HOST: &str = ".host";
@@ -126,8 +127,14 @@ impl World {
             all_local: self.local_size == self.size,
             known_as: self.known_as,
         };
-        let chosen = address::choose(&wish, &address::interfaces(), address::default_route);
-        chosen.map_err(|error| BootstrapError::new(self.launcher, "choosing an address", error))
+        let interfaces = address::interfaces();
+        let address = address::choose(&wish, &interfaces, address::default_route)
+            .map_err(|error| BootstrapError::new(self.launcher, "choosing an address", error))?;
+        event!(
+            INFO, rank = self.rank, interface = address::name_of(address, &interfaces), %address,
+            "address chosen"
+        );
+        Ok(address)
     }
 
     /// [`address`](Self::address) with the port `HIKYAKU_PORT_BASE` + local rank, or port 0 (any) if that is not set.

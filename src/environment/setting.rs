@@ -22,6 +22,13 @@ pub enum EnvironmentError {
         /// The form that it should have.
         expected: Cow<'static, str>,
     },
+    /// The program was built without the feature that the variable needs.
+    Feature {
+        /// The variable.
+        name: &'static str,
+        /// The feature of this crate.
+        feature: &'static str,
+    },
 }
 
 impl fmt::Display for EnvironmentError {
@@ -37,6 +44,12 @@ impl fmt::Display for EnvironmentError {
                 write!(
                     f,
                     "the environment has {name}={value}, which can not be understood; it takes {expected}"
+                )
+            }
+            Self::Feature { name, feature } => {
+                write!(
+                    f,
+                    "the environment has {name}, but this program was built without the feature `{feature}` of hikyaku"
                 )
             }
         }

@@ -120,6 +120,9 @@ pub const VARIABLES: &[Variable] = &[
         "udp, loopback, dpdk or poller").or("named by the program"),
     of(Transport, "HIKYAKU_WAIT",
         "how to wait", "spin, block, adaptive, yield, or how long to spin before blocking: 20us"),
+    of(Transport, "HIKYAKU_LOG",
+        "events of this level and above are printed to standard error", "off, error, warn, info, debug or trace")
+        .or("off"),
     of(Transport, "HIKYAKU_STATS",
         "counters are appended there at the end, a JSON object a line", "a file; -: standard error").or(NONE),
 

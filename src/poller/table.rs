@@ -29,6 +29,7 @@ impl fmt::Display for Reason {
 
 /// What a poller has counted since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PollerStats {
     /// Processes that are served, or whose endpoints stay for their peers' goodbyes.
@@ -65,6 +66,25 @@ pub struct PollerStats {
     /// Packets dropped by reason, those for processes that have ended and for ports without a process included.
     pub dropped: Dropped,
 }
+
+crate::table::display_as_table!(PollerStats {
+    processes,
+    came,
+    left,
+    died,
+    thrown_out,
+    refused,
+    strangers,
+    for_nobody,
+    on_loan,
+    datagrams_received,
+    datagrams_sent,
+    lent,
+    copied,
+    put_off,
+    unread
+    ; dropped
+});
 
 /// Counters, and the last word about processes.
 #[derive(Debug, Default)]

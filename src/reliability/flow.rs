@@ -156,6 +156,9 @@ pub(crate) struct Sender {
     records: Vec<Record>,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) congestion: AnyController,
+    /// The window of `congestion` when an event told of it last.
+    #[cfg(feature = "tracing")]
+    pub(crate) window_told: u32,
     /// Since when an answer is awaited, ns of active time.
     pub(crate) waiting_since: u64,
     /// The latest-sent packet known to have arrived (RFC 8985): when it was sent, and its number.
@@ -210,6 +213,8 @@ impl Sender {
             shared_messages: 0,
             tail: NONE,
             tail_fill: 0,
+            #[cfg(feature = "tracing")]
+            window_told: super::congestion::Controller::window(&congestion),
             congestion,
             timeouts: 0,
             waiting_since: 0,

@@ -15,8 +15,20 @@ use super::{
 use crate::{
     config::{Config, Recovery},
     error::DropReason,
+    events::event,
     wire::{Flags, Packet, Seq},
 };
+
+/// How packets were found lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// By newer ones that have arrived.
+    Order,
+    /// By the peer, which has asked for them.
+    Nack,
+    /// By nothing that was acknowledged for a time-out.
+    TimeOut,
+}
 
 /// So many packets beyond a gap make it a loss at once while the network is not known to reorder (RFC 8985, 6.2).
 pub(super) const DUPLICATE_THRESHOLD: u32 = 3;
@@ -187,7 +199,7 @@ impl Endpoint {
         }
         active.deadlines.set(Timer::Reorder, wake);
         self.stats.lost_by_order += lost;
-        self.on_lost(index, lost > 0);
+        self.on_lost(index, Cause::Order, lost);
     }
 
     /// The peer requests its missing packets.
@@ -225,20 +237,22 @@ impl Endpoint {
             }
         }
         self.stats.lost_by_nack += lost;
-        self.on_lost(index, lost > 0);
+        self.on_lost(index, Cause::Nack, lost);
     }
 
     /// Tells the congestion controller, once per episode.
-    pub(super) fn on_lost(&mut self, index: u32, any: bool) {
-        if !any {
+    fn on_lost(&mut self, index: u32, cause: Cause, packets: u64) {
+        if packets == 0 {
             return;
         }
         let active = &mut self.actives[index as usize];
-        let next = self.flows[active.flow as usize].send_next;
+        let flow = &self.flows[active.flow as usize];
         let send = &mut active.send;
         if !send.una.before(send.recovery_point) {
-            send.recovery_point = next;
+            send.recovery_point = flow.send_next;
             send.congestion.on_loss(self.now);
+            note_burst(flow, cause, packets);
+            note_window(send, flow);
         }
         self.mark_ready(index);
     }
@@ -271,6 +285,48 @@ impl Endpoint {
 
     pub(super) fn count_drop(&mut self, reason: DropReason) {
         self.stats.dropped.count(reason);
+    }
+}
+
+/// Tells of an episode of losses. (Those that are found until all packets that are now in flight are acknowledged belong
+/// to it.)
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "nobody listens"))]
+#[cfg_attr(not(feature = "tracing"), inline(always))]
+pub(super) fn note_burst(flow: &Flow, cause: Cause, packets: u64) {
+    event!(
+        DEBUG,
+        peer = flow.peer,
+        channel = flow.channel,
+        ?cause,
+        packets,
+        "retransmission burst"
+    );
+}
+
+/// Tells of the congestion window when it has doubled or halved since that was told last.
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "nobody listens"))]
+#[inline(always)]
+pub(super) fn note_window(send: &mut Sender, flow: &Flow) {
+    #[cfg(feature = "tracing")]
+    if crate::events::are_debugged() {
+        tell_window(send, flow);
+    }
+}
+
+#[cfg(feature = "tracing")]
+#[inline(never)]
+fn tell_window(send: &mut Sender, flow: &Flow) {
+    let (before, bytes) = (send.window_told, send.congestion.window());
+    if bytes / 2 >= before || bytes <= before / 2 {
+        send.window_told = bytes;
+        event!(
+            DEBUG,
+            peer = flow.peer,
+            channel = flow.channel,
+            before,
+            bytes,
+            "window changed"
+        );
     }
 }
 
@@ -396,6 +452,7 @@ pub(super) fn note_progress(
         min_rtt: flow.rtt.min,
         now,
     });
+    note_window(send, flow);
     deadlines.stop(Timer::Persist);
     deadlines.stop(Timer::Rto);
 }

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     error::{DropReason, PeerError},
+    events::event,
     wire::{Base, Features, Open, Packet, Token},
 };
 
@@ -220,6 +221,12 @@ impl Endpoint {
         if with_token && !p.confirmed {
             p.confirmed = true;
             self.calls.remove(&peer);
+            #[cfg(feature = "tracing")]
+            if p.session == 1 {
+                event!(INFO, processor = self.processor, peer, %address, "session opened");
+            } else {
+                event!(INFO, processor = self.processor, peer, %address, session = p.session, "session restarted");
+            }
             self.events.push_back(Event::Up {
                 peer: PeerId(peer),
                 session: p.session,
@@ -305,7 +312,10 @@ impl Endpoint {
         let session = p.session;
         let blocked = p.blocked;
         p.reset(Phase::Down, mtu, tokens);
-        if error != PeerError::Closed {
+        if error == PeerError::Closed {
+            event!(INFO, processor = self.processor, peer, address = %p.address, session, "session closed");
+        } else {
+            event!(WARN, processor = self.processor, peer, address = %p.address, session, %error, "session lost");
             self.stats.peers_lost += 1;
         }
         self.places.changed();

@@ -5,11 +5,11 @@ use super::{
     endpoint::Endpoint,
     mtu::Step,
     peer::Phase,
-    recovery::{mark_all_lost, mark_lost},
+    recovery::{Cause, mark_all_lost, mark_lost, note_burst, note_window},
     source::NONE,
     timers::{NEVER, Timer},
 };
-use crate::{config::Recovery, error::PeerError, time::Instant};
+use crate::{config::Recovery, error::PeerError, events::event, time::Instant};
 
 /// Being called this much later than asked for means that this side did not run, ns.
 const LATE: u64 = 10_000_000;
@@ -134,6 +134,7 @@ impl Endpoint {
             return false;
         }
         let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
         let send = &mut active.send;
         if timeouts == 1 && self.config.recovery == Recovery::SelectiveRepeat {
             // Tail-loss probe (RFC 8985, 7): the last packet again. Its acknowledgement shows all gaps.
@@ -152,6 +153,8 @@ impl Endpoint {
             send.recovery_point = next;
             send.probe = true;
             self.stats.lost_by_timeout += lost;
+            note_burst(flow, Cause::TimeOut, lost);
+            note_window(send, flow);
         }
         if timeouts == BLACK_HOLE {
             self.leave_black_hole(index);
@@ -231,6 +234,10 @@ impl Endpoint {
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
         if p.mtu > mtu {
+            event!(
+                INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = mtu,
+                "nothing is acknowledged: path MTU taken back"
+            );
             p.mtu = mtu;
             p.mtu_found = false;
         }
@@ -274,7 +281,9 @@ impl Endpoint {
             Step::Probe => self.mark_ready(index),
             Step::Done => {
                 let peer = self.flows[self.actives[index as usize].flow as usize].peer;
-                self.peers[peer as usize].mtu_found = true;
+                let p = &mut self.peers[peer as usize];
+                p.mtu_found = true;
+                event!(INFO, processor = self.processor, peer, address = %p.address, bytes = p.mtu, "path MTU found");
                 self.actives[index as usize].deadlines.stop(Timer::Mtu);
             }
         }

@@ -81,6 +81,7 @@ pub struct Faults {
 
 /// Counts the effects of [`Faults`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct FaultStats {
     /// Packets lost at random.
@@ -98,6 +99,16 @@ pub struct FaultStats {
     /// Processes that crashed.
     pub crashes: u64,
 }
+
+crate::table::display_as_table!(FaultStats {
+    lost,
+    cut,
+    duplicated,
+    spoilt,
+    late,
+    refused,
+    crashes,
+});
 
 impl Impairment {
     fn validate(&self) -> Result<(), RangeError> {

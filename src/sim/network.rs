@@ -305,6 +305,7 @@ impl Network {
 
 /// Counts packets by their fate. Each packet is counted once per wire, but for `sent` and `delivered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct NetworkStats {
     /// Packets that hosts have sent.
@@ -331,6 +332,20 @@ pub struct NetworkStats {
     /// Packets that a process passed on to another one.
     pub relayed: u64,
 }
+
+crate::table::display_as_table!(NetworkStats {
+    sent,
+    octets,
+    delivered,
+    overflowed,
+    unread,
+    lost,
+    dark,
+    marked,
+    collisions,
+    given_up,
+    relayed,
+});
 
 #[cfg(test)]
 mod tests {

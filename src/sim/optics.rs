@@ -150,6 +150,7 @@ impl Optics {
 
 /// Counts light paths by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct OpticsStats {
     /// Set-ups that began.
@@ -169,3 +170,14 @@ pub struct OpticsStats {
     /// Largest number of paths at a time.
     pub most: u32,
 }
+
+crate::table::display_as_table!(OpticsStats {
+    set_up,
+    failed,
+    torn_down,
+    displaced,
+    cut,
+    held,
+    dropped,
+    most,
+});

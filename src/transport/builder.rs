@@ -16,6 +16,7 @@ use crate::{
     backends::{self, Backend, BindOptions},
     config::Config,
     environment::Environment,
+    events::event,
     messaging::Messenger,
     progress::{Driver, Report, WaitPolicy, limits_of, random, random_key},
     reliability::{
@@ -180,6 +181,10 @@ impl Builder {
             return Err(BuildError::NoProcessor);
         }
         let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
+        event!(
+            INFO, processor = self.processors[0], backend = backend.name(), address = %backend.local_addr(),
+            "transport opened"
+        );
         let mut driver = Driver::new(messenger, backend, self.wait);
         if let Some(path) = &self.stats {
             let report = Report::open(path, self.processors[0]);

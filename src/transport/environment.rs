@@ -15,6 +15,9 @@ use crate::{
 
 const STATS: &str = "HIKYAKU_STATS";
 
+/// The variable that asks for events to be printed.
+const LOG: &str = "HIKYAKU_LOG";
+
 /// Values read besides the settings of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -152,6 +155,47 @@ pub fn wait_policy(environment: &Environment) -> Result<Option<WaitPolicy>, Envi
     environment.setting("HIKYAKU_WAIT")
 }
 
+/// Prints events to standard error from now on, if `HIKYAKU_LOG` asks for that: those of the level that it names, and
+/// more important ones. A program that has a subscriber of the crate `tracing` keeps it, and nothing is printed; one that
+/// installs its own later can not. `Builder::environment` and the start of MPI do this, too.
+///
+/// # Errors
+/// The value of the variable is not valid, or it asks for events and this program was built without the feature `events`.
+pub fn print_events(environment: &Environment) -> Result<(), EnvironmentError> {
+    match environment.text(LOG) {
+        Some(level) => print_level(&level),
+        None => Ok(()),
+    }
+}
+
+#[cfg(feature = "events")]
+fn print_level(level: &str) -> Result<(), EnvironmentError> {
+    use tracing::level_filters::LevelFilter;
+    use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+    let filter = level.trim().parse::<LevelFilter>();
+    let level = filter.map_err(|_| refuse(LOG, level, "off, error, warn, info, debug or trace"))?;
+    if level != LevelFilter::OFF {
+        // Also `hikyaku_mpi` and the like, and nothing of other crates.
+        let ours = Targets::new().with_target("hikyaku", level);
+        let lines = fmt::layer().with_ansi(false).with_writer(io::stderr);
+        // It fails if there is a subscriber: the program's, or this one.
+        let _ = tracing_subscriber::registry().with(lines).with(ours).try_init();
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "events"))]
+fn print_level(level: &str) -> Result<(), EnvironmentError> {
+    if level.trim().eq_ignore_ascii_case("off") {
+        return Ok(());
+    }
+    Err(EnvironmentError::Feature {
+        name: LOG,
+        feature: "events",
+    })
+}
+
 /// Lets the environment override fields of `config`.
 ///
 /// # Errors
@@ -172,10 +216,12 @@ pub(super) fn refuse_stats(path: &Path, error: &io::Error) -> EnvironmentError {
 }
 
 impl Settings {
-    /// Checks the names of all variables, and puts the settings of the protocol into `config`.
+    /// Checks the names of all variables, puts the settings of the protocol into `config`, and prints events if that
+    /// is asked for.
     pub(super) fn read(environment: &Environment, config: &mut Config) -> Result<Self, EnvironmentError> {
         environment.check()?;
         apply(environment, config)?;
+        print_events(environment)?;
         Ok(Self {
             backend: environment.text("HIKYAKU_BACKEND").map(Cow::into_owned),
             wait: wait_policy(environment)?,

@@ -287,6 +287,21 @@ bitflags! {
     }
 }
 
+/// As its bits.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Features {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.bits().serialize(serializer)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Features {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u32::deserialize(deserializer).map(Self::from_bits_retain)
+    }
+}
+
 impl Features {
     /// Features that the other side must know: a side that does not know one refuses the session. A side ignores other
     /// features that it does not know.

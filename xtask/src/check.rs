@@ -9,7 +9,7 @@ use crate::{
 /// Feature sets of the library that must be free of warnings by themselves; the default is linted with everything
 /// else. With two backends this is every set that differs; `poller` and `mpi` stand
 /// beside them.
-const FEATURES: [&str; 9] = [
+const FEATURES: [&str; 14] = [
     "",
     "std",
     "loopback",
@@ -19,6 +19,11 @@ const FEATURES: [&str; 9] = [
     "mpi",
     "sim",
     "tokio",
+    "tracing",
+    "log",
+    "events",
+    "serde",
+    "events,serde,mpi",
 ];
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
@@ -42,6 +47,10 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     steps.run(
         "clippy, transports on tokio",
         &Cmd::parse("cargo clippy -p hikyaku --features tokio --all-targets -- -D warnings"),
+    )?;
+    steps.run(
+        "clippy, events and statistics as text",
+        &Cmd::parse("cargo clippy -p hikyaku --features events,serde --all-targets -- -D warnings"),
     )?;
     for features in FEATURES {
         let name = format!("clippy [{features}]");

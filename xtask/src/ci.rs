@@ -52,6 +52,8 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
         let command = Cmd::parse("cargo test -p hikyaku --features tokio").args(tests.split(' '));
         steps.run(&format!("tokio: {tests}"), &command.limit_s(300))?;
     }
+    let command = Cmd::parse("cargo test -p hikyaku --features events,serde --test events --test serde");
+    steps.run("events and statistics as text", &command.limit_s(300))?;
     for tests in &IGNORED {
         ignored(steps, tests)?;
     }

@@ -13,11 +13,12 @@ const BUILD: &str = "cargo build --manifest-path tests/no_std/Cargo.toml";
 
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     steps.run("no_std", &build())?;
+    steps.run("no_std, with events and serde", &build().args(["--features", "more"]))?;
     steps.call("no_std canary", canary)?;
     steps.run_unless(
         (!has_target()).then(|| format!("target {BARE_TARGET} not installed (rustup target add {BARE_TARGET})")),
         "no_std bare metal",
-        &build().args(["--target", BARE_TARGET]),
+        &build().args(["--features", "more", "--target", BARE_TARGET]),
     )
 }
 

@@ -12,7 +12,8 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser;
-use hikyaku_bench::{machine::allocation::Counting, tune};
+use hikyaku::{environment::Environment, transport::environment::print_events};
+use hikyaku_bench::{failure::Failure, machine::allocation::Counting, tune};
 
 use self::command::{Cli, Command};
 
@@ -21,7 +22,19 @@ use self::command::{Cli, Command};
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let printed = print_events(&Environment::of_process()).map_err(|error| Failure::usage(error.to_string()));
+    match printed.and_then(|()| execute(command)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("hikyaku: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<u8, Failure> {
+    match command {
         Command::Bench(args) => hikyaku_bench::run(&args).map(|()| 0),
         Command::Tune(args) => tune::run(&args).map(|()| 0),
         Command::BenchWorker(args) => hikyaku_bench::work(&args).map(|()| 0),
@@ -35,12 +48,5 @@ fn main() -> ExitCode {
         #[cfg(feature = "sim")]
         Command::Sim(args) => hikyaku_papers::run(&args).map(|()| 0),
         Command::Trace(args) => trace::run(&args).map(|()| 0),
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("hikyaku: {failure}");
-            ExitCode::from(failure.code())
-        }
     }
 }

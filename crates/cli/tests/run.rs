@@ -229,6 +229,34 @@ fn check_hello(text: &str, size: usize, launcher: &str) {
     assert_eq!(addresses.len(), size, "{text}");
 }
 
+/// `HIKYAKU_LOG` is for all ranks; without it nothing is printed.
+#[test]
+fn events_are_printed_if_asked_for() {
+    let run = |level: Option<&str>| {
+        let mut command = command("-n 2 hello", &[]);
+        command.env_remove("HIKYAKU_LOG");
+        if let Some(level) = level {
+            command.env("HIKYAKU_LOG", level);
+        }
+        command.output().unwrap()
+    };
+    let output = run(Some("debug"));
+    assert!(output.status.success(), "{}", err(&output));
+    for rank in 0..2 {
+        let line =
+            format!(" INFO hikyaku::bootstrap::world: address chosen rank={rank} interface=\"lo\" address=127.0.0.1");
+        assert!(err(&output).contains(&line), "{}", err(&output));
+    }
+    for level in [None, Some("warn")] {
+        let output = run(level);
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", err(&output));
+    }
+    let output = run(Some("loud"));
+    assert_eq!(output.status.code(), Some(2));
+    let says = "hikyaku: the environment has HIKYAKU_LOG=loud, which can not be understood";
+    assert!(err(&output).starts_with(says), "{}", err(&output));
+}
+
 #[test]
 fn ranks_find_each_other() {
     let output = expect("-n 3 hello", &[], 0, "");

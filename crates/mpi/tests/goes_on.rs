@@ -33,6 +33,7 @@ fn start(options: &[&str], how: &str) -> Job {
         .arg(how)
         .env("HIKYAKU_DEATH_TIMEOUT", &silence)
         .env("HIKYAKU_KEEPALIVE", &silence)
+        .env("HIKYAKU_LOG", "warn")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -111,6 +112,10 @@ fn without_one_that_is_killed() {
         victims[0]
     );
     assert!(errors.contains(&cause), "{errors}");
+    for rank in 0..3 {
+        let event = format!(" WARN hikyaku::mpi::engine::core::losses: rank lost rank={rank} lost=3 error=");
+        assert_eq!(errors.matches(&event).count(), 1, "{errors}");
+    }
     check(&said, &errors, 4, &[3]);
 }
 

@@ -2,6 +2,7 @@
 
 /// Counts frames that could not be used, and other events that only this backend has, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DpdkStats {
     /// Frames whose lengths contradict each other, or of another version of IP.
@@ -45,3 +46,26 @@ pub struct DpdkStats {
     /// Packets for which there was no buffer.
     pub port_no_buffer: u64,
 }
+
+crate::table::display_as_table!(DpdkStats {
+    malformed,
+    vlan,
+    other_protocol,
+    not_ours,
+    fragments,
+    bad_checksum,
+    oversized,
+    neighbours_asked,
+    neighbours_answered,
+    handed_over,
+    overflows,
+    copied,
+    unresolved,
+    link_up,
+    port_received,
+    port_sent,
+    port_missed,
+    port_receive_errors,
+    port_send_errors,
+    port_no_buffer,
+});

@@ -30,6 +30,7 @@ mod hash;
 mod outbox;
 mod posted;
 mod rendezvous;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod unexpected;
@@ -53,6 +54,7 @@ use self::{
 pub use self::{
     posted::Selector,
     rendezvous::{BULK, Content},
+    stats::TaggedStats,
 };
 use super::{Landing, LandingId, Message, Messenger, SendOptions, message::Kept};
 use crate::{
@@ -155,26 +157,6 @@ impl fmt::Debug for Claimed {
             .field("envelope", &self.envelope)
             .finish_non_exhaustive()
     }
-}
-
-/// Counters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaggedStats {
-    /// Messages sent with their payload.
-    pub eager: u64,
-    /// Messages sent by rendezvous.
-    pub rendezvous: u64,
-    /// Those of them that were small enough to be sent eagerly, but the peer had too little credit left.
-    pub converted: u64,
-    /// Messages that came before their receive.
-    pub unexpected: u64,
-    /// Bytes of unexpected messages that are kept now.
-    pub unexpected_bytes: u64,
-    /// The most there were.
-    pub unexpected_peak: u64,
-    /// Dropped messages: malformed ones of the protocol itself, and unexpected eager ones larger than half of what may
-    /// be kept.
-    pub malformed: u64,
 }
 
 /// An unexpected message.

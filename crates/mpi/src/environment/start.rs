@@ -16,7 +16,7 @@ use hikyaku::{
         engine::{self, Communicator, ConnectError, Engine, Profiler, Unconnected},
         trace::{TraceError, Tracer},
     },
-    transport::{BuildError, Builder, EnvironmentError, Transport},
+    transport::{BuildError, Builder, EnvironmentError, Transport, environment::print_events},
 };
 
 use nix::sys::signal::SigSet;
@@ -193,6 +193,7 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
         return Ok((world, own, None));
     }
     let environment = Environment::of_process();
+    print_events(&environment).map_err(InitError::Environment)?;
     let mut job = bootstrap::discover(&environment).map_err(InitError::Bootstrap)?;
     let one_host = job.local_size() == job.size();
     let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);

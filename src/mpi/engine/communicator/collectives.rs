@@ -6,19 +6,22 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::{sync::PoisonError, time::Duration};
 
 use super::{Class, Communicator};
-use crate::mpi::{
-    Rank,
-    collectives::{Algorithm, Blocks, Call, Role, Schedule, ScheduleError},
-    datatype::{Datatype, Kind},
-    engine::{
-        Entry, Request,
-        check::Agreement,
-        collective::{Address, Collective, Memory, Planned},
-        profile::is_immediate,
-        uninterrupted,
+use crate::{
+    events::event,
+    mpi::{
+        Rank,
+        collectives::{Algorithm, Blocks, Call, Role, Schedule, ScheduleError},
+        datatype::{Datatype, Kind},
+        engine::{
+            Entry, Request,
+            check::Agreement,
+            collective::{Address, Collective, Memory, Planned},
+            profile::is_immediate,
+            uninterrupted,
+        },
+        error::{Detail, Error, ErrorClass},
+        operation::{Operation, Predefined},
     },
-    error::{Detail, Error, ErrorClass},
-    operation::{Operation, Predefined},
 };
 
 /// A buffer of a collective: elements of a datatype at an address.
@@ -199,6 +202,7 @@ impl Communicator {
             return Ok(Arc::clone(&last.schedule));
         }
         let algorithm = algorithm.unwrap_or_else(|| self.choose_for(call, octets));
+        event!(DEBUG, rank, size, collective = %call.collective(), bytes = octets, %algorithm, "algorithm chosen");
         let schedule = Arc::new(call.schedule(rank, size, algorithm)?);
         if let Some(asked) = asked
             && schedule.len() <= KEPT_STEPS

@@ -9,6 +9,7 @@ use core::{iter, time::Duration};
 use super::{Core, Ended, LEAVING, LOST, MISSED, RequestId, State};
 use crate::{
     error::PeerError,
+    events::event,
     messaging::{
         Messenger,
         tagged::{MARKED, Outcome, Selector},
@@ -213,6 +214,7 @@ impl Core {
         self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
         let failed = error != PeerError::Closed;
         if failed {
+            event!(WARN, rank = self.process, lost = process, %error, "rank lost");
             self.failures.push(process);
         }
         self.fail_receives_from_any();

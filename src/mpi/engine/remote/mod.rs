@@ -70,6 +70,7 @@ pub(super) const HANDLER: u32 = 1;
 
 /// Counters of remote memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WindowStats {
     /// Requests of other processes that were served.
     pub served: u64,
@@ -78,6 +79,12 @@ pub struct WindowStats {
     /// Requests refused: the window does not exist, the range is outside of it, or the request exceeds a limit.
     pub refused: u64,
 }
+
+crate::table::display_as_table!(WindowStats {
+    served,
+    malformed,
+    refused,
+});
 
 /// Why an operation has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
