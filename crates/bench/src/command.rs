@@ -18,6 +18,7 @@ use crate::{
     },
     failure::Failure,
     harness::{listen, worker},
+    machine::interrupt,
     options::{Common, World},
     ranks::work::Task,
     report::size,
@@ -103,6 +104,10 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
             size::not_empty(&common.sizes)?;
         }
     }
+    // The others have one row, and nothing to keep.
+    if !matches!(benchmark, Bench::Overflow(_) | Bench::Peers(_)) {
+        interrupt::note();
+    }
     match benchmark {
         Bench::Latency(common) => latency::run(common),
         Bench::Figure11(common) => latency::figure11(common),
@@ -139,6 +144,8 @@ const fn common(benchmark: &Bench) -> Option<&Common> {
 /// The worker process that a driver has started.
 pub fn work(args: &WorkerArgs) -> Result<(), Failure> {
     let WorkerArgs { address, key } = args;
+    // Ctrl-C at a terminal is for the driver, which prints what this process has measured.
+    interrupt::block();
     // The kernel sends this process away when its driver goes, however the driver goes.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let stream = TcpStream::connect(address)

@@ -2,13 +2,17 @@
 
 use std::{fmt, io};
 
-/// The two kinds of failure that a caller can tell apart by the exit code.
+use crate::machine::interrupt;
+
+/// The kinds of failure that a caller can tell apart by the exit code.
 #[derive(Debug)]
 pub enum Failure {
     /// What was asked for can not be done: exit code 2.
     Usage(String),
     /// It could have been done, and went wrong: exit code 1.
     Run(String),
+    /// Ctrl-C has ended it before its time: exit code 130.
+    Interrupted,
 }
 
 impl Failure {
@@ -17,6 +21,7 @@ impl Failure {
         match self {
             Self::Usage(_) => 2,
             Self::Run(_) => 1,
+            Self::Interrupted => interrupt::CODE,
         }
     }
 
@@ -35,6 +40,7 @@ impl Failure {
         match self {
             Self::Usage(message) => Self::Usage(format!("{what}: {message}")),
             Self::Run(message) => Self::Run(format!("{what}: {message}")),
+            Self::Interrupted => Self::Interrupted,
         }
     }
 }
@@ -43,6 +49,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Run(message) => f.write_str(message),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         work::{Task, Work},
         world::{self, Job, Ranks, Series},
     },
-    report::{Document, Figure, Group, Line, Progress, Row, Table, emit, number, size},
+    report::{Document, Figure, Group, Line, Row, Running, Table, number, size},
 };
 
 /// What `--help` ends with.
@@ -44,6 +44,8 @@ const SIZES: [usize; 5] = [8, 512, 8192, 65_536, 1 << 20];
 const ROUND: usize = 8 << 20;
 /// What stands for the algorithm that is chosen by cost.
 const AUTO: &str = "auto";
+/// Characters of the longest name of an algorithm.
+const CHOSEN: usize = "recursive-doubling".len();
 
 /// Measures and prints.
 pub(crate) fn run(options: &CollectiveArgs, task: Task) -> Result<(), Failure> {
@@ -52,31 +54,31 @@ pub(crate) fn run(options: &CollectiveArgs, task: Task) -> Result<(), Failure> {
     let names = check(task, &options.algorithm)?;
     let mut job = Job::start(turns, world::number(&options.world, Ranks::Default(4))?)?;
     fits(task, &names, job.np)?;
-    let mut progress = Progress::new(turns.output.progress, sizes.len() * job.rounds * names.len());
+    let steps = sizes.len() * job.rounds * names.len();
+    let document = Document::new(task.name(), Some(job.environment.clone()));
+    let mut running = Running::new(&turns.output, steps, table(&job, task, &names), document)?;
     let mut results: Vec<Vec<Series>> = Vec::new();
+    let mut outcome = Ok(());
     for &size in &sizes {
         let works: Vec<(String, Work)> = names
             .iter()
             .map(|name| (name.clone(), work(turns, task, size, name)))
             .collect();
-        results.push(job.interleave(&works, &mut progress)?);
+        let (all, measured) = job.interleave(&works, &mut running.progress);
+        let mut shown = Ok(());
+        if all.iter().all(|series| !series.rounds.is_empty()) {
+            shown = running.add(
+                cells(&job, &names, &all),
+                all.iter().map(|series| row(&job, series, &all)),
+            );
+            results.push(all);
+        }
+        outcome = measured.and(shown);
+        if outcome.is_err() {
+            break;
+        }
     }
-    drop(progress);
-    let document = Document {
-        benchmark: task.name(),
-        rows: results
-            .iter()
-            .flat_map(|all| all.iter().map(|series| row(&job, series, all)))
-            .collect(),
-        environment: Some(job.environment.clone()),
-    };
-    let table = table(&job, task, &names, &results);
-    emit(
-        &turns.output,
-        &document,
-        &[table],
-        Some(&figure(task, &names, &results)),
-    )
+    running.finish(outcome, job.contention(), Some(&figure(task, &names, &results)))
 }
 
 fn sizes(asked: &[usize], task: Task) -> Result<Vec<usize>, Failure> {
@@ -163,7 +165,7 @@ fn row(job: &Job, series: &Series, all: &[Series]) -> Row {
     }
 }
 
-fn table(job: &Job, task: Task, names: &[String], results: &[Vec<Series>]) -> Table {
+fn table(job: &Job, task: Task, names: &[String]) -> Table {
     let mut comments = vec![format!("hikyaku {}, {} ranks, µs", task.name(), job.np)];
     comments.extend(job.environment.lines());
     comments.push(format!(
@@ -180,22 +182,28 @@ fn table(job: &Job, task: Task, names: &[String], results: &[Vec<Series>]) -> Ta
         groups.push(Group::new(format!("{} to", names[0]), &others));
     }
     let mut table = Table::new(comments, groups);
-    for all in results {
-        let mut cells = vec![size::text(all[0].work.size)];
-        cells.extend(chosen.map(|index| job.algorithm(&all[index].work).unwrap_or_default()));
-        for series in all {
-            let p99 = series.p99();
-            let median = [
-                series.micros(|round| round.avg),
-                series.micros(|round| round.max),
-                series.micros(|round| round.p50),
-            ];
-            cells.extend(median.into_iter().chain([p99]).map(number));
-        }
-        cells.extend(all[1..].iter().map(|other| number(all[0].ratio(other))));
-        table.row(cells);
+    if chosen.is_some() {
+        table.room(1, CHOSEN);
     }
     table
+}
+
+/// A row of the table.
+fn cells(job: &Job, names: &[String], all: &[Series]) -> Vec<String> {
+    let chosen = names.iter().position(|name| name == AUTO);
+    let mut cells = vec![size::text(all[0].work.size)];
+    cells.extend(chosen.map(|index| job.algorithm(&all[index].work).unwrap_or_default()));
+    for series in all {
+        let p99 = series.p99();
+        let median = [
+            series.micros(|round| round.avg),
+            series.micros(|round| round.max),
+            series.micros(|round| round.p50),
+        ];
+        cells.extend(median.into_iter().chain([p99]).map(number));
+    }
+    cells.extend(all[1..].iter().map(|other| number(all[0].ratio(other))));
+    cells
 }
 
 fn figure(task: Task, names: &[String], results: &[Vec<Series>]) -> Figure {

@@ -6,9 +6,13 @@ use crate::{
     benchmarks::endpoints::Pair,
     failure::Failure,
     harness::setup::check,
-    machine::environment::datagram_of,
+    machine::{
+        busy::{self, Contention},
+        environment::datagram_of,
+        interrupt,
+    },
     options::Common,
-    report::{Document, Figure, Group, Line, Progress, Row, Table, emit, median, number, size},
+    report::{Document, Figure, Group, Line, Row, Running, Table, median, number, size},
 };
 
 /// What `--help` ends with.
@@ -79,57 +83,85 @@ pub(crate) fn run(common: &Common) -> std::result::Result<(), Failure> {
     };
     let datagram = datagram_of(common.mtu.unwrap_or(MTU) as usize, Ipv4Addr::LOCALHOST.into());
     let rounds = common.rounds.unwrap_or(20) as usize;
-    let mut progress = Progress::new(common.output.progress, sizes.len() * rounds * Variant::ALL.len());
+    let steps = sizes.len() * rounds * Variant::ALL.len();
+    let table = table(rounds, datagram);
+    let mut running = Running::new(&common.output, steps, table, Document::new("core", None))?;
+    let mut contention = Contention::new();
     let mut results = Vec::new();
+    let mut outcome = Ok(());
     for &size in &sizes {
         let messages = common
             .iterations
             .map_or_else(|| (ROUND / size).clamp(16, MESSAGES), |messages| messages as usize);
-        let mut pairs = Vec::new();
-        for variant in Variant::ALL {
-            pairs.push(Pair::new(variant, size, datagram)?);
-        }
         let mut samples = [const { Vec::new() }; Variant::ALL.len()];
-        for round in 0..rounds {
-            for step in 0..Variant::ALL.len() {
-                let index = (step + round) % Variant::ALL.len();
-                progress.step(Variant::ALL[index].name(), size);
-                samples[index].push(pairs[index].round(messages)?);
-            }
+        outcome = measure(
+            size,
+            datagram,
+            (messages, rounds),
+            &mut samples,
+            &mut running,
+            &mut contention,
+        );
+        let row: Vec<Result> = Variant::ALL
+            .into_iter()
+            .zip(&samples)
+            .map(|(variant, samples)| Result::of(variant, size, samples))
+            .collect();
+        if samples.iter().any(|samples| !samples.is_empty()) {
+            let shown = running.add(cells(&row), row.iter().map(Result::row));
+            results.extend(row);
+            outcome = outcome.and(shown);
         }
-        for (variant, samples) in Variant::ALL.into_iter().zip(samples) {
-            let of = |count: fn(&Sample) -> usize| {
-                median(
-                    &samples
-                        .iter()
-                        .map(|one| one.nanos as f64 / count(one).max(1) as f64)
-                        .collect::<Vec<_>>(),
-                )
-            };
-            let (per_message, per_packet) = (of(|one| one.messages), of(|one| one.packets));
-            results.push(Result {
-                variant,
-                size,
-                per_message,
-                per_packet,
-            });
+        if outcome.is_err() {
+            break;
         }
     }
-    drop(progress);
-    let document = Document {
-        benchmark: "core",
-        rows: results.iter().map(Result::row).collect(),
-        environment: None,
-    };
-    emit(
-        &common.output,
-        &document,
-        &[table(&results, rounds, datagram)],
-        Some(&figure(&results)),
-    )
+    running.finish(outcome, contention, Some(&figure(&results)))
+}
+
+/// Measures all variants at one size, in turns.
+fn measure(
+    size: usize,
+    datagram: usize,
+    (messages, rounds): (usize, usize),
+    samples: &mut [Vec<Sample>],
+    running: &mut Running<'_>,
+    contention: &mut Contention,
+) -> std::result::Result<(), Failure> {
+    let mut pairs = Vec::new();
+    for variant in Variant::ALL {
+        pairs.push(Pair::new(variant, size, datagram)?);
+    }
+    for round in 0..rounds {
+        for step in 0..pairs.len() {
+            if interrupt::pressed() {
+                return Err(Failure::Interrupted);
+            }
+            let index = (step + round) % pairs.len();
+            running.progress.step(Variant::ALL[index].name(), size);
+            let waited = busy::waited();
+            let sample = pairs[index].round(messages)?;
+            contention.add(busy::waited().saturating_sub(waited), sample.nanos);
+            samples[index].push(sample);
+        }
+    }
+    Ok(())
 }
 
 impl Result {
+    fn of(variant: Variant, size: usize, samples: &[Sample]) -> Self {
+        let of = |count: fn(&Sample) -> usize| {
+            let each = samples.iter().map(|one| one.nanos as f64 / count(one).max(1) as f64);
+            median(&each.collect::<Vec<_>>())
+        };
+        Self {
+            variant,
+            size,
+            per_message: of(|one| one.messages),
+            per_packet: of(|one| one.packets),
+        }
+    }
+
     fn row(&self) -> Row {
         Row {
             transport: self.variant.name().into(),
@@ -141,7 +173,7 @@ impl Result {
     }
 }
 
-fn table(results: &[Result], rounds: usize, datagram: usize) -> Table {
+fn table(rounds: usize, datagram: usize) -> Table {
     let comments = vec![
         "hikyaku core: two endpoints in one thread, no socket; ns".to_owned(),
         format!(
@@ -152,16 +184,15 @@ fn table(results: &[Result], rounds: usize, datagram: usize) -> Table {
     ];
     let mut groups = vec![Group::new("", &["Size"])];
     groups.extend(Variant::ALL.map(|variant| Group::new(variant.name(), &["message", "packet"])));
-    let mut table = Table::new(comments, groups);
-    for same in results.chunks(Variant::ALL.len()) {
-        let mut cells = vec![size::text(same[0].size)];
-        cells.extend(
-            same.iter()
-                .flat_map(|one| [number(one.per_message), number(one.per_packet)]),
-        );
-        table.row(cells);
-    }
-    table
+    Table::new(comments, groups)
+}
+
+/// A row of the table: all variants at one size.
+fn cells(row: &[Result]) -> Vec<String> {
+    let mut cells = vec![size::text(row[0].size)];
+    let numbers = |one: &Result| [number(one.per_message), number(one.per_packet)];
+    cells.extend(row.iter().flat_map(numbers));
+    cells
 }
 
 fn figure(results: &[Result]) -> Figure {

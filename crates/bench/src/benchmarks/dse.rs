@@ -10,11 +10,11 @@ use crate::{
     },
     failure::Failure,
     harness::{
-        rounds::{Series, headings},
+        rounds::{Entry, Series, headings},
         setup::{Setup, check, dse_kinds},
     },
     options::Common,
-    report::{Document, Row, Table, emit, number, size},
+    report::{Document, Row, Running, Table, number, size},
     transports::settings::{Job, Operation},
 };
 
@@ -63,30 +63,31 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
             jobs.extend(sizes.iter().map(|&size| job(operation, size, messages, spokes)));
         }
     }
-    let results = setup.measure(&jobs, common.output.progress)?;
-    let counts = sockets::count_all()?;
-    let mut rows: Vec<Row> = results
-        .iter()
-        .flat_map(|all| all.iter().filter_map(|series| row(series, all)))
-        .collect();
-    rows.extend(counts.iter().map(|count| Row {
-        transport: count.name.into(),
-        pattern: Some("sockets"),
-        processors: Some(sockets::PROCESSORS),
-        sockets: Some(count.sockets),
-        ..Row::default()
-    }));
-    let document = Document {
-        benchmark: "dse",
-        rows,
-        environment: Some(setup.environment.clone()),
-    };
-    emit(
+    let document = Document::new("dse", Some(setup.environment.clone()));
+    let mut running = Running::new(
         &common.output,
-        &document,
-        &[table(&setup, &results, messages), sockets::table(&counts)],
-        None,
-    )
+        setup.steps(jobs.len()),
+        table(&setup, messages),
+        document,
+    )?;
+    let show = |_: &[Entry], job: &Job, all: &[Series]| {
+        let rows = all.iter().filter_map(|series| row(series, all)).collect();
+        (cells(job, all), rows)
+    };
+    let (_, mut outcome) = setup.measure(&jobs, &mut running, |_, _| true, show);
+    if outcome.is_ok() {
+        outcome = sockets::count_all().and_then(|counts| {
+            let rows = counts.iter().map(|count| Row {
+                transport: count.name.into(),
+                pattern: Some("sockets"),
+                processors: Some(sockets::PROCESSORS),
+                sockets: Some(count.sockets),
+                ..Row::default()
+            });
+            running.append(&sockets::table(&counts), rows)
+        });
+    }
+    running.finish(outcome, setup.contention(), None)
 }
 
 /// One burst of all messages, or as many ping-pongs.
@@ -111,8 +112,8 @@ const fn job(operation: Operation, size: usize, messages: usize, spokes: usize) 
     }
 }
 
-const fn pattern(job: &Job) -> &'static str {
-    match job.operation {
+const fn pattern_name(operation: Operation) -> &'static str {
+    match operation {
         Operation::Stream => "burst",
         Operation::PingPong => "ping-pong",
     }
@@ -134,7 +135,7 @@ fn row(series: &Series, all: &[Series]) -> Option<Row> {
     Some(Row {
         transport: series.name.clone(),
         level: Some("transport"),
-        pattern: Some(pattern(&series.job)),
+        pattern: Some(pattern_name(series.job.operation)),
         size: Some(series.job.size),
         senders: Some(series.job.spokes),
         wall_ms: Some(wall(series)?),
@@ -147,7 +148,7 @@ fn row(series: &Series, all: &[Series]) -> Option<Row> {
     })
 }
 
-fn table(setup: &Setup, results: &[Vec<Series>], messages: usize) -> Table {
+fn table(setup: &Setup, messages: usize) -> Table {
     let mut comments = vec![format!(
         "hikyaku dse: {messages} messages of each sender, as one burst one way, and as ping-pongs"
     )];
@@ -157,18 +158,24 @@ fn table(setup: &Setup, results: &[Vec<Series>], messages: usize) -> Table {
          receiver, µs",
         setup.rounds
     ));
-    let columns = ["wall", "snd", "rcv"];
-    let groups = headings(setup.entries.iter(), &["what", "senders", "Size"], &columns, None);
-    let mut table = Table::new(comments, groups);
-    for all in results {
-        let Some(job) = all.first().map(|series| series.job) else {
-            continue;
-        };
-        let mut cells = vec![pattern(&job).to_owned(), job.spokes.to_string(), size::text(job.size)];
-        for series in all {
-            cells.extend([number(wall(series)), number(sender(series)), number(receiver(series))]);
-        }
-        table.row(cells);
-    }
+    let (entries, columns) = (setup.entries.iter(), ["wall", "snd", "rcv"]);
+    let mut table = Table::new(
+        comments,
+        headings(entries, &["what", "senders", "Size"], &columns, None),
+    );
+    table.room(0, pattern_name(Operation::PingPong).len());
     table
+}
+
+/// A row of the table.
+fn cells(job: &Job, all: &[Series]) -> Vec<String> {
+    let mut cells = vec![
+        pattern_name(job.operation).to_owned(),
+        job.spokes.to_string(),
+        size::text(job.size),
+    ];
+    for series in all {
+        cells.extend([number(wall(series)), number(sender(series)), number(receiver(series))]);
+    }
+    cells
 }

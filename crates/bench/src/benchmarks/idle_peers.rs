@@ -48,14 +48,7 @@ pub(crate) fn run(options: &PeersArgs) -> Result<(), Failure> {
         number(Some(per_peer)),
         base.to_string(),
     ]);
-    emit(
-        &common.output,
-        &Document {
-            benchmark: "peers",
-            rows: vec![row],
-            environment: None,
-        },
-        &[table],
-        None,
-    )
+    let mut document = Document::new("peers", None);
+    document.rows.push(row);
+    emit(&common.output, &document, &[table], None)
 }

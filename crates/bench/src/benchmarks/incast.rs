@@ -6,11 +6,11 @@ use crate::{
     benchmarks::streaming::{bandwidth, cpu, rate, ratios},
     failure::Failure,
     harness::{
-        rounds::{Series, headings},
+        rounds::{Entry, Series, headings},
         setup::{Setup, check, kinds},
     },
     options::Common,
-    report::{Document, Figure, Line, Row, Table, emit, number, size},
+    report::{Document, Figure, Line, Row, Running, Table, number, size},
     transports::settings::{Job, Operation},
 };
 
@@ -68,21 +68,15 @@ pub(crate) fn run(incast: &IncastArgs) -> Result<(), Failure> {
         .iter()
         .flat_map(|&size| senders.iter().map(move |&senders| job(common, size, senders)))
         .collect();
-    let results = setup.measure(&jobs, common.output.progress)?;
-    let document = Document {
-        benchmark: "incast",
-        rows: results
-            .iter()
-            .flat_map(|all| all.iter().filter_map(|series| row(series, all)))
-            .collect(),
-        environment: Some(setup.environment.clone()),
+    let document = Document::new("incast", Some(setup.environment.clone()));
+    let mut running = Running::new(&common.output, setup.steps(jobs.len()), table(&setup), document)?;
+    let show = |entries: &[Entry], job: &Job, all: &[Series]| {
+        let rows = all.iter().filter_map(|series| row(series, all)).collect();
+        (cells(entries, job, all), rows)
     };
-    emit(
-        &common.output,
-        &document,
-        &[table(&setup, &results)],
-        Some(&figure(&setup, &results, sizes[0])),
-    )
+    let (results, outcome) = setup.measure(&jobs, &mut running, |_, _| true, show);
+    let figure = figure(&setup, &results, sizes[0]);
+    running.finish(outcome, setup.contention(), Some(&figure))
 }
 
 fn job(common: &Common, size: usize, senders: usize) -> Job {
@@ -119,51 +113,45 @@ fn row(series: &Series, all: &[Series]) -> Option<Row> {
     })
 }
 
-fn table(setup: &Setup, results: &[Vec<Series>]) -> Table {
+fn table(setup: &Setup) -> Table {
     let mut comments = vec!["hikyaku incast: each sender sends a message and waits for a small reply".to_owned()];
     comments.extend(setup.environment.lines());
     comments.push(format!(
         "{} rounds; p99: from the send to the reply, µs; MB/s: all senders together",
         setup.rounds
     ));
-    let others: Vec<&str> = setup
-        .entries
-        .iter()
-        .filter(|entry| !entry.ours)
-        .map(|entry| entry.name.as_str())
-        .collect();
-    let columns = ["MB/s", "p99", "cpu"];
-    let groups = headings(
-        setup.entries.iter(),
-        &["Size", "senders"],
-        &columns,
-        Some("MB/s ratio to"),
-    );
-    let mut table = Table::new(comments, groups);
-    for all in results {
-        let Some(job) = all.first().map(|series| series.job) else {
-            continue;
-        };
-        let mut cells = vec![size::text(job.size), job.spokes.to_string()];
-        for series in all {
-            cells.extend([number(bandwidth(series)), number(p99(series)), number(cpu(series))]);
-        }
-        if let Some(ours) = all.iter().find(|series| series.ours) {
-            let ratios = ratios(ours, all);
-            cells.extend(others.iter().map(|&name| number(ratios.get(name).copied())));
-        }
-        table.row(cells);
-    }
-    table
+    let (entries, columns) = (setup.entries.iter(), ["MB/s", "p99", "cpu"]);
+    Table::new(
+        comments,
+        headings(entries, &["Size", "senders"], &columns, Some("MB/s ratio to")),
+    )
 }
 
-fn figure(setup: &Setup, results: &[Vec<Series>], size: usize) -> Figure {
+/// A row of the table.
+fn cells(entries: &[Entry], job: &Job, all: &[Series]) -> Vec<String> {
+    let mut cells = vec![size::text(job.size), job.spokes.to_string()];
+    for series in all {
+        cells.extend([number(bandwidth(series)), number(p99(series)), number(cpu(series))]);
+    }
+    if let Some(ours) = all.iter().find(|series| series.ours) {
+        let (ratios, others) = (ratios(ours, all), entries.iter().filter(|entry| !entry.ours));
+        cells.extend(others.map(|other| number(ratios.get(&other.name).copied())));
+    }
+    cells
+}
+
+fn figure(setup: &Setup, results: &[(Job, Vec<Series>)], size: usize) -> Figure {
     let line = |name: &str| {
         let ours = |series: &&Series| series.name == name && series.job.size == size;
         let point = |series: &Series| Some((series.job.spokes, bandwidth(series)?));
         Line {
             name: name.into(),
-            points: results.iter().flatten().filter(ours).filter_map(point).collect(),
+            points: results
+                .iter()
+                .flat_map(|(_, all)| all)
+                .filter(ours)
+                .filter_map(point)
+                .collect(),
         }
     };
     Figure {

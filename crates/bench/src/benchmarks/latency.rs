@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use crate::{
     failure::Failure,
     harness::{
-        rounds::{Entry, Series, headings, interleave, ours_and_others},
+        rounds::{Entry, Series, headings, ours_and_others},
         setup::{Setup, check, kinds},
     },
     options::Common,
-    report::{Document, Figure, Line, Progress, Row, Table, emit, number, size},
+    report::{Document, Figure, Line, Row, Running, Table, number, size},
     transports::{
         segments::MAX_BATCH,
         settings::{Job, Kind, Operation, Way, level_of},
@@ -94,37 +94,17 @@ fn measure(
     } else {
         common.sizes.clone()
     };
-    let mut progress = Progress::new(common.output.progress, sizes.len() * setup.rounds * setup.entries.len());
-    let mut results = Vec::new();
-    for &size in &sizes {
-        let job = job(common, size);
-        let able: Vec<Entry> = setup
-            .entries
-            .iter()
-            .filter(|entry| takes(entry, size, common.mtu))
-            .cloned()
-            .collect();
-        results.push((
-            size,
-            interleave(&mut setup.session, &able, &job, setup.rounds, &mut progress)?,
-        ));
-    }
-    drop(progress);
-    let names: Vec<&Entry> = setup.entries.iter().collect();
-    let document = Document {
-        benchmark,
-        rows: results
-            .iter()
-            .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
-            .collect(),
-        environment: Some(setup.environment.clone()),
+    let jobs: Vec<Job> = sizes.iter().map(|&size| job(common, size)).collect();
+    let document = Document::new(benchmark, Some(setup.environment.clone()));
+    let mut running = Running::new(&common.output, setup.steps(jobs.len()), table(&setup), document)?;
+    let show = |entries: &[Entry], job: &Job, all: &[Series]| {
+        let rows = all.iter().filter_map(|series| row(series, all)).collect();
+        (cells(entries, job, all), rows)
     };
-    emit(
-        &common.output,
-        &document,
-        &[table(&setup, &names, &results)],
-        Some(&figure(title, &names, &results)),
-    )
+    let able = |entry: &Entry, job: &Job| takes(entry, job.size, common.mtu);
+    let (results, outcome) = setup.measure(&jobs, &mut running, able, show);
+    let figure = figure(title, &setup.entries, &results);
+    running.finish(outcome, setup.contention(), Some(&figure))
 }
 
 fn job(common: &Common, size: usize) -> Job {
@@ -187,7 +167,7 @@ fn row(series: &Series, all: &[Series]) -> Option<Row> {
     })
 }
 
-fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Table {
+fn table(setup: &Setup) -> Table {
     let mut comments = vec!["hikyaku latency, one way (half a round trip), µs".to_owned()];
     comments.extend(setup.environment.lines());
     comments.push(format!(
@@ -195,40 +175,37 @@ fn table(setup: &Setup, entries: &[&Entry], results: &[(usize, Vec<Series>)]) ->
         setup.rounds
     ));
     comments.push("cpu: processor time per message, both ends together".to_owned());
-    let compared = ours_and_others(entries.iter().copied());
-    let groups = headings(
-        entries.iter().copied(),
-        &["Size"],
-        &["p50", "p99", "cpu"],
-        Some("ratio to"),
-    );
-    let mut table = Table::new(comments, groups);
-    for (size, all) in results {
-        let find = |name: &str| all.iter().find(|series| series.name == name);
-        let mut cells = vec![size::text(*size)];
-        for entry in entries {
-            let (p50, p99, cpu) = find(&entry.name).map_or((None, None, None), one_way);
-            cells.extend([number(p50), number(p99), number(cpu)]);
-        }
-        if let Some((ours, others)) = &compared
-            && let Some(ours) = find(&ours.name)
-        {
-            for other in others {
-                cells.push(number(
-                    find(&other.name).and_then(|other| ours.ratio(other, |round| round.time)),
-                ));
-            }
-        }
-        table.row(cells);
-    }
-    table
+    let entries = setup.entries.iter();
+    Table::new(
+        comments,
+        headings(entries, &["Size"], &["p50", "p99", "cpu"], Some("ratio to")),
+    )
 }
 
-fn figure(title: &str, entries: &[&Entry], results: &[(usize, Vec<Series>)]) -> Figure {
-    let line = |entry: &&Entry| {
-        let point = |(size, all): &(usize, Vec<Series>)| {
+/// A row of the table.
+fn cells(entries: &[Entry], job: &Job, all: &[Series]) -> Vec<String> {
+    let find = |name: &str| all.iter().find(|series| series.name == name);
+    let mut cells = vec![size::text(job.size)];
+    for entry in entries {
+        let (p50, p99, cpu) = find(&entry.name).map_or((None, None, None), one_way);
+        cells.extend([number(p50), number(p99), number(cpu)]);
+    }
+    if let Some((ours, others)) = &ours_and_others(entries.iter())
+        && let Some(ours) = find(&ours.name)
+    {
+        for other in others {
+            let ratio = find(&other.name).and_then(|other| ours.ratio(other, |round| round.time));
+            cells.push(number(ratio));
+        }
+    }
+    cells
+}
+
+fn figure(title: &str, entries: &[Entry], results: &[(Job, Vec<Series>)]) -> Figure {
+    let line = |entry: &Entry| {
+        let point = |(job, all): &(Job, Vec<Series>)| {
             let series = all.iter().find(|series| series.name == entry.name)?;
-            Some((*size, one_way(series).0?))
+            Some((job.size, one_way(series).0?))
         };
         Line {
             name: entry.name.clone(),

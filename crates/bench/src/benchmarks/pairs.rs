@@ -7,7 +7,7 @@ use crate::{
         work::{Task, Work},
         world::{self, Job, Ranks, Series},
     },
-    report::{Document, Figure, Group, Line, Progress, Row, Table, emit, number, size},
+    report::{Document, Figure, Group, Line, Row, Running, Table, number, size},
 };
 
 /// What `--help` ends with.
@@ -72,33 +72,31 @@ pub(crate) fn run(world: &World, pair: Pair) -> Result<(), Failure> {
     };
     let mut job = Job::start(turns, world::number(world, Ranks::Exactly(2))?)?;
     let alone = pair != Pair::Bibw;
-    let mut progress = Progress::new(
-        turns.output.progress,
-        sizes.len() * job.rounds * (1 + usize::from(alone)),
-    );
+    let steps = sizes.len() * job.rounds * (1 + usize::from(alone));
+    let document = Document::new(pair.task().name(), Some(job.environment.clone()));
+    let mut running = Running::new(&turns.output, steps, table(&job, pair), document)?;
     let mut results: Vec<Both> = Vec::new();
+    let mut outcome = Ok(());
     for &size in &sizes {
         let window = (WINDOW_OCTETS / size).clamp(2, WINDOW);
         let mut works = vec![("windows".to_owned(), work(turns, pair.task(), size, window))];
         if alone {
             works.push(("single".to_owned(), work(turns, pair.task(), size, 1)));
         }
-        let mut series = job.interleave(&works, &mut progress)?;
+        let (mut series, measured) = job.interleave(&works, &mut running.progress);
         let single = if alone { series.pop() } else { None };
-        results.extend(series.pop().map(|windows| (single, windows)));
+        let mut shown = Ok(());
+        if let Some(windows) = series.pop().filter(|windows| !windows.rounds.is_empty()) {
+            let both = (single, windows);
+            shown = running.add(cells(pair, &both), [row(&job, pair, &both)]);
+            results.push(both);
+        }
+        outcome = measured.and(shown);
+        if outcome.is_err() {
+            break;
+        }
     }
-    drop(progress);
-    let document = Document {
-        benchmark: pair.task().name(),
-        rows: results.iter().map(|both| row(&job, pair, both)).collect(),
-        environment: Some(job.environment.clone()),
-    };
-    emit(
-        &turns.output,
-        &document,
-        &[table(&job, pair, &results)],
-        Some(&figure(pair, &results)),
-    )
+    running.finish(outcome, job.contention(), Some(&figure(pair, &results)))
 }
 
 fn work(turns: &Turns, task: Task, size: usize, window: usize) -> Work {
@@ -133,7 +131,7 @@ fn row(job: &Job, pair: Pair, (single, windows): &Both) -> Row {
     }
 }
 
-fn table(job: &Job, pair: Pair, results: &[Both]) -> Table {
+fn table(job: &Job, pair: Pair) -> Table {
     let what = match pair {
         Pair::Bibw => "bidirectional bandwidth: both ranks send a window of messages and receive one",
         Pair::Put => "put: rank 0 writes to rank 1 and flushes; µs for one, and MB/s of windows",
@@ -147,18 +145,19 @@ fn table(job: &Job, pair: Pair, results: &[Both]) -> Table {
         groups.push(Group::new("single", &["p50", "p99"]));
     }
     groups.push(Group::new("windows", &["MB/s", "msg/s"]));
-    let mut table = Table::new(comments, groups);
-    for (single, windows) in results {
-        let mut cells = vec![size::text(windows.work.size)];
-        if let Some(single) = single {
-            cells.extend([single.micros(|round| round.p50), single.p99()].map(number));
-        }
-        let mb_per_s = bandwidth(pair, windows);
-        cells.push(number(mb_per_s));
-        cells.push(number(mb_per_s.map(|mb| mb * 1e6 / windows.work.size as f64)));
-        table.row(cells);
+    Table::new(comments, groups)
+}
+
+/// A row of the table.
+fn cells(pair: Pair, (single, windows): &Both) -> Vec<String> {
+    let mut cells = vec![size::text(windows.work.size)];
+    if let Some(single) = single {
+        cells.extend([single.micros(|round| round.p50), single.p99()].map(number));
     }
-    table
+    let mb_per_s = bandwidth(pair, windows);
+    cells.push(number(mb_per_s));
+    cells.push(number(mb_per_s.map(|mb| mb * 1e6 / windows.work.size as f64)));
+    cells
 }
 
 fn figure(pair: Pair, results: &[Both]) -> Figure {

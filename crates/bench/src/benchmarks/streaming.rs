@@ -9,7 +9,7 @@ use crate::{
         setup::Setup,
     },
     options::Common,
-    report::{Document, Figure, Line, Row, Table, emit, number, size},
+    report::{Document, Figure, Line, Row, Running, Table, number, size},
     transports::settings::{Job, Kind, level_of},
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct Streaming {
 }
 
 /// Results of one size.
-type Sized = (usize, Vec<Series>);
+type Sized = (Job, Vec<Series>);
 
 impl Streaming {
     /// Measures and prints.
@@ -40,28 +40,18 @@ impl Streaming {
             common.sizes.clone()
         };
         let jobs: Vec<Job> = sizes.iter().map(|&size| (self.job)(common, size)).collect();
-        let results: Vec<Sized> = sizes
-            .into_iter()
-            .zip(setup.measure(&jobs, common.output.progress)?)
-            .collect();
-        let document = Document {
-            benchmark: self.benchmark,
-            rows: results
-                .iter()
-                .flat_map(|(_, all)| all.iter().filter_map(|series| row(series, all)))
-                .collect(),
-            environment: Some(setup.environment.clone()),
+        let document = Document::new(self.benchmark, Some(setup.environment.clone()));
+        let mut running = Running::new(&common.output, setup.steps(jobs.len()), self.table(&setup), document)?;
+        let show = |entries: &[Entry], job: &Job, all: &[Series]| {
+            let rows = all.iter().filter_map(|series| row(series, all)).collect();
+            (cells(entries, job, all), rows)
         };
-        let table = self.table(&setup, &results);
-        emit(
-            &common.output,
-            &document,
-            &[table],
-            Some(&self.figure(&setup.entries, &results)),
-        )
+        let (results, outcome) = setup.measure(&jobs, &mut running, |_, _| true, show);
+        let figure = self.figure(&setup.entries, &results);
+        running.finish(outcome, setup.contention(), Some(&figure))
     }
 
-    fn table(&self, setup: &Setup, results: &[Sized]) -> Table {
+    fn table(&self, setup: &Setup) -> Table {
         let mut comments = vec![self.title.to_owned()];
         comments.extend(setup.environment.lines());
         comments.push(format!(
@@ -70,34 +60,18 @@ impl Streaming {
             setup.rounds
         ));
         comments.push("cpu: processor time per message, both ends together, µs".to_owned());
-        let entries = &setup.entries;
-        let compared = ours_and_others(entries.iter());
-        let groups = headings(entries.iter(), &["Size"], &["MB/s", "msg/s", "cpu"], Some("ratio to"));
-        let mut table = Table::new(comments, groups);
-        for (size, all) in results {
-            let find = |name: &str| all.iter().find(|series| series.name == name);
-            let mut cells = vec![size::text(*size)];
-            for series in entries.iter().map(|entry| find(&entry.name)) {
-                cells.push(number(series.and_then(bandwidth)));
-                cells.push(number(series.and_then(rate)));
-                cells.push(number(series.and_then(cpu)));
-            }
-            if let Some((ours, others)) = &compared
-                && let Some(ours) = find(&ours.name)
-            {
-                let ratio = |entry: &&Entry| ours.ratio(find(&entry.name)?, |round| round.messages_per_s);
-                cells.extend(others.iter().map(|entry| number(ratio(entry))));
-            }
-            table.row(cells);
-        }
-        table
+        let entries = setup.entries.iter();
+        Table::new(
+            comments,
+            headings(entries, &["Size"], &["MB/s", "msg/s", "cpu"], Some("ratio to")),
+        )
     }
 
     fn figure(&self, entries: &[Entry], results: &[Sized]) -> Figure {
         let value = if self.messages { rate } else { bandwidth };
         let line = |entry: &Entry| {
             let point =
-                |(size, all): &Sized| Some((*size, value(all.iter().find(|series| series.name == entry.name)?)?));
+                |(job, all): &Sized| Some((job.size, value(all.iter().find(|series| series.name == entry.name)?)?));
             Line {
                 name: entry.name.clone(),
                 points: results.iter().filter_map(point).collect(),
@@ -110,6 +84,24 @@ impl Streaming {
             lines: entries.iter().map(line).collect(),
         }
     }
+}
+
+/// A row of the table.
+fn cells(entries: &[Entry], job: &Job, all: &[Series]) -> Vec<String> {
+    let find = |name: &str| all.iter().find(|series| series.name == name);
+    let mut cells = vec![size::text(job.size)];
+    for series in entries.iter().map(|entry| find(&entry.name)) {
+        cells.push(number(series.and_then(bandwidth)));
+        cells.push(number(series.and_then(rate)));
+        cells.push(number(series.and_then(cpu)));
+    }
+    if let Some((ours, others)) = &ours_and_others(entries.iter())
+        && let Some(ours) = find(&ours.name)
+    {
+        let ratio = |entry: &&Entry| ours.ratio(find(&entry.name)?, |round| round.messages_per_s);
+        cells.extend(others.iter().map(|entry| number(ratio(entry))));
+    }
+    cells
 }
 
 /// Messages per second.

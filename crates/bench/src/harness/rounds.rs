@@ -120,6 +120,9 @@ pub(crate) fn ours_and_others<'a>(entries: impl Iterator<Item = &'a Entry>) -> O
     Some((entries[ours], others.map(|(_, entry)| *entry).collect()))
 }
 
+/// What was measured, which is kept, and whether that is all.
+pub(crate) type Measured<T> = (T, Result<(), Failure>);
+
 /// Measures one job over several transports, interleaved.
 pub(crate) fn interleave(
     session: &mut Session,
@@ -127,7 +130,7 @@ pub(crate) fn interleave(
     job: &Job,
     rounds: usize,
     progress: &mut Progress,
-) -> Result<Vec<Series>, Failure> {
+) -> Measured<Vec<Series>> {
     let mut all: Vec<Series> = entries
         .iter()
         .map(|entry| Series {
@@ -147,7 +150,10 @@ pub(crate) fn interleave(
                 series.rounds.push(None);
                 continue;
             }
-            let outcome = session.run(entry.link, job)?;
+            let outcome = match session.run(entry.link, job) {
+                Ok(outcome) => outcome,
+                Err(failure) => return (all, Err(failure)),
+            };
             series.rounds.push(figures(job, &outcome));
             if !outcome.lost() {
                 series
@@ -156,7 +162,7 @@ pub(crate) fn interleave(
             }
         }
     }
-    Ok(all)
+    (all, Ok(()))
 }
 
 /// Reduces one round to its figures; nothing if it is void.
@@ -200,7 +206,7 @@ mod tests {
             samples,
             wall,
             cpu: 300,
-            lost: false,
+            ..Report::default()
         };
         Outcome {
             reports: vec![report],

@@ -14,19 +14,26 @@ use crate::{
         control::{Answer, Channel, Command, Hello},
         worker,
     },
-    machine::{clock, pin},
+    machine::{
+        busy::{self, Contention},
+        clock, interrupt, pin,
+    },
     ranks::{
         rank::{Lonely, Rank},
         work::{Place, Work},
     },
     transports::{
         link::{self, Hub, open_hub},
+        patience::{LIMIT, PATIENCE, Watch},
         settings::{Job, Kind, Report, Settings},
     },
 };
 
-/// A worker that says nothing for so long after the hub has done its part is given up; longer than any transport's own patience.
-const SILENCE: Duration = Duration::from_secs(15);
+/// A worker that says nothing for so long after the hub has done its part is given up; longer than any transport's own
+/// patience.
+const SILENCE: Duration = LIMIT.saturating_add(Duration::from_secs(15));
+/// The same after the hub has failed: the round is over anyway.
+const LAST_WORDS: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// How the workers come to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +136,7 @@ pub(crate) struct Session {
     local: IpAddr,
     threads: bool,
     cpu: Option<usize>,
+    contention: Contention,
 }
 
 impl Session {
@@ -169,7 +177,13 @@ impl Session {
             local,
             threads: *ends == Ends::Threads,
             cpu,
+            contention: Contention::default(),
         })
+    }
+
+    /// How busy the machine was in all rounds so far.
+    pub(crate) const fn contention(&self) -> Contention {
+        self.contention
     }
 
     /// Our address towards the workers.
@@ -230,11 +244,15 @@ impl Session {
 
     /// Does one round over transport `link`.
     pub(crate) fn run(&mut self, link: usize, job: &Job) -> Result<Outcome, Failure> {
+        not_interrupted()?;
         let workers = &mut self.workers[..job.spokes];
+        let connections = workers.iter().map(|worker| worker.channel.stream());
+        let watch = Watch::new(connections, true).or_fail("control connection")?;
         for worker in workers.iter_mut() {
             worker.ask(&Command::Run { link, job: *job })?;
         }
         let (kind, hub) = &mut self.hubs[link];
+        let waited = busy::waited();
         let (start, cpu) = (clock::now(), clock::cpu_time(self.threads));
         let served = link::serve(hub.as_mut(), job);
         let hub_cpu = clock::cpu_time(self.threads) - cpu;
@@ -243,14 +261,32 @@ impl Session {
             hub_cpu,
             hub_wall: clock::now() - start,
         };
+        let waited = busy::waited().saturating_sub(waited);
         let served = served.and_then(|()| hub.settle());
+        drop(watch);
+        if served.is_err() {
+            not_interrupted()?;
+        }
+        if matches!(&served, Err(error) if error.kind() != ErrorKind::TimedOut) {
+            for worker in workers.iter() {
+                worker.channel.limit(Some(LAST_WORDS)).or_fail("control connection")?;
+            }
+        }
         // A worker's own story first: that its process has died says more than that nothing came.
         for worker in workers.iter_mut() {
-            let Answer::Done { report } = worker.answer()? else {
+            let answer = worker.answer().map_err(|failure| match &served {
+                Err(error) if error.kind() != ErrorKind::TimedOut => {
+                    Failure::run(format!("{}: {error}; {failure}", kind.name()))
+                }
+                _ => failure,
+            });
+            let Answer::Done { report } = answer? else {
                 return Err(confused());
             };
             outcome.reports.push(report);
         }
+        let of_workers = outcome.reports.iter().map(|report| report.waited);
+        self.contention.add(of_workers.fold(waited, u64::max), outcome.hub_wall);
         match served {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::TimedOut => outcome.reports[0].lost = true,
@@ -289,10 +325,13 @@ impl Session {
 
     /// Does one round of a job; gives what each rank has seen.
     pub(crate) fn perform(&mut self, rank: &mut Rank, work: &Work) -> Result<Vec<Report>, Failure> {
+        not_interrupted()?;
         for worker in &mut self.workers {
             worker.ask(&Command::Perform { work: work.clone() })?;
         }
+        let (start, waited) = (clock::now(), busy::waited());
         let own = rank.perform(work);
+        let (wall, waited) = (clock::now() - start, busy::waited().saturating_sub(waited));
         let mut reports = Vec::new();
         // A worker's own story first: that its process has died says more than that it is lost.
         for worker in &mut self.workers {
@@ -301,6 +340,8 @@ impl Session {
             };
             reports.push(report);
         }
+        let of_workers = reports.iter().map(|report| report.waited);
+        self.contention.add(of_workers.fold(waited, u64::max), wall);
         reports.insert(0, own.or_fail(work.task.name())?);
         Ok(reports)
     }
@@ -311,6 +352,14 @@ impl Drop for Session {
         for worker in &mut self.workers {
             let _ = worker.channel.send(&Command::Bye);
         }
+    }
+}
+
+/// Ctrl-C ends a measurement between two rounds, and where nothing comes.
+fn not_interrupted() -> Result<(), Failure> {
+    match interrupt::pressed() {
+        false => Ok(()),
+        true => Err(Failure::Interrupted),
     }
 }
 

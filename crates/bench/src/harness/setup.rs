@@ -5,15 +5,16 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use crate::{
     failure::Failure,
     harness::{
-        rounds::{Entry, Series, interleave},
+        rounds::{Entry, Measured, Series, interleave},
         session::{Ends, Session},
     },
     machine::{
+        busy::Contention,
         environment::{Environment, datagram_of, interface_mtu},
         pin,
     },
     options::{Common, Level, Opponent},
-    report::Progress,
+    report::{Row, Running},
     transports::{
         device,
         settings::{Job, Kind, Operation, Preset, Settings, Wait},
@@ -35,6 +36,7 @@ pub(crate) struct Setup {
     pub environment: Environment,
     /// Rounds.
     pub rounds: usize,
+    crowded: bool,
 }
 
 /// What is compared, from the options: this library, then the others.
@@ -124,12 +126,44 @@ pub(crate) fn check_backend(name: &str) -> Result<(), Failure> {
 }
 
 impl Setup {
-    /// Does these jobs over all transports, one job after the other; `shown`: says how far it is in any case.
-    pub(crate) fn measure(&mut self, jobs: &[Job], shown: bool) -> Result<Vec<Vec<Series>>, Failure> {
-        let mut progress = Progress::new(shown, jobs.len() * self.rounds * self.entries.len());
-        jobs.iter()
-            .map(|job| interleave(&mut self.session, &self.entries, job, self.rounds, &mut progress))
-            .collect()
+    /// Does these jobs, one after the other, over all transports for which `takes` holds, and adds what `show` makes of
+    /// each to what is `running`.
+    pub(crate) fn measure(
+        &mut self,
+        jobs: &[Job],
+        running: &mut Running<'_>,
+        takes: impl Fn(&Entry, &Job) -> bool,
+        show: impl Fn(&[Entry], &Job, &[Series]) -> (Vec<String>, Vec<Row>),
+    ) -> Measured<Vec<(Job, Vec<Series>)>> {
+        let mut results = Vec::new();
+        for job in jobs {
+            let able: Vec<Entry> = self.entries.iter().filter(|entry| takes(entry, job)).cloned().collect();
+            let (all, outcome) = interleave(&mut self.session, &able, job, self.rounds, &mut running.progress);
+            let mut shown = Ok(());
+            if outcome.is_ok() || all.iter().any(|series| !series.samples.is_empty()) {
+                let (cells, rows) = show(&self.entries, job, &all);
+                shown = running.add(cells, rows);
+                results.push((*job, all));
+            }
+            if let Err(failure) = outcome.and(shown) {
+                return (results, Err(failure));
+            }
+        }
+        (results, Ok(()))
+    }
+
+    /// Steps of [`Running`] for so many jobs.
+    pub(crate) const fn steps(&self, jobs: usize) -> usize {
+        jobs * self.rounds * self.entries.len()
+    }
+
+    /// How busy the machine was.
+    pub(crate) const fn contention(&self) -> Contention {
+        match self.crowded {
+            // Its own ends share the cores, which was said.
+            true => Contention::new(),
+            false => self.session.contention(),
+        }
     }
 
     /// Starts workers and opens transports. `spokes`: workers; `shared`: they may share cores.
@@ -191,6 +225,7 @@ impl Setup {
             entries,
             environment,
             rounds,
+            crowded,
         })
     }
 }

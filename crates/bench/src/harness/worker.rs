@@ -5,10 +5,11 @@ use std::{io, net::TcpStream};
 use crate::{
     failure::{Failure, While},
     harness::control::{Answer, Channel, Command},
-    machine::{clock, pin},
+    machine::{busy, clock, pin},
     ranks::rank::{Lonely, Rank},
     transports::{
         link::{Spoke, open_spoke, pattern},
+        patience::Watch,
         settings::{Job, Offer, Operation, Report},
     },
 };
@@ -18,6 +19,7 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
     let local = stream.local_addr().or_fail("control connection")?.ip();
     let mut channel = Channel::new(stream).or_fail("control connection")?;
     channel.greet(key)?;
+    let _watch = Watch::new([channel.stream()].into_iter(), false).or_fail("control connection")?;
     let mut links: Vec<(Box<dyn Spoke>, bool)> = Vec::new();
     let (mut lonely, mut rank) = (None, None);
     loop {
@@ -58,13 +60,13 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
                 rank = Some(opened.connect(&addresses)?);
                 Ok(Answer::Ok)
             }),
-            Command::Perform { work } => rank.as_mut().ok_or_else(not_a_rank).and_then(|rank: &mut Rank| {
-                let report = rank.perform(&work)?;
-                Ok(Answer::Done { report })
-            }),
+            Command::Perform { work } => rank
+                .as_mut()
+                .ok_or_else(not_a_rank)
+                .and_then(|rank: &mut Rank| attended(|| rank.perform(&work))),
             Command::Run { link, job } => {
                 let (link, threads) = &mut links[link];
-                measure(link.as_mut(), &job, *threads).map(|report| Answer::Done { report })
+                attended(|| measure(link.as_mut(), &job, *threads))
             }
         };
         let answer = answer.unwrap_or_else(|error| Answer::Failed {
@@ -72,6 +74,14 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
         });
         channel.send(&answer).or_fail("control connection")?;
     }
+}
+
+/// Does a round, and sees for how long there was no CPU for it.
+fn attended(round: impl FnOnce() -> io::Result<Report>) -> io::Result<Answer> {
+    let before = busy::waited();
+    let mut report = round()?;
+    report.waited = busy::waited().saturating_sub(before);
+    Ok(Answer::Done { report })
 }
 
 fn not_a_rank() -> io::Error {

@@ -1,6 +1,8 @@
-//! The machine: its clocks, its CPUs, memory in use, and what it is.
+//! The machine: its clocks, its CPUs, memory in use, how busy it is, and what it is.
 
 pub mod allocation;
+pub mod busy;
 pub mod clock;
 pub mod environment;
+pub mod interrupt;
 pub mod pin;

@@ -3,10 +3,12 @@
 use crate::{
     failure::{Failure, While},
     harness::{
+        rounds::Measured,
         session::{Ends, Session},
         setup::{announce, check_backend, environment},
     },
     machine::{
+        busy::Contention,
         environment::{Environment, datagram_of, interface_mtu},
         pin,
     },
@@ -34,6 +36,7 @@ pub(crate) struct Job {
     pub np: usize,
     /// What is measured, for tables and JSON.
     pub transport: String,
+    crowded: bool,
 }
 
 /// One round of one work.
@@ -150,15 +153,12 @@ impl Job {
             rounds,
             np: np as usize,
             transport: format!("hikyaku/{}", options.backend),
+            crowded,
         })
     }
 
     /// Does each work once per round, in rotated order. `names`: for progress.
-    pub(crate) fn interleave(
-        &mut self,
-        works: &[(String, Work)],
-        progress: &mut Progress,
-    ) -> Result<Vec<Series>, Failure> {
+    pub(crate) fn interleave(&mut self, works: &[(String, Work)], progress: &mut Progress) -> Measured<Vec<Series>> {
         let mut all: Vec<Series> = works
             .iter()
             .map(|(_, work)| Series {
@@ -172,13 +172,25 @@ impl Job {
                 let index = (step + round) % works.len();
                 let (name, work) = &works[index];
                 progress.step(name, work.size);
-                let reports = self.session.perform(&mut self.rank, work)?;
+                let reports = match self.session.perform(&mut self.rank, work) {
+                    Ok(reports) => reports,
+                    Err(failure) => return (all, Err(failure)),
+                };
                 let means = means(&reports);
                 all[index].rounds.extend(figures(&reports, &means));
                 all[index].samples.extend(means);
             }
         }
-        Ok(all)
+        (all, Ok(()))
+    }
+
+    /// How busy the machine was.
+    pub(crate) fn contention(&self) -> Contention {
+        match self.crowded {
+            // Its own ranks share the cores, which was said.
+            true => Contention::new(),
+            false => self.session.contention(),
+        }
     }
 
     /// The algorithm that a collective is done with.

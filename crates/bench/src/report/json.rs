@@ -98,6 +98,25 @@ pub(crate) struct Document {
     /// Where and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+    /// On a busy machine: the part of the time for which an end waited for a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_busy: Option<f64>,
+    /// Why rows are missing, and the last one has fewer rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl Document {
+    /// Without rows.
+    pub(crate) const fn new(benchmark: &'static str, environment: Option<Environment>) -> Self {
+        Self {
+            benchmark,
+            rows: Vec::new(),
+            environment,
+            machine_busy: None,
+            failure: None,
+        }
+    }
 }
 
 /// Rounds a setting that was measured to what a measurement can tell: four significant digits. Results are not rounded.
@@ -132,11 +151,8 @@ mod tests {
             ratio: BTreeMap::from([("tcp".into(), 0.5)]),
             ..Row::default()
         };
-        let document = Document {
-            benchmark: "latency",
-            rows: vec![row],
-            environment: None,
-        };
+        let mut document = Document::new("latency", None);
+        document.rows.push(row);
         let expected = serde_json::json!({"benchmark": "latency", "rows": [{
             "transport": "hikyaku/udp", "level": "transport", "size": 2048, "p50_us": 2.5, "p99_us": 4.0,
             "ratio": {"tcp": 0.5}}]});

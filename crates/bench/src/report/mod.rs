@@ -4,12 +4,14 @@ mod json;
 mod output;
 mod plot;
 mod progress;
+mod running;
 pub mod size;
 mod stats;
 mod table;
 
 pub(crate) use self::{
     json::{Document, Row, digits},
+    running::Running,
     stats::{percentile, ratio},
 };
 pub use self::{

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{
     failure::{Failure, While},
-    report::{Figure, Table, plot},
+    report::{Figure, Table, plot::file},
 };
 
 /// How results are printed.
@@ -33,7 +33,7 @@ pub struct Output {
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub format: Format,
     /// Draw the figure into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(plot::file))]
+    #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(file))]
     pub plot: Option<PathBuf>,
     /// Say how far it is even if standard error is not a terminal
     #[arg(long)]
@@ -65,12 +65,22 @@ pub fn publish(
     if !text.ends_with('\n') {
         text.push('\n');
     }
+    write(&text)?;
+    plot(output, figure)
+}
+
+/// Writes to standard output.
+pub(super) fn write(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // A reader that has seen enough is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other.or_fail("standard output")?,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.or_fail("standard output"),
     }
+}
+
+/// Draws, if that was asked for.
+pub(super) fn plot(output: &Output, figure: Option<&Figure>) -> Result<(), Failure> {
     match (&output.plot, figure) {
         (Some(file), Some(figure)) => figure.draw(file),
         (Some(_), None) => Err(Failure::usage("--plot: this benchmark has no figure")),

@@ -40,6 +40,14 @@ impl Progress {
         Self { shown, done: 0, total }
     }
 
+    /// Prints something else, which the bar must not be in the way of.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.shown {
+            Shown::Bar(bar) => bar.suspend(print),
+            Shown::Lines(_) | Shown::Nothing => print(),
+        }
+    }
+
     /// One more step is begun.
     pub fn step(&mut self, name: &str, size: usize) {
         self.done += 1;

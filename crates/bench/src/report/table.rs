@@ -25,6 +25,8 @@ pub struct Table {
     comments: Vec<String>,
     groups: Vec<Group>,
     rows: Vec<Vec<String>>,
+    /// Characters that columns have in any case.
+    room: Vec<usize>,
 }
 
 impl Table {
@@ -34,6 +36,7 @@ impl Table {
             comments,
             groups,
             rows: Vec::new(),
+            room: Vec::new(),
         }
     }
 
@@ -42,10 +45,50 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Makes room for cells of so many characters in a column, whatever comes.
+    pub(crate) fn room(&mut self, column: usize, width: usize) {
+        if self.room.len() <= column {
+            self.room.resize(column + 1, 0);
+        }
+        self.room[column] = self.room[column].max(width);
+    }
+
     /// The whole as text.
     pub fn render(&self) -> String {
-        let columns: Vec<&String> = self.groups.iter().flat_map(|group| &group.columns).collect();
-        let mut widths: Vec<usize> = columns.iter().map(|column| column.chars().count()).collect();
+        let widths = self.widths();
+        let mut text = self.head(&widths);
+        for row in &self.rows {
+            self.line(&mut text, " ", &widths, row);
+        }
+        text
+    }
+
+    /// The lines over the rows, of a table that grows: its columns are as wide as numbers get.
+    pub(crate) fn begin(&mut self) -> String {
+        let columns: Vec<usize> = self.columns().map(|column| usual(column)).collect();
+        for (column, width) in columns.into_iter().enumerate() {
+            self.room(column, width);
+        }
+        self.head(&self.widths())
+    }
+
+    /// Adds a row to a table that grows, and gives its line.
+    pub(crate) fn grow(&mut self, cells: Vec<String>) -> String {
+        let mut text = String::new();
+        self.line(&mut text, " ", &self.widths(), &cells);
+        text
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &String> {
+        self.groups.iter().flat_map(|group| &group.columns)
+    }
+
+    /// Characters of each column.
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.columns().map(|column| column.chars().count()).collect();
+        for (width, room) in widths.iter_mut().zip(&self.room) {
+            *width = (*width).max(*room);
+        }
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
@@ -59,13 +102,18 @@ impl Table {
             widths[at + count - 1] += group.title.chars().count().saturating_sub(span);
             at += count;
         }
+        widths
+    }
+
+    /// Comments and headings.
+    fn head(&self, widths: &[usize]) -> String {
         let mut text = String::new();
         for comment in &self.comments {
             let _ = writeln!(text, "# {comment}");
         }
         if self.groups.iter().any(|group| !group.title.is_empty()) {
             let mut line = String::from("#");
-            at = 0;
+            let mut at = 0;
             for group in &self.groups {
                 let count = group.columns.len();
                 let span = widths[at..at + count].iter().sum::<usize>() + 2 * (count - 1);
@@ -74,15 +122,8 @@ impl Table {
             }
             let _ = writeln!(text, "{}", line.trim_end());
         }
-        self.line(
-            &mut text,
-            "#",
-            &widths,
-            &columns.iter().map(|column| (*column).clone()).collect::<Vec<_>>(),
-        );
-        for row in &self.rows {
-            self.line(&mut text, " ", &widths, row);
-        }
+        let names: Vec<String> = self.columns().cloned().collect();
+        self.line(&mut text, "#", widths, &names);
         text
     }
 
@@ -103,6 +144,14 @@ impl Table {
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
+    }
+}
+
+/// Characters that the cells of a column have at most, as far as can be known before they are there.
+fn usual(column: &str) -> usize {
+    match column {
+        "msg/s" => 8,
+        _ => 6,
     }
 }
 
@@ -138,6 +187,24 @@ mod tests {
   1048576 |  178      - |        -
 ";
         assert_eq!(table.render(), expected);
+    }
+
+    #[test]
+    fn a_growing_table_is_aligned() {
+        let mut table = Table::new(
+            Vec::new(),
+            vec![Group::new("", &["Size"]), Group::new("tcp", &["p50", "msg/s"])],
+        );
+        let mut text = table.begin();
+        text += &table.grow(["8", "3.50", "10"].map(String::from).to_vec());
+        text += &table.grow(["256M", "123456", "12345678"].map(String::from).to_vec());
+        let expected = "\
+#        |              tcp
+#   Size |    p50     msg/s
+       8 |   3.50        10
+    256M | 123456  12345678
+";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 use ::hikyaku::{
     Config, PeerId, SendError,
     backends::{Backend, BindOptions, Captured, bind},
-    transport::{Event, ReceiveError, SendBlockingError, Transport},
+    transport::{Event, Message, ReceiveError, SendBlockingError, Transport},
 };
 use bytes::Bytes;
 
@@ -18,7 +18,8 @@ use crate::{
     machine::clock,
     transports::{
         device,
-        link::{Hub, PATIENCE, Spoke, timed_out},
+        link::{Hub, Spoke},
+        patience::{LIMIT, PATIENCE, patiently, timed_out},
         settings::{Offer, Preset, Settings},
     },
 };
@@ -29,6 +30,8 @@ const COPY: usize = 8 << 10;
 const LINGER: Duration = Duration::from_millis(100);
 /// Nanoseconds after which every preset has acknowledged what came last: twice the longest delay.
 const ACKNOWLEDGE: u64 = 2_000_000;
+/// For messages.
+const NAME: &str = "hikyaku";
 /// Number of the hub's processor.
 const HUB: u32 = 0;
 
@@ -60,10 +63,12 @@ impl End {
         if let Some(file) = settings.capture.as_ref().filter(|_| processor == HUB) {
             bound = Box::new(Captured::new(bound, BufWriter::new(File::create(file)?))?);
         }
-        let config = match preset {
+        let mut config = match preset {
             Preset::Default => Config::default(),
             Preset::Dse => Config::dse(),
         };
+        // A busy machine may let an end wait, which is no death.
+        config.death_timeout = LIMIT;
         let builder = Transport::builder()
             .config(config)
             .processor(processor)
@@ -125,14 +130,24 @@ impl End {
             match self.transport.send_bytes(peer, data.clone()) {
                 Ok(_) => return Ok(()),
                 Err(SendError::WouldBlock(_) | SendError::EventsWaiting(_)) => {
-                    match self.transport.wait_event(Some(PATIENCE))? {
-                        Some(event) => check(event)?,
-                        None => return Err(timed_out("room to send")),
-                    }
+                    patiently(NAME, || match self.transport.wait_event(Some(PATIENCE))? {
+                        Some(event) => check(event),
+                        None => Err(timed_out("room to send")),
+                    })?;
                 }
                 Err(error) => return Err(io::Error::other(error.to_string())),
             }
         }
+    }
+
+    /// Shows the next message to `take`.
+    #[inline]
+    fn receive<T>(&mut self, mut take: impl FnMut(Message<'_>) -> T) -> io::Result<T> {
+        patiently(NAME, || match self.transport.receive(Some(PATIENCE)) {
+            Ok(message) => Ok(take(message)),
+            Err(ReceiveError::Backend(error)) => Err(error),
+            Err(_) => Err(timed_out("a message")),
+        })
     }
 
     /// Takes what there is to tell: nothing, unless a peer was lost.
@@ -166,15 +181,8 @@ fn check(event: Event) -> io::Result<()> {
     }
 }
 
-fn received(error: ReceiveError) -> io::Error {
-    match error {
-        ReceiveError::Backend(error) => error,
-        _ => timed_out("a message"),
-    }
-}
-
 fn stopped() -> io::Error {
-    timed_out("nothing is lost for good here, so the other end must have stopped")
+    timed_out("nothing is lost for good here, so the other end has stopped, or the machine is too busy")
 }
 
 /// The answering end.
@@ -208,16 +216,19 @@ impl Hub for HikyakuHub {
     fn echo(&mut self, size: usize, count: usize, _spokes: usize) -> io::Result<()> {
         self.scratch.clear();
         for _ in 0..count {
-            let message = self.end.transport.receive(Some(PATIENCE)).map_err(received)?;
-            let peer = message.peer();
             if size <= COPY {
-                // All are alike, and the answer is the first of them: what comes is looked at where it lies.
-                if self.scratch.len() != message.data().len() {
-                    self.scratch = message.data().to_vec();
-                }
+                let scratch = &mut self.scratch;
+                let peer = self.end.receive(|message| {
+                    // All are alike, and the answer is the first of them: what comes is looked at where it lies.
+                    if scratch.len() != message.data().len() {
+                        *scratch = message.data().to_vec();
+                    }
+                    message.peer()
+                })?;
                 self.end.send(peer, &self.scratch)?;
             } else {
-                let data = Bytes::from(message.into_vec());
+                let whole = |message: Message<'_>| (message.peer(), Bytes::from(message.into_vec()));
+                let (peer, data) = self.end.receive(whole)?;
                 self.end.send_shared(peer, data)?;
                 self.end.events()?;
             }
@@ -228,9 +239,8 @@ impl Hub for HikyakuHub {
     fn sink(&mut self, size: usize, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
         let mut runs = vec![0; self.peers.len()];
         for _ in 0..count {
-            let message = self.end.transport.receive(Some(PATIENCE)).map_err(received)?;
-            let peer = message.peer();
-            if message.data().len() != size {
+            let (peer, len) = self.end.receive(|message| (message.peer(), message.data().len()))?;
+            if len != size {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
                     "a message has the wrong size",
@@ -289,9 +299,7 @@ impl Spoke for HikyakuSpoke {
     fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         self.end.load(message);
         self.end.send(self.hub, message)?;
-        let echo = self.end.transport.receive(Some(PATIENCE)).map_err(received)?;
-        seen(echo.data());
-        Ok(())
+        self.end.receive(|echo| seen(echo.data()))
     }
 
     fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
@@ -299,7 +307,7 @@ impl Spoke for HikyakuSpoke {
         for _ in 0..window {
             self.end.send(self.hub, message)?;
         }
-        self.end.transport.receive(Some(PATIENCE)).map(drop).map_err(received)?;
+        self.end.receive(|_| ())?;
         self.end.events()
     }
 

@@ -3,7 +3,7 @@
 //! A *hub* answers; one or more *spokes* ask and hold the stop-watch. An error of kind `TimedOut` says that data was
 //! lost or the other end has gone; anything else is fatal.
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{io, net::IpAddr};
 
 #[cfg(feature = "dpdk")]
 use super::memif;
@@ -14,9 +14,6 @@ use super::{
 };
 #[cfg(feature = "peers")]
 use super::{kcp, quinn};
-
-/// An end that has waited this long for something that must come gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The end that answers.
 pub(crate) trait Hub {
@@ -140,12 +137,4 @@ pub(crate) fn pattern(size: usize) -> Vec<u8> {
     (0..size)
         .map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8))
         .collect()
-}
-
-/// The error for data that does not come.
-pub(crate) fn timed_out(what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        format!("nothing came within {} s ({what})", PATIENCE.as_secs()),
-    )
 }

@@ -15,7 +15,8 @@ use crate::{
     machine::clock,
     transports::{
         device,
-        link::{Hub, PATIENCE, Spoke, timed_out},
+        link::{Hub, Spoke},
+        patience::{PATIENCE, timed_out},
         settings::{Offer, Settings},
     },
 };

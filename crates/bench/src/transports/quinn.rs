@@ -22,7 +22,8 @@ use tokio::{
 };
 
 use crate::transports::{
-    link::{Hub, PATIENCE, Spoke, timed_out},
+    link::{Hub, Spoke},
+    patience::{LIMIT, timed_out},
     settings::Offer,
 };
 
@@ -46,7 +47,7 @@ fn transport() -> Arc<TransportConfig> {
 
 /// Waits for a result, but not for ever.
 async fn patiently<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::time::timeout(10 * PATIENCE, work)
+    tokio::time::timeout(LIMIT, work)
         .await
         .unwrap_or_else(|_| Err(timed_out("quinn")))
 }

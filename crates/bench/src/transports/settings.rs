@@ -236,6 +236,9 @@ pub(crate) struct Report {
     pub wall: u64,
     /// Processor time of all of them.
     pub cpu: u64,
+    /// For how long of the whole round this end could run, and had no CPU.
+    #[serde(default)]
+    pub waited: u64,
     /// Something was lost on a transport that does not send again: the round is void.
     pub lost: bool,
 }

@@ -12,7 +12,8 @@ use rustix::{
 };
 
 use crate::transports::{
-    link::{Hub, PATIENCE, Spoke, timed_out},
+    link::{Hub, Spoke},
+    patience::{PATIENCE, patiently, timed_out},
     settings::{Offer, Settings, Wait},
     wait::{Attempt, limit_stream},
 };
@@ -20,10 +21,13 @@ use crate::transports::{
 /// Octets collected before a write of `tcp/batched`, and of a read of small messages.
 const BATCH: usize = 64 * 1024;
 
+/// Why a round of it that is not over is no lost round.
+const LOSSLESS: &str = "TCP loses nothing, so the other end has stopped, or the machine is too busy";
+
 /// Sends all of `data`.
 fn send_all(wait: Wait, stream: &TcpStream, mut data: &[u8]) -> io::Result<()> {
     while !data.is_empty() {
-        let sent = wait.until(|attempt| send(stream, data, attempt.send()))?;
+        let sent = patiently("tcp", || wait.until(|attempt| send(stream, data, attempt.send())))?;
         data = &data[sent..];
     }
     Ok(())
@@ -31,7 +35,8 @@ fn send_all(wait: Wait, stream: &TcpStream, mut data: &[u8]) -> io::Result<()> {
 
 /// Receives some octets, at least one.
 fn receive_some(wait: Wait, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    match wait.until(|attempt| recv(stream, &mut *buffer, attempt.receive()).map(|got| got.0))? {
+    let mut once = |attempt: Attempt| recv(stream, &mut *buffer, attempt.receive()).map(|got| got.0);
+    match patiently("tcp", || wait.until(&mut once))? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         got => Ok(got),
     }
@@ -89,7 +94,7 @@ impl TcpHub {
             .iter()
             .map(|lane| PollFd::new(&lane.stream, PollFlags::IN))
             .collect();
-        self.wait.until(|attempt| {
+        let mut once = |attempt| {
             let limit = match attempt {
                 Attempt::Now => Timespec::default(),
                 Attempt::Sleep => Timespec {
@@ -105,7 +110,8 @@ impl TcpHub {
                 .map(|step| (after + step) % spokes)
                 .find(ready)
                 .ok_or(Errno::AGAIN)
-        })
+        };
+        patiently("tcp", || self.wait.until(&mut once))
     }
 
     /// Receives whatever is there from one connection; gives the number of messages that this completed.
@@ -196,7 +202,7 @@ impl Hub for TcpHub {
     }
 
     fn drain(&mut self) -> io::Result<()> {
-        Err(timed_out("TCP loses nothing, so the other end must have stopped"))
+        Err(timed_out(LOSSLESS))
     }
 }
 
@@ -261,6 +267,6 @@ impl Spoke for TcpSpoke {
     }
 
     fn drain(&mut self) -> io::Result<()> {
-        Err(timed_out("TCP loses nothing, so the other end must have stopped"))
+        Err(timed_out(LOSSLESS))
     }
 }

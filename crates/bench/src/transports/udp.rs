@@ -11,7 +11,8 @@ use std::{
 use rustix::net::{recvfrom, sendto};
 
 use crate::transports::{
-    link::{Hub, Spoke, timed_out},
+    link::{Hub, Spoke},
+    patience::timed_out,
     segments::{Assembly, HEADER, Layout, MAX_BATCH, Sender, header, open_socket, parse_header},
     settings::{Offer, Settings, Wait},
     wait::Attempt,

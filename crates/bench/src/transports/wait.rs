@@ -11,7 +11,7 @@ use rustix::{
 use crate::{
     machine::clock,
     transports::{
-        link::{PATIENCE, timed_out},
+        patience::{PATIENCE, timed_out},
         settings::Wait,
     },
 };

@@ -122,7 +122,9 @@ pub fn run(options: &TuneArgs) -> Result<(), Failure> {
     for &size in &sizes {
         let works = [("eager", Options::MAX_EAGER_LIMIT), ("rendezvous", 0)]
             .map(|(name, limit)| (name.to_owned(), work(turns, size, limit)));
-        rows.extend(row(&job.interleave(&works, &mut progress)?));
+        let (series, outcome) = job.interleave(&works, &mut progress);
+        outcome?;
+        rows.extend(row(&series));
     }
     drop(progress);
     let eager_limit = crossing(&rows);

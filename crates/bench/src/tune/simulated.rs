@@ -43,7 +43,8 @@ pub(super) fn fitted(turns: &Turns, sizes: &[usize], eager_limit: usize) -> Resu
     let works = sizes
         .iter()
         .map(|&size| ("one by one".to_owned(), work(turns, size, eager_limit as u32)));
-    let series = job.interleave(&works.collect::<Vec<_>>(), &mut progress)?;
+    let (series, outcome) = job.interleave(&works.collect::<Vec<_>>(), &mut progress);
+    outcome?;
     let times: Vec<(usize, f64)> = series
         .iter()
         .filter_map(|series| Some((series.work.size, one_way(series)?)))
