@@ -62,7 +62,7 @@ pub(crate) struct Turns {
     /// How ranks wait [default: spin; with more ranks than cores: as in a job of `hikyaku run`]
     #[arg(long, value_enum, value_name = "HOW")]
     pub wait: Option<Wait>,
-    /// Sizes in octets, with K (1024) or M (1024 K); each benchmark has defaults of its own
+    /// Sizes in bytes, with K (1024) or M (1024 K); each benchmark has defaults of its own
     #[arg(long, value_delimiter = ',', value_parser = size::parse, value_name = "LIST")]
     pub sizes: Vec<usize>,
     /// Operations per round [default: by size]
@@ -71,7 +71,7 @@ pub(crate) struct Turns {
     /// Rounds in which all that is compared takes turns [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
-    /// Octets of an IP packet [default: the interface's own]
+    /// Bytes of an IP packet [default: the interface's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_536))]
     pub mtu: Option<u32>,
     /// What comes out.
@@ -104,7 +104,7 @@ pub(crate) struct Common {
     /// How both ends wait, hikyaku's and the others' [default: spin; incast with more processes than cores: adaptive]
     #[arg(long, value_enum, value_name = "HOW")]
     pub wait: Option<Wait>,
-    /// Message sizes in octets, with K (1024) or M (1024 K); each benchmark has defaults of its own
+    /// Message sizes in bytes, with K (1024) or M (1024 K); each benchmark has defaults of its own
     #[arg(long, value_delimiter = ',', value_parser = size::parse, value_name = "LIST")]
     pub sizes: Vec<usize>,
     /// Operations per round and transport: ping-pongs, windows, bursts [default: by size]
@@ -122,7 +122,7 @@ pub(crate) struct Common {
         value_name = "LIST"
     )]
     pub vs: Vec<Opponent>,
-    /// Octets of an IP packet, e.g. 1500 for datagrams of 1472 octets [default: the interface's own]
+    /// Bytes of an IP packet, e.g. 1500 for datagrams of 1472 bytes [default: the interface's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_536))]
     pub mtu: Option<u32>,
     /// Settings of hikyaku's protocol

@@ -313,12 +313,15 @@ fn traffic_is_captured() {
 fn a_figure_is_drawn() {
     let file = std::env::temp_dir().join(format!("hikyaku-cli-{}.svg", std::process::id()));
     json(&format!(
-        "bench latency --sizes 8,64 --iterations 5 --rounds 1 --format json --wait adaptive --plot {}",
+        "bench latency --sizes 8,64 --iterations 5 --rounds 1 --mtu 65536 --format json --wait adaptive --plot {}",
         file.display()
     ));
     let svg = std::fs::read_to_string(&file).expect("the figure is there");
     std::fs::remove_file(&file).expect("and can be removed");
-    assert!(svg.starts_with("<svg") && svg.contains("tcp"));
+    assert!(svg.starts_with("<svg"));
+    for text in ["tcp", "message size, bytes", "one-way time, µs", "CPU ", "MTU 65536"] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
 }
 
 #[test]
@@ -343,7 +346,7 @@ fn text_has_columns() {
 fn wrong_input_is_refused_with_a_reason() {
     for (line, reason) in [
         ("bench latency --sizes 8Q", "64K"),
-        ("bench bandwidth --sizes 0", "0 octets"),
+        ("bench bandwidth --sizes 0", "0 bytes"),
         ("bench latency --sizes 1024M", "at most 256M"),
         ("bench latency --rounds 0", "rounds"),
         ("bench latency --backend token-ring", "there are: udp, loopback"),
@@ -363,7 +366,7 @@ fn wrong_input_is_refused_with_a_reason() {
         ("tune --sizes 8", "two sizes"),
         ("tune --np 2", "unexpected argument"),
         ("tune --level mpi", "unexpected argument"),
-        ("bench bibw --sizes 0", "0 octets"),
+        ("bench bibw --sizes 0", "0 bytes"),
         ("bench barrier --level transport", "only MPI"),
         ("bench barrier --sizes 8", "a barrier has none"),
         ("bench allreduce --sizes 6", "multiples of 4"),

@@ -19,9 +19,9 @@ in which it loses something is void. A ratio above 1 says that hikyaku is faster
 
 /// Most messages of a window.
 const WINDOW: usize = 64;
-/// Most octets of a window.
+/// Most bytes of a window.
 const WINDOW_OCTETS: usize = 16 << 20;
-/// Octets that a round moves, if the number of windows is not given.
+/// Bytes that a round moves, if the number of windows is not given.
 const ROUND: usize = 32 << 20;
 
 /// Measures and prints.

@@ -25,7 +25,7 @@ Examples:
 
 As the OSU micro-benchmarks: before each operation there is a barrier (but for `barrier`), each rank takes its time; \
 avg is the mean over ranks and iterations, max that of the slowest rank; p50 and p99 are over iterations, of the mean over \
-ranks. All are medians over rounds, p99 is over all rounds. Sizes are octets of the vector; alltoall: of each block.";
+ranks. All are medians over rounds, p99 is over all rounds. Sizes are bytes of the vector; alltoall: of each block.";
 
 /// Options of benchmarks of collectives.
 #[derive(Clone, Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) struct CollectiveArgs {
 
 /// Sizes if none are given.
 const SIZES: [usize; 5] = [8, 512, 8192, 65_536, 1 << 20];
-/// Octets that a rank moves in a round, if the number of operations is not given.
+/// Bytes that a rank moves in a round, if the number of operations is not given.
 const ROUND: usize = 8 << 20;
 /// What stands for the algorithm that is chosen by cost.
 const AUTO: &str = "auto";
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &CollectiveArgs, task: Task) -> Result<(), Failure> {
             break;
         }
     }
-    running.finish(outcome, job.contention(), Some(&figure(task, &names, &results)))
+    running.finish(outcome, job.contention(), Some(&figure(&job, task, &names, &results)))
 }
 
 fn sizes(asked: &[usize], task: Task) -> Result<Vec<usize>, Failure> {
@@ -91,7 +91,7 @@ fn sizes(asked: &[usize], task: Task) -> Result<Vec<usize>, Failure> {
     size::not_empty(asked)?;
     if task == Task::Allreduce && asked.iter().any(|size| !size.is_multiple_of(4)) {
         return Err(Failure::usage(
-            "--sizes: allreduce sums floats of 4 octets; give multiples of 4",
+            "--sizes: allreduce sums floats of 4 bytes; give multiples of 4",
         ));
     }
     Ok(if asked.is_empty() {
@@ -206,19 +206,22 @@ fn cells(job: &Job, names: &[String], all: &[Series]) -> Vec<String> {
     cells
 }
 
-fn figure(task: Task, names: &[String], results: &[Vec<Series>]) -> Figure {
-    let line = |(index, name): (usize, &String)| Line {
-        name: name.clone(),
-        points: results
+fn figure(job: &Job, task: Task, names: &[String], results: &[Vec<Series>]) -> Figure {
+    let line = |(index, name): (usize, &String)| {
+        Line::new(
+            name.clone(),
+            results
             .iter()
             // A barrier has no size, and its figure one place.
             .filter_map(|all| Some((all[index].work.size.max(1), all[index].micros(|round| round.avg)?)))
             .collect(),
+        )
     };
     Figure {
         title: format!("MPI {}: time per operation, mean over ranks", task.name()),
-        across: "octets".into(),
-        up: "µs".into(),
+        notes: job.environment.lines(),
+        across: "size, bytes".into(),
+        up: "time, µs".into(),
         lines: names.iter().enumerate().map(line).collect(),
     }
 }

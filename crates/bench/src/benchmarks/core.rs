@@ -8,7 +8,7 @@ use crate::{
     harness::setup::check,
     machine::{
         busy::{self, Contention},
-        environment::datagram_of,
+        environment::{cpu_model, datagram_of},
         interrupt,
     },
     options::Common,
@@ -23,11 +23,13 @@ says how large datagrams are; options that concern sockets do nothing here.";
 
 /// Sizes if none are given.
 const SIZES: [usize; 5] = [8, 64, 1024, 8192, 65_536];
-/// Octets of an IP packet if nothing is said: there is no interface to ask.
+/// Bytes of an IP packet if nothing is said: there is no interface to ask.
 const MTU: u32 = 1500;
+/// Bytes of headers between an IP packet and the datagram in it.
+const HEADERS: usize = 28;
 /// Messages of a round, if the number is not given.
 const MESSAGES: usize = 2000;
-/// Octets that a round moves at most, if the number of messages is not given.
+/// Bytes that a round moves at most, if the number of messages is not given.
 const ROUND: usize = 32 << 20;
 
 /// What the core does besides its duty.
@@ -116,7 +118,7 @@ pub(crate) fn run(common: &Common) -> std::result::Result<(), Failure> {
             break;
         }
     }
-    running.finish(outcome, contention, Some(&figure(&results)))
+    running.finish(outcome, contention, Some(&figure(&results, datagram)))
 }
 
 /// Measures all variants at one size, in turns.
@@ -176,10 +178,7 @@ impl Result {
 fn table(rounds: usize, datagram: usize) -> Table {
     let comments = vec![
         "hikyaku core: two endpoints in one thread, no socket; ns".to_owned(),
-        format!(
-            "CPU {}, datagrams of up to {datagram} B, up to 16 in flight",
-            crate::machine::environment::cpu_model()
-        ),
+        place(datagram),
         format!("{rounds} rounds in which the variants take turns, medians; acknowledgements are part of the time"),
     ];
     let mut groups = vec![Group::new("", &["Size"])];
@@ -195,19 +194,31 @@ fn cells(row: &[Result]) -> Vec<String> {
     cells
 }
 
-fn figure(results: &[Result]) -> Figure {
-    let line = |variant: Variant| Line {
-        name: variant.name().into(),
-        points: results
-            .iter()
-            .filter(|one| one.variant == variant)
-            .filter_map(|one| Some((one.size, one.per_message?)))
-            .collect(),
+/// Where it was measured, and how.
+fn place(datagram: usize) -> String {
+    format!(
+        "CPU {}, MTU {} (datagrams of up to {datagram} B), up to 16 in flight",
+        cpu_model(),
+        datagram + HEADERS
+    )
+}
+
+fn figure(results: &[Result], datagram: usize) -> Figure {
+    let line = |variant: Variant| {
+        Line::new(
+            variant.name(),
+            results
+                .iter()
+                .filter(|one| one.variant == variant)
+                .filter_map(|one| Some((one.size, one.per_message?)))
+                .collect(),
+        )
     };
     Figure {
         title: "The protocol alone: time per message".into(),
-        across: "message, octets".into(),
-        up: "ns".into(),
+        notes: vec![place(datagram)],
+        across: "message size, bytes".into(),
+        up: "time per message, ns".into(),
         lines: Variant::ALL.map(line).to_vec(),
     }
 }

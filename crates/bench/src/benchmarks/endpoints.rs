@@ -85,7 +85,7 @@ const SENDER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 const RECEIVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2);
 
 impl Pair {
-    /// For messages of one size, in datagrams of at most `datagram` octets, with the session open.
+    /// For messages of one size, in datagrams of at most `datagram` bytes, with the session open.
     pub(crate) fn new(variant: Variant, size: usize, datagram: usize) -> Result<Self, Failure> {
         let config = Config {
             checksum: variant == Variant::Checksum,
@@ -131,7 +131,7 @@ impl Pair {
         }
         let nanos = clock::now() - start;
         if self.taker.bytes != messages * self.payload.len() {
-            return Err(Failure::run("bench core: not all octets have arrived"));
+            return Err(Failure::run("bench core: not all bytes have arrived"));
         }
         Ok(Sample {
             messages,

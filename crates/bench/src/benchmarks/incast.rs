@@ -35,7 +35,7 @@ pub(crate) struct IncastArgs {
     pub common: Common,
 }
 
-/// Octets that a round moves, if the number of messages is not given.
+/// Bytes that a round moves, if the number of messages is not given.
 const ROUND: usize = 8 << 20;
 
 /// Measures and prints.
@@ -144,20 +144,21 @@ fn figure(setup: &Setup, results: &[(Job, Vec<Series>)], size: usize) -> Figure 
     let line = |name: &str| {
         let ours = |series: &&Series| series.name == name && series.job.size == size;
         let point = |series: &Series| Some((series.job.spokes, bandwidth(series)?));
-        Line {
-            name: name.into(),
-            points: results
+        Line::new(
+            name,
+            results
                 .iter()
                 .flat_map(|(_, all)| all)
                 .filter(ours)
                 .filter_map(point)
                 .collect(),
-        }
+        )
     };
     Figure {
         title: format!("Incast: messages of {} from several senders", size::text(size)),
+        notes: setup.environment.lines(),
         across: "senders".into(),
-        up: "MB/s, all senders together".into(),
+        up: "bandwidth of all senders, MB/s".into(),
         lines: setup.entries.iter().map(|entry| line(&entry.name)).collect(),
     }
 }

@@ -48,7 +48,7 @@ and TCP without MPI.";
 const TITLE: &str = "One-way latency between two processes (median)";
 /// Sizes if none are given.
 const SIZES: [usize; 8] = [0, 8, 512, 2048, 8192, 65_536, 1 << 20, 4 << 20];
-/// Octets that a round moves at most in each direction, if the number of ping-pongs is not given.
+/// Bytes that a round moves at most in each direction, if the number of ping-pongs is not given.
 const ROUND: usize = 8 << 20;
 /// Largest message that bare UDP can hope to move as a burst of datagrams that nobody paces.
 const LARGEST_BURST: usize = 1 << 20;
@@ -103,7 +103,7 @@ fn measure(
     };
     let able = |entry: &Entry, job: &Job| takes(entry, job.size, common.mtu);
     let (results, outcome) = setup.measure(&jobs, &mut running, able, show);
-    let figure = figure(title, &setup.entries, &results);
+    let figure = figure(title, &setup, &results);
     running.finish(outcome, setup.contention(), Some(&figure))
 }
 
@@ -201,21 +201,19 @@ fn cells(entries: &[Entry], job: &Job, all: &[Series]) -> Vec<String> {
     cells
 }
 
-fn figure(title: &str, entries: &[Entry], results: &[(Job, Vec<Series>)]) -> Figure {
+fn figure(title: &str, setup: &Setup, results: &[(Job, Vec<Series>)]) -> Figure {
     let line = |entry: &Entry| {
         let point = |(job, all): &(Job, Vec<Series>)| {
             let series = all.iter().find(|series| series.name == entry.name)?;
             Some((job.size, one_way(series).0?))
         };
-        Line {
-            name: entry.name.clone(),
-            points: results.iter().filter_map(point).collect(),
-        }
+        Line::new(entry.name.clone(), results.iter().filter_map(point).collect())
     };
     Figure {
         title: title.into(),
-        across: "message, octets".into(),
-        up: "µs".into(),
-        lines: entries.iter().map(line).collect(),
+        notes: setup.environment.lines(),
+        across: "message size, bytes".into(),
+        up: "one-way time, µs".into(),
+        lines: setup.entries.iter().map(line).collect(),
     }
 }

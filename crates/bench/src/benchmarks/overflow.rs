@@ -29,7 +29,7 @@ pub(crate) struct OverflowArgs {
     /// Time that is sent for, s
     #[arg(long, default_value_t = 4, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Octets of a message; each goes in a packet of its own
+    /// Bytes of a message; each goes in a packet of its own
     #[arg(long, default_value_t = 2_048, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=8_000))]
     size: u32,
     /// Messages a second: what comes in a computation is to be more than a queue holds, and less than a poller can take

@@ -24,9 +24,9 @@ MB are 10^6 bytes; bibw counts both directions.";
 const SIZES: [usize; 6] = [8, 512, 8192, 65_536, 1 << 20, 4 << 20];
 /// Messages of a window.
 const WINDOW: usize = 64;
-/// Most octets of a window.
+/// Most bytes of a window.
 const WINDOW_OCTETS: usize = 16 << 20;
-/// Octets that a round moves, if the number of operations is not given.
+/// Bytes that a round moves, if the number of operations is not given.
 const ROUND: usize = 16 << 20;
 
 /// Which of them.
@@ -96,7 +96,7 @@ pub(crate) fn run(world: &World, pair: Pair) -> Result<(), Failure> {
             break;
         }
     }
-    running.finish(outcome, job.contention(), Some(&figure(pair, &results)))
+    running.finish(outcome, job.contention(), Some(&figure(&job, pair, &results)))
 }
 
 fn work(turns: &Turns, task: Task, size: usize, window: usize) -> Work {
@@ -160,17 +160,15 @@ fn cells(pair: Pair, (single, windows): &Both) -> Vec<String> {
     cells
 }
 
-fn figure(pair: Pair, results: &[Both]) -> Figure {
+fn figure(job: &Job, pair: Pair, results: &[Both]) -> Figure {
     let points = results
         .iter()
         .filter_map(|(_, windows)| Some((windows.work.size, bandwidth(pair, windows)?)));
     Figure {
         title: format!("MPI {}: windows of messages between two ranks", pair.task().name()),
-        across: "message, octets".into(),
-        up: "MB/s".into(),
-        lines: vec![Line {
-            name: pair.task().name().into(),
-            points: points.collect(),
-        }],
+        notes: job.environment.lines(),
+        across: "message size, bytes".into(),
+        up: "bandwidth, MB/s".into(),
+        lines: vec![Line::new(pair.task().name(), points.collect())],
     }
 }

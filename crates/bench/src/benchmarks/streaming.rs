@@ -47,7 +47,7 @@ impl Streaming {
             (cells(entries, job, all), rows)
         };
         let (results, outcome) = setup.measure(&jobs, &mut running, |_, _| true, show);
-        let figure = self.figure(&setup.entries, &results);
+        let figure = self.figure(&setup, &results);
         running.finish(outcome, setup.contention(), Some(&figure))
     }
 
@@ -67,21 +67,24 @@ impl Streaming {
         )
     }
 
-    fn figure(&self, entries: &[Entry], results: &[Sized]) -> Figure {
+    fn figure(&self, setup: &Setup, results: &[Sized]) -> Figure {
         let value = if self.messages { rate } else { bandwidth };
         let line = |entry: &Entry| {
             let point =
                 |(job, all): &Sized| Some((job.size, value(all.iter().find(|series| series.name == entry.name)?)?));
-            Line {
-                name: entry.name.clone(),
-                points: results.iter().filter_map(point).collect(),
-            }
+            Line::new(entry.name.clone(), results.iter().filter_map(point).collect())
         };
         Figure {
             title: self.title.into(),
-            across: "message, octets".into(),
-            up: if self.messages { "messages/s" } else { "MB/s" }.into(),
-            lines: entries.iter().map(line).collect(),
+            notes: setup.environment.lines(),
+            across: "message size, bytes".into(),
+            up: if self.messages {
+                "messages per second"
+            } else {
+                "bandwidth, MB/s"
+            }
+            .into(),
+            lines: setup.entries.iter().map(line).collect(),
         }
     }
 }
@@ -109,7 +112,7 @@ pub(crate) fn rate(series: &Series) -> Option<f64> {
     series.median(|round| round.messages_per_s)
 }
 
-/// 10^6 octets per second.
+/// 10^6 bytes per second.
 pub(crate) fn bandwidth(series: &Series) -> Option<f64> {
     rate(series).map(|rate| rate * series.job.size as f64 / 1e6)
 }

@@ -259,7 +259,7 @@ pub(crate) fn dse_kinds(common: &Common) -> Vec<Kind> {
     vec![ours(Preset::Dse), ours(Preset::Default), Kind::Tcp]
 }
 
-/// Where and how; of `mtu` and `datagram`, octets.
+/// Where and how; of `mtu` and `datagram`, bytes.
 pub(crate) fn environment(
     session: &Session,
     ends: &Ends,

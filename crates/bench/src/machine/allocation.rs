@@ -58,12 +58,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Heap octets in use since [`heap_of`] has begun, which is going on.
+/// Heap bytes in use since [`heap_of`] has begun, which is going on.
 pub fn in_use() -> isize {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// Heap octets that stay in use after `make`, as long as its result lives; with the result.
+/// Heap bytes that stay in use after `make`, as long as its result lives; with the result.
 pub fn heap_of<T>(make: impl FnOnce() -> T) -> (T, isize) {
     IN_USE.store(0, Ordering::Relaxed);
     WANTED.store(true, Ordering::Relaxed);

@@ -57,9 +57,9 @@ pub struct Environment {
     pub cpu: String,
     /// Kernel; both, if they differ.
     pub kernel: String,
-    /// Octets of an IP packet.
+    /// Bytes of an IP packet.
     pub mtu: usize,
-    /// Octets of a UDP payload.
+    /// Bytes of a UDP payload.
     pub datagram: usize,
     /// How both ends wait.
     pub wait: &'static str,

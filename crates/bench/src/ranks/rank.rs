@@ -222,7 +222,7 @@ impl Rank {
         }
         if matches!(work.task, Task::Put | Task::Get) {
             let window = Window::allocate(&self.world, size as u64, 1).map_err(failed)?;
-            // SAFETY: the window's own memory, of `size` octets, before anybody is told of it by the barrier below.
+            // SAFETY: the window's own memory, of `size` bytes, before anybody is told of it by the barrier below.
             let memory = unsafe { std::slice::from_raw_parts_mut(window.base(), size) };
             memory.fill(NOTHING);
             if work.task == Task::Get {
@@ -301,7 +301,7 @@ impl Rank {
         let (start, len) = (self.own.as_ptr(), size as u64);
         let mut requests: Vec<Result<Request, Error>> = Vec::with_capacity(2 * work.window);
         for place in self.theirs.chunks_exact_mut(size) {
-            // SAFETY: each has `size` octets for itself; all are waited for below.
+            // SAFETY: each has `size` bytes for itself; all are waited for below.
             requests.push(unsafe { self.world.ireceive(place.as_mut_ptr(), len, &self.byte, other, TAG) });
         }
         for _ in 0..work.window {
@@ -353,7 +353,7 @@ impl Rank {
     fn collective(&mut self, work: &Work, algorithm: Option<Algorithm>) -> io::Result<()> {
         let call = self.call(work).ok_or(io::ErrorKind::InvalidInput)?;
         let operation = (work.task == Task::Allreduce).then_some(&self.sum);
-        // SAFETY: the buffers have the octets that `call` says and are not touched before the request has ended.
+        // SAFETY: the buffers have the bytes that `call` says and are not touched before the request has ended.
         let request = unsafe {
             self.world
                 .collective(work.task.call(), &call, &self.buffers(work), operation, algorithm)

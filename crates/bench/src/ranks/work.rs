@@ -12,7 +12,7 @@ pub(crate) struct Place {
     pub backend: String,
     /// Ranks of the job.
     pub size: u32,
-    /// Octets of a datagram, if it was asked for.
+    /// Bytes of a datagram, if it was asked for.
     pub datagram: Option<usize>,
     /// How to wait, if it was asked for.
     pub wait: Option<Wait>,
@@ -88,7 +88,7 @@ impl Task {
 pub(crate) struct Work {
     /// What is timed.
     pub task: Task,
-    /// Octets of a message, block or vector.
+    /// Bytes of a message, block or vector.
     pub size: usize,
     /// Messages per operation, where several are on their way.
     pub window: usize,

@@ -72,7 +72,7 @@ impl Series {
         percentile(&self.samples, 99.0).map(|nanos| nanos as f64 / 1e3)
     }
 
-    /// 10^6 octets per second, if so many messages are an operation.
+    /// 10^6 bytes per second, if so many messages are an operation.
     pub(crate) fn mb_per_s(&self, messages: usize) -> Option<f64> {
         let octets = (self.work.size * messages) as f64;
         median(

@@ -17,7 +17,7 @@ pub(crate) struct Row {
     /// What was done, where a benchmark does several things.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<&'static str>,
-    /// Octets of a message.
+    /// Bytes of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
     /// Ranks of the job.
@@ -77,7 +77,7 @@ pub(crate) struct Row {
     /// Peers of the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peers: Option<usize>,
-    /// Heap octets per peer.
+    /// Heap bytes per peer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_peer: Option<f64>,
     /// Rounds in which something was lost; they count for nothing.

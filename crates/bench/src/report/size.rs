@@ -15,17 +15,17 @@ pub fn parse(text: &str) -> Result<usize, String> {
     };
     let number: usize = digits
         .parse()
-        .map_err(|_| format!("`{text}` is not a size; write octets such as 8, 2048, 64K or 1M"))?;
+        .map_err(|_| format!("`{text}` is not a size; write bytes such as 8, 2048, 64K or 1M"))?;
     match number.checked_mul(factor) {
         Some(size) if size <= LARGEST => Ok(size),
         _ => Err(format!("`{text}` is too large; at most {}", self::text(LARGEST))),
     }
 }
 
-/// Only a ping-pong makes sense without octets: elsewhere they are what is counted.
+/// Only a ping-pong makes sense without bytes: elsewhere they are what is counted.
 pub fn not_empty(sizes: &[usize]) -> Result<(), Failure> {
     if sizes.contains(&0) {
-        return Err(Failure::usage("only `bench latency` takes messages of 0 octets"));
+        return Err(Failure::usage("only `bench latency` takes messages of 0 bytes"));
     }
     Ok(())
 }

@@ -97,10 +97,10 @@ mod there {
 
     use super::{Backend, Environment, Failure, Settings, io};
 
-    /// Octets of headers between an IP packet and the datagram in it.
+    /// Bytes of headers between an IP packet and the datagram in it.
     const OVERHEAD: usize = 28;
 
-    /// Octets of an IP packet that both devices take.
+    /// Bytes of an IP packet that both devices take.
     pub(crate) fn mtu(devices: &[String; 2]) -> Result<usize, Failure> {
         let sizes = devices.iter().map(|device| {
             let options = DpdkOptions::from_environment(&Environment::of_process(), Some(device));

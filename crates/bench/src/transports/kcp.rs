@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Octets in flight, as for bare UDP.
+/// Bytes in flight, as for bare UDP.
 const IN_FLIGHT: usize = 292_000;
 /// The largest part of a message that is handed to KCP at once.
 const CHUNK: usize = 32 * 1024;
@@ -56,7 +56,7 @@ struct Lane {
     kcp: Kcp<Outbox>,
     outbox: Outbox,
     mtu: usize,
-    /// Octets of the message that is being put together.
+    /// Bytes of the message that is being put together.
     message: Vec<u8>,
     filled: usize,
     /// Messages since the last reply.
@@ -310,7 +310,7 @@ impl KcpSpoke {
         })
     }
 
-    /// Sends what is queued and waits for a message of `size` octets.
+    /// Sends what is queued and waits for a message of `size` bytes.
     fn exchange(&mut self, size: usize) -> io::Result<()> {
         self.lanes[0].prepare(size);
         loop {

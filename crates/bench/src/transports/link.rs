@@ -28,11 +28,11 @@ pub(crate) trait Hub {
         Ok(())
     }
 
-    /// Sends back `count` messages of `size` octets to whomever they came from, the first `spokes` spokes being
+    /// Sends back `count` messages of `size` bytes to whomever they came from, the first `spokes` spokes being
     /// the senders.
     fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()>;
 
-    /// Receives `count` messages of `size` octets in all, each put together in its place, and gives every spoke a small
+    /// Receives `count` messages of `size` bytes in all, each put together in its place, and gives every spoke a small
     /// reply after each `window` of its messages.
     fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()>;
 
@@ -132,7 +132,7 @@ pub(crate) fn serve(hub: &mut dyn Hub, job: &Job) -> io::Result<()> {
     }
 }
 
-/// Fills a message with octets that differ from place to place.
+/// Fills a message with bytes that differ from place to place.
 pub(crate) fn pattern(size: usize) -> Vec<u8> {
     (0..size)
         .map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8))

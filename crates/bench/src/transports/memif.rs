@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Octets of headers between an IP packet and the datagram in it.
+/// Bytes of headers between an IP packet and the datagram in it.
 const OVERHEAD: usize = 28;
 /// How long a client waits for its server.
 const START: Duration = Duration::from_secs(10);
@@ -123,7 +123,7 @@ impl Port {
 
     fn send(&self, message: &[u8]) -> io::Result<()> {
         let data = if self.copies { message.as_ptr() } else { ptr::null() };
-        // SAFETY: the port is started and used by this thread only; `message` has so many octets.
+        // SAFETY: the port is started and used by this thread only; `message` has so many bytes.
         check(unsafe { bare_send(&self.bare, data, message.len() as u32) })
     }
 
@@ -137,7 +137,7 @@ impl Port {
         } else {
             ptr::null_mut()
         };
-        // SAFETY: the port is started and used by this thread only; there is room for so many octets.
+        // SAFETY: the port is started and used by this thread only; there is room for so many bytes.
         check(unsafe { bare_receive(&self.bare, to, size as u32) })?;
         Ok(&self.place[..size])
     }

@@ -27,7 +27,7 @@ use crate::{
 
 /// Nanoseconds after which everything that came last has been acknowledged.
 const ACKNOWLEDGE: u64 = 2_000_000;
-/// Octets of receives that are posted at once, at most.
+/// Bytes of receives that are posted at once, at most.
 const POSTED: usize = 8 << 20;
 /// The rank that answers.
 const HUB: i32 = 0;
@@ -81,7 +81,7 @@ impl Rank {
             self.memory.resize(size, 0);
         }
         let start = self.memory.as_mut_ptr();
-        // SAFETY: `memory` has `size` octets and is borrowed until the call returns.
+        // SAFETY: `memory` has `size` bytes and is borrowed until the call returns.
         let status = unsafe { self.world.receive(start, size as u64, &self.byte, from, TAG) }.map_err(failed)?;
         Ok(&self.memory[..status.len as usize])
     }
@@ -99,7 +99,7 @@ impl Rank {
             let requests: Result<Vec<Request>, Error> = (0..now)
                 .map(|index| {
                     let start = self.memory[index * size..].as_mut_ptr();
-                    // SAFETY: each has `size` octets of `memory` for itself, which is not touched before all have ended.
+                    // SAFETY: each has `size` bytes of `memory` for itself, which is not touched before all have ended.
                     unsafe { self.world.ireceive(start, size as u64, &self.byte, from, TAG) }
                 })
                 .collect();

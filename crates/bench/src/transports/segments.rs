@@ -1,6 +1,6 @@
 //! A message as equal-sized datagrams: sent in batches by segmentation offload, put together by position.
 //!
-//! Each datagram carries the number of its run and its index in eight octets, so what is lost or left over is noticed.
+//! Each datagram carries the number of its run and its index in eight bytes, so what is lost or left over is noticed.
 
 use std::{
     io::{self, IoSlice},
@@ -15,9 +15,9 @@ use rustix::net::{SendAncillaryBuffer, sendmsg_addr};
 
 use crate::transports::{patience::timed_out, settings::Wait, wait::limit_socket};
 
-/// Octets in front of each datagram's payload.
+/// Bytes in front of each datagram's payload.
 pub(crate) const HEADER: usize = 8;
-/// Most octets in one batch: what a UDP datagram over IPv4 may have.
+/// Most bytes in one batch: what a UDP datagram over IPv4 may have.
 pub(crate) const MAX_BATCH: usize = 65_507;
 /// Most datagrams in one batch that every kernel with segmentation offload takes.
 const MAX_SEGMENTS: usize = 64;
@@ -43,9 +43,9 @@ pub(crate) fn open_socket(address: SocketAddr, receive_offload: bool) -> io::Res
 /// How a message of one size becomes datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Octets of a message.
+    /// Bytes of a message.
     pub message: usize,
-    /// Octets of it in a datagram.
+    /// Bytes of it in a datagram.
     pub payload: usize,
     /// Datagrams in a batch.
     pub batch: usize,
@@ -131,7 +131,7 @@ impl Sender {
     }
 }
 
-/// The eight octets in front of a datagram; also an acknowledgement, with the count instead of the index.
+/// The eight bytes in front of a datagram; also an acknowledgement, with the count instead of the index.
 pub(crate) fn header(run: u32, index: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..4].copy_from_slice(&run.to_be_bytes());
@@ -149,7 +149,7 @@ pub(crate) fn parse_header(datagram: &[u8]) -> Option<(u32, u32)> {
 /// Puts a run's datagrams together.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
-    /// The message, each octet in its place.
+    /// The message, each byte in its place.
     pub message: Vec<u8>,
     /// The run that is being received.
     pub run: u32,
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::transports::link::pattern;
 
-    /// Octets that a sender would put on the wire for datagram `index`.
+    /// Bytes that a sender would put on the wire for datagram `index`.
     fn datagram(layout: &Layout, message: &[u8], index: usize, messages: usize) -> Vec<u8> {
         let from = index * layout.payload;
         let to = (from + layout.payload).min(message.len() * messages);

@@ -208,7 +208,7 @@ pub(crate) enum Operation {
 pub(crate) struct Job {
     /// What is done.
     pub operation: Operation,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub size: usize,
     /// Operations before the clock starts.
     pub warmup: usize,

@@ -18,7 +18,7 @@ use crate::transports::{
     wait::{Attempt, limit_stream},
 };
 
-/// Octets collected before a write of `tcp/batched`, and of a read of small messages.
+/// Bytes collected before a write of `tcp/batched`, and of a read of small messages.
 const BATCH: usize = 64 * 1024;
 
 /// Why a round of it that is not over is no lost round.
@@ -33,7 +33,7 @@ fn send_all(wait: Wait, stream: &TcpStream, mut data: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives some octets, at least one.
+/// Receives some bytes, at least one.
 fn receive_some(wait: Wait, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut once = |attempt: Attempt| recv(stream, &mut *buffer, attempt.receive()).map(|got| got.0);
     match patiently("tcp", || wait.until(&mut once))? {

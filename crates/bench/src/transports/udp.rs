@@ -18,7 +18,7 @@ use crate::transports::{
     wait::Attempt,
 };
 
-/// Octets in flight from all spokes together: enough to keep both ends busy, little enough for any socket buffer.
+/// Bytes in flight from all spokes together: enough to keep both ends busy, little enough for any socket buffer.
 const IN_FLIGHT: usize = 292_000;
 /// What a receive call can fill.
 const RECEIVE: usize = 64 * 1024;

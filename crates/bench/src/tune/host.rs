@@ -1,6 +1,6 @@
 //! `tune --sim`: the simulated host on which messages take as long as on a real one.
 //!
-//! How often a message's time has what a packet, an octet or the way costs in it depends on the packets that it becomes,
+//! How often a message's time has what a packet, a byte or the way costs in it depends on the packets that it becomes,
 //! and on which of them are handled at the same time at both ends. The protocol knows that, so the simulator is asked, with
 //! each of the costs a little changed. The time is linear in them as long as nothing else changes: a few rounds of that find
 //! the costs that suit the measured times best.
@@ -16,7 +16,7 @@ use crate::{
     report::{digits, median},
 };
 
-/// Octets of IP and UDP before a datagram.
+/// Bytes of IP and UDP before a datagram.
 const HEADERS: usize = 28;
 /// Ping-pongs of each size before those that count, in which sessions open and windows grow; and those.
 const PING_PONGS: (usize, usize) = (3, 3);
@@ -42,13 +42,13 @@ pub(crate) struct Host {
     pub send_ns: f64,
     /// For one received.
     pub receive_ns: f64,
-    /// For each octet, both ways.
+    /// For each byte, both ways.
     pub octet_ns: f64,
     /// From one process to the other while no processor has to do with it, ns.
     pub delay_ns: f64,
 }
 
-/// Costs that are looked for: of a packet at either end, how much more it takes to send one, of an octet at either end, and
+/// Costs that are looked for: of a packet at either end, how much more it takes to send one, of a byte at either end, and
 /// of the way. That a ping-pong is as slow as the slower end does not tell which one that is; where both are on one host
 /// the kernel hands packets over in the sender's call.
 type Costs = [f64; 4];
@@ -82,20 +82,20 @@ impl Host {
 /// How messages become packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets {
-    /// Octets of the largest datagram.
+    /// Bytes of the largest datagram.
     pub datagram: usize,
-    /// Octets of the largest message that is sent without asking.
+    /// Bytes of the largest message that is sent without asking.
     pub eager_limit: usize,
 }
 
 impl Packets {
-    /// Octets of an IP packet, for the simulator.
+    /// Bytes of an IP packet, for the simulator.
     pub(crate) fn mtu(&self) -> u32 {
         (self.datagram + HEADERS).min(65_535) as u32
     }
 }
 
-/// One-way time of a message of so many octets between two processes of one host, µs.
+/// One-way time of a message of so many bytes between two processes of one host, µs.
 pub(crate) fn one_way(packets: &Packets, host: &Host, octets: usize) -> Result<f64, Failure> {
     let mut simulation = Simulation::new(2, 1);
     simulation.network = Network {
@@ -187,7 +187,7 @@ impl Equation {
     }
 }
 
-/// Finds costs, none of them negative, that suit the measured times (octets, µs) best, by what `simulated` gives, µs. Times
+/// Finds costs, none of them negative, that suit the measured times (bytes, µs) best, by what `simulated` gives, µs. Times
 /// that are not positive are passed over.
 pub(crate) fn fit(
     times: &[(usize, f64)],
@@ -397,7 +397,7 @@ mod tests {
             nothing
         );
         for times in [
-            // One size; the same twice; times that fall; no octets; sizes that differ by nothing that counts.
+            // One size; the same twice; times that fall; no bytes; sizes that differ by nothing that counts.
             &[(8, 4.0)][..],
             &[(1_400, 4.0), (1_400, 4.0)],
             &[(8, 9.0), (1_000, 5.0), (1_400, 3.0)],
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// Two packets of 1,472 octets, by hand: the second one is sent while the first one is received.
+    /// Two packets of 1,472 bytes, by hand: the second one is sent while the first one is received.
     #[test]
     fn packets_overlap() {
         let packets = Packets {

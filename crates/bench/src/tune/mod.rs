@@ -38,9 +38,9 @@ Examples:
   hikyaku tune --sim --mtu 1500                         the same for packets of Ethernet
 
 Sends messages of growing size between two ranks in turns eagerly and by rendezvous, and says from which size on asking \
-first is cheaper; fits the time of a message, alpha + octets x beta, and measures gamma, the time to reduce an octet. \
+first is cheaper; fits the time of a message, alpha + bytes x beta, and measures gamma, the time to reduce a byte. \
 The lines that begin with `export` make these the settings of MPI programs. With --sim the messages are sent once more, \
-packet by packet (without segmentation offload), which is what simulated hosts do; what a packet and an octet cost is \
+packet by packet (without segmentation offload), which is what simulated hosts do; what a packet and a byte cost is \
 fitted to these times by the simulator itself, whose times stand beside those measured. Costs hold for packets of the \
 size measured: `hikyaku sim` has the same option --mtu.";
 
@@ -60,21 +60,21 @@ pub struct TuneArgs {
 const SIZES: [usize; 12] = [
     8, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576,
 ];
-/// Octets that a round moves each way, if the number of ping-pongs is not given.
+/// Bytes that a round moves each way, if the number of ping-pongs is not given.
 const ROUND: usize = 2 << 20;
-/// Octets of the vectors that are reduced: they fit the caches as those of a collective in pieces do.
+/// Bytes of the vectors that are reduced: they fit the caches as those of a collective in pieces do.
 const VECTOR: usize = 256 << 10;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Found {
-    /// Octets.
+    /// Bytes.
     eager_limit: usize,
     /// Seconds per message.
     alpha: f64,
-    /// Seconds per octet sent.
+    /// Seconds per byte sent.
     beta: f64,
-    /// Seconds per octet reduced.
+    /// Seconds per byte reduced.
     gamma: f64,
 }
 
@@ -150,7 +150,7 @@ pub fn run(options: &TuneArgs) -> Result<(), Failure> {
     };
     #[cfg(feature = "sim")]
     text.extend(simulation.iter().map(Simulated::text));
-    let figure = figure(&rows);
+    let figure = figure(&rows, &environment);
     let document = Document {
         benchmark: "tune",
         rows,
@@ -205,7 +205,7 @@ fn crossing(rows: &[Row]) -> usize {
     best
 }
 
-/// Seconds per message and per octet, so that the relative errors' squares are least.
+/// Seconds per message and per byte, so that the relative errors' squares are least.
 fn line(rows: &[Row], eager_limit: usize) -> (f64, f64) {
     // t = α + βn, divided by t: 1 = α x + β y.
     let (mut xx, mut xy, mut yy, mut x1, mut y1) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -226,7 +226,7 @@ fn line(rows: &[Row], eager_limit: usize) -> (f64, f64) {
     (alpha.max(1e-9), beta.max(1e-12))
 }
 
-/// Seconds per octet that is summed.
+/// Seconds per byte that is summed.
 fn reduction(rounds: usize) -> f64 {
     let (float, sum) = (Datatype::predefined(Kind::F32), Operation::predefined(Predefined::Sum));
     let (input, mut inout) = (vec![0; VECTOR], vec![0; VECTOR]);
@@ -275,8 +275,8 @@ fn explanation(found: &Found) -> String {
     let model = now.policy.model;
     format!(
         "# eager limit: {} (default {})\n\
-         # alpha, per message: {:.2} µs (default {:.2}); beta, per octet: {:.3} ns (default {:.3}), which are {:.0} MB/s\n\
-         # gamma, per octet reduced: {:.3} ns (default {:.3})\n",
+         # alpha, per message: {:.2} µs (default {:.2}); beta, per byte: {:.3} ns (default {:.3}), which are {:.0} MB/s\n\
+         # gamma, per byte reduced: {:.3} ns (default {:.3})\n",
         size::text(found.eager_limit),
         size::text(now.eager_limit as usize),
         found.alpha * 1e6,
@@ -289,15 +289,14 @@ fn explanation(found: &Found) -> String {
     )
 }
 
-fn figure(rows: &[Row]) -> Figure {
-    let line = |name: &str, value: fn(&Row) -> f64| Line {
-        name: name.into(),
-        points: rows.iter().map(|row| (row.size, value(row))).collect(),
-    };
+fn figure(rows: &[Row], environment: &Environment) -> Figure {
+    let line =
+        |name: &str, value: fn(&Row) -> f64| Line::new(name, rows.iter().map(|row| (row.size, value(row))).collect());
     Figure {
         title: "One-way time of a message between two ranks".into(),
-        across: "message, octets".into(),
-        up: "µs".into(),
+        notes: environment.lines(),
+        across: "message size, bytes".into(),
+        up: "one-way time, µs".into(),
         lines: vec![
             line("eager", |row| row.eager_us),
             line("rendezvous", |row| row.rendezvous_us),

@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Simulated {
     #[serde(flatten)]
     host: Host,
-    /// Octets of its IP packets: costs are for these.
+    /// Bytes of its IP packets: costs are for these.
     mtu: u32,
     /// What simulates hosts like this one.
     command: String,
@@ -92,7 +92,7 @@ impl Simulated {
                 "a simulated host, packets of up to {} B: sending one {send_ns} ns, receiving one {receive_ns} ns",
                 self.mtu
             ),
-            format!("each octet {octet_ns} ns at either end, and {delay_ns} ns in which neither is busy"),
+            format!("each byte {octet_ns} ns at either end, and {delay_ns} ns in which neither is busy"),
             "one-way time of a message whose packets go one by one, µs; ratio: simulated / measured".to_owned(),
         ];
         let mut table = Table::new(

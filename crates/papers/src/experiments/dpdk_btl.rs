@@ -295,14 +295,13 @@ pub(super) fn run(options: &DpdkBtl) -> Result<(), Failure> {
         polling_table(options, &rows),
         flood_table(&rows),
     ];
-    let line = |name: &str, value: fn(&Row) -> Option<(usize, f64)>| Line {
-        name: name.into(),
-        points: rows.iter().filter_map(value).collect(),
-    };
+    let line =
+        |name: &str, value: fn(&Row) -> Option<(usize, f64)>| Line::new(name, rows.iter().filter_map(value).collect());
     let figure = Figure {
         title: "Eager and rendezvous".into(),
-        across: "message, octets".into(),
-        up: "one way, µs".into(),
+        notes: vec![options.basics.note("Ethernet of 10 Gb/s")],
+        across: "message size, bytes".into(),
+        up: "one-way time, µs".into(),
         lines: vec![
             line("eager", |row| match row {
                 Row::Size { size, eager_us, .. } => Some((*size, *eager_us)),

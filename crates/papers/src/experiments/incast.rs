@@ -138,18 +138,20 @@ pub(super) fn run(options: &Incast) -> Result<(), Failure> {
             row.unread.to_string(),
         ]);
     }
-    let line = |mode: &str| Line {
-        name: mode.into(),
-        points: rows
-            .iter()
-            .filter(|row| row.mode == mode)
-            .map(|row| (row.senders as usize, row.p99_us))
-            .collect(),
+    let line = |mode: &str| {
+        Line::new(
+            mode,
+            rows.iter()
+                .filter(|row| row.mode == mode)
+                .map(|row| (row.senders as usize, row.p99_us))
+                .collect(),
+        )
     };
     let figure = Figure {
         title: format!("Incast of {} messages", size::text(options.bytes)),
+        notes: vec![common.note()],
         across: "senders".into(),
-        up: "p99, µs".into(),
+        up: "99th percentile of the time, µs".into(),
         lines: MODES.iter().map(|(mode, _)| line(mode)).collect(),
     };
     let document = Document {

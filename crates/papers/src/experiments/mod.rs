@@ -195,6 +195,13 @@ fn per_packet(text: &str) -> Result<PerPacket, String> {
     })
 }
 
+impl Basics {
+    /// What figures say of where they are from.
+    pub(crate) fn note(&self, network: &str) -> String {
+        format!("simulated: {network}, seed {}", self.seed)
+    }
+}
+
 impl Common {
     /// The job that they describe.
     pub(crate) fn job(&self, processes: u32) -> Result<Simulation, Failure> {
@@ -209,6 +216,17 @@ impl Common {
         let valid = simulation.cpu.validate();
         valid.map_err(|error| Failure::usage(format!("--cpu-packet, --cpu-octet: {error}")))?;
         Ok(simulation)
+    }
+
+    /// The same for figures.
+    pub(crate) fn note(&self) -> String {
+        format!(
+            "simulated: {} Gb/s, MTU {}, {} ns per wire, seed {}",
+            self.bandwidth / 1e9,
+            self.mtu,
+            self.delay,
+            self.seed
+        )
     }
 
     /// The network that they describe.

@@ -262,18 +262,20 @@ pub(super) fn run(options: &PacsCs) -> Result<(), Failure> {
     }
     drop(progress);
     let tables = tables(options, &rows);
-    let line = |name: &str, value: fn(&Row) -> f64| Line {
-        name: name.into(),
-        points: rows
-            .iter()
-            .filter(|row| row.network == "switch")
-            .map(|row| (row.rails as usize, value(row)))
-            .collect(),
+    let line = |name: &str, value: fn(&Row) -> f64| {
+        Line::new(
+            name,
+            rows.iter()
+                .filter(|row| row.network == "switch")
+                .map(|row| (row.rails as usize, value(row)))
+                .collect(),
+        )
     };
     let figure = Figure {
         title: "Exchange with six neighbours".into(),
+        notes: vec![options.basics.note("a switch for each rail")],
         across: "rails".into(),
-        up: "MB/s of a node, both directions".into(),
+        up: "bandwidth of a node, both directions, MB/s".into(),
         lines: vec![
             line("without copies", |row| row.mb_per_s),
             line("with MPI's copies", |row| row.mb_per_s_with_copies),

@@ -206,19 +206,19 @@ pub(super) fn run(options: &Scale) -> Result<(), Failure> {
             text(row.used_bytes_per_rank),
         ]);
     }
-    let line = |name: &str, value: fn(&Row) -> f64| Line {
-        name: name.into(),
-        points: rows.iter().map(|row| (row.ranks as usize, value(row))).collect(),
+    let line = |name: &str, value: fn(&Row) -> f64| {
+        Line::new(name, rows.iter().map(|row| (row.ranks as usize, value(row))).collect())
     };
     let figure = Figure {
         title: "Barrier and allreduce of simulated ranks".into(),
+        notes: vec![options.common.note()],
         across: "ranks".into(),
-        up: "µs".into(),
+        up: "time, µs".into(),
         lines: vec![
-            line("barrier", |row| row.barrier_us),
-            line("barrier, model", |row| row.barrier_model_us),
-            line("allreduce", |row| row.allreduce_us),
-            line("allreduce, model", |row| row.allreduce_model_us),
+            line("barrier", |row| row.barrier_us).look(0, 0),
+            line("barrier, model", |row| row.barrier_model_us).look(0, 1),
+            line("allreduce", |row| row.allreduce_us).look(1, 0),
+            line("allreduce, model", |row| row.allreduce_model_us).look(1, 1),
         ],
     };
     let document = Document {

@@ -322,14 +322,12 @@ pub(super) fn run(options: &Dse) -> Result<(), Failure> {
     ];
     let figure = Figure {
         title: "Othello on relays, and by the protocol".into(),
+        notes: vec![options.basics.note("10BASE-T, with collisions")],
         across: "processors".into(),
-        up: "s".into(),
+        up: "time, s".into(),
         lines: WAYS
             .iter()
-            .map(|(way, _)| Line {
-                name: (*way).into(),
-                points: seconds(&rows, "othello", way),
-            })
+            .map(|(way, _)| Line::new(*way, seconds(&rows, "othello", way)))
             .collect(),
     };
     let document = Document {

@@ -217,21 +217,25 @@ pub(super) fn run(options: &Optical) -> Result<(), Failure> {
         tables.push(ft::table(&rows));
     }
     let mut lines = Vec::new();
-    for (figure, name, _) in FIGURES {
-        for mode in [&modes[0], &modes[1], &modes[modes.len() - 1]] {
+    for (colour, (figure, name, _)) in FIGURES.into_iter().enumerate() {
+        for (style, mode) in [&modes[0], &modes[1], &modes[modes.len() - 1]].into_iter().enumerate() {
             let own = points
                 .iter()
-                .filter(|point| (point.figure, point.mode, point.ports) == (figure, mode.name, mode.ports));
-            lines.push(Line {
-                name: format!("{name}, {}", mode.label()),
-                points: own.map(|point| (point.bytes, point.simulated_s)).collect(),
-            });
+                .filter(|point| (point.figure, point.mode, point.ports) == (figure, mode.name, mode.ports))
+                .map(|point| (point.bytes, point.simulated_s));
+            // A colour for each algorithm, a style for each number of ports.
+            lines.push(Line::new(format!("{name}, {}", mode.label()), own.collect()).look(colour, style));
         }
     }
     let figure = Figure {
         title: format!("Collectives of {} ranks on circuit-switched optics", options.ranks),
-        across: "octets".into(),
-        up: "s".into(),
+        notes: vec![options.basics.note(&format!(
+            "{} Gb/s, {} ms to set a connection up",
+            options.bandwidth / 1e9,
+            options.setup
+        ))],
+        across: "size, bytes".into(),
+        up: "time, s".into(),
         lines,
     };
     let all = points.into_iter().map(Row::Figure).chain(rows.into_iter().map(Row::Ft));
