@@ -1,8 +1,8 @@
 //! A packet layer for peers that are reached through memory: a medium that loses nothing and keeps the order.
 //!
-//! What an [`Endpoint`](super::Endpoint) does against loss has no part here: packets have no sequence numbers, nothing
-//! is acknowledged or sent again, and nothing is timed. What remains is the order of a queue for each peer, fragments,
-//! credit, and sessions that end with a goodbye.
+//! The measures of an [`Endpoint`](super::Endpoint) against loss have no part here: packets have no sequence numbers,
+//! are not acknowledged or sent again, and nothing is timed. A queue for each peer, fragments, credit, and sessions that
+//! end with a goodbye remain.
 //!
 //! Packets have the form of [`wire`](crate::wire). The session token names the incarnation of its *sender*: the index
 //! counts its sessions with this peer, the secret is its epoch.
@@ -204,7 +204,7 @@ impl MemoryLayer {
         self.peers.get(peer.index())?.down
     }
 
-    /// What the medium has taken arrives. Only the first packet of a session is answered.
+    /// A packet that the medium has taken arrives. Only the first one of a session is answered.
     pub(super) fn is_idle(&self, peer: PeerId) -> bool {
         self.peers.get(peer.index()).is_none_or(Peer::is_idle)
     }

@@ -224,7 +224,7 @@ fn a_peer_that_has_restarted_begins_anew() {
 }
 
 #[test]
-fn who_is_not_there_is_refused_and_a_wrong_processor_returned() {
+fn an_absent_peer_is_refused_and_a_wrong_processor_returned() {
     let mut medium = Medium::pair(&Config::default());
     let nobody = medium.ends[0].add_peer(address(7), 7).unwrap();
     let options = SendOptions::default();

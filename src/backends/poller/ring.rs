@@ -233,7 +233,7 @@ impl Consumer {
     }
 
     /// Returns the next record. Its bytes stay until [`release`](Self::release).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<Found>, Corrupt> {
         while self.has_next()? {
             let at = self.next as usize & (self.place.size - 1);

@@ -257,6 +257,7 @@ impl Host {
         self.note_sent(peer, record, sent.map(Some))
     }
 
+    #[inline(always)]
     fn note_sent(
         &mut self,
         peer: PeerId,
