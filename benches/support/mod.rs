@@ -22,11 +22,6 @@ pub(crate) struct Count {
 
 impl Sink for Count {
     #[inline]
-    fn takes_plain(&self) -> bool {
-        true
-    }
-
-    #[inline]
     fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
         self.bytes += message.payload.len() as u64;
         self.packets += 1;
@@ -170,12 +165,12 @@ impl Pair {
             };
             self.now += 2_000;
             let (now, wire) = (Instant::from_nanos(self.now), &mut self.wire);
-            let sent = from.send_alone(now, peer, 0, &message, data, &mut self.burst, |burst, rest| {
-                wire.clear();
-                wire.extend_from_slice(burst.head());
-                wire.extend_from_slice(rest);
-            });
-            assert!(sent, "the flow is quiet");
+            assert!(
+                from.send_inline(now, peer, 0, &message, data, &mut self.burst),
+                "the flow is quiet"
+            );
+            wire.clear();
+            from.gather(&self.burst, |piece| wire.extend_from_slice(piece));
             let stride = wire.len();
             to.handle_datagrams(now, self.addresses[source as usize], wire, stride, &mut self.got);
             let (session, cost) = (to.session(back), std::mem::take(&mut self.got.cost));

@@ -801,11 +801,6 @@ impl Inbox {
 
 impl Sink for Inbox {
     #[inline]
-    fn takes_plain(&self) -> bool {
-        true
-    }
-
-    #[inline]
     fn takes_apart(&self) -> bool {
         true
     }

@@ -169,18 +169,17 @@ impl Messenger {
         Ok(token)
     }
 
-    /// Transmits a small message at once if nothing is before it on its channel. `false`: nothing was done;
-    /// [`send`](Self::send) takes it, or says why not. See
-    /// [`Endpoint::send_alone`](crate::reliability::Endpoint::send_alone).
+    /// Fills `burst` with the packet of a small message if nothing is before it on its channel. Transmit the burst
+    /// then. `false`: nothing was done; [`send`](Self::send) takes the message, or says why not. See
+    /// [`Endpoint::send_inline`](crate::reliability::Endpoint::send_inline).
     #[inline]
-    pub fn send_alone(
+    pub fn send_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
         options: &SendOptions,
         data: &[u8],
         burst: &mut Burst,
-        transmit: impl FnOnce(&mut Burst, &[u8]),
     ) -> bool {
         // A lent message is retired later, when no latency depends on it.
         let Ok((message, number)) = number(&self.layer, &self.inbox, &mut self.numbers, peer, options) else {
@@ -188,7 +187,7 @@ impl Messenger {
         };
         let sent = self
             .layer
-            .send_alone(now, peer, options.channel, &message, data, burst, transmit);
+            .send_inline(now, peer, options.channel, &message, data, burst);
         if sent {
             *number = number.plus(1);
         }

@@ -307,7 +307,7 @@ impl Driver {
         let quiet = !options.more && self.messenger.layer().is_quiet(peer, options.channel);
         if quiet
             && let Payload::Copy(data) = payload
-            && self.send_alone(peer, options, data)
+            && self.send_inline(peer, options, data)
         {
             return Ok(None);
         }
@@ -323,45 +323,17 @@ impl Driver {
 
     /// Transmits a message at once if it is small and no other waits before it. Returns `false` if nothing was done.
     #[inline]
-    fn send_alone(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
-        // (A backend that holds references may refer only to memory that the endpoint keeps.)
-        if self.held || self.capabilities.holds_references {
+    fn send_inline(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
+        if self.held {
             return false;
         }
         let now = self.read_clock();
-        let (backend, kept) = (&mut self.backend, &mut self.kept);
-        let (mut sent, mut failure) = (Sent::All, None);
-        let done = self
-            .messenger
-            .send_alone(now, peer, options, data, &mut self.burst, |burst, rest| {
-                let slices = [IoSlice::new(burst.head()), IoSlice::new(rest)];
-                let count = 1 + usize::from(!rest.is_empty());
-                // (The burst is one datagram, so both lengths are equal. Only one is read: the two fields are
-                // neighbours that were just written, one of them twice, and the processor would wait for both writes.)
-                let len = burst.len();
-                let transmit = Transmit {
-                    segment_size: len,
-                    len,
-                    ..transmit_of(burst, &slices[..count])
-                };
-                match backend.transmit(now, &transmit) {
-                    Ok(Sent::All) => {}
-                    Ok(other) => sent = other,
-                    Err(error) => failure = Some(error),
-                }
-                if sent == Sent::Busy {
-                    keep(kept, &slices);
-                }
-            });
-        if !done {
+        if !self.messenger.send_inline(now, peer, options, data, &mut self.burst) {
             return false;
         }
-        if failure.is_some() {
-            self.failure = failure;
-        } else {
-            // (If the burst is held, `kept` has its bytes already.)
-            self.held = sent == Sent::Busy;
-            self.note_sent(sent);
+        match self.transmit_burst(now) {
+            Ok(sent) => _ = self.note_sent(sent),
+            Err(error) => self.failure = Some(error),
         }
         true
     }
@@ -861,14 +833,6 @@ impl Driver {
             }
             self.events.push(event);
         }
-    }
-}
-
-#[cold]
-fn keep(kept: &mut Vec<u8>, slices: &[IoSlice<'_>]) {
-    kept.clear();
-    for slice in slices {
-        kept.extend_from_slice(slice);
     }
 }
 

@@ -140,13 +140,6 @@ impl Burst {
         self.count(header_len + payload.len());
     }
 
-    /// The next `header_len` bytes of the arena are a header; the caller that transmits supplies the `payload` bytes.
-    #[inline]
-    pub(crate) fn push_header(&mut self, header_len: usize, payload: usize) {
-        self.used += header_len;
-        self.count(header_len + payload);
-    }
-
     /// The next `header_len` bytes of the arena are a header; the payload stays where it is.
     #[inline]
     pub(crate) fn push_reference(&mut self, header_len: usize, source: SourceId, offset: u32, len: u32) {
@@ -229,14 +222,6 @@ impl Burst {
     /// Where in the arena the next header will be.
     pub(crate) fn position(&self) -> usize {
         self.used
-    }
-
-    /// The bytes in the arena, front to back: those that [`Endpoint::send_alone`](super::Endpoint::send_alone) has
-    /// written.
-    #[must_use]
-    #[inline]
-    pub fn head(&self) -> &[u8] {
-        &self.arena[..self.used]
     }
 
     /// A stretch of the arena.

@@ -1,5 +1,5 @@
 //! The endpoint: all peers of one socket. This file has its state, getters and commands. Input is in `input.rs`, output
-//! in `transmit.rs` and `alone.rs`, sessions in `session.rs`, acknowledgements and losses in `recovery.rs`, deadlines
+//! in `transmit.rs` and `inline.rs`, sessions in `session.rs`, acknowledgements and losses in `recovery.rs`, deadlines
 //! in `timeout.rs`.
 
 use alloc::{
@@ -13,11 +13,9 @@ use super::{
     addresses::Addresses,
     burst::Burst,
     control::Control,
-    dialogue::Dialogue,
     flow::{Active, Flow, Placers, Sender},
     liveness::Doubt,
     peer::{Peer, Phase, Place, Tokens},
-    predicted::Answered,
     reconnect::{Call, LostMessages},
     source::{Freed, NONE, SourceId, Sources},
     strangers::Places,
@@ -110,10 +108,6 @@ pub struct Endpoint {
     pub(super) actives: Vec<Active>,
     pub(super) peers: Vec<Peer>,
     pub(super) now: u64,
-    /// An acknowledgement that is processed before anything else.
-    pub(super) answered: Answered,
-    /// The prediction of the next packet.
-    pub(super) dialogue: Dialogue,
     pub(super) ready: VecDeque<u32>,
     /// Those that have much to send, in the order of their turns.
     pub(super) bulk: VecDeque<u32>,
@@ -165,8 +159,6 @@ impl Endpoint {
             key: TokenKey::new(key),
             contact,
             now: 0,
-            answered: Answered::NOTHING,
-            dialogue: Dialogue::NONE,
             stalled: 0,
             peers: Vec::new(),
             addresses: Addresses::new(mix(key as u64) ^ mix((key >> 64) as u64).rotate_left(17)),
@@ -297,7 +289,7 @@ impl Endpoint {
             let flow = &self.flows[flow as usize];
             self.actives
                 .get(flow.active as usize)
-                .is_none_or(|active| self.answered.index == flow.active || !is_busy(flow, &active.send))
+                .is_none_or(|active| !is_busy(flow, &active.send))
         })
     }
 
@@ -312,7 +304,7 @@ impl Endpoint {
     /// Nothing is queued or unacknowledged at all.
     #[must_use]
     pub fn all_idle(&self) -> bool {
-        self.busy == usize::from(self.answered.index != NONE)
+        self.busy == 0
     }
 
     /// A full batch waits for this peer on this channel, or nothing is in flight to it: worth transmitting at once.
@@ -327,7 +319,7 @@ impl Endpoint {
     #[inline]
     pub fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
         self.sender(peer, channel)
-            .is_none_or(|(flow, send)| send.una == flow.send_next || self.answered.index == flow.active)
+            .is_none_or(|(flow, send)| send.una == flow.send_next)
     }
 
     /// A full batch waits for this peer on this channel.
@@ -354,7 +346,6 @@ impl Endpoint {
     /// The backend's limits have changed. (If a path no longer carries datagrams of the protocol's smallest size, its
     /// peers are lost in the end.)
     pub fn set_limits(&mut self, mut limits: Limits) {
-        self.interrupt();
         limits.max_datagram = limits.max_datagram.max(MIN_DATAGRAM.into());
         let most = u16::try_from(limits.max_datagram).unwrap_or(u16::MAX);
         let shrunk = limits.max_datagram < self.limits.max_datagram;
@@ -532,10 +523,15 @@ impl Endpoint {
     }
 
     /// Notes that the backend may refer to the sources of `burst`.
+    #[inline]
     pub(super) fn hold(&mut self, burst: &mut Burst) {
-        if !self.limits.holds_references || burst.sources().next().is_none() {
-            return;
+        if self.limits.holds_references && burst.sources().next().is_some() {
+            self.hold_sources(burst);
         }
+    }
+
+    #[cold]
+    fn hold_sources(&mut self, burst: &mut Burst) {
         let index = self.free_held.pop().unwrap_or_else(|| {
             self.held.push(Vec::new());
             self.held.len() as u32 - 1
@@ -598,7 +594,6 @@ impl Endpoint {
 
     /// [`Event::Writable`] tells when there is room for copies to this peer; at once, if there is.
     pub(super) fn tell_when_writable(&mut self, peer: PeerId) {
-        self.interrupt();
         let room = self.has_room(peer);
         if let Some(p) = self.peers.get_mut(peer.index()) {
             p.blocked = true;
@@ -621,7 +616,6 @@ impl Endpoint {
 
     /// Ends the session of a peer that has sent something that no correct peer sends.
     pub(super) fn expel(&mut self, peer: PeerId, error: PeerError) {
-        self.interrupt();
         if peer.index() < self.peers.len() {
             self.end_session(peer.0, error);
         }
@@ -670,10 +664,9 @@ impl Endpoint {
 
     // ---- inner
 
-    /// Moves the clock on, never back. An acknowledgement that was deferred is processed first.
+    /// Moves the clock on, never back.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
-        self.interrupt();
         self.now = later(self.now, now);
     }
 

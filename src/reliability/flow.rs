@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    wire::{Flags, Seq},
+    wire::{Flags, Seq, Timestamp},
 };
 
 /// The resident part.
@@ -240,6 +240,18 @@ impl Sender {
         *self = fresh;
     }
 
+    /// All that an acknowledgement up to `ack` takes is to release packets in order, if any.
+    #[inline(always)]
+    pub(crate) fn is_acknowledged_in_order(&self, flow: &Flow, ack: Seq) -> bool {
+        self.sacked_count == 0
+            && (ack == self.una
+                || self.lost_count == 0
+                    && self.timeouts == 0
+                    && self.queue.is_empty()
+                    && ack.after(self.una)
+                    && !ack.after(flow.send_next))
+    }
+
     /// A window of this many bytes has room for another packet of `len` bytes.
     #[inline]
     pub(crate) fn has_room(&self, window: u32, len: usize) -> bool {
@@ -338,6 +350,26 @@ impl Receiver {
     #[inline]
     pub(crate) fn has_gap(&self, expected: Seq) -> bool {
         self.end.after(expected)
+    }
+
+    /// The packet with this number is the next one, and none beyond it has arrived.
+    #[inline(always)]
+    pub(crate) fn is_next(&self, flow: &Flow, sequence: Seq) -> bool {
+        sequence == flow.expected && self.end == flow.expected
+    }
+
+    /// The next packet has been delivered: `len` bytes of payload.
+    #[inline(always)]
+    pub(crate) fn note_next(&mut self, flow: &mut Flow, now: u64, len: u32, stamp: Option<Timestamp>) {
+        self.unacked_bytes += len;
+        self.unacked_packets += 1;
+        if let Some(stamp) = stamp
+            && stamp.value != 0
+        {
+            (self.stamp, self.stamp_at) = (stamp.value, now);
+        }
+        flow.expected = flow.expected.plus(1);
+        self.end = flow.expected;
     }
 
     /// An acknowledgement is due at once: packets with these flags request it, or `octets` bytes or a quarter of a

@@ -53,10 +53,10 @@ impl Endpoint {
         stride: usize,
         sink: &mut S,
     ) {
-        if sink.takes_plain() && data.len() <= stride && self.handle_turn(now, &source, data, sink) {
+        self.advance(now);
+        if data.len() <= stride && self.handle_predicted(&source, data, sink) {
             return;
         }
-        self.advance(now);
         let mut rest = data.chunks(stride.max(1));
         while let Some(octets) = rest.next() {
             self.stats.packets_received += 1;
@@ -81,11 +81,6 @@ impl Endpoint {
             _ => DropReason::Malformed,
         })?;
         let arrival = Arrival::new(source, octets, packet);
-        if rest.len() == 0
-            && let Some(done) = self.handle_predicted(&arrival, sink)
-        {
-            return done;
-        }
         self.handle_any(&arrival, rest, sink)
     }
 
@@ -353,8 +348,6 @@ impl Endpoint {
         flags: Flags,
         verdict: Verdict,
     ) -> DropReason {
-        // (It may end the flow that this is about.)
-        self.interrupt();
         match verdict {
             Verdict::Misaddressed => self.take_back(peer, index, packet, cost_of(packet, flags)),
             Verdict::Taken | Verdict::NoRoom => self.put_off(index),

@@ -292,10 +292,9 @@ impl Layer {
         }
     }
 
-    /// [`Endpoint::send_alone`]; no other layer has that way.
+    /// [`Endpoint::send_inline`]; no other layer has that way.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "those of the endpoint's")]
-    pub(crate) fn send_alone(
+    pub(crate) fn send_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -303,10 +302,9 @@ impl Layer {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
-        transmit: impl FnOnce(&mut Burst, &[u8]),
     ) -> bool {
         match self {
-            Self::Endpoint(endpoint) => endpoint.send_alone(now, peer, channel, message, data, burst, transmit),
+            Self::Endpoint(endpoint) => endpoint.send_inline(now, peer, channel, message, data, burst),
             Self::Remote(_) | Self::Other(_) => false,
         }
     }

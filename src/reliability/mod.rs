@@ -5,16 +5,15 @@
 //! datagrams and the time are handed in, bursts to transmit are polled out.
 
 mod addresses;
-mod alone;
 mod beside;
 mod bits;
 mod burst;
 pub mod congestion;
 mod control;
 pub mod delegated;
-mod dialogue;
 mod endpoint;
 mod flow;
+mod inline;
 mod input;
 mod layer;
 mod liveness;
@@ -146,12 +145,6 @@ pub enum Verdict {
 
 /// Where packets go: the layer above.
 pub trait Sink {
-    /// Returns whether [`deliver_plain`](Self::deliver_plain) may take something.
-    #[inline]
-    fn takes_plain(&self) -> bool {
-        false
-    }
-
     /// Returns whether [`deliver_apart`](Self::deliver_apart) is to be used where it can be.
     #[inline]
     fn takes_apart(&self) -> bool {
@@ -178,10 +171,6 @@ pub trait Sink {
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
-    fn takes_plain(&self) -> bool {
-        (**self).takes_plain()
-    }
-
     fn takes_apart(&self) -> bool {
         (**self).takes_apart()
     }

@@ -129,6 +129,18 @@ pub(crate) fn is_of_session(token: Token) -> bool {
 }
 
 impl Peer {
+    /// A packet from `source` with this secret is of the session, which is open, and neither needs a checksum nor wakes
+    /// a sender that waits for room.
+    #[inline(always)]
+    pub(crate) fn expects_from(&self, config: &Config, source: &SocketAddr, secret: u64) -> bool {
+        self.local_secret == secret
+            && self.confirmed
+            && self.phase == Phase::Open
+            && !self.blocked
+            && !self.checksums(config)
+            && (self.address == *source || self.split_ports)
+    }
+
     pub(crate) fn new(address: SocketAddr, processor: u32, tokens: Tokens, mtu: u16) -> Self {
         Self {
             address,

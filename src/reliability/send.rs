@@ -89,7 +89,6 @@ impl Endpoint {
         payload: Source<'_, R>,
     ) -> Result<Option<SendToken>, SendError> {
         self.advance(now);
-        self.dialogue.queues = true;
         let len = match &payload {
             Source::Copy(data) => data.len(),
             Source::Shared(data) => data.octets(),

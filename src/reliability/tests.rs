@@ -1,8 +1,7 @@
 //! Two endpoints in one place, without a network: the smallest run of the whole.
 
-mod alone;
-mod dialogue;
 mod guesses;
+mod inline;
 mod liveness;
 #[cfg(feature = "sim")]
 mod near;
@@ -45,11 +44,6 @@ struct Got {
 }
 
 impl Sink for Got {
-    #[inline]
-    fn takes_plain(&self) -> bool {
-        true
-    }
-
     fn deliver_plain(&mut self, _: &Origin, message: &Plain<'_>) -> bool {
         let takes = self.put_off == 0 && message.destination != NOBODY && message.source != NOBODY;
         if takes {
@@ -102,11 +96,10 @@ struct Pair {
     datagrams: usize,
     drop_every: usize,
     /// What arrives is taken in by a twin, too, which predicts nothing, and what is queued is transmitted by twins that know
-    /// no short way; counts what was predicted, what was a turn of a dialogue, and what the short way has transmitted.
+    /// no short way; counts what was predicted, and what the short way has transmitted.
     twins: bool,
     predicted: usize,
-    turns: usize,
-    alone: usize,
+    lone: usize,
     /// All that has been on the wire, if it is recorded: whom it goes to, and octets.
     tape: Option<Vec<(usize, Vec<u8>)>>,
 }
@@ -115,18 +108,6 @@ struct Pair {
 fn assert_same(one: &Endpoint, other: &Endpoint) {
     // (To print all octets takes long.)
     assert!(one == other, "{one:?}\n{other:?}");
-}
-
-/// What it tells, be there something left for later or not: what is idle, what is quiet, and how much there is to take.
-fn told(endpoint: &Endpoint) -> impl PartialEq + core::fmt::Debug + use<> {
-    let peer = PeerId(0);
-    let quiet = [0, 1, 2].map(|channel| endpoint.is_quiet(peer, channel));
-    (
-        endpoint.all_idle(),
-        endpoint.is_idle(peer),
-        quiet,
-        endpoint.untaken_events(),
-    )
 }
 
 impl Pair {
@@ -154,8 +135,7 @@ impl Pair {
                 drop_every: usize::MAX,
                 twins: false,
                 predicted: 0,
-                turns: 0,
-                alone: 0,
+                lone: 0,
                 tape: None,
             },
             to_b,
@@ -193,7 +173,7 @@ impl Pair {
         for n in 0..2 {
             loop {
                 if self.twins {
-                    self.alone += alone::fill_both_ways(&self.ends[n].0, now);
+                    self.lone += inline::fill_both_ways(&self.ends[n].0, now);
                 }
                 if !self.ends[n].0.poll_transmit(now, &mut burst) {
                     break;
@@ -212,19 +192,13 @@ impl Pair {
         let from = self.ends[1 - to].1;
         let (now, end) = (Instant::from_nanos(self.now), &mut self.ends[to]);
         let before = self.twins.then(|| (end.0.clone(), end.2.clone()));
-        if let Some((mut endpoint, mut got)) = before.clone() {
-            self.turns += usize::from(stride >= bytes.len() && endpoint.handle_turn(now, &from, &bytes, &mut got));
-        }
         end.0.handle_datagrams(now, from, &mut bytes, stride, &mut end.2);
         let after = before.map(|(mut twin, mut got)| {
             self.predicted += usize::from(predicted::handle_unpredicted(&mut twin, now, from, &bytes, &mut got));
             (twin, got)
         });
         if let Some(after) = after {
-            let mut caught_up = end.0.clone();
-            assert_eq!(told(&caught_up), told(&after.0));
-            caught_up.catch_up();
-            assert_same(&caught_up, &after.0);
+            assert_same(&end.0, &after.0);
             assert!(end.2 == after.1, "{:?}\n{:?}", end.2, after.1);
         }
         true

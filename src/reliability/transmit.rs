@@ -38,7 +38,6 @@ impl Endpoint {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         if self.ready.is_empty() && self.bulk.is_empty() && self.control.is_empty() {
-            self.catch_up();
             return false;
         }
         self.transmit_next(now, burst)
@@ -148,7 +147,7 @@ impl Endpoint {
     /// Fills `burst` from one flow; tells whether there may be more.
     #[inline]
     fn fill(&mut self, index: u32, burst: &mut Burst) -> bool {
-        !self.fill_alone(index, burst) && self.fill_any(index, burst)
+        !self.fill_lone(index, burst) && self.fill_any(index, burst)
     }
 
     /// The same where there is more to it than one small message.

@@ -176,26 +176,14 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The first 24 bytes of a header, as three numbers. All packets of a kind and a flow between the same processors with
-/// the same flags share them.
+/// The base header, as five numbers.
 #[inline(always)]
-pub(super) fn first_words(base: &Base, flags: Flags) -> [u64; 3] {
+pub(super) fn words(base: &Base, flags: Flags, payload_len: u16) -> [u64; BASE_LEN / 8] {
     let first = u16::from_be_bytes([VERSION << 4 | base.kind as u8, base.channel]);
     [
         u64::from(first) << 48 | u64::from(flags.bits()) << 32 | u64::from(base.source),
         u64::from(base.destination) << 32 | u64::from(base.session.index),
         base.session.secret,
-    ]
-}
-
-/// The base header, as five numbers.
-#[inline(always)]
-pub(super) fn words(base: &Base, flags: Flags, payload_len: u16) -> [u64; BASE_LEN / 8] {
-    let [first, second, third] = first_words(base, flags);
-    [
-        first,
-        second,
-        third,
         u64::from(base.sequence.0) << 32 | u64::from(base.acknowledgement.0),
         u64::from(payload_len) << 48 | u64::from(base.rail) << 40 | u64::from(base.message.0),
     ]

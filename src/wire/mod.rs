@@ -305,7 +305,7 @@ pub use header::{
 pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN};
 pub use packet::{Error, Head, Packet, Quoted};
 pub use plain::Plain;
-pub(crate) use plain::{Prefix, write as write_plain};
+pub(crate) use plain::write as write_plain;
 pub use record::{RECORD_LEN, Record, Records};
 pub use seq::Seq;
 pub use value::{Header, Sack};

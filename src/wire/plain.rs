@@ -5,20 +5,26 @@
 use zerocopy::network_endian::U64;
 
 use super::{
-    BASE_LEN, Base, Flags, Kind, MAX_HEADER_LEN, Seq, Timestamp,
-    builder::{first_words, pair, words},
+    BASE_LEN, Base, Flags, Kind, MAX_HEADER_LEN, Seq, Timestamp, Token, VERSION,
+    builder::{pair, words},
 };
 
-/// Extensions that a plain packet may have.
-const EXTENSIONS: Flags = Flags::MATCH.union(Flags::TIMESTAMP);
+/// Flags that a plain packet may have.
+const FLAGS: Flags = Flags::MATCH.union(Flags::TIMESTAMP).union(Flags::ACK_REQUEST);
 
 /// A data packet with one whole message and an acknowledgement, and with no extensions but match bits and a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain<'a> {
+    /// Channel of the flow.
+    pub channel: u8,
+    /// The sender asks for an acknowledgement at once.
+    pub ack_request: bool,
     /// Processor that sent the packet.
     pub source: u32,
     /// Processor that the packet is addressed to.
     pub destination: u32,
+    /// The session, as its receiver named it.
+    pub session: Token,
     /// Sequence number of the packet.
     pub sequence: Seq,
     /// Cumulative acknowledgement: all packets of the other direction before this sequence number have arrived.
@@ -33,34 +39,19 @@ pub struct Plain<'a> {
     pub payload: &'a [u8],
 }
 
-/// The first 24 bytes of a plain packet, which all plain packets of one flow between two processors share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prefix {
-    words: [u64; 3],
-    extensions: Flags,
-}
-
-impl Prefix {
-    /// The prefix of a packet with this base and these flags. `None`: the packet is not plain.
-    pub(crate) fn of(base: &Base, flags: Flags) -> Option<Self> {
-        let is_plain = base.kind == Kind::Data && base.rail == 0 && EXTENSIONS.contains(flags);
-        is_plain.then(|| Self {
-            words: first_words(base, flags),
-            extensions: flags,
-        })
-    }
-
-    /// The packet in `octets`, if it begins with this prefix and its length is right.
+impl<'a> Plain<'a> {
+    /// The packet in `octets`, if it is a plain one and its length is right.
     #[inline(always)]
-    pub(crate) fn read<'a>(&self, octets: &'a [u8]) -> Option<Plain<'a>> {
+    pub(crate) fn read(octets: &'a [u8]) -> Option<Self> {
         let (base, mut rest) = octets.split_first_chunk::<BASE_LEN>()?;
         let words: [U64; BASE_LEN / 8] = zerocopy::transmute!(*base);
-        let [first, second, third, order, last] = words.map(U64::get);
-        if first != self.words[0] || second != self.words[1] || third != self.words[2] {
+        let [first, second, secret, order, last] = words.map(U64::get);
+        let flags = Flags::from_bits_retain((first >> 32) as u16);
+        if first >> 56 != u64::from(VERSION << 4 | Kind::Data as u8) || !FLAGS.contains(flags) {
             return None;
         }
         let mut next = |flag: Flags| {
-            if !self.extensions.contains(flag) {
+            if !flags.contains(flag) {
                 return Some(None);
             }
             let (octets, after) = rest.split_first_chunk::<8>()?;
@@ -72,9 +63,15 @@ impl Prefix {
         if (rest.len() as u64) << 16 != last >> 32 {
             return None;
         }
-        Some(Plain {
-            source: self.words[0] as u32,
-            destination: (self.words[1] >> 32) as u32,
+        Some(Self {
+            channel: (first >> 48) as u8,
+            ack_request: flags.contains(Flags::ACK_REQUEST),
+            source: first as u32,
+            destination: (second >> 32) as u32,
+            session: Token {
+                index: second as u32,
+                secret,
+            },
             sequence: Seq((order >> 32) as u32),
             acknowledgement: Seq(order as u32),
             message: Seq(last as u32),
@@ -124,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::{Builder, Packet, Token},
+        super::{Builder, Packet},
         *,
     };
 
@@ -154,6 +151,9 @@ mod tests {
     fn plain_of<'a>(packet: &Packet<&'a [u8]>) -> Plain<'a> {
         let base = packet.base();
         Plain {
+            channel: base.channel,
+            ack_request: packet.flags().contains(Flags::ACK_REQUEST),
+            session: base.session,
             source: base.source,
             destination: base.destination,
             sequence: base.sequence,
@@ -182,22 +182,21 @@ mod tests {
 
             let mut datagram = [&short[..len], &payload].concat();
             let packet = Packet::new_checked(&datagram[..]).unwrap();
-            let prefix = Prefix::of(&base, packet.flags());
-            prop_assert_eq!(prefix.is_some(), marks.is_empty(), "who wants an answer says more");
-            let Some(prefix) = prefix else { return Ok(()) };
-            prop_assert_eq!(prefix.read(&datagram), Some(plain_of(&packet)));
+            prop_assert_eq!(Plain::read(&datagram), Some(plain_of(&packet)));
 
-            // After any change of one byte, the fast reader accepts exactly the packets that the general reader accepts
-            // with the same prefix; it accepts no packet with another prefix.
+            // After any change of one byte, the fast reader accepts exactly the plain ones of the packets that the
+            // general reader accepts.
             let at = at.index(datagram.len());
             datagram[at] ^= change;
-            let read = prefix.read(&datagram);
-            prop_assert!(at >= 24 || read.is_none());
+            let read = Plain::read(&datagram);
             let packet = Packet::new_checked(&datagram[..]);
-            let same = packet.ok().filter(|packet| Prefix::of(&packet.base(), packet.flags()) == Some(prefix));
-            prop_assert_eq!(read, same.as_ref().map(plain_of));
+            let plain = packet.ok().filter(|packet| {
+                let base = packet.base();
+                base.kind == Kind::Data && base.rail == 0 && FLAGS.contains(packet.flags())
+            });
+            prop_assert_eq!(read, plain.as_ref().map(plain_of));
             datagram.truncate(at);
-            prop_assert_eq!(prefix.read(&datagram), None);
+            prop_assert_eq!(Plain::read(&datagram), None);
         }
     }
 }

@@ -279,7 +279,7 @@ impl Queue {
                 let range = offset as usize..offset as usize + len;
                 burst.push_inline(header, sources.span(source).part(range));
             }
-            None => burst.push_header(header, 0),
+            None => burst.push_inline(header, crate::span::Span::default()),
         }
         if is_ended {
             self.queued.pop_front();

@@ -1,7 +1,7 @@
 //! The short way for what is predicted, against the long one.
 
 use super::{
-    alone::{queue_one, quiet, send_past_the_queue},
+    inline::{queue_one, quiet, send_past_the_queue},
     *,
 };
 use crate::{
@@ -184,7 +184,6 @@ fn what_is_not_as_predicted_is_seen() {
     for (number, (change, predicted)) in changes.into_iter().enumerate() {
         let (mut pair, _) = about_to_arrive(false);
         let endpoint = &mut pair.ends[1].0;
-        endpoint.interrupt();
         change(endpoint, &mut pair.wire[0].1);
         assert!(pair.arrive());
         assert_eq!(pair.predicted, usize::from(predicted), "change {number}");
@@ -225,39 +224,6 @@ fn a_stream_is_predicted() {
     }
     // But for an acknowledgement now and then.
     assert!(pair.predicted >= 98, "{}", pair.predicted);
-}
-
-/// A session in which messages were sent one by one and answered all at once; the answer has just arrived.
-fn answered(messages: &[Outgoing]) -> (Pair, PeerId) {
-    let (mut pair, to_b, to_a) = quiet();
-    for message in messages {
-        let now = Instant::from_nanos(pair.now);
-        let payload = Payload::Copy(b"request");
-        pair.ends[0].0.send(now, to_b, 0, message, payload).unwrap();
-        pair.transmit();
-    }
-    while pair.arrive() {}
-    pair.twins = true;
-    pair.send(1, to_a, 2, Payload::Copy(b"answer"));
-    pair.transmit();
-    assert!(pair.arrive());
-    assert!(pair.ends[0].0.is_idle(to_b) && pair.wire.is_empty());
-    (pair, to_b)
-}
-
-/// What an answer acknowledges is left for later if it is one small message.
-#[test]
-fn only_a_lone_message_is_left_for_later() {
-    let small = message(0, 2);
-    let large = Outgoing {
-        immediate: Some(1),
-        ..small
-    };
-    let next = message(0, 3);
-    for (messages, left) in [(&[small][..], true), (&[large], false), (&[small, next], false)] {
-        let (pair, _) = answered(messages);
-        assert_eq!(pair.ends[0].0.answered.index != NONE, left, "{messages:?}");
-    }
 }
 
 /// An answer to the first of several: the others go on waiting.

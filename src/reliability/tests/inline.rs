@@ -52,7 +52,7 @@ pub(super) fn fill_both_ways(endpoint: &Endpoint, now: Instant) -> usize {
         }
         let (mut short, mut general) = (endpoint.clone(), endpoint.clone());
         let mut burst = begin(&short, index);
-        if !short.fill_alone(index, &mut burst) {
+        if !short.fill_lone(index, &mut burst) {
             assert!(burst.is_empty());
             // Nothing was done.
             assert_same(&short, &endpoint);
@@ -102,30 +102,24 @@ fn send_as_through_the_queue(
     }
     let mut twin = pair.ends[from].0.clone();
     let (mut burst, mut nothing) = (Burst::default(), Burst::default());
-    let mut octets = vec![];
-    let transmit = |burst: &mut Burst, rest: &[u8]| octets = [burst.head(), rest].concat();
     let endpoint = &mut pair.ends[from].0;
-    if !endpoint.send_alone(now, peer, channel, message, data, &mut burst, transmit) {
+    if !endpoint.send_inline(now, peer, channel, message, data, &mut burst) {
         // Nothing was done.
         assert_same(endpoint, &twin);
         return false;
     }
-    assert_eq!((octets.len(), octets.len()), (burst.len(), burst.segment_size()));
+    let sent = describe(endpoint, &burst);
     assert!(!endpoint.poll_transmit(now, &mut nothing));
     twin.send(now, peer, channel, message, Payload::Copy(data)).unwrap();
     let index = twin.ready.pop_front().unwrap();
     twin.actives[index as usize].ready = false;
-    let (more, other) = fill_generally(&mut twin, index);
+    let (more, mut other) = fill_generally(&mut twin, index);
     assert!(!more);
-    let mut others = vec![];
-    twin.gather(&other, |part| others.extend_from_slice(part));
-    assert_eq!(
-        (burst.destination(), burst.segments(), burst.dont_fragment(), &octets),
-        (other.destination(), other.segments(), other.dont_fragment(), &others)
-    );
+    twin.hold(&mut other);
+    assert_eq!(sent, describe(&twin, &other));
     assert!(!twin.poll_transmit(now, &mut nothing));
     assert_same(endpoint, &twin);
-    pair.carry(from, &octets);
+    pair.emit(from, &burst);
     true
 }
 
