@@ -153,6 +153,7 @@ pub mod prng;
 #[cfg(feature = "std")]
 pub mod progress;
 pub mod reliability;
+pub mod ring;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod siphash;

@@ -22,6 +22,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("table", &[]),
     ("id", &[]),
     ("span", &[]),
+    // Memory that two sides share; below the layers that pass messages through it.
+    ("ring", &["prng"]),
     // Read once, and handed on to the parts: it knows the names of their variables, and nothing of them.
     ("environment", &[]),
     // Between threads, so below all that has some.
@@ -34,7 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "reliability",
         &[
-            "wire", "time", "prng", "siphash", "id", "span", "config", "error", "events", "stats",
+            "wire", "time", "prng", "siphash", "id", "span", "ring", "config", "error", "events", "stats",
         ],
     ),
     (

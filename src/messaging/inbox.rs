@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    reliability::{Origin, PeerId, Sink, Verdict},
+    reliability::{Origin, PeerId, Short, Sink, Verdict},
     span::Span,
     wire::{ANY_PROCESSOR, Base, Flags, Head as PacketHead, Packet, Plain, Records, Seq},
 };
@@ -203,6 +203,24 @@ impl Inbox {
             busy.stale = busy.stale.saturating_sub(u64::from(cost) + promoted);
         }
         self.rest(peer);
+    }
+
+    /// Returns whether a short message is the next of its pair, and nothing of its peer waits.
+    #[inline(always)]
+    pub(super) fn is_next(&self, short: &Short) -> bool {
+        self.peers.get(short.peer.index()).is_some_and(|inbound| {
+            inbound.busy == IDLE
+                && inbound.session == short.session
+                && inbound.source == short.source
+                && inbound.next == Seq(short.record.number)
+        })
+    }
+
+    /// The next message of the usual pair of a peer has been taken elsewhere.
+    #[inline(always)]
+    pub(super) fn skip(&mut self, peer: PeerId) {
+        let inbound = &mut self.peers[peer.index()];
+        inbound.next = inbound.next.plus(1);
     }
 
     /// Other credit to pass to `Endpoint::release` now.

@@ -46,7 +46,7 @@ pub use self::{
 };
 use crate::{
     error::{AddPeerError, SendError},
-    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Target},
+    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Short, Target},
     span::Span,
     time::Instant,
     wire::Seq,
@@ -125,7 +125,7 @@ impl Messenger {
     #[must_use]
     #[inline]
     pub fn ready(&self) -> usize {
-        self.inbox.messages() + self.inbox.landings.has_landed()
+        self.inbox.messages() + self.inbox.landings.has_landed() + usize::from(self.layer.has_short())
     }
 
     /// Passes the addresses and lengths in bytes of the message numbers to and from a peer to `tell`
@@ -203,6 +203,9 @@ impl Messenger {
         if self.is_in_place() {
             return None;
         }
+        if self.inbox.messages() == 0 {
+            self.deliver_all_short();
+        }
         self.inbox.take(&[])
     }
 
@@ -223,6 +226,55 @@ impl Messenger {
     pub fn receive_in_place<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         self.finish();
         self.inbox.take(datagram)
+    }
+
+    /// Sends a message with match bits at once, if its peer is reached by a way for short messages. `None`: it is not, or
+    /// there is no room, and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
+    #[inline]
+    fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
+        let number = self.numbers.next(peer, self.layer.session(peer), None)?;
+        let transmits = self.layer.send_short(peer, *number, bits, data)?;
+        *number = number.plus(1);
+        Some(transmits)
+    }
+
+    /// Returns whether short messages wait where they came in.
+    #[inline]
+    pub(crate) fn has_short(&self) -> bool {
+        self.layer.has_short()
+    }
+
+    /// Takes a short message where it came in, past the inbox, if it is the next of its pair. One that is not, or that
+    /// `take` refuses, goes through the inbox: then the result is false. `None`: there is no message.
+    #[inline]
+    fn take_short(&mut self, short: &mut Short, take: impl FnOnce(&Short) -> bool) -> Option<bool> {
+        if !self.layer.poll_short(short) {
+            return None;
+        }
+        let is_taken = self.inbox.is_next(short) && take(short);
+        if is_taken {
+            self.inbox.skip(short.peer);
+            self.layer.accept_short(short);
+        } else {
+            self.layer.deliver_short(Instant::ZERO, short, &mut self.inbox);
+            self.apply_releases();
+        }
+        Some(is_taken)
+    }
+
+    /// Moves all short messages into the inbox.
+    #[inline]
+    fn deliver_all_short(&mut self) {
+        if self.layer.has_short() {
+            let mut short = Short::NONE;
+            while self.take_short(&mut short, |_| false).is_some() {}
+        }
+    }
+
+    /// This side is about to sleep, or has woken up: peers that send short messages wake it. Returns whether it may sleep.
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.layer.set_asleep(asleep);
+        !self.layer.has_short()
     }
 
     /// Registers memory that a peer, or every peer, may write to. `None`: there are too many landings (2^20).

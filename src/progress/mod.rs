@@ -94,6 +94,8 @@ pub struct Driver {
     last: usize,
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
+    /// Passes in a row that did not poll the backend.
+    postponed: u32,
     passes: u64,
     /// When the backend was last polled for received datagrams.
     looked: Instant,
@@ -153,6 +155,7 @@ impl Driver {
             backlog: false,
             last: 0,
             overdue: 0,
+            postponed: 0,
             passes: 0,
             looked: clock.now(),
             events: Events::default(),
@@ -634,7 +637,12 @@ impl Driver {
             hint::spin_loop();
             return Ok(Wake::TimedOut);
         }
-        self.backend.wait(left.map(Duration::from_nanos))
+        let waited = match self.messenger.set_asleep(true) {
+            true => self.backend.wait(left.map(Duration::from_nanos)),
+            false => Ok(Wake::Readable),
+        };
+        self.messenger.set_asleep(false);
+        waited
     }
 
     #[inline]
@@ -657,6 +665,9 @@ impl Driver {
     #[inline]
     fn receive_burst(&mut self, now: Instant, fresh: bool) -> io::Result<usize> {
         self.settle();
+        if self.messenger.has_short() && self.postpone() {
+            return Ok(1);
+        }
         let count = self.backend.receive(now, BUDGET)?;
         if count == 0 {
             return Ok(0);
@@ -679,6 +690,13 @@ impl Driver {
             .handle_datagrams_in_place(now, received.source, received.data, received.stride);
         self.collect_events();
         Ok(count)
+    }
+
+    /// Returns whether the backend can be polled later, as messages wait that came in beside it: for so many passes.
+    #[inline]
+    fn postpone(&mut self) -> bool {
+        self.postponed = (self.postponed + 1) % BUSY_PASSES;
+        self.postponed != 0
     }
 
     /// Hands in a burst that may hold records of a link.

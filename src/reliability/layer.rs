@@ -9,7 +9,7 @@ use core::{fmt::Debug, net::SocketAddr};
 use bytes::Bytes;
 
 use super::{
-    Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target,
+    Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Short, Sink, Target,
     delegated::{Remote, Split},
 };
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
+    wire::Seq,
 };
 
 /// Passes the methods that every packet layer must have to the macro `$with`: getters, then commands.
@@ -140,6 +141,41 @@ macro_rules! declare {
                 let _ = (now, record, sink);
             }
 
+            /// Sends a message, of the usual pair of processors, by a way for short messages that is no packet. `None`:
+            /// [`send`](PacketLayer::send) takes it, or says why not. Else returns whether there is something to transmit.
+            fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+                let _ = (peer, number, bits, data);
+                None
+            }
+
+            /// Returns whether [`poll_short`](PacketLayer::poll_short) would find a message.
+            fn has_short(&self) -> bool {
+                false
+            }
+
+            /// Takes the next message that came by the way of [`send_short`](PacketLayer::send_short), and returns whether
+            /// there was one. It has then to be [accepted](PacketLayer::accept_short) or
+            /// [delivered](PacketLayer::deliver_short).
+            fn poll_short(&mut self, short: &mut Short) -> bool {
+                let _ = short;
+                false
+            }
+
+            /// Takes note that a message was received where it came in: its credit is free again.
+            fn accept_short(&mut self, short: &Short) {
+                let _ = short;
+            }
+
+            /// Delivers a message as the packet that it would have been.
+            fn deliver_short(&mut self, now: Instant, short: &Short, sink: &mut dyn Sink) {
+                let _ = (now, short, sink);
+            }
+
+            /// Says to peers whether this side sleeps, and has to be woken by a packet.
+            fn set_asleep(&mut self, asleep: bool) {
+                let _ = asleep;
+            }
+
             /// Delivers packets that the layer has kept because there was no room for them, or that have come to it by
             /// itself. It is called at the time of [`poll_timeout`](PacketLayer::poll_timeout).
             fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
@@ -200,6 +236,34 @@ methods!(implement!(Remote {
     }
 }));
 methods!(implement!(MemoryLayer {
+    #[inline]
+    fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+        Self::send_short(self, peer, number, bits, data)
+    }
+
+    #[inline]
+    fn has_short(&self) -> bool {
+        Self::has_short(self)
+    }
+
+    #[inline]
+    fn poll_short(&mut self, short: &mut Short) -> bool {
+        Self::poll_short(self, short)
+    }
+
+    #[inline]
+    fn accept_short(&mut self, short: &Short) {
+        Self::accept_short(self, short);
+    }
+
+    fn deliver_short(&mut self, now: Instant, short: &Short, sink: &mut dyn Sink) {
+        Self::deliver_short(self, now, short, sink);
+    }
+
+    fn set_asleep(&mut self, asleep: bool) {
+        Self::set_asleep(self, asleep);
+    }
+
     fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
         Self::deliver_waiting(self, now, sink);
     }
@@ -334,6 +398,51 @@ impl Layer {
             Self::Endpoint(_) => {}
             Self::Remote(remote) => remote.handle_record(now, record, sink),
             Self::Other(layer) => layer.handle_record(now, record, sink),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+        match self {
+            Self::Endpoint(_) | Self::Remote(_) => None,
+            Self::Other(layer) => layer.send_short(peer, number, bits, data),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_short(&self) -> bool {
+        match self {
+            Self::Endpoint(_) | Self::Remote(_) => false,
+            Self::Other(layer) => layer.has_short(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn poll_short(&mut self, short: &mut Short) -> bool {
+        match self {
+            Self::Endpoint(_) | Self::Remote(_) => false,
+            Self::Other(layer) => layer.poll_short(short),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn accept_short(&mut self, short: &Short) {
+        if let Self::Other(layer) = self {
+            layer.accept_short(short);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn deliver_short<S: Sink>(&mut self, now: Instant, short: &Short, sink: &mut S) {
+        if let Self::Other(layer) = self {
+            layer.deliver_short(now, short, sink);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_asleep(&mut self, asleep: bool) {
+        if let Self::Other(layer) = self {
+            layer.set_asleep(asleep);
         }
     }
 

@@ -59,7 +59,7 @@ pub use self::{
 use super::{Landing, LandingId, Message, Messenger, SendOptions, message::Kept};
 use crate::{
     error::{PeerError, SendError},
-    reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
+    reliability::{MESSAGE_COST, Payload, PeerId, SendToken, Short},
     span::Span,
     time::Instant,
     wire::ANY_PROCESSOR,
@@ -372,6 +372,24 @@ impl<B: Landing + 'static> Tagged<B> {
         Ok(())
     }
 
+    /// Sends a copy of `data`, complete at once, if the peer is reached by a way for short messages. `None`:
+    /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
+    #[inline]
+    pub(crate) fn send_short(
+        &mut self,
+        messenger: &mut Messenger,
+        peer: PeerId,
+        bits: u64,
+        data: &[u8],
+    ) -> Option<bool> {
+        if !self.lost.is_empty() || self.outbox.holds_requests(peer) {
+            return None;
+        }
+        let transmits = messenger.send_short(peer, bits, data)?;
+        self.stats.eager += 1;
+        Some(transmits)
+    }
+
     /// Sends `content` by rendezvous: a [`Completion`] with `request` follows when the receiver has all that it wants.
     /// (So it is also how to send synchronously, whatever the length.)
     ///
@@ -680,6 +698,51 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Handles the messages that the messenger has ready. Those of the layer above go to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
+        self.handle_admitted(messenger, now, handler);
+        while self.handle_short(messenger) {
+            self.handle_admitted(messenger, now, handler);
+        }
+        while let Some(id) = messenger.poll_landed() {
+            match self.rendezvous.landed(messenger, id) {
+                Some(done) => self.completions.push_back(done),
+                None => handler.landed(id),
+            }
+        }
+        if !self.outbox.is_empty() || !self.rendezvous.is_settled() {
+            self.retry(messenger, now);
+        }
+    }
+
+    /// Takes short messages where they came in, as long as receives wait for them. Returns whether any had to go through
+    /// the messenger's inbox.
+    #[inline]
+    pub(crate) fn handle_short(&mut self, messenger: &mut Messenger) -> bool {
+        let mut short = Short::NONE;
+        loop {
+            match messenger.take_short(&mut short, |short| self.place_short(short)) {
+                Some(true) => {}
+                Some(false) => return true,
+                None => return false,
+            }
+        }
+    }
+
+    /// Places a short message, if a receive waits for it.
+    #[inline]
+    fn place_short(&mut self, short: &Short) -> bool {
+        if short.session > 1 || !self.lost.is_empty() {
+            return false;
+        }
+        let bits = short.record.bits;
+        let Some(receive) = self.posted.take(short.source, matched(bits)) else {
+            return false;
+        };
+        self.place(receive, short.source, bits, short.record.data());
+        true
+    }
+
+    /// Handles the messages that have been admitted.
+    fn handle_admitted<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
         while let Some((message, processor)) = messenger.receive_from() {
             // Who is in another session than the first was lost before, though that may not have been told yet: nothing of
             // the old incarnation's receives is for the new one.
@@ -726,15 +789,6 @@ impl<B: Landing + 'static> Tagged<B> {
                 }
                 Err(_) => self.stats.malformed += 1,
             }
-        }
-        while let Some(id) = messenger.poll_landed() {
-            match self.rendezvous.landed(messenger, id) {
-                Some(done) => self.completions.push_back(done),
-                None => handler.landed(id),
-            }
-        }
-        if !self.outbox.is_empty() || !self.rendezvous.is_settled() {
-            self.retry(messenger, now);
         }
     }
 

@@ -372,6 +372,15 @@ impl Core {
         let Some(peer) = self.peers.meet(messenger, process) else {
             return self.send_self(bits, buffer, synchronous, owner);
         };
+        if !synchronous
+            && let Some(data) = buffer.as_slice()
+            && let Some(transmits) = self.tagged.send_short(messenger, peer, bits, data)
+        {
+            if transmits {
+                self.touch(peer);
+            }
+            return None;
+        }
         if !synchronous && self.tagged.is_eager(messenger, peer, len) {
             let tagged = &mut self.tagged;
             let sent = buffer.with_packed(&mut self.scratch, |data| {
