@@ -29,10 +29,7 @@ const STILL: &[&str] = &[
     "src/sim/",
     "src/transport/",
     "src/wire/",
-    "crates/bench/src/",
-    "crates/cli/src/",
     "crates/mpi/src/",
-    "crates/papers/src/",
     "xtask/src/",
 ];
 
