@@ -476,6 +476,13 @@ impl Driver {
         (&mut self.messenger, self.now)
     }
 
+    /// The messenger, for what takes no time and does not receive: a message that lies in a receive buffer stays there.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn messenger_mut(&mut self) -> &mut Messenger {
+        &mut self.messenger
+    }
+
     /// The clock from which the driver reads the time.
     #[cfg(feature = "mpi")]
     pub(crate) fn clock(&self) -> Clock {

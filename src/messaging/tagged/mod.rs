@@ -717,6 +717,9 @@ impl<B: Landing + 'static> Tagged<B> {
     /// the messenger's inbox.
     #[inline]
     pub(crate) fn handle_short(&mut self, messenger: &mut Messenger) -> bool {
+        if messenger.inbox.messages() > 0 {
+            return true;
+        }
         let mut short = Short::NONE;
         loop {
             match messenger.take_short(&mut short, |short| self.place_short(short)) {

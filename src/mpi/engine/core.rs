@@ -58,6 +58,12 @@ impl Ended {
         wanted: None,
     };
 
+    /// Returns whether it has ended as it should.
+    #[inline]
+    pub(super) fn is_well(&self) -> bool {
+        matches!(self.outcome, Outcome::Complete) && self.refused.is_none()
+    }
+
     pub(super) fn with(outcome: Outcome) -> Self {
         Self { outcome, ..Self::WELL }
     }
@@ -101,6 +107,31 @@ struct Slot {
     peer: Option<PeerId>,
     /// The processes of which it needs one, if it names no source.
     any_of: Option<Box<AnyOf>>,
+}
+
+impl Slot {
+    const FREE: Self = Self {
+        generation: 0,
+        owner: Owner::Nobody,
+        state: State::Free,
+        handle: None,
+        loans: None,
+        peer: None,
+        any_of: None,
+    };
+
+    /// Frees it; its number is given out again.
+    #[inline]
+    fn clear(&mut self) {
+        self.state = State::Free;
+        self.handle = None;
+        if self.loans.is_some() {
+            self.loans = None;
+        }
+        if self.any_of.is_some() {
+            self.any_of = None;
+        }
+    }
 }
 
 /// Destination of a message.
@@ -244,27 +275,15 @@ impl Core {
 
     #[inline]
     fn request(&mut self, owner: Owner, peer: Option<PeerId>) -> (RequestId, &mut Slot) {
-        let slot = Slot {
-            generation: 0,
-            owner,
-            state: State::Pending,
-            handle: None,
-            loans: None,
-            peer,
-            any_of: None,
-        };
-        let index = match self.free.pop() {
-            Some(index) => {
-                let generation = self.slots[index as usize].generation.wrapping_add(1);
-                self.slots[index as usize] = Slot { generation, ..slot };
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                self.slots.len() as u32 - 1
-            }
-        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::FREE);
+            self.slots.len() as u32 - 1
+        });
         let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.owner = owner;
+        slot.state = State::Pending;
+        slot.peer = peer;
         (RequestId(u64::from(slot.generation) << 32 | u64::from(index)), slot)
     }
 
@@ -277,8 +296,7 @@ impl Core {
 
     fn forget(&mut self, id: RequestId) {
         if let Some(slot) = self.slot(id) {
-            slot.state = State::Free;
-            slot.loans = None;
+            slot.clear();
             self.free.push(id.0 as u32);
         }
     }
@@ -291,8 +309,7 @@ impl Core {
         if slot.loans.as_ref().is_some_and(|loans| !loans.are_back()) {
             return None;
         }
-        slot.state = State::Free;
-        slot.loans = None;
+        slot.clear();
         self.free.push(id.0 as u32);
         Some(ended)
     }
@@ -358,6 +375,24 @@ impl Core {
         self.tagged.is_early(messenger, peer, len) && self.lost(process).is_none()
     }
 
+    /// Sends by a way for short messages. `None`: the message has to go by [`send`](Self::send). Else returns whether
+    /// there is something to transmit.
+    #[inline]
+    pub(crate) fn send_short(
+        &mut self,
+        messenger: &mut Messenger,
+        process: u32,
+        bits: u64,
+        data: &[u8],
+    ) -> Option<bool> {
+        let peer = self.peers.meet(messenger, process)?;
+        let transmits = self.tagged.send_short(messenger, peer, bits, data)?;
+        if transmits {
+            self.touch(peer);
+        }
+        Some(transmits)
+    }
+
     pub(super) fn send_for(
         &mut self,
         messenger: &mut Messenger,
@@ -372,15 +407,6 @@ impl Core {
         let Some(peer) = self.peers.meet(messenger, process) else {
             return self.send_self(bits, buffer, synchronous, owner);
         };
-        if !synchronous
-            && let Some(data) = buffer.as_slice()
-            && let Some(transmits) = self.tagged.send_short(messenger, peer, bits, data)
-        {
-            if transmits {
-                self.touch(peer);
-            }
-            return None;
-        }
         if !synchronous && self.tagged.is_eager(messenger, peer, len) {
             let tagged = &mut self.tagged;
             let sent = buffer.with_packed(&mut self.scratch, |data| {
@@ -478,7 +504,8 @@ impl Core {
         owner: Owner,
     ) -> RequestId {
         let peer = selector.source.and_then(|process| self.peers.meet(messenger, process));
-        if let Some(process) = selector.source
+        if self.any_absent()
+            && let Some(process) = selector.source
             && let Some(error) = self.absent(process, selector.bits)
             && self.tagged.probe(&selector).is_none()
         {
@@ -657,6 +684,13 @@ impl Core {
             || !self.channel_news.is_empty()
             || !self.draining.is_empty()
             || !self.advancing.is_empty()
+    }
+
+    /// Takes the short messages for which receives wait.
+    #[inline]
+    pub(crate) fn pump_short(&mut self, messenger: &mut Messenger) {
+        self.tagged.handle_short(messenger);
+        self.collect();
     }
 
     /// Takes what the messenger has ready, and goes on with the operations that waited for it.
@@ -840,8 +874,7 @@ impl Core {
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
             if matches!(slot.state, State::Pending) || slot.loans.is_some() {
-                slot.state = State::Free;
-                slot.loans = None;
+                slot.clear();
                 self.free.push(index as u32);
                 self.ended += 1;
             }

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::{fmt, time::Duration};
 
-use super::core::Core;
+use super::core::{Core, Ended, RequestId};
 use crate::{messaging::Messenger, mpi::Rank, time::Instant};
 
 /// The network can not be used any more; says why.
@@ -37,6 +37,27 @@ pub(crate) struct Called {
 pub(crate) trait Fabric: Send + Sync {
     /// Calls `f` with the lock held, then transmits what is worth transmitting at once.
     fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant));
+
+    /// Sends a short message by a way past the queues, if there is one now, and returns whether it did.
+    fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
+        let _ = (process, bits, data);
+        false
+    }
+
+    /// Makes progress if the request has not ended; returns how it has ended, and forgets it then.
+    fn test(&self, id: RequestId) -> Result<Option<Ended>, FabricError> {
+        let mut ended = None;
+        self.access(&mut |core, _, _| ended = core.take(id));
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        let progress = self.progress();
+        self.access(&mut |core, _, _| ended = core.take(id));
+        match progress {
+            Err(error) if ended.is_none() => Err(error),
+            _ => Ok(ended),
+        }
+    }
 
     /// The current time; takes no lock.
     fn now(&self) -> Instant;

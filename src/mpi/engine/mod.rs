@@ -342,6 +342,12 @@ impl Engine {
         }
     }
 
+    /// Returns whether calls are neither profiled nor checked.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        !self.check && self.profile.profiler().is_none()
+    }
+
     /// Whether a helper thread makes progress.
     #[must_use]
     pub fn has_helper(&self) -> bool {

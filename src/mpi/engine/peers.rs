@@ -150,6 +150,12 @@ impl Peers {
         self.lost.get(&process).copied()
     }
 
+    /// Returns whether any process is lost.
+    #[inline]
+    pub(super) fn any_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// The processes that are lost.
     pub(super) fn all_lost(&self) -> impl Iterator<Item = u32> + '_ {
         self.lost.keys().copied()

@@ -14,12 +14,11 @@ use super::{
 };
 use crate::{
     error::PeerError,
-    messaging::{Messenger, tagged::Outcome},
+    messaging::tagged::Outcome,
     mpi::{
         Rank,
         error::{Detail, Error, ErrorClass},
     },
-    time::Instant,
 };
 
 /// What has been received (MPI 3.2.5).
@@ -260,20 +259,14 @@ impl Request {
         let State::Pending(id) = self.state else {
             return self.finish().map(Some);
         };
-        let fabric = &self.communicator.engine().fabric;
-        let mut ended = None;
-        let mut look = |core: &mut Core, _: &mut Messenger, _: Instant| ended = core.take(id);
-        fabric.access(&mut look);
-        if ended.is_none() {
-            let progress = fabric.progress();
-            fabric.access(&mut |core, _, _| ended = core.take(id));
-            if progress.is_err() && ended.is_none() {
-                return Err(self.communicator.broken(self.about.call));
+        match self.communicator.engine().fabric.test(id) {
+            Ok(Some(ended)) => {
+                self.state = State::Ended(Status::EMPTY);
+                self.result(&ended).map(Some)
             }
+            Ok(None) => Ok(None),
+            Err(_) => Err(self.communicator.broken(self.about.call)),
         }
-        let Some(ended) = ended else { return Ok(None) };
-        self.state = State::Ended(Status::EMPTY);
-        self.result(&ended).map(Some)
     }
 
     /// How it has ended, if it has; the request stays active (`MPI_Request_get_status`). Makes progress once.
@@ -472,7 +465,15 @@ impl Drop for Request {
 
 impl Communicator {
     /// How a request has ended, as MPI status or error.
+    #[inline]
     pub(super) fn result(&self, ended: &Ended, about: &About) -> Result<Status, Error> {
+        if ended.is_well() && about.check.is_none() {
+            return Ok(self.status_of(&ended.envelope));
+        }
+        self.result_in_full(ended, about)
+    }
+
+    fn result_in_full(&self, ended: &Ended, about: &About) -> Result<Status, Error> {
         let About { call, room, ref check } = *about;
         let status = self.status_of(&ended.envelope);
         let source = status.source;

@@ -1,6 +1,8 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Point-to-point messages (MPI 3).
 
+use core::slice;
+
 use super::{Class, Communicator, PROC_NULL};
 use crate::{
     messaging::tagged::Selector,
@@ -15,6 +17,7 @@ use crate::{
         },
         error::{Error, ErrorClass},
     },
+    ring::ROOM,
 };
 
 /// Send modes (MPI 3.4).
@@ -82,10 +85,47 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         let call = mode.immediate_call();
+        // SAFETY: the caller's contract.
+        if unsafe { self.send_short(mode, base, count, datatype, destination, tag) } {
+            return Ok(Request::ended(self, Status::EMPTY, call));
+        }
         let span = self.enter_message(call, (count, datatype), (destination, tag));
         // SAFETY: the caller's contract; the buffer is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         span.begin(buffer.and_then(|buffer| self.isend_buffer(call, mode, buffer, destination, tag)))
+    }
+
+    /// Sends a short message by a way past the queues, if there is one to that process. Returns whether it did; if not,
+    /// nothing was done, and what is wrong with the call is still to be said.
+    ///
+    /// # Safety
+    /// See [`send`](Self::send).
+    #[inline]
+    unsafe fn send_short(
+        &self,
+        mode: Mode,
+        base: *const u8,
+        count: u64,
+        datatype: &Datatype,
+        destination: Rank,
+        tag: i32,
+    ) -> bool {
+        let engine = &*self.0.engine;
+        let len = datatype.size().saturating_mul(count);
+        if len > ROOM as u64 || !engine.is_plain() || mode == Mode::Synchronous || tag < 0 || self.is_over() {
+            return false;
+        }
+        let (Some(begin), Some(process)) = (datatype.begin_of_run(count), self.targets().process(destination)) else {
+            return false;
+        };
+        let data = match len {
+            0 => &[],
+            // SAFETY: by the caller's contract these are the data of the elements, which are one run.
+            _ => unsafe { slice::from_raw_parts(base.wrapping_offset(begin as isize), len as usize) },
+        };
+        engine
+            .fabric
+            .send_short(process, self.bits(Class::Message, tag as u32), data)
     }
 
     /// Begins to send the data of a buffer.
@@ -167,6 +207,10 @@ impl Communicator {
         tag: i32,
     ) -> Result<(), Error> {
         let call = mode.call();
+        // SAFETY: the caller's contract.
+        if unsafe { self.send_short(mode, base, count, datatype, destination, tag) } {
+            return Ok(());
+        }
         let span = self.enter_message(call, (count, datatype), (destination, tag));
         // SAFETY: the caller's contract; the buffer is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };

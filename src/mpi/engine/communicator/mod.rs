@@ -258,7 +258,21 @@ impl Communicator {
         if bits & MARKED == 0 { bits } else { bits & !MARK }
     }
 
+    /// Returns whether [`check`](Self::check) would fail.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.0.revoked.load(Ordering::Relaxed) || self.0.engine.is_finalized()
+    }
+
     pub(super) fn check(&self, call: &'static str) -> Result<(), Error> {
+        if !self.is_over() {
+            return Ok(());
+        }
+        self.check_in_full(call)
+    }
+
+    #[cold]
+    fn check_in_full(&self, call: &'static str) -> Result<(), Error> {
         if self.0.revoked.load(Ordering::Relaxed) {
             return Err(self.locate(Error::new(ErrorClass::Revoked, call)));
         }
