@@ -331,6 +331,10 @@ impl PacketLayer for Beside {
         }
     }
 
+    fn takes_short(&self) -> bool {
+        self.memory.takes_short()
+    }
+
     #[inline]
     fn has_short(&self) -> bool {
         self.memory.has_short()

@@ -148,6 +148,11 @@ macro_rules! declare {
                 None
             }
 
+            /// Returns whether [`send_short`](PacketLayer::send_short) may ever take something.
+            fn takes_short(&self) -> bool {
+                false
+            }
+
             /// Returns whether [`poll_short`](PacketLayer::poll_short) would find a message.
             fn has_short(&self) -> bool {
                 false
@@ -236,6 +241,10 @@ methods!(implement!(Remote {
     }
 }));
 methods!(implement!(MemoryLayer {
+    fn takes_short(&self) -> bool {
+        Self::takes_short(self)
+    }
+
     #[inline]
     fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
         Self::send_short(self, peer, number, bits, data)
@@ -406,6 +415,15 @@ impl Layer {
         match self {
             Self::Endpoint(_) | Self::Remote(_) => None,
             Self::Other(layer) => layer.send_short(peer, number, bits, data),
+        }
+    }
+
+    /// Returns whether some peers may be reached by a way for short messages.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn takes_short(&self) -> bool {
+        match self {
+            Self::Endpoint(_) | Self::Remote(_) => false,
+            Self::Other(layer) => layer.takes_short(),
         }
     }
 

@@ -569,22 +569,8 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// The payload of a message is here.
     #[inline]
-    fn place(&mut self, mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) {
-        let len = data.len() as u64;
-        let room = receive.buffer.capacity();
-        let fits = len.min(room) as usize;
-        if fits > 0 {
-            receive.buffer.place(0, Span::new(&data[..fits]));
-        }
-        self.completions.push_back(Completion {
-            request: receive.request,
-            envelope: Envelope { source, bits, len },
-            outcome: if len > room {
-                Outcome::Truncated
-            } else {
-                Outcome::Complete
-            },
-        });
+    fn place(&mut self, receive: Receive<B>, source: u32, bits: u64, data: &[u8]) {
+        self.completions.push_back(place(receive, source, bits, data));
     }
 
     /// Our own send meets our own receive.
@@ -699,7 +685,7 @@ impl<B: Landing + 'static> Tagged<B> {
     /// Handles the messages that the messenger has ready. Those of the layer above go to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
         self.handle_admitted(messenger, now, handler);
-        while self.handle_short(messenger) {
+        while self.handle_short(messenger, |_| false) {
             self.handle_admitted(messenger, now, handler);
         }
         while let Some(id) = messenger.poll_landed() {
@@ -713,35 +699,47 @@ impl<B: Landing + 'static> Tagged<B> {
         }
     }
 
-    /// Takes short messages where they came in, as long as receives wait for them. Returns whether any had to go through
-    /// the messenger's inbox.
+    /// Takes short messages where they came in, as long as receives wait for them, and until `done` takes a completion
+    /// itself. Returns whether messages wait in the messenger's inbox: these come first.
     #[inline]
-    pub(crate) fn handle_short(&mut self, messenger: &mut Messenger) -> bool {
+    pub(crate) fn handle_short(
+        &mut self,
+        messenger: &mut Messenger,
+        mut done: impl FnMut(&Completion) -> bool,
+    ) -> bool {
         if messenger.inbox.messages() > 0 {
             return true;
         }
         let mut short = Short::NONE;
         loop {
-            match messenger.take_short(&mut short, |short| self.place_short(short)) {
-                Some(true) => {}
+            let mut is_done = false;
+            let taken = messenger.take_short(&mut short, |short| {
+                let Some(completion) = self.place_short(short) else {
+                    return false;
+                };
+                is_done = done(&completion);
+                if !is_done {
+                    self.completions.push_back(completion);
+                }
+                true
+            });
+            match taken {
+                Some(true) if !is_done => {}
                 Some(false) => return true,
-                None => return false,
+                _ => return false,
             }
         }
     }
 
     /// Places a short message, if a receive waits for it.
     #[inline]
-    fn place_short(&mut self, short: &Short) -> bool {
+    fn place_short(&mut self, short: &Short) -> Option<Completion> {
         if short.session > 1 || !self.lost.is_empty() {
-            return false;
+            return None;
         }
         let bits = short.record.bits;
-        let Some(receive) = self.posted.take(short.source, matched(bits)) else {
-            return false;
-        };
-        self.place(receive, short.source, bits, short.record.data());
-        true
+        let receive = self.posted.take(short.source, matched(bits))?;
+        Some(place(receive, short.source, bits, short.record.data()))
     }
 
     /// Handles the messages that have been admitted.
@@ -932,5 +930,25 @@ impl<B: Landing + 'static> Tagged<B> {
                 Stored::Own(_) => {}
             }
         }
+    }
+}
+
+/// The payload of a message goes to its receive.
+#[inline]
+fn place<B: Landing>(mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) -> Completion {
+    let len = data.len() as u64;
+    let room = receive.buffer.capacity();
+    let fits = len.min(room) as usize;
+    if fits > 0 {
+        receive.buffer.place(0, Span::new(&data[..fits]));
+    }
+    Completion {
+        request: receive.request,
+        envelope: Envelope { source, bits, len },
+        outcome: if len > room {
+            Outcome::Truncated
+        } else {
+            Outcome::Complete
+        },
     }
 }

@@ -58,6 +58,15 @@ impl Ended {
         wanted: None,
     };
 
+    #[inline(always)]
+    fn of(done: &Completion) -> Self {
+        Self {
+            envelope: done.envelope,
+            outcome: done.outcome,
+            ..Self::WELL
+        }
+    }
+
     /// Returns whether it has ended as it should.
     #[inline]
     pub(super) fn is_well(&self) -> bool {
@@ -483,8 +492,10 @@ impl Core {
         {
             return Ok(failed);
         }
+        let before = self.ended;
         let id = self.receive_for(messenger, now, selector, buffer, Owner::Caller);
-        match self.take(id) {
+        let ended = if self.ended == before { None } else { self.take(id) };
+        match ended {
             Some(ended) => Ok(ended),
             None => {
                 if let Some(any_of) = any_of {
@@ -650,14 +661,7 @@ impl Core {
     }
 
     fn complete(&mut self, done: &Completion) {
-        self.end(
-            RequestId(done.request),
-            Ended {
-                envelope: done.envelope,
-                outcome: done.outcome,
-                ..Ended::WELL
-            },
-        );
+        self.end(RequestId(done.request), Ended::of(done));
     }
 
     #[inline(always)]
@@ -686,11 +690,24 @@ impl Core {
             || !self.advancing.is_empty()
     }
 
-    /// Takes the short messages for which receives wait.
+    /// Takes short messages for which receives wait, until one has ended the request `awaited`, which it forgets.
     #[inline]
-    pub(crate) fn pump_short(&mut self, messenger: &mut Messenger) {
-        self.tagged.handle_short(messenger);
+    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, awaited: RequestId) -> Option<Ended> {
+        let mut ended = None;
+        self.tagged.handle_short(messenger, |done| {
+            let is_awaited = done.request == awaited.0;
+            if is_awaited {
+                ended = Some(Ended::of(done));
+            }
+            is_awaited
+        });
+        if ended.is_some() {
+            self.slots[awaited.0 as u32 as usize].clear();
+            self.free.push(awaited.0 as u32);
+            return ended;
+        }
         self.collect();
+        self.take(awaited)
     }
 
     /// Takes what the messenger has ready, and goes on with the operations that waited for it.

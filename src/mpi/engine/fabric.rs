@@ -3,8 +3,15 @@
 use alloc::string::String;
 use core::{fmt, time::Duration};
 
-use super::core::{Core, Ended, RequestId};
-use crate::{messaging::Messenger, mpi::Rank, time::Instant};
+use super::{
+    buffer::Buffer,
+    core::{AnyOf, Core, Ended, RequestId},
+};
+use crate::{
+    messaging::{Messenger, tagged::Selector},
+    mpi::Rank,
+    time::Instant,
+};
 
 /// The network can not be used any more; says why.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,6 +49,18 @@ pub(crate) trait Fabric: Send + Sync {
     fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
         let _ = (process, bits, data);
         false
+    }
+
+    /// Posts a receive, with the processes from which it takes messages if it names no source. Returns how it has ended,
+    /// if it ends at once; `None`: the network has failed.
+    fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
+        let (mut given, mut begun) = (Some((buffer, any_of)), None);
+        self.access(&mut |core, messenger, now| {
+            begun = given
+                .take()
+                .map(|(buffer, any_of)| core.receive(messenger, now, *selector, buffer, any_of));
+        });
+        begun
     }
 
     /// Makes progress if the request has not ended; returns how it has ended, and forgets it then.

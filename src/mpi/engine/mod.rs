@@ -132,6 +132,8 @@ pub struct Engine {
     size: u32,
     finalized: AtomicBool,
     check: bool,
+    /// Some processes may be reached by a way for short messages.
+    short: bool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
     profile: Profile,
@@ -153,6 +155,7 @@ impl Engine {
     /// Process `process` of `peers.len()` processes (`None` stands for this one), on a driver that knows them as peers.
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
+        let short = driver.messenger().layer().takes_short();
         let mut core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         core.links = Links::of(&options);
         let native = Arc::new(Native::new(driver, core, options.wait));
@@ -160,6 +163,7 @@ impl Engine {
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
         Self {
             helper,
+            short,
             ..Self::on_fabric(native, process, size, options)
         }
     }
@@ -183,6 +187,7 @@ impl Engine {
             profile: Profile::new(options.profiler, noted),
             arrays: Arc::default(),
             helper: None,
+            short: false,
         }
     }
 
@@ -345,7 +350,7 @@ impl Engine {
     /// Returns whether calls are neither profiled nor checked.
     #[inline]
     fn is_plain(&self) -> bool {
-        !self.check && self.profile.profiler().is_none()
+        !self.check && !self.profile.is_on()
     }
 
     /// Whether a helper thread makes progress.

@@ -22,11 +22,15 @@ use rustix::{
 use self::helper::Call;
 pub(crate) use self::helper::Helper;
 use super::{
-    core::{Core, Ended, RequestId},
+    buffer::Buffer,
+    core::{AnyOf, Core, Ended, RequestId},
     fabric::{Fabric, FabricError},
 };
 use crate::{
-    messaging::{Messenger, tagged::TaggedStats},
+    messaging::{
+        Messenger,
+        tagged::{Selector, TaggedStats},
+    },
     progress::{Acks, Clock, Driver, WaitPolicy},
     sync::{Sleepers, Ticket},
     time::Instant,
@@ -284,8 +288,7 @@ impl Inner {
             return ended;
         }
         self.unpassed += 1;
-        self.core.pump_short(self.driver.messenger_mut());
-        self.core.take(id)
+        self.core.take_short(self.driver.messenger_mut(), id)
     }
 
     #[inline]
@@ -356,6 +359,21 @@ impl Fabric for Native {
             inner.transmit();
         }
         sent.is_some()
+    }
+
+    fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
+        let mut inner = self.lock();
+        if inner.failure.is_some() {
+            return None;
+        }
+        inner.callers.note();
+        let before = inner.core.ended;
+        let Inner { driver, core, .. } = &mut *inner;
+        let (messenger, now) = driver.parts();
+        let begun = core.receive(messenger, now, *selector, buffer, any_of);
+        inner.transmit();
+        self.unlock(inner, before);
+        Some(begun)
     }
 
     fn test(&self, id: RequestId) -> Result<Option<Ended>, FabricError> {

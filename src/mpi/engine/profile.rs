@@ -266,6 +266,19 @@ impl Profile {
         }
     }
 
+    /// Returns whether there is a profiler.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.profiler.is_some()
+    }
+
+    /// Returns whether nothing is told of calls: neither a profiler nor the fabric.
+    #[inline]
+    pub(super) fn is_off(&self) -> bool {
+        self.profiler.is_none() && !self.noted
+    }
+
+    #[inline]
     pub(super) fn profiler(&self) -> Option<&dyn Profiler> {
         self.profiler.as_deref()
     }

@@ -101,6 +101,11 @@ impl MemoryLayer {
         Some(p.queue.is_ready)
     }
 
+    /// Returns whether there may be rings.
+    pub(in crate::reliability) fn takes_short(&self) -> bool {
+        self.rings.meet.is_some()
+    }
+
     /// Returns whether [`poll_short`](Self::poll_short) would find a message.
     #[inline]
     pub(in crate::reliability) fn has_short(&self) -> bool {

@@ -49,10 +49,10 @@ impl Communicator {
     #[cold]
     fn unsealed(&self, buffer: &Buffer) -> Option<(Buffer, Check)> {
         let header = self.array(HEADER);
-        let (place, (_, count, datatype)) = (header.buffer()?, buffer.piece()?);
+        let (place, (_, count, datatype)) = (header.buffer()?, buffer.elements()?);
         let expected = Expected {
             count,
-            datatype: datatype.clone(),
+            datatype,
             header,
         };
         let both = Buffer::join(vec![place, buffer.clone()]);

@@ -12,7 +12,7 @@ use crate::{
         engine::{
             Request, Status,
             buffer::Buffer,
-            core::{Ended, RequestId, Route},
+            core::{RequestId, Route},
             request::About,
         },
         error::{Error, ErrorClass},
@@ -64,9 +64,15 @@ impl Communicator {
         datatype: &Datatype,
     ) -> Result<Buffer, Error> {
         // SAFETY: the caller's contract.
-        let buffer = unsafe { Buffer::new(base, count, datatype) };
+        let buffer = unsafe {
+            match self.0.engine.check {
+                true => Buffer::typed(base, count, datatype),
+                false => Buffer::new(base, count, datatype),
+            }
+        };
         buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, call)))
     }
+
     /// Begins to send (`MPI_Isend`, `MPI_Issend`, `MPI_Irsend`).
     ///
     /// # Errors
@@ -112,7 +118,13 @@ impl Communicator {
     ) -> bool {
         let engine = &*self.0.engine;
         let len = datatype.size().saturating_mul(count);
-        if len > ROOM as u64 || !engine.is_plain() || mode == Mode::Synchronous || tag < 0 || self.is_over() {
+        if !engine.short
+            || len > ROOM as u64
+            || !engine.is_plain()
+            || mode == Mode::Synchronous
+            || tag < 0
+            || self.is_over()
+        {
             return false;
         }
         let (Some(begin), Some(process)) = (datatype.begin_of_run(count), self.targets().process(destination)) else {
@@ -241,6 +253,10 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Irecv";
+        if self.0.engine.is_plain() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) };
+        }
         let span = self.enter_message(CALL, (count, datatype), (source, tag));
         // SAFETY: the caller's contract.
         span.begin(unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) })
@@ -261,10 +277,7 @@ impl Communicator {
         let Some((selector, buffer, about)) = (unsafe { self.room(call, base, count, datatype, source, tag) })? else {
             return Ok(Request::ended(self, Status::NULL, call));
         };
-        let mut buffer = Some(buffer);
-        let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
-            Some(core.receive(messenger, now, selector, buffer.take()?, self.any_of(&selector)))
-        });
+        let begun = self.0.engine.fabric.receive(&selector, buffer, self.any_of(&selector));
         match begun {
             Some(Ok(ended)) => self
                 .result(&ended, &about)
