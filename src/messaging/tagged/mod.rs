@@ -30,6 +30,7 @@ mod hash;
 mod outbox;
 mod posted;
 mod rendezvous;
+mod sorted;
 mod stats;
 #[cfg(test)]
 mod tests;
