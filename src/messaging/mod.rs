@@ -78,6 +78,8 @@ pub struct Messenger {
     seed: u64,
     /// When the layer above wants to be called again.
     alarm: Option<Instant>,
+    /// The short message that was taken last.
+    short: Short,
 }
 
 impl fmt::Debug for Messenger {
@@ -104,6 +106,7 @@ impl Messenger {
             numbers: Numbers::default(),
             seed: 0,
             alarm: None,
+            short: Short::NONE,
         }
     }
 
@@ -232,8 +235,8 @@ impl Messenger {
     /// there is no room, and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
     #[inline]
     fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
-        let number = self.numbers.next(peer, self.layer.session(peer), None)?;
-        let transmits = self.layer.send_short(peer, *number, bits, data)?;
+        let (session, number) = self.numbers.usual(peer)?;
+        let transmits = self.layer.send_short(peer, session, *number, bits, data)?;
         *number = number.plus(1);
         Some(transmits)
     }
@@ -247,27 +250,31 @@ impl Messenger {
     /// Takes a short message where it came in, past the inbox, if it is the next of its pair. One that is not, or that
     /// `take` refuses, goes through the inbox: then the result is false. `None`: there is no message.
     #[inline]
-    fn take_short(&mut self, short: &mut Short, take: impl FnOnce(&Short) -> bool) -> Option<bool> {
-        if !self.layer.poll_short(short) {
+    fn take_short(&mut self, take: impl FnOnce(&Short) -> bool) -> Option<bool> {
+        if !self.layer.poll_short(&mut self.short) {
             return None;
         }
-        let is_taken = self.inbox.is_next(short) && take(short);
+        let is_taken = self.inbox.is_next(&self.short) && take(&self.short);
         if is_taken {
-            self.inbox.skip(short.peer);
-            self.layer.accept_short(short);
+            self.inbox.skip(self.short.peer);
+            self.layer.accept_short(&self.short);
         } else {
-            self.layer.deliver_short(Instant::ZERO, short, &mut self.inbox);
-            self.apply_releases();
+            self.deliver_short();
         }
         Some(is_taken)
+    }
+
+    #[cold]
+    fn deliver_short(&mut self) {
+        self.layer.deliver_short(Instant::ZERO, &self.short, &mut self.inbox);
+        self.apply_releases();
     }
 
     /// Moves all short messages into the inbox.
     #[inline]
     fn deliver_all_short(&mut self) {
         if self.layer.has_short() {
-            let mut short = Short::NONE;
-            while self.take_short(&mut short, |_| false).is_some() {}
+            while self.take_short(|_| false).is_some() {}
         }
     }
 

@@ -73,6 +73,14 @@ impl Numbers {
         Some(&mut next.number)
     }
 
+    /// The session with a peer, as far as messages of its usual pair were sent in it, and the number of the next one; the
+    /// caller uses it up by setting its successor.
+    #[inline(always)]
+    pub(super) fn usual(&mut self, peer: PeerId) -> Option<(u32, &mut Seq)> {
+        let next = self.usual.get_mut(peer.index())?;
+        Some((next.session, &mut next.number))
+    }
+
     #[cfg(feature = "sim")]
     #[inline]
     pub(super) fn locate(&self, peer: PeerId, tell: impl FnOnce(*const u8, usize)) {

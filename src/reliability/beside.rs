@@ -323,9 +323,9 @@ impl PacketLayer for Beside {
     }
 
     #[inline]
-    fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+    fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
         if self.is_near(peer) {
-            self.memory.send_short(peer, number, bits, data)
+            self.memory.send_short(peer, session, number, bits, data)
         } else {
             None
         }

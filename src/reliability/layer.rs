@@ -141,10 +141,10 @@ macro_rules! declare {
                 let _ = (now, record, sink);
             }
 
-            /// Sends a message, of the usual pair of processors, by a way for short messages that is no packet. `None`:
+            /// Sends a message of this session and of the usual pair of processors by a way for short messages that is no packet. `None`:
             /// [`send`](PacketLayer::send) takes it, or says why not. Else returns whether there is something to transmit.
-            fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
-                let _ = (peer, number, bits, data);
+            fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+                let _ = (peer, session, number, bits, data);
                 None
             }
 
@@ -246,8 +246,8 @@ methods!(implement!(MemoryLayer {
     }
 
     #[inline]
-    fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
-        Self::send_short(self, peer, number, bits, data)
+    fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+        Self::send_short(self, peer, session, number, bits, data)
     }
 
     #[inline]
@@ -411,10 +411,17 @@ impl Layer {
     }
 
     #[inline]
-    pub(crate) fn send_short(&mut self, peer: PeerId, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+    pub(crate) fn send_short(
+        &mut self,
+        peer: PeerId,
+        session: u32,
+        number: Seq,
+        bits: u64,
+        data: &[u8],
+    ) -> Option<bool> {
         match self {
             Self::Endpoint(_) | Self::Remote(_) => None,
-            Self::Other(layer) => layer.send_short(peer, number, bits, data),
+            Self::Other(layer) => layer.send_short(peer, session, number, bits, data),
         }
     }
 

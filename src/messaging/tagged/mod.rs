@@ -469,6 +469,7 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Receives into `buffer` the oldest message that `selector` takes, now or when it comes. Unless it is done at once,
     /// a [`Completion`] with `request` follows.
+    #[inline]
     pub fn receive(
         &mut self,
         messenger: &mut Messenger,
@@ -711,10 +712,9 @@ impl<B: Landing + 'static> Tagged<B> {
         if messenger.inbox.messages() > 0 {
             return true;
         }
-        let mut short = Short::NONE;
         loop {
             let mut is_done = false;
-            let taken = messenger.take_short(&mut short, |short| {
+            let taken = messenger.take_short(|short| {
                 let Some(completion) = self.place_short(short) else {
                     return false;
                 };

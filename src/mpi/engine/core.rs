@@ -478,6 +478,7 @@ impl Core {
 
     /// Posts a receive; `any_of` are the processes from which it takes messages if it names no source. Gives how the
     /// receive has ended if it ends at once.
+    #[inline]
     pub(crate) fn receive(
         &mut self,
         messenger: &mut Messenger,
@@ -506,6 +507,7 @@ impl Core {
         }
     }
 
+    #[inline]
     pub(super) fn receive_for(
         &mut self,
         messenger: &mut Messenger,
@@ -528,6 +530,7 @@ impl Core {
         id
     }
 
+    #[inline]
     fn posted(&mut self, id: RequestId, posting: Posting) {
         match posting {
             Posting::Done(done) => self.complete(&done),

@@ -100,10 +100,12 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
+    #[inline]
     pub(super) fn pending(communicator: &Communicator, id: RequestId, call: &'static str, room: u64) -> Self {
         Self::pending_about(communicator, id, About::new(call, room))
     }
 
+    #[inline]
     pub(super) fn pending_about(communicator: &Communicator, id: RequestId, about: About) -> Self {
         Self {
             communicator: communicator.clone(),
@@ -114,6 +116,7 @@ impl Request {
         }
     }
 
+    #[inline]
     pub(super) fn ended(communicator: &Communicator, status: Status, call: &'static str) -> Self {
         Self {
             communicator: communicator.clone(),
@@ -223,6 +226,7 @@ impl Request {
     }
 
     /// Waits until it has ended, without telling the profiler.
+    #[inline]
     pub(super) fn finish(&mut self) -> Result<Status, Error> {
         let id = match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
             State::Ended(status) => return Ok(status),
@@ -261,6 +265,7 @@ impl Request {
     }
 
     /// Looks whether it has ended, without telling the profiler.
+    #[inline]
     fn look(&mut self) -> Result<Option<Status>, Error> {
         let State::Pending(id) = self.state else {
             return self.finish().map(Some);
@@ -446,6 +451,7 @@ impl Request {
 pub fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
     struct Fuse;
     impl Drop for Fuse {
+        #[inline]
         fn drop(&mut self) {
             std::eprintln!("hikyaku: a panic while the network uses buffers");
             std::process::abort();

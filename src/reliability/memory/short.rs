@@ -81,6 +81,7 @@ impl MemoryLayer {
     pub(in crate::reliability) fn send_short(
         &mut self,
         peer: PeerId,
+        session: u32,
         number: Seq,
         bits: u64,
         data: &[u8],
@@ -88,7 +89,7 @@ impl MemoryLayer {
         let p = self.peers.get_mut(peer.index())?;
         let outward = p.outward.as_mut()?;
         let cost = data.len() as u32 + MESSAGE_COST;
-        if p.is_closing || !p.queue.can_pay(cost) || !outward.push(bits, number.0, data) {
+        if p.session != session || p.is_closing || !p.queue.can_pay(cost) || !outward.push(bits, number.0, data) {
             return None;
         }
         p.queue.pay(cost);

@@ -60,6 +60,7 @@ impl Communicator {
     }
 
     /// Bytes of the program's data in a message of `len` bytes.
+    #[inline]
     pub(in crate::mpi::engine) fn payload(&self, len: u64) -> u64 {
         if self.engine().check {
             len.saturating_sub(HEADER as u64)

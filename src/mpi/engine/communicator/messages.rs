@@ -56,6 +56,7 @@ impl Mode {
 impl Communicator {
     /// # Safety
     /// See [`Buffer::new`].
+    #[inline]
     pub(in crate::mpi::engine) unsafe fn buffer(
         &self,
         call: &'static str,
