@@ -935,7 +935,7 @@ impl<B: Landing + 'static> Tagged<B> {
 }
 
 /// The payload of a message goes to its receive.
-#[inline]
+#[inline(always)]
 fn place<B: Landing>(mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) -> Completion {
     let len = data.len() as u64;
     let room = receive.buffer.capacity();

@@ -99,6 +99,8 @@ impl<T> Posted<T> {
     pub(super) fn take(&mut self, source: u32, bits: u64) -> Option<T> {
         let mut row = self.few.iter();
         match row.position(|waiting| waiting.selector.matches(source, bits)) {
+            // (Most often it is the only one.)
+            Some(index) if index + 1 == self.few.len() => self.few.pop().map(|waiting| waiting.value),
             Some(index) => Some(self.few.remove(index).value),
             None => self.sorted.take(source, bits),
         }

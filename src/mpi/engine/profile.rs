@@ -563,11 +563,11 @@ impl Span {
 
     fn numbered(self, mut result: Result<Request, Error>) -> Result<Request, Error> {
         if let (Self(Some(Told::Profiler(open))), Ok(request)) = (&self, &mut result) {
-            request.number = open.number();
+            request.set_number(open.number());
         }
         self.leave(result, |request, leave| {
             leave(&Exit {
-                request: Some(request.number),
+                request: Some(request.number()),
                 ..Exit::default()
             });
         })

@@ -12,6 +12,7 @@ use crate::{
         engine::{
             Request, Status,
             buffer::Buffer,
+            check::Check,
             core::{RequestId, Route},
             request::About,
         },
@@ -275,20 +276,21 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         // SAFETY: the caller's contract.
-        let Some((selector, buffer, about)) = (unsafe { self.room(call, base, count, datatype, source, tag) })? else {
+        let Some((selector, buffer, room, check)) = (unsafe { self.room(call, base, count, datatype, source, tag) })?
+        else {
             return Ok(Request::ended(self, Status::NULL, call));
         };
         let begun = self.0.engine.fabric.receive(&selector, buffer, self.any_of(&selector));
         match begun {
             Some(Ok(ended)) => self
-                .result(&ended, &about)
+                .result(&ended, About { call, room }, check.as_ref())
                 .map(|status| Request::ended(self, status, call)),
-            Some(Err(id)) => Ok(Request::pending_about(self, id, about)),
+            Some(Err(id)) => Ok(Request::pending(self, id, call, room).checked(check)),
             None => Err(self.broken(call)),
         }
     }
 
-    /// Selector, buffer and checks of a receive; `None`: the source is `MPI_PROC_NULL`.
+    /// Selector and buffer of a receive, the size of that in bytes, and the check to make at the end; `None`: the source is `MPI_PROC_NULL`.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
@@ -301,7 +303,7 @@ impl Communicator {
         datatype: &Datatype,
         source: Rank,
         tag: i32,
-    ) -> Result<Option<(Selector, Buffer, About)>, Error> {
+    ) -> Result<Option<(Selector, Buffer, u64, Option<Check>)>, Error> {
         self.check(call)?;
         if source == PROC_NULL {
             return Ok(None);
@@ -311,7 +313,7 @@ impl Communicator {
         let mut buffer = unsafe { self.buffer(call, base, count, datatype) }?;
         let room = buffer.len();
         let check = self.unseal(&mut buffer);
-        Ok(Some((selector, buffer, About { call, room, check })))
+        Ok(Some((selector, buffer, room, check)))
     }
 
     /// Receives (`MPI_Recv`).
@@ -353,15 +355,22 @@ impl Communicator {
         tag: i32,
     ) -> Result<Status, Error> {
         // SAFETY: the caller's contract.
-        let Some((selector, buffer, about)) = (unsafe { self.room(call, base, count, datatype, source, tag) })? else {
+        let Some((selector, buffer, room, check)) = (unsafe { self.room(call, base, count, datatype, source, tag) })?
+        else {
             return Ok(Status::NULL);
         };
         self.will_wait(call, source, tag);
-        self.receive_into(selector, buffer, &about)
+        self.receive_into(selector, buffer, About { call, room }, check.as_ref())
     }
 
     /// Posts a receive and waits for it, taking the lock once if the message is there.
-    fn receive_into(&self, selector: Selector, buffer: Buffer, about: &About) -> Result<Status, Error> {
+    fn receive_into(
+        &self,
+        selector: Selector,
+        buffer: Buffer,
+        about: About,
+        check: Option<&Check>,
+    ) -> Result<Status, Error> {
         let (mut buffer, mut posted, mut ended) = (Some(buffer), None, None);
         let waited = self.0.engine.fabric.wait(&mut |core, messenger, now| {
             if let Some(id) = posted {
@@ -377,7 +386,7 @@ impl Communicator {
             ended.is_some()
         });
         match (ended, waited) {
-            (Some(ended), _) => self.result(&ended, about),
+            (Some(ended), _) => self.result(&ended, about, check),
             (None, _) => Err(self.broken(about.call)),
         }
     }
