@@ -212,14 +212,15 @@ impl Messenger {
         self.inbox.take(&[])
     }
 
-    /// The same, with the processor that its peer was added with.
+    /// The same, with the processor that its peer was added with, also if a message [is in place](Self::is_in_place), at
+    /// the end of `datagram`.
     #[inline]
-    fn receive_from(&mut self) -> Option<(Message<'_>, Option<u32>)> {
+    fn receive_from<'a>(&'a mut self, datagram: &'a [u8]) -> Option<(Message<'a>, Option<u32>)> {
         self.finish();
-        if self.is_in_place() {
+        if datagram.is_empty() && self.is_in_place() {
             return None;
         }
-        let message = self.inbox.take(&[])?;
+        let message = self.inbox.take(datagram)?;
         let processor = self.layer.processor(message.peer());
         Some((message, processor))
     }

@@ -476,6 +476,18 @@ impl Driver {
         (&mut self.messenger, self.now)
     }
 
+    /// The messenger, the time for commands to it, and the datagram at whose end a message may still lie
+    /// ([`Messenger::is_in_place`]).
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn parts_in_place(&mut self) -> (&mut Messenger, Instant, &[u8]) {
+        let datagram = match self.messenger.is_in_place() {
+            true => &*self.backend.received(self.last).data,
+            false => &[],
+        };
+        (&mut self.messenger, self.now, datagram)
+    }
+
     /// The messenger, for what takes no time and does not receive: a message that lies in a receive buffer stays there.
     #[cfg(feature = "mpi")]
     #[inline]
@@ -514,8 +526,10 @@ impl Driver {
         self.looked = now;
         self.begin(now)?;
         self.backlog = true;
+        // The clock was read just now.
+        let mut fresh = true;
         for _ in 0..BURSTS {
-            if self.receive_burst(self.now, false)? == 0 {
+            if self.receive_burst(self.now, mem::take(&mut fresh))? == 0 {
                 self.backlog = false;
                 self.idle()?;
             }

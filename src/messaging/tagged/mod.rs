@@ -686,9 +686,20 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Handles the messages that the messenger has ready. Those of the layer above go to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
-        self.handle_admitted(messenger, now, handler);
+        self.handle_ready_in_place(messenger, now, handler, &[]);
+    }
+
+    /// The same, also if a message [is in place](Messenger::is_in_place), at the end of `datagram`.
+    pub fn handle_ready_in_place<A: ActiveMessages>(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        handler: &mut A,
+        datagram: &[u8],
+    ) {
+        self.handle_admitted(messenger, now, handler, datagram);
         while self.handle_short(messenger, |_| false) {
-            self.handle_admitted(messenger, now, handler);
+            self.handle_admitted(messenger, now, handler, &[]);
         }
         while let Some(id) = messenger.poll_landed() {
             match self.rendezvous.landed(messenger, id) {
@@ -744,8 +755,14 @@ impl<B: Landing + 'static> Tagged<B> {
     }
 
     /// Handles the messages that have been admitted.
-    fn handle_admitted<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
-        while let Some((message, processor)) = messenger.receive_from() {
+    fn handle_admitted<A: ActiveMessages>(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        handler: &mut A,
+        datagram: &[u8],
+    ) {
+        while let Some((message, processor)) = messenger.receive_from(datagram) {
             // Who is in another session than the first was lost before, though that may not have been told yet: nothing of
             // the old incarnation's receives is for the new one.
             if message.session > 1 || !self.lost.is_empty() && self.lost.contains_key(&message.source()) {

@@ -715,7 +715,13 @@ impl Core {
 
     /// Takes what the messenger has ready, and goes on with the operations that waited for it.
     pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
-        self.tagged.handle_ready(messenger, now, &mut self.inbox);
+        self.pump_in_place(messenger, now, &[]);
+    }
+
+    /// The same, also if a message [is in place](Messenger::is_in_place), at the end of `datagram`.
+    pub(crate) fn pump_in_place(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
+        self.tagged
+            .handle_ready_in_place(messenger, now, &mut self.inbox, datagram);
         if !self.remote.is_settled() || !self.inbox.0.is_empty() {
             self.with_remote(messenger, now, |remote, net| remote.pump(net));
         }

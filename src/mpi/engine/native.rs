@@ -62,6 +62,8 @@ struct Inner {
     /// When a caller that only polls has last begun to watch the peers that it needs.
     watched: Instant,
     callers: Callers,
+    /// Some peers may be reached by a way for short messages.
+    short: bool,
     /// Tests in a row that made no pass.
     unpassed: u8,
     /// The helper thread listens to the network.
@@ -116,6 +118,7 @@ impl Native {
         Self {
             clock: driver.clock(),
             inner: Mutex::new(Inner {
+                short: driver.messenger().layer().takes_short(),
                 driver,
                 core,
                 failure: None,
@@ -246,8 +249,8 @@ impl Inner {
     /// Takes in everything that the driver has.
     fn pump(driver: &mut Driver, core: &mut Core) {
         // Messages before events: a peer that has said goodbye has sent all its messages before.
-        let (messenger, now) = driver.parts();
-        core.pump(messenger, now);
+        let (messenger, now, datagram) = driver.parts_in_place();
+        core.pump_in_place(messenger, now, datagram);
         if driver.has_event() {
             while let Some(event) = driver.poll_event() {
                 let (messenger, now) = driver.parts();
@@ -284,7 +287,7 @@ impl Inner {
     #[inline]
     fn take_quickly(&mut self, id: RequestId) -> Option<Ended> {
         let ended = self.core.take(id);
-        if ended.is_some() || self.failure.is_some() || self.unpassed >= UNPASSED {
+        if ended.is_some() || !self.short || self.failure.is_some() || self.unpassed >= UNPASSED {
             return ended;
         }
         self.unpassed += 1;
