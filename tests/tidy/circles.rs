@@ -29,7 +29,6 @@ const STILL: &[&str] = &[
     "src/sim/",
     "src/transport/",
     "src/wire/",
-    "crates/mpi/src/",
     "xtask/src/",
 ];
 
