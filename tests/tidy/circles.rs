@@ -26,7 +26,6 @@ const STILL: &[&str] = &[
     "src/poller/",
     "src/progress/",
     "src/reliability/",
-    "src/sim/",
     "src/transport/",
     "src/wire/",
     "xtask/src/",
