@@ -11,8 +11,8 @@ use hikyaku_bench::{
 
 use super::{
     args::{AppArgs, OnFailure, RunArgs},
-    frame::{App, Place},
-    hosts::{self, Binding, Host},
+    frame::App,
+    hosts::{self, Binding, Host, Place},
     private::PrivateDir,
 };
 
