@@ -51,7 +51,9 @@ fn main() -> Result<(), Failure> {
             let value = Client::open(address.parse()?)?.get(key)?;
             println!(
                 "{}",
-                value.as_deref().map_or("(nothing)".into(), String::from_utf8_lossy)
+                value
+                    .as_deref()
+                    .map_or_else(|| "(nothing)".into(), String::from_utf8_lossy)
             );
             Ok(())
         }
