@@ -111,9 +111,8 @@ fn between_threads(address: &str, policy: WaitPolicy) {
     echo_all(&mut a, to_b);
     a.send(to_b, b"end").unwrap();
     loop {
-        match a.wait_event(Some(LONG)).unwrap() {
-            Event::PeerClosed { peer } => break assert_eq!(peer, to_b),
-            _ => {}
+        if let Event::PeerClosed { peer } = a.wait_event(Some(LONG)).unwrap() {
+            break assert_eq!(peer, to_b);
         }
     }
     other.join().unwrap();
