@@ -26,9 +26,9 @@ impl Driver {
         self.ended
     }
 
-    /// Waits, for at most `linger`, until `ends` sessions have ended. Returns the number of sessions that have not.
-    pub(crate) fn wait_ended(&mut self, ends: u64, linger: Duration) -> io::Result<u64> {
-        let ended = self.run(Some(linger), Acks::Now, |driver| driver.ended >= ends);
+    /// Waits, not longer than `linger`, until `ends` sessions have ended. Returns the number of sessions that have not.
+    pub(crate) fn wait_ended(&mut self, ends: u64, linger: Option<Duration>) -> io::Result<u64> {
+        let ended = self.run(linger, Acks::Now, |driver| driver.ended >= ends);
         // This sends the answer to a goodbye that arrived last.
         self.transmit_now();
         ended.map(|_| ends.saturating_sub(self.ended))

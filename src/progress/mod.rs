@@ -15,6 +15,7 @@
 //!
 //! Between passes, a waiting driver spins (or yields), sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
+mod aside;
 mod chance;
 mod clock;
 mod closing;

@@ -298,7 +298,7 @@ fn waiting_ends_under_a_flood() {
         // No peer answers the goodbye.
         a.send(to_b, &SendOptions::default(), Payload::Copy(b"x")).unwrap();
         let ends = a.close_all();
-        assert_eq!(a.wait_ended(ends, limit).unwrap(), 1);
+        assert_eq!(a.wait_ended(ends, Some(limit)).unwrap(), 1);
     }
 }
 

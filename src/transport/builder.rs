@@ -8,12 +8,12 @@ use std::{
 };
 
 use super::{
-    Transport,
+    Transport, descriptor,
     environment::{Settings, refuse_stats},
     error::{BuildError, ResolveError},
 };
 use crate::{
-    backends::{self, Backend, BindOptions},
+    backends::{self, Backend, BindError, BindOptions},
     config::Config,
     environment::Environment,
     events::event,
@@ -23,6 +23,7 @@ use crate::{
         Endpoint, Layer, Limits,
         delegated::{Remote, Split},
     },
+    wire::ANY_PROCESSOR,
 };
 
 /// Makes the packet layer of a transport from its endpoint.
@@ -68,7 +69,7 @@ impl Builder {
         self
     }
 
-    /// Number of this transport's processor. Default 0.
+    /// Number of this transport's processor, below [`ANY_PROCESSOR`]. Default 0.
     pub fn processor(self, processor: u32) -> Self {
         self.processors(&[processor])
     }
@@ -141,6 +142,43 @@ impl Builder {
         Ok(Transport::new(self.bind_driver(name, address)?, &processors))
     }
 
+    /// Opens a UDP socket at `address`; port 0 takes a free port. Unlike [`bind`](Self::bind), the backend is the one
+    /// named here even if the environment names another.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `udp`, and on other systems than Linux, always.
+    pub fn bind_udp(self, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.bind_only("udp", address)
+    }
+
+    /// Opens the backend for threads of one process, at a free address
+    /// ([`local_addr`](Transport::local_addr)). The environment cannot change that.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `loopback`, always.
+    pub fn bind_loopback(self) -> Result<Transport, BuildError> {
+        self.bind_only("loopback", SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Opens the DPDK device called `device` (`memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`; see the guide
+    /// `docs/dpdk.md`) at `address`. The environment cannot change that.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `dpdk`, always.
+    pub fn bind_dpdk(mut self, device: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.options.device = Some(device.to_owned());
+        self.bind_only("dpdk", address)
+    }
+
+    fn bind_only(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.read_environment()?;
+        self.config.validate()?;
+        let address = resolve(&address, |_| true)?;
+        let backend = backends::bind(name, address, &self.options)?;
+        let processors = self.processors.clone();
+        Ok(Transport::new(self.driver(backend)?, &processors))
+    }
+
     /// Makes the driver that [`bind`](Self::bind) puts into a transport.
     pub(crate) fn bind_driver(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Driver, BuildError> {
         let settings = self.read_environment()?;
@@ -180,11 +218,22 @@ impl Builder {
         if self.processors.is_empty() {
             return Err(BuildError::NoProcessor);
         }
+        if self.processors.contains(&ANY_PROCESSOR) {
+            return Err(BuildError::ReservedProcessor);
+        }
         let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
         event!(
             INFO, processor = self.processors[0], backend = backend.name(), address = %backend.local_addr(),
             "transport opened"
         );
+        if backend.as_fd().is_none() {
+            let opened = descriptor::prepare();
+            opened.map_err(|source| BindError::Io {
+                name: backend.name(),
+                addr: backend.local_addr(),
+                source,
+            })?;
+        }
         let mut driver = Driver::new(messenger, backend, self.wait);
         if let Some(path) = &self.stats {
             let report = Report::open(path, self.processors[0]);

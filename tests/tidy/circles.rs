@@ -26,10 +26,8 @@ const STILL: &[&str] = &[
     "src/poller/",
     "src/progress/",
     "src/reliability/",
-    "src/sim/",
     "src/transport/",
     "src/wire/",
-    "crates/mpi/src/",
     "xtask/src/",
 ];
 
