@@ -66,6 +66,10 @@ const _: () = assert!(size_of::<Buffer>() <= 32);
 
 // SAFETY: `Buffer::new` demands that the memory may be used from any thread.
 unsafe impl Send for Buffer {}
+// SAFETY: as above; through a reference to it nothing but that memory is reached, which is only read.
+unsafe impl Send for Typed {}
+// SAFETY: as above.
+unsafe impl Sync for Typed {}
 
 impl Buffer {
     /// `count` elements of `datatype` at `base`; `None` if they do not fit into the address space.

@@ -21,6 +21,9 @@ use crate::{
     ring::ROOM,
 };
 
+/// Selector and buffer of a receive, the buffer's size in bytes, and the check to make at the end.
+type Room = (Selector, Buffer, u64, Option<Check>);
+
 /// Send modes (MPI 3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -290,7 +293,7 @@ impl Communicator {
         }
     }
 
-    /// Selector and buffer of a receive, the size of that in bytes, and the check to make at the end; `None`: the source is `MPI_PROC_NULL`.
+    /// What a receive needs; `None`: the source is `MPI_PROC_NULL`.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
@@ -303,7 +306,7 @@ impl Communicator {
         datatype: &Datatype,
         source: Rank,
         tag: i32,
-    ) -> Result<Option<(Selector, Buffer, u64, Option<Check>)>, Error> {
+    ) -> Result<Option<Room>, Error> {
         self.check(call)?;
         if source == PROC_NULL {
             return Ok(None);
