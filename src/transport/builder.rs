@@ -10,7 +10,8 @@ use std::{
 use super::{
     Transport, descriptor,
     environment::{Settings, refuse_stats},
-    error::{BuildError, ResolveError},
+    error::BuildError,
+    resolve::resolve,
 };
 use crate::{
     backends::{self, Backend, BindError, BindOptions},
@@ -243,7 +244,22 @@ impl Builder {
     }
 }
 
-pub(super) fn messenger(
+impl Transport {
+    /// Begins to build a transport.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A new messenger on `backend` takes the place of what there was. Its peers are gone.
+    pub(super) fn start_anew_on(&mut self, backend: Box<dyn Backend>) {
+        let config = self.driver.messenger().layer().config().clone();
+        if let Ok(messenger) = messenger(config, &*backend, &self.processors, None) {
+            self.driver.replace(messenger, backend);
+        }
+    }
+}
+
+fn messenger(
     config: Config,
     backend: &dyn Backend,
     processors: &[u32],
@@ -272,19 +288,6 @@ pub(super) fn messenger(
     };
     messenger.seed_keys(random());
     Ok(messenger)
-}
-
-/// Returns the first address of `name` that `fits`.
-pub(super) fn resolve<A: ToSocketAddrs + Debug>(
-    name: &A,
-    fits: impl Fn(&SocketAddr) -> bool,
-) -> Result<SocketAddr, ResolveError> {
-    let failed = |source| ResolveError {
-        name: format!("{name:?}"),
-        source,
-    };
-    let mut addresses = name.to_socket_addrs().map_err(|error| failed(Some(error)))?;
-    addresses.find(fits).ok_or_else(|| failed(None))
 }
 
 #[cfg(all(test, feature = "loopback"))]

@@ -105,6 +105,10 @@ impl Source {
             }));
             blank(&mut code, start, end);
         }
+        for (at, after) in word_places(&code.clone(), "mod") {
+            let end = at + "mod".len() + after.find(['{', ';']).unwrap_or(0);
+            blank(&mut code, at, end);
+        }
         for (at, _) in code.clone().match_indices("pub(") {
             let end = code[at..].find(')').map_or(code.len(), |end| at + end + 1);
             blank(&mut code, at, end);
@@ -406,8 +410,8 @@ mod reading {
 
     #[test]
     fn handing_on_is_no_arrow_and_using_is() {
-        let face = ("a/mod.rs", "mod b; pub use self::b::S;");
-        let child = ("a/b.rs", "use super::T; pub struct S(T);");
+        let face = ("a/mod.rs", "pub mod b; pub use self::b::{b, S};");
+        let child = ("a/b.rs", "use super::T; pub struct S(T); pub fn b() {}");
         assert_eq!(arrows(&[face, child]), ["a/b.rs a/mod.rs T"]);
         let user = ("a/mod.rs", "mod b; pub use self::b::S; struct T { s: S }");
         assert_eq!(arrows(&[user, child]), ["a/b.rs a/mod.rs T", "a/mod.rs a/b.rs S"]);

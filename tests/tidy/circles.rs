@@ -19,17 +19,12 @@ const CRATES: [&str; 6] = [
 
 /// Files and folders (these end with `/`) between which there may still be circles. This list is to become empty.
 const STILL: &[&str] = &[
-    "src/backends/",
-    "src/bootstrap/",
-    "src/messaging/",
+    "src/backends/poller/",
+    "src/backends/registry.rs",
+    "src/messaging/tagged/",
     "src/mpi/",
     "src/poller/",
-    "src/progress/",
     "src/reliability/",
-    "src/sim/",
-    "src/transport/",
-    "src/wire/",
-    "crates/mpi/src/",
     "xtask/src/",
 ];
 
