@@ -84,7 +84,6 @@ fn prog() {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a command takes is real time")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -147,7 +146,6 @@ impl Place {
 }
 
 /// Whether it succeeds; `None`: it has not ended in time.
-#[expect(clippy::disallowed_methods, reason = "looks again after a while")]
 fn wait(child: &mut Child) -> Option<bool> {
     let end = now() + LIMIT;
     while now() < end {

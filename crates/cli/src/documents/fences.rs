@@ -72,7 +72,8 @@ pub(crate) fn fences(page: &str, text: &str) -> Vec<Fence> {
 /// The commands of a block, without comments.
 pub(crate) fn commands(fence: &Fence) -> impl Iterator<Item = &str> {
     let lines = fence.lines.iter().map(|line| {
-        let line = line.trim().strip_prefix("$ ").unwrap_or(line.trim());
+        let line = line.trim();
+        let line = line.strip_prefix("$ ").unwrap_or(line);
         line.split_once("  #").map_or(line, |(command, _)| command.trim_end())
     });
     lines.filter(|line| !line.is_empty() && !line.starts_with("# "))
