@@ -35,7 +35,7 @@ fn the_surface_is_as_it_was() {
             let at = format!("{name} {room}");
             let module = inside.with_extension("").to_str().unwrap().replace('/', "::");
             let is_internal = internals.iter().any(|internal| is_within(&module, internal));
-            if !is_hidden(&parsed.attrs) && !(name == "hikyaku" && is_internal) {
+            if !is_hidden(&parsed.attrs) && (name != "hikyaku" || !is_internal) {
                 list(&parsed.items, &at, &mut items);
             }
         }
