@@ -1,7 +1,7 @@
 //! The surface of `Transport`: who may share it, time limits, descriptors, and messages of one peer.
 #![cfg(all(feature = "udp", feature = "loopback", target_os = "linux"))]
 
-use std::{error::Error, io, os::fd::AsFd, thread, time::Duration};
+use std::{io, os::fd::AsFd, thread, time::Duration};
 
 use hikyaku::{
     Config, PeerId,
@@ -260,7 +260,7 @@ fn constructors_by_type_open_what_they_name() {
         let error = Transport::builder().bind_dpdk("memif:role=server", "10.0.0.1:0");
         let error = error.unwrap_err();
         assert!(error.to_string().contains("it takes the feature \"dpdk\""), "{error}");
-        assert!(error.source().is_some());
+        assert!(std::error::Error::source(&error).is_some());
     }
 }
 

@@ -86,8 +86,17 @@ impl DerefMut for Guard<'_> {
     }
 }
 
+impl Transport {
+    /// Starts a helper thread that makes progress whenever the program has made none for `interval`, so that peers get
+    /// answers while the program computes.
+    #[must_use]
+    pub fn assisted(self, interval: Duration) -> Assisted {
+        Assisted::new(self, interval)
+    }
+}
+
 impl Assisted {
-    pub(super) fn new(transport: Transport, interval: Duration) -> Self {
+    fn new(transport: Transport, interval: Duration) -> Self {
         let shared = Arc::new(Shared {
             transport: Mutex::new(Some(transport)),
             failure: Mutex::new(None),

@@ -10,7 +10,8 @@ use std::{
 use super::{
     Transport, descriptor,
     environment::{Settings, refuse_stats},
-    error::{BuildError, ResolveError},
+    error::BuildError,
+    resolve::resolve,
 };
 use crate::{
     backends::{self, Backend, BindError, BindOptions},
@@ -18,7 +19,7 @@ use crate::{
     environment::Environment,
     events::event,
     messaging::Messenger,
-    progress::{Driver, Report, WaitPolicy, limits_of, random, random_key},
+    progress::{Driver, Report, WaitPolicy, random, random_key},
     reliability::{
         Endpoint, Layer, Limits,
         delegated::{Remote, Split},
@@ -243,13 +244,28 @@ impl Builder {
     }
 }
 
-pub(super) fn messenger(
+impl Transport {
+    /// Begins to build a transport.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A new messenger on `backend` takes the place of what there was. Its peers are gone.
+    pub(super) fn start_anew_on(&mut self, backend: Box<dyn Backend>) {
+        let config = self.driver.messenger().layer().config().clone();
+        if let Ok(messenger) = messenger(config, &*backend, &self.processors, None) {
+            self.driver.replace(messenger, backend);
+        }
+    }
+}
+
+fn messenger(
     config: Config,
     backend: &dyn Backend,
     processors: &[u32],
     layer: Option<&MakeLayer>,
 ) -> Result<Messenger, crate::config::ConfigError> {
-    let limits = limits_of(&backend.capabilities());
+    let limits = Limits::from(&backend.capabilities());
     let mut messenger = if backend.is_link() {
         Messenger::new(Remote::new(config, limits, processors)?, processors)
     } else {
@@ -261,7 +277,7 @@ pub(super) fn messenger(
         let endpoint = Endpoint::new(own, limits, random(), random_key())?;
         match backend.link_beside() {
             Some(link) => {
-                let remote = Remote::new(config, limits_of(&link), processors)?;
+                let remote = Remote::new(config, Limits::from(&link), processors)?;
                 Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
             }
             None => match layer {
@@ -272,19 +288,6 @@ pub(super) fn messenger(
     };
     messenger.seed_keys(random());
     Ok(messenger)
-}
-
-/// Returns the first address of `name` that `fits`.
-pub(super) fn resolve<A: ToSocketAddrs + Debug>(
-    name: &A,
-    fits: impl Fn(&SocketAddr) -> bool,
-) -> Result<SocketAddr, ResolveError> {
-    let failed = |source| ResolveError {
-        name: format!("{name:?}"),
-        source,
-    };
-    let mut addresses = name.to_socket_addrs().map_err(|error| failed(Some(error)))?;
-    addresses.find(fits).ok_or_else(|| failed(None))
 }
 
 #[cfg(all(test, feature = "loopback"))]

@@ -74,6 +74,7 @@ mod builder;
 mod descriptor;
 pub mod environment;
 mod error;
+mod resolve;
 
 use std::{
     fmt::{self, Debug},
@@ -85,6 +86,7 @@ use std::{
 
 use bytes::Bytes;
 
+use self::resolve::resolve;
 pub use self::{
     assisted::{Assisted, Guard},
     builder::Builder,
@@ -192,11 +194,6 @@ impl Debug for Transport {
 
 /// Getters.
 impl Transport {
-    /// Begins to build a transport.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     /// Opens a transport of processor 0 with default settings on a UDP socket: see [`Builder::bind_udp`].
     ///
     /// # Errors
@@ -291,7 +288,7 @@ impl Transport {
     /// `name` has no such address.
     pub fn resolve(&self, name: impl ToSocketAddrs + Debug) -> Result<SocketAddr, ResolveError> {
         let ours = self.local_addr();
-        builder::resolve(&name, |address| address.is_ipv4() == ours.is_ipv4())
+        resolve(&name, |address| address.is_ipv4() == ours.is_ipv4())
     }
 }
 
@@ -399,10 +396,7 @@ impl Transport {
     fn recall(&mut self, loan: &borrow::Loan<'_>) {
         if self.driver.run(None, Acks::Now, |_| loan.is_returned()).is_err() {
             let backend: Box<dyn Backend> = Box::new(Gone(self.local_addr(), self.backend_name()));
-            let config = self.driver.messenger().layer().config().clone();
-            if let Ok(messenger) = builder::messenger(config, &*backend, &self.processors, None) {
-                self.driver.replace(messenger, backend);
-            }
+            self.start_anew_on(backend);
         }
     }
 
@@ -689,13 +683,6 @@ impl Transport {
                 peers: left as usize,
             }),
         }
-    }
-
-    /// Starts a helper thread that makes progress whenever the program has made none for `interval`, so that peers get
-    /// answers while the program computes.
-    #[must_use]
-    pub fn assisted(self, interval: Duration) -> Assisted {
-        Assisted::new(self, interval)
     }
 
     fn all_peers(&self) -> impl Iterator<Item = PeerId> + use<> {

@@ -19,15 +19,12 @@ const CRATES: [&str; 6] = [
 
 /// Files and folders (these end with `/`) between which there may still be circles. This list is to become empty.
 const STILL: &[&str] = &[
-    "src/backends/",
-    "src/bootstrap/",
-    "src/messaging/",
-    "src/mpi/",
+    "src/backends/poller/",
+    "src/backends/registry.rs",
+    "src/messaging/tagged/",
+    "src/mpi/engine/",
     "src/poller/",
-    "src/progress/",
     "src/reliability/",
-    "src/transport/",
-    "src/wire/",
     "xtask/src/",
 ];
 

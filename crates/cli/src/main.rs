@@ -2,6 +2,8 @@
 
 mod command;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod hello;
 mod info;
 mod manual;
