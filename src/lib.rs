@@ -150,6 +150,8 @@ pub mod messaging;
 pub mod mpi;
 #[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub mod poller;
+#[doc(hidden)]
+pub mod prefetch;
 pub mod prng;
 #[cfg(feature = "std")]
 pub mod progress;

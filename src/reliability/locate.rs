@@ -1,7 +1,8 @@
 //! The addresses of a peer's state, for a simulator that prefetches it: with thousands of endpoints in one process the
 //! state of the next one is in no near cache.
 
-use super::{Endpoint, PeerId};
+use super::{Endpoint, PeerId, source::CopyOf};
+use crate::prefetch::Locate;
 
 /// Bytes of a small message, with its record.
 const USUAL: usize = 64;
@@ -11,7 +12,7 @@ const SESSION: core::ops::Range<usize> = 12..16;
 
 /// A part of a peer's state, on channel 0. Each part is located through the part before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// The resident part of the peer.
     Peer,
     /// The same of its flow.
@@ -26,16 +27,16 @@ pub(crate) enum Part {
 
 /// The peer that a datagram says to be from, which may not be so.
 #[inline]
-pub(crate) fn named_peer(datagram: &[u8]) -> Option<PeerId> {
+#[must_use]
+pub fn named_peer(datagram: &[u8]) -> Option<PeerId> {
     let index = datagram.get(SESSION)?.try_into().ok()?;
     u32::from_be_bytes(index).checked_sub(1).map(PeerId)
 }
 
-impl Endpoint {
-    /// Passes the address and the length in bytes of a part of a peer's state to `tell`. Reads only the parts of that
-    /// peer that come before it.
+/// Reads only the parts of that peer that come before it.
+impl Locate<(PeerId, Part)> for Endpoint {
     #[inline]
-    pub(crate) fn locate(&self, peer: PeerId, part: Part, mut tell: impl FnMut(*const u8, usize)) {
+    fn locate(&self, (peer, part): (PeerId, Part), mut tell: impl FnMut(*const u8, usize)) {
         let Some(p) = self.peers.get(peer.index()) else { return };
         if part == Part::Peer {
             return tell((&raw const *p).cast(), size_of_val(p));
@@ -58,10 +59,8 @@ impl Endpoint {
             }
             Part::Copied => {
                 // Copies begin at the front again once the messages before are acknowledged, as they mostly are.
-                let copied = self.sources.copied(active.send.tail);
-                if !copied.is_empty() {
-                    tell(copied.as_ptr(), USUAL);
-                }
+                self.sources
+                    .locate(CopyOf(active.send.tail), |first, _| tell(first, USUAL));
             }
         }
     }
