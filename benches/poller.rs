@@ -16,8 +16,7 @@ use hikyaku::{
     },
     messaging::{Messenger, SendOptions},
     poller::{Poller, PollerOptions},
-    progress::limits_of,
-    reliability::{Burst, Payload, delegated::Remote},
+    reliability::{Burst, Limits, Payload, delegated::Remote},
     time::Instant,
 };
 
@@ -59,7 +58,7 @@ impl Rank {
             }
             connects.join().expect("it connects")
         });
-        let limits = limits_of(&backend.capabilities());
+        let limits = Limits::from(&backend.capabilities());
         let remote = Remote::new(Config::default(), limits, &[processor]).expect("valid settings");
         Self {
             messenger: Messenger::new(remote, &[processor]),

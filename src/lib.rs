@@ -145,14 +145,15 @@ mod events;
 #[cfg(feature = "std")]
 mod helper;
 mod id;
+#[doc(hidden)]
+pub mod internals;
 pub mod messaging;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 #[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub mod poller;
-#[doc(hidden)]
-pub mod prefetch;
-pub mod prng;
+mod prefetch;
+mod prng;
 #[cfg(feature = "std")]
 pub mod progress;
 pub mod reliability;

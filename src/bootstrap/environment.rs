@@ -1,6 +1,6 @@
 //! The environment variables of this room.
 
-pub mod names;
+pub(crate) mod names;
 
 use std::{str::FromStr, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{error::Cause, launcher::Launcher};
 pub use crate::environment::Environment;
 
 /// How long to wait for other processes unless [`names::TIMEOUT`] says otherwise.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Environment {
     /// The parsed value of a variable; an error if it can not be parsed.

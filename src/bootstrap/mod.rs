@@ -34,34 +34,36 @@
 //! # }
 //! ```
 
-pub mod address;
+pub(crate) mod address;
 mod alone;
 mod channel;
 mod deadline;
 mod descriptor;
-pub mod environment;
+pub(crate) mod environment;
 mod error;
 mod exchange;
 mod failures;
 mod identity;
 mod key;
 mod launcher;
-pub mod message;
+pub(crate) mod message;
 mod news;
 mod pmi;
 mod pmix;
 mod rendezvous;
 #[cfg(test)]
 mod replay_tests;
-pub mod server;
+pub(crate) mod server;
 mod world;
 
+pub use address::AddressError;
 pub use environment::Environment;
 pub use error::{BootstrapError, Cause};
 pub use exchange::{MAX_KEY, MAX_VALUE};
 pub use failures::{Failures, FailuresEnd};
 pub use key::JobKey;
 pub use launcher::Launcher;
+pub use message::MessageError;
 pub use world::World;
 
 use environment::names;

@@ -85,7 +85,7 @@ fn loopback() -> Box<dyn Backend> {
 }
 
 fn driver(processor: u32, backend: Box<dyn Backend>) -> Driver {
-    let limits = limits_of(&backend.capabilities());
+    let limits = Limits::from(&backend.capabilities());
     let seed = u64::from(processor);
     let endpoint = Endpoint::new(Config::default(), limits, seed, seed.into()).unwrap();
     Driver::new(Messenger::new(endpoint, &[processor]), backend, WaitPolicy::Spin)

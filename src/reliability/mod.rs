@@ -50,8 +50,6 @@ pub use beside::Beside;
 pub use burst::Burst;
 pub use endpoint::Endpoint;
 pub use layer::{Layer, PacketLayer};
-#[doc(hidden)]
-pub use locate::{Part, named_peer};
 pub use memory::MemoryLayer;
 pub(crate) use peer::MESSAGE_COST;
 pub use reconnect::LostMessages;

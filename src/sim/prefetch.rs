@@ -7,10 +7,7 @@ use super::{
     queue::{Event, Queue},
     wires::Wires,
 };
-use crate::{
-    prefetch::Locate,
-    reliability::{Part, named_peer},
-};
+use crate::prefetch::{Locate, Part, named_peer};
 
 /// The process whose state an event needs.
 #[inline]

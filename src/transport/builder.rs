@@ -19,7 +19,7 @@ use crate::{
     environment::Environment,
     events::event,
     messaging::Messenger,
-    progress::{Driver, Report, WaitPolicy, limits_of, random, random_key},
+    progress::{Driver, Report, WaitPolicy, random, random_key},
     reliability::{
         Endpoint, Layer, Limits,
         delegated::{Remote, Split},
@@ -265,7 +265,7 @@ fn messenger(
     processors: &[u32],
     layer: Option<&MakeLayer>,
 ) -> Result<Messenger, crate::config::ConfigError> {
-    let limits = limits_of(&backend.capabilities());
+    let limits = Limits::from(&backend.capabilities());
     let mut messenger = if backend.is_link() {
         Messenger::new(Remote::new(config, limits, processors)?, processors)
     } else {
@@ -277,7 +277,7 @@ fn messenger(
         let endpoint = Endpoint::new(own, limits, random(), random_key())?;
         match backend.link_beside() {
             Some(link) => {
-                let remote = Remote::new(config, limits_of(&link), processors)?;
+                let remote = Remote::new(config, Limits::from(&link), processors)?;
                 Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
             }
             None => match layer {

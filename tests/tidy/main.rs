@@ -18,7 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("prng", &[]),
     ("siphash", &[]),
-    ("prefetch", &[]),
+    ("prefetch", &["id"]),
     ("helper", &[]),
     ("events", &[]),
     ("table", &[]),
@@ -59,6 +59,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         "backends",
         &["environment", "time", "prng", "id", "span", "sync", "table"],
     ),
+    // Re-exports; no room uses it.
+    ("internals", &["prefetch", "bootstrap", "prng"]),
     // Who is where; what they say to each other then is not its business.
     ("bootstrap", &["environment", "helper", "events"]),
     (

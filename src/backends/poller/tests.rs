@@ -25,8 +25,7 @@ use crate::{
     Config,
     backends::Backend,
     messaging::{Access, LandingId, Messenger},
-    progress::limits_of,
-    reliability::{Burst, delegated::Remote},
+    reliability::{Burst, Limits, delegated::Remote},
     time::Instant,
     transport::Transport,
     wire::{BASE_LEN, Flags, Fragment, Placement, Record},
@@ -382,7 +381,7 @@ proptest! {
         /// The most records of one round. None may be longer than the bytes that were written.
         const MOST: usize = hello::REPORTS / 16;
         let (mut double, mut backend) = Double::new();
-        let remote = Remote::new(Config::default(), limits_of(&backend.capabilities()), &[OURS]).unwrap();
+        let remote = Remote::new(Config::default(), Limits::from(&backend.capabilities()), &[OURS]).unwrap();
         let mut messenger = Messenger::new(remote, &[OURS]);
         if landing {
             let LandingId { landing, .. } = messenger.grant(Access::Lasting, Box::new(vec![0; 100])).unwrap();

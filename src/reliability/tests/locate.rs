@@ -1,10 +1,9 @@
 //! What a simulator asks for ahead.
 
 use super::*;
-use crate::prefetch::Locate;
+use crate::prefetch::{Locate, Part, named_peer};
 use crate::reliability::{
     flow::{Active, Flow},
-    locate::{Part, named_peer},
     peer::Peer,
 };
 

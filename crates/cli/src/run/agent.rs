@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku::bootstrap::{
-    environment::names,
+use hikyaku::internals::bootstrap::{
+    names,
     server::{Gate, GateEvent},
 };
 use hikyaku_bench::{

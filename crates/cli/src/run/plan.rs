@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, env, time::Duration};
 
 use clap::Parser;
-use hikyaku::bootstrap::environment::names;
+use hikyaku::internals::bootstrap::names;
 use hikyaku_bench::{
     failure::{Failure, While},
     machine::pin,
