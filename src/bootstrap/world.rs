@@ -118,7 +118,10 @@ impl World {
         f64::from(self.local_size) / processors.unwrap_or(1).max(1) as f64
     }
 
-    /// The address of this host that the process should bind and publish; see [`address`] for the choice.
+    /// The address of this host that the process should bind and publish. `HIKYAKU_IFACE` chooses it: the name of an
+    /// interface, an address of this host, or a network in CIDR notation that contains one of its addresses. Without
+    /// it: loopback if all ranks are on this host, else the address by which the launcher knows this host, else the
+    /// source address of the default route.
     ///
     /// # Errors
     /// `HIKYAKU_IFACE` fits no interface; the error lists the interfaces.
