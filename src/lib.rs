@@ -152,6 +152,7 @@ pub mod messaging;
 pub mod mpi;
 #[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub mod poller;
+mod prefetch;
 mod prng;
 #[cfg(feature = "std")]
 pub mod progress;
