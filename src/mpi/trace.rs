@@ -12,6 +12,8 @@ use std::{
     time::SystemTime,
 };
 
+use rustix::system::uname;
+
 use super::engine::{Communicator, Entry, Exit, Profiler, Status};
 use crate::{environment::Environment, time::Instant};
 
@@ -157,16 +159,12 @@ impl Profiler for Tracer {
         )]
         let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let (unix, host) = if self.simulated {
-            (now.as_nanos().into(), "simulated".into())
+            (now.as_nanos().into(), "simulated".to_owned())
         } else {
             let unix = clock().map_or(0, |since| since.as_nanos());
-            (unix, nix::unistd::gethostname().unwrap_or_default())
+            (unix, uname().nodename().to_string_lossy().into_owned())
         };
-        let host: String = host
-            .to_string_lossy()
-            .chars()
-            .filter(|c| c.is_ascii_graphic())
-            .collect();
+        let host: String = host.chars().filter(|c| c.is_ascii_graphic()).collect();
         let host = host.replace(['"', '\\'], "");
         let mut state = self.lock();
         let header = format!(
