@@ -12,7 +12,7 @@ use super::{
     assembly::{Assembly, CLAIMS, Refusal},
     landing::Landings,
     message::Message,
-    pair::{Busy, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
+    pair::{Busy, Candidate, Current, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
     ready::{Head, Ready},
 };
 use crate::{
@@ -56,25 +56,6 @@ enum Wait {
 
 /// Credit to give back: of this peer, in this session, so much.
 pub(super) type Release = (PeerId, u32, u32);
-
-/// A message that may become the oldest of its pair without anything arriving for it.
-#[derive(Clone, Copy)]
-struct Candidate {
-    after: u64,
-    peer: PeerId,
-    session: u32,
-    pair: Pair,
-    number: Seq,
-}
-
-/// The message that the last fragment was of, if more of it is to come.
-#[derive(Clone, Copy)]
-struct Current {
-    /// Its peer, session, pair and number.
-    of: (PeerId, u32, Pair, Seq),
-    /// Where it waits.
-    index: u32,
-}
 
 pub(super) struct Inbox {
     /// Our first processor.

@@ -107,6 +107,25 @@ impl Numbers {
     }
 }
 
+/// A message that may become the oldest of its pair without anything arriving for it.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) after: u64,
+    pub(super) peer: PeerId,
+    pub(super) session: u32,
+    pub(super) pair: Pair,
+    pub(super) number: Seq,
+}
+
+/// The message that the last fragment was of, if more of it is to come.
+#[derive(Clone, Copy)]
+pub(super) struct Current {
+    /// Its peer, session, pair and number.
+    pub(super) of: (PeerId, u32, Pair, Seq),
+    /// Where it waits.
+    pub(super) index: u32,
+}
+
 /// No [`Busy`].
 pub(super) const IDLE: u32 = u32::MAX;
 

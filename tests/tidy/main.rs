@@ -103,6 +103,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "mpi",
         &[
+            "ring",
             "environment",
             "events",
             "helper",

@@ -30,8 +30,10 @@ mod hash;
 mod outbox;
 mod posted;
 mod rendezvous;
+mod short;
 mod sorted;
 mod stats;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod unexpected;
@@ -50,6 +52,7 @@ use self::{
     outbox::Outbox,
     posted::{Place, Posted},
     rendezvous::{Incoming, Rendezvous},
+    stored::Stored,
     unexpected::Unexpected,
 };
 pub use self::{
@@ -57,10 +60,10 @@ pub use self::{
     rendezvous::{BULK, Content},
     stats::TaggedStats,
 };
-use super::{Landing, LandingId, Message, Messenger, SendOptions, message::Kept};
+use super::{Landing, LandingId, Message, Messenger, SendOptions};
 use crate::{
     error::{PeerError, SendError},
-    reliability::{MESSAGE_COST, Payload, PeerId, SendToken, Short},
+    reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
     span::Span,
     time::Instant,
     wire::ANY_PROCESSOR,
@@ -157,41 +160,6 @@ impl fmt::Debug for Claimed {
         f.debug_struct("Claimed")
             .field("envelope", &self.envelope)
             .finish_non_exhaustive()
-    }
-}
-
-/// An unexpected message.
-enum Stored {
-    /// Its payload.
-    Eager(Kept),
-    /// A request to send, with the sender's id, and its credit.
-    Request { kept: Kept, id: u32, len: u64 },
-    /// A message to ourselves: its payload.
-    Own(Bytes),
-    /// Our own send, which ends when it is received.
-    OwnContent { content: Box<dyn Content>, request: u64 },
-    /// The same when it is claimed: its content stays with us ([`Tagged::own_claimed`]).
-    OwnClaimed { len: u64, request: u64 },
-}
-
-impl Stored {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Eager(kept) => kept.data.len() as u64,
-            Self::Request { len, .. } => *len,
-            Self::Own(data) => data.len() as u64,
-            Self::OwnContent { content, .. } => content.len(),
-            Self::OwnClaimed { len, .. } => *len,
-        }
-    }
-
-    /// Bytes that are kept.
-    fn kept(&self) -> u64 {
-        match self {
-            Self::Eager(kept) => kept.data.len() as u64,
-            Self::Own(data) => data.len() as u64,
-            Self::Request { .. } | Self::OwnContent { .. } | Self::OwnClaimed { .. } => 0,
-        }
     }
 }
 
@@ -371,24 +339,6 @@ impl<B: Landing + 'static> Tagged<B> {
         messenger.send(now, peer, &options, Payload::Copy(data))?;
         self.stats.eager += 1;
         Ok(())
-    }
-
-    /// Sends a copy of `data`, complete at once, if the peer is reached by a way for short messages. `None`:
-    /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
-    #[inline]
-    pub(crate) fn send_short(
-        &mut self,
-        messenger: &mut Messenger,
-        peer: PeerId,
-        bits: u64,
-        data: &[u8],
-    ) -> Option<bool> {
-        if !self.lost.is_empty() || self.outbox.holds_requests(peer) {
-            return None;
-        }
-        let transmits = messenger.send_short(peer, bits, data)?;
-        self.stats.eager += 1;
-        Some(transmits)
     }
 
     /// Sends `content` by rendezvous: a [`Completion`] with `request` follows when the receiver has all that it wants.
@@ -710,48 +660,6 @@ impl<B: Landing + 'static> Tagged<B> {
         if !self.outbox.is_empty() || !self.rendezvous.is_settled() {
             self.retry(messenger, now);
         }
-    }
-
-    /// Takes short messages where they came in, as long as receives wait for them, and until `done` takes a completion
-    /// itself. Returns whether messages wait in the messenger's inbox: these come first.
-    #[inline]
-    pub(crate) fn handle_short(
-        &mut self,
-        messenger: &mut Messenger,
-        mut done: impl FnMut(&Completion) -> bool,
-    ) -> bool {
-        if messenger.inbox.messages() > 0 {
-            return true;
-        }
-        loop {
-            let mut is_done = false;
-            let taken = messenger.take_short(|short| {
-                let Some(completion) = self.place_short(short) else {
-                    return false;
-                };
-                is_done = done(&completion);
-                if !is_done {
-                    self.completions.push_back(completion);
-                }
-                true
-            });
-            match taken {
-                Some(true) if !is_done => {}
-                Some(false) => return true,
-                _ => return false,
-            }
-        }
-    }
-
-    /// Places a short message, if a receive waits for it.
-    #[inline]
-    fn place_short(&mut self, short: &Short) -> Option<Completion> {
-        if short.session > 1 || !self.lost.is_empty() {
-            return None;
-        }
-        let bits = short.record.bits;
-        let receive = self.posted.take(short.source, matched(bits))?;
-        Some(place(receive, short.source, bits, short.record.data()))
     }
 
     /// Handles the messages that have been admitted.

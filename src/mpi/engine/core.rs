@@ -1,6 +1,7 @@
 //! State of one process: its requests, and the operations that they wait for.
 
 mod losses;
+mod short;
 
 use alloc::{
     boxed::Box,
@@ -384,24 +385,6 @@ impl Core {
         self.tagged.is_early(messenger, peer, len) && self.lost(process).is_none()
     }
 
-    /// Sends by a way for short messages. `None`: the message has to go by [`send`](Self::send). Else returns whether
-    /// there is something to transmit.
-    #[inline]
-    pub(crate) fn send_short(
-        &mut self,
-        messenger: &mut Messenger,
-        process: u32,
-        bits: u64,
-        data: &[u8],
-    ) -> Option<bool> {
-        let peer = self.peers.meet(messenger, process)?;
-        let transmits = self.tagged.send_short(messenger, peer, bits, data)?;
-        if transmits {
-            self.touch(peer);
-        }
-        Some(transmits)
-    }
-
     pub(super) fn send_for(
         &mut self,
         messenger: &mut Messenger,
@@ -678,26 +661,6 @@ impl Core {
         while let Some(done) = self.tagged.poll_completion() {
             self.complete(&done);
         }
-    }
-
-    /// Takes short messages for which receives wait, until one has ended the request `awaited`, which it forgets.
-    #[inline]
-    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, awaited: RequestId) -> Option<Ended> {
-        let mut ended = None;
-        self.tagged.handle_short(messenger, |done| {
-            let is_awaited = done.request == awaited.0;
-            if is_awaited {
-                ended = Some(Ended::of(done));
-            }
-            is_awaited
-        });
-        if ended.is_some() {
-            self.slots[awaited.0 as u32 as usize].clear();
-            self.free.push(awaited.0 as u32);
-            return ended;
-        }
-        self.collect();
-        self.take(awaited)
     }
 
     /// Takes what the messenger has ready, and goes on with the operations that waited for it.
