@@ -30,7 +30,7 @@ mod transmit;
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::hint::spin_loop as relax;
-use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Duration};
+use std::{fmt, hint, io, mem, net::SocketAddr, thread, time::Duration};
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use self::counter::relax;
@@ -43,10 +43,9 @@ pub(crate) use self::{
 use self::{
     clock::Stopwatch,
     events::{Events, MAX_SENT},
-    transmit::{keep, transmit_of},
 };
 use crate::{
-    backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
+    backends::{Backend, BackendStats, Capabilities, Wake},
     error::{AddPeerError, PeerError, SendError},
     messaging::{Message, Messenger, SendOptions},
     reliability::{Burst, Event, Limits, LostMessages, Payload, PeerId, SendToken},
@@ -69,11 +68,6 @@ const BUSY_PASSES: u32 = 8;
 const SHORT: u64 = 2_000;
 /// How long to sleep at most while a burst waits for room in the backend.
 const BUSY_WAIT: Duration = Duration::from_micros(100);
-/// Slices that suffice for most bursts: header and payload of a few datagrams.
-const FEW_SLICES: usize = 8;
-/// Slices that suffice for a full batch: header and payload of each datagram.
-const MANY_SLICES: usize = 128;
-
 /// A messenger, a backend, a clock and a way to wait. See the module's documentation.
 pub struct Driver {
     messenger: Messenger,
@@ -326,51 +320,6 @@ impl Driver {
             self.transmit_batches(peer, options.channel);
         }
         Ok(token)
-    }
-
-    /// Transmits a message at once if it is small and no other waits before it. Returns `false` if nothing was done.
-    #[inline]
-    fn send_alone(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
-        // (A backend that holds references may refer only to memory that the endpoint keeps.)
-        if self.held || self.capabilities.holds_references {
-            return false;
-        }
-        let now = self.read_clock();
-        let (backend, kept) = (&mut self.backend, &mut self.kept);
-        let (mut sent, mut failure) = (Sent::All, None);
-        let done = self
-            .messenger
-            .send_alone(now, peer, options, data, &mut self.burst, |burst, rest| {
-                let slices = [IoSlice::new(burst.head()), IoSlice::new(rest)];
-                let count = 1 + usize::from(!rest.is_empty());
-                // (The burst is one datagram, so both lengths are equal. Only one is read: the two fields are
-                // neighbours that were just written, one of them twice, and the processor would wait for both writes.)
-                let len = burst.len();
-                let transmit = Transmit {
-                    segment_size: len,
-                    len,
-                    ..transmit_of(burst, &slices[..count])
-                };
-                match backend.transmit(now, &transmit) {
-                    Ok(Sent::All) => {}
-                    Ok(other) => sent = other,
-                    Err(error) => failure = Some(error),
-                }
-                if sent == Sent::Busy {
-                    keep(kept, &slices);
-                }
-            });
-        if !done {
-            return false;
-        }
-        if failure.is_some() {
-            self.failure = failure;
-        } else {
-            // (If the burst is held, `kept` has its bytes already.)
-            self.held = sent == Sent::Busy;
-            self.note_sent(sent);
-        }
-        true
     }
 
     /// Transmits while a full batch is queued. The rest waits for further messages: alone it would be a burst of its

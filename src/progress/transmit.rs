@@ -2,14 +2,65 @@
 
 use std::io::{self, IoSlice};
 
-use super::{Driver, FEW_SLICES, MANY_SLICES};
+use super::Driver;
 use crate::{
     backends::{Sent, Transmit},
-    reliability::{Burst, Limits},
+    messaging::SendOptions,
+    reliability::{Burst, Limits, PeerId},
     time::Instant,
 };
 
+/// Slices that suffice for most bursts: header and payload of a few datagrams.
+const FEW_SLICES: usize = 8;
+/// Slices that suffice for a full batch: header and payload of each datagram.
+const MANY_SLICES: usize = 128;
+
 impl Driver {
+    /// Transmits a message at once if it is small and no other waits before it. Returns `false` if nothing was done.
+    #[inline]
+    pub(super) fn send_alone(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
+        // (A backend that holds references may refer only to memory that the endpoint keeps.)
+        if self.held || self.capabilities.holds_references {
+            return false;
+        }
+        let now = self.read_clock();
+        let (backend, kept) = (&mut self.backend, &mut self.kept);
+        let (mut sent, mut failure) = (Sent::All, None);
+        let done = self
+            .messenger
+            .send_alone(now, peer, options, data, &mut self.burst, |burst, rest| {
+                let slices = [IoSlice::new(burst.head()), IoSlice::new(rest)];
+                let count = 1 + usize::from(!rest.is_empty());
+                // (The burst is one datagram, so both lengths are equal. Only one is read: the two fields are
+                // neighbours that were just written, one of them twice, and the processor would wait for both writes.)
+                let len = burst.len();
+                let transmit = Transmit {
+                    segment_size: len,
+                    len,
+                    ..transmit_of(burst, &slices[..count])
+                };
+                match backend.transmit(now, &transmit) {
+                    Ok(Sent::All) => {}
+                    Ok(other) => sent = other,
+                    Err(error) => failure = Some(error),
+                }
+                if sent == Sent::Busy {
+                    keep(kept, &slices);
+                }
+            });
+        if !done {
+            return false;
+        }
+        if failure.is_some() {
+            self.failure = failure;
+        } else {
+            // (If the burst is held, `kept` has its bytes already.)
+            self.held = sent == Sent::Busy;
+            self.note_sent(sent);
+        }
+        true
+    }
+
     /// Transmits until there is nothing more to transmit, or the backend is busy.
     #[inline]
     pub(super) fn transmit(&mut self, now: Instant) -> io::Result<()> {
@@ -36,7 +87,7 @@ impl Driver {
 
     /// Notes what happened to the burst. Returns `false` if the burst waits for room in the backend.
     #[inline]
-    pub(super) fn note_sent(&mut self, sent: Sent) -> bool {
+    fn note_sent(&mut self, sent: Sent) -> bool {
         if sent == Sent::Busy {
             self.hold();
             return false;
@@ -120,7 +171,7 @@ impl Driver {
 }
 
 #[cold]
-pub(super) fn keep(kept: &mut Vec<u8>, slices: &[IoSlice<'_>]) {
+fn keep(kept: &mut Vec<u8>, slices: &[IoSlice<'_>]) {
     kept.clear();
     for slice in slices {
         kept.extend_from_slice(slice);
@@ -128,7 +179,7 @@ pub(super) fn keep(kept: &mut Vec<u8>, slices: &[IoSlice<'_>]) {
 }
 
 #[inline]
-pub(super) fn transmit_of<'a>(burst: &Burst, slices: &'a [IoSlice<'a>]) -> Transmit<'a> {
+fn transmit_of<'a>(burst: &Burst, slices: &'a [IoSlice<'a>]) -> Transmit<'a> {
     Transmit {
         destination: burst.destination(),
         segment_size: burst.segment_size(),
