@@ -12,12 +12,11 @@ use hikyaku::{
     backends::{
         Backend, Sent, Transmit,
         dpdk::{Device, DpdkOptions, Memory},
-        poller::PollerBackend,
     },
     messaging::{Messenger, SendOptions},
-    poller::{Poller, PollerOptions},
+    poller::{Poller, PollerBackend, PollerOptions, ProxyEndpoint},
     progress::limits_of,
-    reliability::{Burst, Payload, delegated::Remote},
+    reliability::{Burst, Payload},
     time::Instant,
 };
 
@@ -60,9 +59,9 @@ impl Rank {
             connects.join().expect("it connects")
         });
         let limits = limits_of(&backend.capabilities());
-        let remote = Remote::new(Config::default(), limits, &[processor]).expect("valid settings");
+        let proxy = ProxyEndpoint::new(Config::default(), limits, &[processor]).expect("valid settings");
         Self {
-            messenger: Messenger::new(remote, &[processor]),
+            messenger: Messenger::new(Box::new(proxy), &[processor]),
             backend,
             burst: Burst::default(),
         }

@@ -11,7 +11,6 @@ mod bits;
 mod burst;
 pub mod congestion;
 mod control;
-pub mod delegated;
 mod dialogue;
 mod endpoint;
 mod flow;
@@ -54,8 +53,10 @@ pub use layer::{Layer, PacketLayer};
 pub use memory::MemoryLayer;
 #[cfg(feature = "sim")]
 pub(crate) use near::{Part, named_peer};
-pub(crate) use peer::MESSAGE_COST;
+pub(crate) use peer::{INITIAL_CREDIT, MESSAGE_COST};
 pub use reconnect::LostMessages;
+pub(crate) use send::Source;
+pub(crate) use source::Sources;
 
 pub use crate::id::{PeerId, SendToken};
 

@@ -12,7 +12,7 @@ use super::{
     frame::{Usual, destination_port},
     sys::{Payload, Pool},
 };
-use crate::backends::poller::memory::Memory;
+use crate::shm::Segment;
 
 /// A packet on loan. Its buffer goes back to the pool when this is dropped.
 pub(crate) struct Lent {
@@ -23,7 +23,7 @@ pub(crate) struct Lent {
 
 /// Memory for the packets of a port, and the number of buffers in it.
 pub(crate) struct Lending {
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) memory: Arc<Segment>,
     pub(crate) buffers: u32,
 }
 
