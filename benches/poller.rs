@@ -15,8 +15,7 @@ use hikyaku::{
     },
     messaging::{Messenger, SendOptions},
     poller::{Poller, PollerBackend, PollerOptions, ProxyEndpoint},
-    progress::limits_of,
-    reliability::{Burst, Payload},
+    reliability::{Burst, Limits, Payload},
     time::Instant,
 };
 
@@ -58,7 +57,7 @@ impl Rank {
             }
             connects.join().expect("it connects")
         });
-        let limits = limits_of(&backend.capabilities());
+        let limits = Limits::from(&backend.capabilities());
         let proxy = ProxyEndpoint::new(Config::default(), limits, &[processor]).expect("valid settings");
         Self {
             messenger: Messenger::new(Box::new(proxy), &[processor]),

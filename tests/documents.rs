@@ -29,6 +29,47 @@ fn documents_are_wrapped() {
     assert_none(&complaints);
 }
 
+/// A fence names its language, and nothing after that: text there is not shown, and not run by
+/// `crates/cli/tests/documents.rs`.
+#[test]
+fn fences_name_a_language() {
+    const LANGUAGES: [&str; 10] = [
+        "c",
+        "console",
+        "json",
+        "rust",
+        "rust,ignore",
+        "rust,no_run",
+        "sh",
+        "text",
+        "toml",
+        "yaml",
+    ];
+    let mut complaints = Vec::new();
+    for path in documents() {
+        let text = fs::read_to_string(root().join(&path)).unwrap();
+        let mut inside = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            let Some(language) = line.trim_start().strip_prefix("```") else {
+                continue;
+            };
+            if !inside && !LANGUAGES.contains(&language) {
+                complaints.push(format!(
+                    "{path}:{number}: a fence of {language:?}, not of one of {LANGUAGES:?}"
+                ));
+            }
+            if inside && !language.is_empty() {
+                complaints.push(format!("{path}:{number}: a fence ends with text"));
+            }
+            inside = !inside;
+        }
+        if inside {
+            complaints.push(format!("{path}: a fence does not end"));
+        }
+    }
+    assert_none(&complaints);
+}
+
 /// Links between pages lead to pages and headings that exist.
 #[test]
 fn links_lead_somewhere() {

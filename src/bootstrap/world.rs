@@ -13,7 +13,7 @@ use super::{
     address::{self, Wish},
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    failures::{Failures, News},
+    failures::Failures,
     identity::Identity,
 };
 use crate::events::event;
@@ -216,7 +216,7 @@ impl World {
     /// # Errors
     /// The launcher can not be reached.
     pub fn failures(&self) -> Result<Option<Failures>, BootstrapError> {
-        self.exchange.news().map(News::listen).transpose()
+        self.exchange.news().map(Failures::listen).transpose()
     }
 
     /// Ends the whole job: tells the launcher, which ends the other processes, and exits with `code` (0 to 255).

@@ -11,7 +11,7 @@ use super::{
     landing::Landings,
     message::Message,
     pair::{Busy, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
-    ready::{Head, Ready},
+    ready::{Head, Next, Ready},
 };
 use crate::{
     config::Config,
@@ -209,6 +209,12 @@ impl Inbox {
     #[inline]
     pub(super) fn releases(&mut self) -> impl Iterator<Item = Release> + '_ {
         self.releases.drain(..)
+    }
+
+    /// The next message, if none is lent or in place.
+    #[cfg(feature = "std")]
+    pub(super) fn next(&self) -> Option<Next> {
+        self.ready.next()
     }
 
     #[inline]

@@ -22,6 +22,8 @@
 //!   [`Config::max_message`](crate::Config::max_message).
 
 mod arena;
+#[cfg(feature = "std")]
+mod aside;
 mod assembly;
 mod coverage;
 mod inbox;
@@ -39,6 +41,8 @@ use core::{fmt, net::SocketAddr};
 
 use bytes::Bytes;
 
+#[cfg(feature = "std")]
+pub(crate) use self::aside::Aside;
 use self::{inbox::Inbox, message::Kept, pair::Numbers};
 pub use self::{
     landing::{Access, Landing, LandingId},

@@ -5,7 +5,7 @@
 
 use alloc::{sync::Arc, vec, vec::Vec};
 
-use super::{Rank, error::ErrorClass};
+use super::{Rank, class::ErrorClass};
 
 /// A group is kept as pieces if it has at least this many members per piece, otherwise as a list.
 const MEMBERS_PER_PIECE: usize = 4;

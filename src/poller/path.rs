@@ -6,7 +6,7 @@ use super::{DualPath, Joined, PollerBackend, ProxyEndpoint, joined::own_backend}
 use crate::{
     backends::{Backend, BindError, BindOptions},
     config::{Config, ConfigError},
-    progress::{limits_of, random, random_key},
+    progress::{random, random_key},
     reliability::{Endpoint, Layer, Limits},
 };
 
@@ -48,7 +48,7 @@ impl PollerBackend {
     #[must_use]
     pub fn path(&self) -> Path {
         Path {
-            link: limits_of(&self.capabilities()),
+            link: Limits::from(&self.capabilities()),
             is_dual: false,
         }
     }

@@ -25,8 +25,7 @@ use crate::{
     Config,
     backends::Backend,
     messaging::{Access, LandingId, Messenger},
-    progress::limits_of,
-    reliability::Burst,
+    reliability::{Burst, Limits},
     shm::{NOBODY, as_nobody},
     time::Instant,
     transport::Transport,
@@ -266,7 +265,7 @@ proptest! {
         /// The most records of one round. None may be longer than the bytes that were written.
         const MOST: usize = layout::REPORTS / 16;
         let (mut double, mut backend) = Double::new();
-        let proxy = ProxyEndpoint::new(Config::default(), limits_of(&backend.capabilities()), &[OURS]).unwrap();
+        let proxy = ProxyEndpoint::new(Config::default(), Limits::from(&backend.capabilities()), &[OURS]).unwrap();
         let mut messenger = Messenger::new(Box::new(proxy), &[OURS]);
         if landing {
             let LandingId { landing, .. } = messenger.grant(Access::Lasting, Box::new(vec![0; 100])).unwrap();

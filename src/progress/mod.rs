@@ -15,6 +15,7 @@
 //!
 //! Between passes, a waiting driver spins (or yields), sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
+mod aside;
 mod chance;
 mod clock;
 mod closing;
@@ -119,23 +120,24 @@ impl fmt::Debug for Driver {
 }
 
 /// The properties of a backend that the protocol must know.
-#[must_use]
-pub fn limits_of(capabilities: &Capabilities) -> Limits {
-    Limits {
-        max_datagram: capabilities.max_datagram,
-        max_segments: capabilities.max_segments,
-        max_batch: capabilities.max_batch,
-        receive_buffer: capabilities.receive_buffer,
-        holds_references: capabilities.holds_references,
-        ack_bytes: capabilities.ack_bytes,
-        receive_port: capabilities.receive_port,
+impl From<&Capabilities> for Limits {
+    fn from(capabilities: &Capabilities) -> Self {
+        Self {
+            max_datagram: capabilities.max_datagram,
+            max_segments: capabilities.max_segments,
+            max_batch: capabilities.max_batch,
+            receive_buffer: capabilities.receive_buffer,
+            holds_references: capabilities.holds_references,
+            ack_bytes: capabilities.ack_bytes,
+            receive_port: capabilities.receive_port,
+        }
     }
 }
 
 /// Getters.
 impl Driver {
     /// Joins `messenger` and `backend`. The endpoint in `messenger` must have been made with the limits of the backend
-    /// ([`limits_of`]).
+    /// (`Limits::from`).
     #[must_use]
     pub fn new(messenger: Messenger, backend: Box<dyn Backend>, policy: WaitPolicy) -> Self {
         let clock = Clock::new();
@@ -840,7 +842,7 @@ impl Driver {
         let capabilities = self.backend.capabilities();
         if capabilities != self.capabilities {
             self.capabilities = capabilities;
-            self.messenger.set_limits(limits_of(&capabilities));
+            self.messenger.set_limits(Limits::from(&capabilities));
         }
     }
 

@@ -11,9 +11,9 @@ use std::{
 
 use super::{
     network::RangeError,
+    node::address_of,
     queue::{Event, Queue},
     wires::{Packet, Wires},
-    world::address_of,
 };
 use crate::{
     backends::pcapng,

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     faults::Trouble,
+    node::{Doing, Node},
     optics::{Available, Change, Optics, OpticsStats, Unconnected},
     queue::{Event, Queue},
     wires::Wires,
-    world::{Doing, Node},
 };
 use crate::{
     mpi::engine::{Links, Wish},

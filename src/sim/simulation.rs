@@ -12,15 +12,17 @@ use std::{
 
 use super::{
     coroutine::{Place, Program, Rank},
+    cpu::Cpu,
     fabric::{Shared, Simulated},
     faults::{FaultStats, Faults, Trouble},
     heap::{self, Regions},
     network::{Network, NetworkStats, RangeError},
+    node::{Doing, Node, address_of},
     optics::{Optics, OpticsStats},
     paths::Paths,
     polling::{Polling, Queues},
+    scheduler::{Next, Scheduler},
     wires::{LATEST, Wires},
-    world::{Cpu, Doing, Next, Node, World, address_of},
 };
 use crate::{
     config::{Config, ConfigError},
@@ -441,7 +443,7 @@ impl<'a> Job<'a> {
             source,
         })?;
         let polls = (simulation.polling, simulation.queues);
-        let world = World::new(
+        let scheduler = Scheduler::new(
             wires,
             simulation.cpu,
             simulation.receive_buffer,
@@ -453,7 +455,7 @@ impl<'a> Job<'a> {
             config,
             limits,
             rng,
-            shared: Shared::new(world),
+            shared: Shared::new(scheduler),
             tracers: vec![None; simulation.processes as usize],
             trace_error: None,
             incarnations: vec![0; simulation.processes as usize],

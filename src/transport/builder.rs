@@ -8,20 +8,22 @@ use std::{
 };
 
 use super::{
-    Transport,
+    Transport, descriptor,
     environment::{Settings, refuse_stats},
-    error::{BuildError, ResolveError},
+    error::BuildError,
+    resolve::resolve,
 };
 #[cfg(all(feature = "poller", target_os = "linux"))]
 use crate::poller::{self, Path};
 use crate::{
-    backends::{self, Backend, BindOptions},
+    backends::{self, Backend, BindError, BindOptions},
     config::{Config, ConfigError},
     environment::Environment,
     events::event,
     messaging::Messenger,
-    progress::{Driver, Report, WaitPolicy, limits_of, random, random_key},
+    progress::{Driver, Report, WaitPolicy, random, random_key},
     reliability::{Endpoint, Layer, Limits},
+    wire::ANY_PROCESSOR,
 };
 
 /// Makes a packet layer by the settings, the limits of the backend, and the numbers of the processors.
@@ -70,7 +72,7 @@ impl Builder {
         self
     }
 
-    /// Number of this transport's processor. Default 0.
+    /// Number of this transport's processor, below [`ANY_PROCESSOR`]. Default 0.
     pub fn processor(self, processor: u32) -> Self {
         self.processors(&[processor])
     }
@@ -153,6 +155,43 @@ impl Builder {
         Ok(Transport::new(self.bind_driver(name, address)?, &processors))
     }
 
+    /// Opens a UDP socket at `address`; port 0 takes a free port. Unlike [`bind`](Self::bind), the backend is the one
+    /// named here even if the environment names another.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `udp`, and on other systems than Linux, always.
+    pub fn bind_udp(self, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.bind_only("udp", address)
+    }
+
+    /// Opens the backend for threads of one process, at a free address
+    /// ([`local_addr`](Transport::local_addr)). The environment cannot change that.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `loopback`, always.
+    pub fn bind_loopback(self) -> Result<Transport, BuildError> {
+        self.bind_only("loopback", SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Opens the DPDK device called `device` (`memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`; see the guide
+    /// `docs/dpdk.md`) at `address`. The environment cannot change that.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `dpdk`, always.
+    pub fn bind_dpdk(mut self, device: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.options.device = Some(device.to_owned());
+        self.bind_only("dpdk", address)
+    }
+
+    fn bind_only(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.read_environment()?;
+        self.config.validate()?;
+        let address = resolve(&address, |_| true)?;
+        let backend = backends::bind(name, address, &self.options)?;
+        let processors = self.processors.clone();
+        Ok(Transport::new(self.driver(backend)?, &processors))
+    }
+
     /// Makes the driver that [`bind`](Self::bind) puts into a transport.
     pub(crate) fn bind_driver(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Driver, BuildError> {
         let settings = self.read_environment()?;
@@ -197,11 +236,22 @@ impl Builder {
         if self.processors.is_empty() {
             return Err(BuildError::NoProcessor);
         }
+        if self.processors.contains(&ANY_PROCESSOR) {
+            return Err(BuildError::ReservedProcessor);
+        }
         let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
         event!(
             INFO, processor = self.processors[0], backend = backend.name(), address = %backend.local_addr(),
             "transport opened"
         );
+        if backend.as_fd().is_none() {
+            let opened = descriptor::prepare();
+            opened.map_err(|source| BindError::Io {
+                name: backend.name(),
+                addr: backend.local_addr(),
+                source,
+            })?;
+        }
         let mut driver = Driver::new(messenger, backend, self.wait);
         if let Some(path) = &self.stats {
             let report = Report::open(path, self.processors[0]);
@@ -211,13 +261,28 @@ impl Builder {
     }
 }
 
-pub(super) fn messenger(
+impl Transport {
+    /// Begins to build a transport.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A new messenger on `backend` takes the place of what there was. Its peers are gone.
+    pub(super) fn start_anew_on(&mut self, backend: Box<dyn Backend>) {
+        let config = self.driver.messenger().layer().config().clone();
+        if let Ok(messenger) = messenger(config, &*backend, &self.processors, None) {
+            self.driver.replace(messenger, backend);
+        }
+    }
+}
+
+fn messenger(
     config: Config,
     backend: &dyn Backend,
     processors: &[u32],
     layer: Option<&MakeLayer>,
 ) -> Result<Messenger, ConfigError> {
-    let limits = limits_of(&backend.capabilities());
+    let limits = Limits::from(&backend.capabilities());
     let layer = match layer {
         Some(MakeLayer(make)) => make(config, limits, processors)?,
         None => endpoint(config, limits)?.into(),
@@ -229,19 +294,6 @@ pub(super) fn messenger(
 
 fn endpoint(config: Config, limits: Limits) -> Result<Endpoint, ConfigError> {
     Endpoint::new(config, limits, random(), random_key())
-}
-
-/// Returns the first address of `name` that `fits`.
-pub(super) fn resolve<A: ToSocketAddrs + Debug>(
-    name: &A,
-    fits: impl Fn(&SocketAddr) -> bool,
-) -> Result<SocketAddr, ResolveError> {
-    let failed = |source| ResolveError {
-        name: format!("{name:?}"),
-        source,
-    };
-    let mut addresses = name.to_socket_addrs().map_err(|error| failed(Some(error)))?;
-    addresses.find(fits).ok_or_else(|| failed(None))
 }
 
 #[cfg(all(test, feature = "loopback"))]

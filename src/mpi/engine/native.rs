@@ -354,7 +354,7 @@ impl Fabric for Native {
         let (messenger, now) = driver.parts();
         core.refuse_returned(messenger, now);
         let ends = driver.close_all();
-        let closed = driver.wait_ended(ends, linger);
+        let closed = driver.wait_ended(ends, Some(linger));
         driver.write_report(Some(("messages", &counters(core.stats()))));
         inner.result(closed).map(|_| ())
     }

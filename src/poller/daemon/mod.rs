@@ -67,8 +67,8 @@ use crate::{
         dpdk::{DpdkOptions, DpdkPort, DpdkStats, Lending, Pools, lending_size},
     },
     config::Config,
-    progress::{Clock, limits_of, random, random_key},
-    reliability::{Burst, Endpoint, Origin, Sink, Verdict},
+    progress::{Clock, random, random_key},
+    reliability::{Burst, Endpoint, Limits, Origin, Sink, Verdict},
     shm::{Access, Credentials, Segment, handshake},
     span::Span,
     time::Instant,
@@ -193,7 +193,7 @@ impl Poller {
         };
         let port = DpdkPort::open_with(&options.dpdk, Some(lending)).map_err(StartError::Port)?;
         let backend = port.bind_whole(options.address).map_err(StartError::Port)?;
-        let limits = limits_of(&backend.capabilities());
+        let limits = Limits::from(&backend.capabilities());
         let clock = Clock::new();
         let nobody = Endpoint::new(Config::default(), limits, random(), random_key()).map_err(StartError::Config)?;
         let listener = listen(&options)?;

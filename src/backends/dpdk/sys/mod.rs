@@ -27,13 +27,10 @@ use std::{
 use dpdk_sys as sys;
 
 pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
-pub(in crate::backends::dpdk) use self::packet::{Burst, Found, Packet, Payload, Returning};
+pub(in crate::backends::dpdk) use self::packet::{BURST, Burst, Found, Packet, Payload, Returning};
 pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
 use crate::shm::Segment;
-
-/// Most packets of one call.
-pub(in crate::backends::dpdk) const BURST: usize = 32;
 
 /// The settings that EAL was started with, once it runs.
 static RUNNING: Mutex<Option<Vec<String>>> = Mutex::new(None);

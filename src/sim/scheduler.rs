@@ -1,108 +1,28 @@
 //! All nodes, the network between them, and the event loop.
 
-use std::{
-    collections::VecDeque,
-    net::{Ipv4Addr, SocketAddr},
-    task::Waker,
-    time::Duration,
-};
+use std::{task::Waker, time::Duration};
 
 use super::{
     condition::Condition,
+    cpu::Cpu,
     faults::{Fault, Trouble},
     heap,
-    network::RangeError,
+    node::{Doing, Node, process_at},
     paths::{Paths, Surroundings},
     polling::{Poller, Polling, Queues},
+    prefetch::{ask_ahead, ask_part, turn},
     queue::{Event, Queue},
-    wires::{Arrival, LATEST, Packet, Wires},
+    wires::{LATEST, Packet, Wires},
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Called, Core, FabricError},
+    mpi::engine::{Core, FabricError},
     prng::mix,
-    reliability::{Burst, Event as Told, Part, PeerId, named_peer},
+    reliability::{Burst, Part, PeerId},
     time::{Instant, nanos},
 };
 
-/// The cost of a packet at its host, in core time. Default: 300 ns per packet and 0.05 ns per byte at each side.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cpu {
-    /// Per packet sent, ns. Up to 1e9.
-    pub send: f64,
-    /// Per packet received, ns. Up to 1e9.
-    pub receive: f64,
-    /// Per byte sent or received, ns. Up to 1e6.
-    pub octet: f64,
-    /// A poll without result (`MPI_Test`), ns. At least 1, so that time goes on; up to 1e9. Default 500: a system call.
-    pub look: f64,
-}
-
-impl Default for Cpu {
-    fn default() -> Self {
-        Self {
-            send: 300.0,
-            receive: 300.0,
-            octet: 0.05,
-            look: 500.0,
-        }
-    }
-}
-
-impl Cpu {
-    /// A host where only polls cost time.
-    pub const FREE: Self = Self {
-        send: 0.0,
-        receive: 0.0,
-        octet: 0.0,
-        look: 500.0,
-    };
-
-    /// Checks every range.
-    ///
-    /// # Errors
-    /// Names the first value that is out of its range.
-    pub fn validate(&self) -> Result<(), RangeError> {
-        let checks = [
-            ((0.0..=1e9).contains(&self.send), "send", "from 0 to 1e9 ns"),
-            ((0.0..=1e9).contains(&self.receive), "receive", "from 0 to 1e9 ns"),
-            ((0.0..=1e6).contains(&self.octet), "octet", "from 0 to 1e6 ns"),
-            ((1.0..=1e9).contains(&self.look), "look", "from 1 to 1e9 ns"),
-        ];
-        RangeError::first(&checks)
-    }
-
-    fn cost(&self, packet: f64, octets: usize) -> u64 {
-        round(packet + self.octet * octets as f64)
-    }
-}
-
-/// Rounds a number that is not negative, halves up; not by a library call, since not every processor has an instruction
-/// for it.
-fn round(number: f64) -> u64 {
-    // By way of signed integers, for which there are instructions.
-    let below = number as i64;
-    (below as u64).saturating_add(u64::from(number - below as f64 >= 0.5))
-}
-
-/// State of a node's program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
-    /// It runs, or is about to.
-    Running,
-    /// It waits for its condition.
-    Waiting,
-    /// The same, at most until this time, ns.
-    WaitingUntil(u64),
-    /// It computes until this time, ns.
-    Away(u64),
-    /// It is over.
-    Over,
-    /// It has crashed, and the protocol with it; `refuse`: its host answers packets with an ICMP error.
-    Crashed { refuse: bool },
-}
-
-/// Why [`World::run`] has returned.
+/// Why [`Scheduler::run`] has returned.
 pub(super) enum Next {
     /// The program of this node is to be resumed.
     Resume(u32),
@@ -118,120 +38,8 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// Number of peers for which it is remembered to which peer a process sends after having heard from them: a hint.
-const NEXT: usize = 32;
-
-/// A process, with its core.
-pub(super) struct Node {
-    /// Time until which its core is busy, ns: its next action happens then.
-    pub(super) local: u64,
-    /// Time of its timer in the queue; `u64::MAX`: it has none.
-    armed: u64,
-    pub(super) doing: Doing,
-    /// The condition that its program waits for.
-    pub(super) condition: Option<Condition>,
-    /// Packets that have arrived and were not taken at once: when each will be taken, and its bytes.
-    unread: VecDeque<(u64, u32)>,
-    pub(super) messenger: Messenger,
-    pub(super) core: Core,
-    unread_octets: u32,
-    /// Packets that wait until the program has computed, where processes poll for themselves.
-    left: VecDeque<u32>,
-    pub(super) ended_sessions: usize,
-    /// The peer last heard from, if nothing was sent since, and for each such peer (by the lowest bits of their
-    /// numbers) to which one the process sent next: it is expected to do so again.
-    heard: Option<PeerId>,
-    next: [u16; NEXT],
-    /// The call that its program is in, and since when, to be reported in case it waits for ever.
-    pub(super) call: Option<(u64, Called)>,
-}
-
-impl Node {
-    pub(super) fn new(messenger: Messenger, core: Core) -> Self {
-        Self {
-            messenger,
-            core,
-            local: 0,
-            armed: u64::MAX,
-            doing: Doing::Running,
-            condition: None,
-            unread: VecDeque::new(),
-            unread_octets: 0,
-            left: VecDeque::new(),
-            ended_sessions: 0,
-            heard: None,
-            next: [0; NEXT],
-            call: None,
-        }
-    }
-
-    pub(super) fn now(&self) -> Instant {
-        Instant::from_nanos(self.local)
-    }
-
-    /// Takes everything that the messenger has.
-    #[inline(always)]
-    pub(super) fn pump(&mut self) {
-        if self.core.has_work(&self.messenger) || self.messenger.has_events() {
-            self.take_in();
-        }
-    }
-
-    #[inline(never)]
-    fn take_in(&mut self) {
-        let now = self.now();
-        self.core.pump(&mut self.messenger, now);
-        if !self.messenger.has_events() {
-            return;
-        }
-        while let Some(event) = self.messenger.poll_event() {
-            if let Told::Down { .. } = event {
-                self.ended_sessions += 1;
-            }
-            self.core.handle_event(&mut self.messenger, now, event);
-        }
-        self.core.pump(&mut self.messenger, now);
-    }
-
-    /// Whether there is room for `octets` more bytes at `now` in a buffer of `most`; if so, they are taken at `start`.
-    fn accept(&mut self, now: u64, octets: u32, most: u32) -> bool {
-        while let Some(&(taken, octets)) = self.unread.front()
-            && taken <= now
-        {
-            self.unread.pop_front();
-            self.unread_octets -= octets;
-        }
-        if self.local <= now {
-            return true;
-        }
-        let fits = self.unread_octets + octets <= most;
-        if fits {
-            self.unread.push_back((self.local, octets));
-            self.unread_octets += octets;
-        }
-        fits
-    }
-}
-
-/// Address of process `process`: a private network with room for the largest job.
-pub(super) fn address_of(process: u32) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 | process), 1))
-}
-
-fn process_at(address: SocketAddr) -> Option<u32> {
-    match address {
-        SocketAddr::V4(v4) => Some(v4.ip().to_bits() & 0x00ff_ffff),
-        SocketAddr::V6(_) => None,
-    }
-}
-
-/// Whether a packet has no token of the receiver: its sender may not be the receiver's peer yet.
-fn opens(data: &[u8]) -> bool {
-    data.get(12..16).is_none_or(|token| token == [0; 4])
-}
-
 /// See the module's documentation.
-pub(super) struct World {
+pub(super) struct Scheduler {
     /// Time of the event that is being handled, ns.
     pub(super) now: u64,
     pub(super) queue: Queue,
@@ -251,11 +59,11 @@ pub(super) struct World {
     /// A process that was waited for outside of its own program.
     pub(super) misplaced: Option<u32>,
     /// Bytes that may wait at a host to be read.
-    receive_buffer: u32,
-    polling: Polling,
-    queues: Queues,
+    pub(super) receive_buffer: u32,
+    pub(super) polling: Polling,
+    pub(super) queues: Queues,
     /// Pollers by host, where there are any.
-    pollers: Vec<Poller>,
+    pub(super) pollers: Vec<Poller>,
     burst: Burst,
     /// A hash of all arrivals.
     pub(super) digest: u64,
@@ -265,7 +73,7 @@ pub(super) struct World {
     pub(super) failure: Option<FabricError>,
 }
 
-impl World {
+impl Scheduler {
     pub(super) fn new(
         wires: Wires,
         cpu: Cpu,
@@ -317,11 +125,11 @@ impl World {
             if time > last {
                 return Next::Late;
             }
-            self.ask_ahead();
+            ask_ahead(&self.queue, &self.wires, &self.nodes);
             if heap::is_far() {
-                self.ask_part(event, Part::Copied);
+                ask_part(&self.wires, &self.nodes, event, Part::Copied);
             }
-            heap::turn(self.turn(event));
+            heap::turn(turn(&self.wires, event));
             let resumed = match event {
                 Event::Arrive(packet) => self.arrive(packet),
                 Event::Timer(node) => self.timer(node),
@@ -353,68 +161,6 @@ impl World {
             }
         }
         Next::Nothing
-    }
-
-    /// The process whose state an event needs.
-    #[inline]
-    fn turn(&self, event: Event) -> Option<u32> {
-        match event {
-            Event::Arrive(packet) => self.wires.ends_at(packet),
-            Event::Timer(process) | Event::Wake(process) => Some(process),
-            Event::Depart(_) | Event::Medium(_) | Event::Optics | Event::Fault(_) => None,
-        }
-    }
-
-    /// Prefetches for the next events while this one is handled, in steps: each uses what the step before has
-    /// prefetched.
-    #[inline]
-    fn ask_ahead(&self) {
-        if !heap::is_far() {
-            return;
-        }
-        if let Some(Event::Arrive(packet)) = self.queue.peek(6) {
-            self.wires.ask(packet);
-        }
-        if let Some(event) = self.queue.peek(5)
-            && let Some(process) = self.turn(event)
-        {
-            heap::announce(process);
-            if let Event::Arrive(packet) = event {
-                self.wires.ask_data(packet);
-            }
-        }
-        if let Some(process) = self.queue.peek(4).and_then(|event| self.turn(event)) {
-            heap::ask(process);
-        }
-        for (after, part) in [(3, Part::Peer), (2, Part::Flow), (1, Part::Active), (0, Part::Sent)] {
-            if let Some(event) = self.queue.peek(after) {
-                self.ask_part(event, part);
-            }
-        }
-    }
-
-    /// Prefetches a part of a process's state about the peer that a packet comes from, and about the one that it will
-    /// probably send to next.
-    #[inline]
-    fn ask_part(&self, event: Event, part: Part) {
-        if let Event::Arrive(packet) = event
-            && let Some(process) = self.wires.ends_at(packet)
-            && let Some(peer) = named_peer(self.wires.data(packet))
-        {
-            let node = &self.nodes[process as usize];
-            let Some(endpoint) = node.messenger.layer().as_endpoint() else {
-                return;
-            };
-            let next = PeerId(node.next[peer.index() % NEXT].into());
-            endpoint.locate(peer, part, heap::ask_lines);
-            if next != peer {
-                endpoint.locate(next, part, heap::ask_lines);
-            }
-            if part == Part::Peer {
-                node.messenger.locate_numbers(peer, heap::ask_lines);
-                node.messenger.locate_numbers(next, heap::ask_lines);
-            }
-        }
     }
 
     fn wake(&mut self, index: u32) -> Option<u32> {
@@ -486,22 +232,6 @@ impl World {
         self.wires.clear();
     }
 
-    /// A packet has arrived at a crashed process: tells its sender, if the host does so.
-    fn refuse(&mut self, packet: u32, refuse: bool) -> Option<u32> {
-        self.trouble.stats.refused += 1;
-        let p = self.wires.get(packet);
-        let (source, destination, quoted) = (p.source, p.destination, std::mem::take(&mut p.data));
-        self.wires.drop_packet(packet);
-        let node = &mut self.nodes[source as usize];
-        if !refuse || matches!(node.doing, Doing::Crashed { .. }) {
-            return None;
-        }
-        node.local = node.local.max(self.now);
-        node.messenger
-            .handle_unreachable(node.now(), address_of(destination), &quoted);
-        self.settle(source)
-    }
-
     /// An event of the light paths is due.
     fn handle_paths(&mut self) -> Option<u32> {
         let index = self.with_paths(|paths, around, now| paths.handle(around, now))?;
@@ -562,134 +292,6 @@ impl World {
         index
     }
 
-    fn arrive(&mut self, packet: u32) -> Option<u32> {
-        match self.wires.arrive(&mut self.queue, self.now, packet) {
-            Arrival::There => {}
-            Arrival::Between => return None,
-            Arrival::Relay(index) => {
-                self.pass_on(index, packet);
-                return None;
-            }
-        }
-        let &mut Packet {
-            source, destination, ..
-        } = self.wires.get(packet);
-        if self.is_dark(source, destination) {
-            self.wires.stats.delivered -= 1;
-            self.wires.stats.dark += 1;
-            self.wires.drop_packet(packet);
-            return None;
-        }
-        let taker = self.taker(packet);
-        match taker {
-            Polling::Process if self.leave_it(packet) => None,
-            Polling::Dedicated if !self.poll(packet) => None,
-            _ => self.take(packet, taker),
-        }
-    }
-
-    /// Which process takes a packet, the poller or its own.
-    fn taker(&mut self, packet: u32) -> Polling {
-        match self.polling {
-            // The payload of rendezvous has a channel of its own.
-            Polling::Combined if self.wires.get(packet).data.get(1) == Some(&0) => Polling::Dedicated,
-            Polling::Combined => Polling::Process,
-            other => other,
-        }
-    }
-
-    /// The poller of a host takes a packet; the process handles it when that is done. False: the packet is lost.
-    fn poll(&mut self, packet: u32) -> bool {
-        let (cpu, now) = (&self.cpu, self.now);
-        let p = self.wires.get(packet);
-        let (index, cost) = (p.destination, cpu.cost(cpu.receive, p.data.len()));
-        let host = self.wires.host(index) as usize;
-        let taken = self.pollers[host].take(now, cost, self.queues);
-        match taken {
-            Some(taken) => {
-                let node = &mut self.nodes[index as usize];
-                node.local = node.local.max(taken);
-            }
-            None => self.lose_unread(packet),
-        }
-        taken.is_some()
-    }
-
-    /// Leaves a packet in its queue while the process computes. Gives whether it does.
-    fn leave_it(&mut self, packet: u32) -> bool {
-        let index = self.wires.get(packet).destination;
-        let node = &mut self.nodes[index as usize];
-        let Doing::Away(_) = node.doing else { return false };
-        if node.left.len() < (self.queues.count * self.queues.length) as usize {
-            node.left.push_back(packet);
-        } else {
-            self.lose_unread(packet);
-        }
-        true
-    }
-
-    fn lose_unread(&mut self, packet: u32) {
-        self.wires.stats.unread += 1;
-        self.wires.drop_packet(packet);
-    }
-
-    /// Whether the path that a packet needs has been cut.
-    #[inline(always)]
-    fn is_dark(&self, source: u32, destination: u32) -> bool {
-        let paths = self.paths.as_ref();
-        paths.is_some_and(|paths| !paths.carries(source, destination))
-    }
-
-    /// Hands a packet to the protocol.
-    fn take(&mut self, packet: u32, taker: Polling) -> Option<u32> {
-        let polled = taker == Polling::Dedicated;
-        let Self {
-            now,
-            wires,
-            nodes,
-            cpu,
-            receive_buffer,
-            digest,
-            ..
-        } = self;
-        let p = wires.get(packet);
-        let (source, index, octets) = (p.source, p.destination, p.data.len());
-        let node = &mut nodes[index as usize];
-        if let Doing::Crashed { refuse } = node.doing {
-            return self.refuse(packet, refuse);
-        }
-        if !polled && !node.accept(*now, octets as u32, *receive_buffer) {
-            self.lose_unread(packet);
-            return None;
-        }
-        *digest = mix(*digest ^ *now ^ u64::from(source) << 40 ^ u64::from(index) << 16 ^ octets as u64);
-        let cost = if polled { 0 } else { cpu.cost(cpu.receive, octets) };
-        node.local = node.local.max(*now) + cost;
-        if opens(&p.data) {
-            // A process that has been heard of is a peer from then on.
-            node.core.peers.meet(&mut node.messenger, source);
-        }
-        node.heard = named_peer(&p.data);
-        let at = node.now();
-        node.messenger
-            .handle_datagrams(at, address_of(source), &mut p.data, octets);
-        heap::go_on();
-        wires.drop_packet(packet);
-        self.settle(index)
-    }
-
-    /// A node relays a packet that is not for it.
-    fn pass_on(&mut self, index: u32, packet: u32) {
-        let octets = self.wires.get(packet).data.len();
-        let node = &mut self.nodes[index as usize];
-        if matches!(node.doing, Doing::Crashed { .. }) || !node.accept(self.now, octets as u32, self.receive_buffer) {
-            return self.lose_unread(packet);
-        }
-        let cpu = &self.cpu;
-        node.local = node.local.max(self.now) + cpu.cost(cpu.receive, octets) + cpu.cost(cpu.send, octets);
-        self.wires.pass_on(&mut self.queue, node.local, packet, index);
-    }
-
     fn timer(&mut self, index: u32) -> Option<u32> {
         let node = &mut self.nodes[index as usize];
         if node.armed != self.now || matches!(node.doing, Doing::Crashed { .. }) {
@@ -713,7 +315,7 @@ impl World {
 
     /// Something has happened at a node: if its program waits, the condition is checked; otherwise the protocol goes on
     /// by itself.
-    fn settle(&mut self, index: u32) -> Option<u32> {
+    pub(super) fn settle(&mut self, index: u32) -> Option<u32> {
         let node = &mut self.nodes[index as usize];
         node.pump();
         heap::go_on();
@@ -778,11 +380,8 @@ impl World {
                 continue;
             };
             heap::go_on();
-            if let Some(heard) = node.heard.take()
-                && let Some(next) = node.core.peers.get(destination)
-            {
-                node.next[heard.index() % NEXT] = next.0 as u16;
-            }
+            let Node { habit, core, .. } = &mut **node;
+            habit.send(|| core.peers.get(destination));
             let packet = wires.packet(burst.len());
             let data = &mut wires.get(packet).data;
             node.messenger.gather(burst, |octets| data.extend_from_slice(octets));
@@ -840,7 +439,7 @@ impl World {
     }
 
     /// The program of a node waits for `condition`, at most until `end`.
-    pub(super) fn wait(&mut self, index: u32, end: Option<u64>, condition: Condition) {
+    pub(super) fn wait(&mut self, index: u32, end: Option<u64>, condition: Condition<Node>) {
         let doing = match end {
             None => Doing::Waiting,
             Some(end) => {
