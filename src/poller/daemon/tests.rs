@@ -82,7 +82,10 @@ impl Running {
     fn rank(&self, processor: u32) -> Transport {
         let backend = PollerBackend::connect(&self.socket, 0).unwrap_or_else(|error| panic!("{error}"));
         let builder = Transport::builder().processor(processor).wait(WaitPolicy::Block);
-        builder.backend(Box::new(backend)).unwrap()
+        builder
+            .behind_poller(backend.path())
+            .backend(Box::new(backend))
+            .unwrap()
     }
 
     /// Two ranks that have each other as peers.
@@ -202,7 +205,10 @@ fn the_end_of_the_poller_is_an_error() {
         let running = Running::new();
         let backend = PollerBackend::connect(&running.socket, 0).unwrap();
         let builder = Transport::builder().processor(1).wait(policy);
-        let mut rank = builder.backend(Box::new(backend)).unwrap();
+        let mut rank = builder
+            .behind_poller(backend.path())
+            .backend(Box::new(backend))
+            .unwrap();
         running.at_once.store(true, Ordering::Relaxed);
         running.stop.store(true, Ordering::Relaxed);
         let error = match rank.wait_event(LONG).unwrap_err() {
@@ -396,7 +402,8 @@ fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
     let backend = coming.join().unwrap();
     let memory = Arc::clone(backend.memory());
     // It connects, and is gone.
-    let rank = Transport::builder().processor(1).backend(Box::new(backend)).unwrap();
+    let builder = Transport::builder().processor(1).behind_poller(backend.path());
+    let rank = builder.backend(Box::new(backend)).unwrap();
     drop(rank);
     let head = || memory.atomic(DOWN.control).load(Ordering::Acquire);
     let tail = || memory.atomic(DOWN.control + 64).load(Ordering::Acquire);
