@@ -6,6 +6,11 @@ pub mod prng {
     pub use crate::prng::*;
 }
 
+/// Where state lies, for the simulator.
+pub mod prefetch {
+    pub use crate::prefetch::*;
+}
+
 /// Between a launcher and its processes.
 #[cfg(feature = "mpi")]
 pub mod bootstrap {

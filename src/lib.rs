@@ -151,6 +151,7 @@ pub mod messaging;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod poller;
+mod prefetch;
 mod prng;
 #[cfg(feature = "std")]
 pub mod progress;

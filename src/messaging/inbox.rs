@@ -5,16 +5,19 @@ use alloc::{
     vec::Vec,
 };
 
+#[cfg(feature = "std")]
+use super::ready::Next;
 use super::{
     arena::Pool,
     assembly::{Assembly, CLAIMS, Refusal},
     landing::Landings,
     message::Message,
     pair::{Busy, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
-    ready::{Head, Next, Ready},
+    ready::{Head, Ready},
 };
 use crate::{
     config::Config,
+    prefetch::Locate,
     reliability::{Origin, PeerId, Sink, Verdict},
     span::Span,
     wire::{ANY_PROCESSOR, Base, Flags, Head as PacketHead, Packet, Plain, Records, Seq},
@@ -99,15 +102,16 @@ pub(super) struct Inbox {
     pub(super) landings: Landings,
 }
 
-impl Inbox {
-    #[cfg(feature = "sim")]
+impl Locate<PeerId> for Inbox {
     #[inline]
-    pub(super) fn locate(&self, peer: PeerId, tell: impl FnOnce(*const u8, usize)) {
+    fn locate(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
         if let Some(inbound) = self.peers.get(peer.index()) {
             tell((&raw const *inbound).cast(), size_of::<Inbound>());
         }
     }
+}
 
+impl Inbox {
     /// For `processors`, of which there is at least one.
     pub(super) fn new(config: &Config, processors: &[u32]) -> Self {
         let (&processor, others) = processors.split_first().unwrap_or((&0, &[]));

@@ -50,6 +50,7 @@ pub use self::{
 };
 use crate::{
     error::{AddPeerError, SendError},
+    prefetch::Locate,
     reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Target},
     span::Span,
     time::Instant,
@@ -131,12 +132,12 @@ impl Messenger {
     pub fn ready(&self) -> usize {
         self.inbox.messages() + self.inbox.landings.has_landed()
     }
+}
 
-    /// Passes the addresses and lengths in bytes of the message numbers to and from a peer to `tell`
-    /// ([`Endpoint::locate`](crate::reliability::Endpoint)).
-    #[cfg(feature = "sim")]
+/// The message numbers to and from a peer.
+impl Locate<PeerId> for Messenger {
     #[inline]
-    pub(crate) fn locate_numbers(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
+    fn locate(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
         self.numbers.locate(peer, &mut tell);
         self.inbox.locate(peer, tell);
     }
@@ -358,7 +359,7 @@ impl Messenger {
         self.apply_releases();
     }
 
-    /// Handles a record of a link ([`reliability::delegated`](crate::reliability::delegated)). It may be in memory that
+    /// Handles a record of a link to another process, which has the endpoint. It may be in memory that
     /// another process writes, so nothing of it is read twice.
     #[inline]
     pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {

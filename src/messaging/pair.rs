@@ -6,6 +6,7 @@ use alloc::{
 };
 
 use crate::{
+    prefetch::Locate,
     reliability::{Origin, PeerId},
     wire::Seq,
 };
@@ -52,6 +53,15 @@ struct Next {
     number: Seq,
 }
 
+impl Locate<PeerId> for Numbers {
+    #[inline]
+    fn locate(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
+        if let Some(next) = self.usual.get(peer.index()) {
+            tell((&raw const *next).cast(), size_of::<Next>());
+        }
+    }
+}
+
 impl Numbers {
     /// Number of the next message of a pair; the caller uses it up by setting its successor. `None`: the pair would be
     /// one too many for the receiver.
@@ -71,14 +81,6 @@ impl Numbers {
             };
         }
         Some(&mut next.number)
-    }
-
-    #[cfg(feature = "sim")]
-    #[inline]
-    pub(super) fn locate(&self, peer: PeerId, tell: impl FnOnce(*const u8, usize)) {
-        if let Some(next) = self.usual.get(peer.index()) {
-            tell((&raw const *next).cast(), size_of::<Next>());
-        }
     }
 
     fn next_of_other(&mut self, peer: PeerId, session: u32, pair: Pair) -> Option<&mut Seq> {

@@ -17,10 +17,9 @@ mod flow;
 mod input;
 mod layer;
 mod liveness;
+mod locate;
 mod memory;
 mod mtu;
-#[cfg(feature = "sim")]
-mod near;
 mod peer;
 mod plan;
 mod predicted;
@@ -51,8 +50,6 @@ pub use burst::Burst;
 pub use endpoint::Endpoint;
 pub use layer::{Layer, PacketLayer};
 pub use memory::MemoryLayer;
-#[cfg(feature = "sim")]
-pub(crate) use near::{Part, named_peer};
 pub(crate) use peer::{INITIAL_CREDIT, MESSAGE_COST};
 pub use reconnect::LostMessages;
 pub(crate) use send::Source;

@@ -4,8 +4,7 @@ mod alone;
 mod dialogue;
 mod guesses;
 mod liveness;
-#[cfg(feature = "sim")]
-mod near;
+mod locate;
 mod predicted;
 mod strangers;
 mod windows;

@@ -7,7 +7,7 @@ use super::{
     scheduler::Scheduler,
     wires::{Arrival, Packet},
 };
-use crate::{prng::mix, reliability::named_peer};
+use crate::{prefetch::named_peer, prng::mix};
 
 /// Whether a packet has no token of the receiver: its sender may not be the receiver's peer yet.
 fn opens(data: &[u8]) -> bool {

@@ -17,7 +17,7 @@ use std::{
 
 use super::{
     condition::Condition,
-    coroutine::{runs, suspend},
+    coroutine::{Computes, runs, suspend},
     heap,
     node::Node,
     scheduler::Scheduler,
@@ -138,6 +138,30 @@ pub(super) struct Simulated {
 const STAYS: u64 = 32;
 
 impl Simulated {
+    /// The program does something else for so long.
+    fn away(&self, delay: Duration) -> Result<(), FabricError> {
+        let mut scheduler = self.shared.lock();
+        loop {
+            if let Some(failure) = &scheduler.failure {
+                return Err(failure.clone());
+            }
+            self.check_place(&mut scheduler)?;
+            self.node(&mut scheduler).pump();
+            scheduler.transmit(self.index);
+            let (again, woken) = self.wake_first(scheduler);
+            scheduler = again;
+            if !woken {
+                break;
+            }
+        }
+        scheduler.leave(self.index, delay);
+        self.suspend(scheduler)?;
+        if self.polls {
+            self.keep_deadlines();
+        }
+        Ok(())
+    }
+
     fn node<'a>(&self, scheduler: &'a mut Scheduler) -> &'a mut Node {
         &mut scheduler.nodes[self.index as usize]
     }
@@ -339,29 +363,6 @@ impl Fabric for Simulated {
         node.call = call.map(|call| (node.local, call));
     }
 
-    fn away(&self, delay: Duration) -> Result<(), FabricError> {
-        let mut scheduler = self.shared.lock();
-        loop {
-            if let Some(failure) = &scheduler.failure {
-                return Err(failure.clone());
-            }
-            self.check_place(&mut scheduler)?;
-            self.node(&mut scheduler).pump();
-            scheduler.transmit(self.index);
-            let (again, woken) = self.wake_first(scheduler);
-            scheduler = again;
-            if !woken {
-                break;
-            }
-        }
-        scheduler.leave(self.index, delay);
-        self.suspend(scheduler)?;
-        if self.polls {
-            self.keep_deadlines();
-        }
-        Ok(())
-    }
-
     fn close(&self, linger: Duration) -> Result<(), FabricError> {
         let mut scheduler = self.shared.lock();
         if let Some(failure) = &scheduler.failure {
@@ -372,5 +373,12 @@ impl Fabric for Simulated {
         drop(scheduler);
         self.wait_until(Some(end), &mut |node| node.ended_sessions >= done)?;
         Ok(())
+    }
+}
+
+impl Computes for Simulated {
+    fn compute(&self, time: Duration) -> Result<(), FabricError> {
+        self.note(None);
+        self.away(time)
     }
 }

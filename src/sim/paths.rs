@@ -10,7 +10,7 @@ use super::{
     wires::Wires,
 };
 use crate::{
-    mpi::engine::{Links, Wish},
+    mpi::engine::{Links, simulated::Wish},
     prng::Prng,
     reliability::PeerId,
     time::nanos,
@@ -256,7 +256,7 @@ impl Paths {
         };
         match &mut node.core.links {
             Links::Planned(before, _) => *before = planning,
-            links => *links = Links::Planned(planning, VecDeque::new()),
+            links => *links = planning.into(),
         }
     }
 

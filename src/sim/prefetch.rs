@@ -7,7 +7,7 @@ use super::{
     queue::{Event, Queue},
     wires::Wires,
 };
-use crate::reliability::{Part, named_peer};
+use crate::prefetch::{Locate, Part, named_peer};
 
 /// The process whose state an event needs.
 #[inline]
@@ -60,13 +60,13 @@ pub(super) fn ask_part(wires: &Wires, nodes: &[Box<Node>], event: Event, part: P
             return;
         };
         let next = node.habit.after(peer);
-        endpoint.locate(peer, part, heap::ask_lines);
+        endpoint.locate((peer, part), heap::ask_lines);
         if next != peer {
-            endpoint.locate(next, part, heap::ask_lines);
+            endpoint.locate((next, part), heap::ask_lines);
         }
         if part == Part::Peer {
-            node.messenger.locate_numbers(peer, heap::ask_lines);
-            node.messenger.locate_numbers(next, heap::ask_lines);
+            node.messenger.locate(peer, heap::ask_lines);
+            node.messenger.locate(next, heap::ask_lines);
         }
     }
 }

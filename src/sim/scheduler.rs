@@ -17,8 +17,9 @@ use super::{
 use crate::{
     messaging::Messenger,
     mpi::engine::{Core, FabricError},
+    prefetch::Part,
     prng::mix,
-    reliability::{Burst, Part, PeerId},
+    reliability::{Burst, PeerId},
     time::{Instant, nanos},
 };
 

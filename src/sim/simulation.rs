@@ -4,14 +4,14 @@ use std::{
     cell::RefCell,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use super::{
-    coroutine::{Place, Program, Rank},
+    coroutine::{Computes, Place, Program, Rank},
     cpu::Cpu,
     fabric::{Shared, Simulated},
     faults::{FaultStats, Faults, Trouble},
@@ -28,7 +28,10 @@ use crate::{
     config::{Config, ConfigError},
     messaging::Messenger,
     mpi::{
-        engine::{ANY_SOURCE, ANY_TAG, Core, Engine, Entry, FabricError, Links, Options, Peers, Profiler},
+        engine::{
+            ANY_SOURCE, ANY_TAG, Core, Engine, Entry, Fabric, FabricError, Links, Options, Peers, Profiler,
+            simulated::Met,
+        },
         trace::Tracer,
     },
     prng::{Prng, mix},
@@ -175,7 +178,7 @@ impl Simulation {
         let results = (0..self.processes).map(|_| None).collect::<Vec<_>>();
         let shared = Rc::new((program, RefCell::new(results)));
         let home = job.shared.home();
-        let spawn = |process: u32, engine: Arc<Engine>, incarnation| {
+        let spawn = |process: u32, (engine, computes): Started, incarnation| {
             let shared = Rc::clone(&shared);
             let body = move |engine: &Arc<Engine>| {
                 let (program, results) = &*shared;
@@ -188,7 +191,7 @@ impl Simulation {
                 host,
                 incarnation,
             };
-            Program::new(self.stack, engine, place, body).map_err(SimulationError::Stack)
+            Program::new(self.stack, (engine, computes), place, body).map_err(SimulationError::Stack)
         };
         let mut programs = Vec::with_capacity(self.processes as usize);
         let ran = job.run(&mut programs, &spawn);
@@ -414,8 +417,11 @@ impl Drop for Job<'_> {
     }
 }
 
+/// An engine, and what lets its program compute.
+type Started = (Arc<Engine>, Arc<dyn Computes>);
+
 /// Makes the program of an incarnation of a process.
-type Spawn<'a> = dyn Fn(u32, Arc<Engine>, u32) -> Result<Program, SimulationError> + 'a;
+type Spawn<'a> = dyn Fn(u32, Started, u32) -> Result<Program, SimulationError> + 'a;
 
 impl<'a> Job<'a> {
     fn new(simulation: &'a Simulation) -> Result<Self, SimulationError> {
@@ -468,18 +474,18 @@ impl<'a> Job<'a> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
         let messenger = Messenger::new(endpoint.map_err(SimulationError::Config)?, &[process]);
-        let peers = Peers::met(process, self.simulation.processes, address_of);
+        let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
         let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
         core.links = Links::of(&self.simulation.options);
         Ok((messenger, core))
     }
 
     /// An engine on the node of a process.
-    fn engine(&mut self, process: u32) -> Result<Arc<Engine>, SimulationError> {
+    fn engine(&mut self, process: u32) -> Result<Started, SimulationError> {
         let (simulation, index) = (self.simulation, process as usize);
         let mut options = simulation.options.clone();
         if let Some(path) = &simulation.trace {
-            let tracer = Tracer::simulated(path, process, self.incarnations[index]);
+            let tracer = Tracer::begin(&trace_directory(path, self.incarnations[index]), process, true);
             let tracer = tracer.map_err(|source| SimulationError::File {
                 path: path.clone(),
                 source,
@@ -487,18 +493,19 @@ impl<'a> Job<'a> {
             options.profiler = Some(Arc::clone(&tracer) as Arc<dyn Profiler>);
             self.tracers[index] = Some(tracer);
         }
-        let fabric = Simulated {
+        let fabric = Arc::new(Simulated {
             shared: self.shared.clone(),
             index: process,
             polls: self.simulation.polling == Polling::Process,
             stays: AtomicU64::new(0),
-        };
-        Ok(Arc::new(Engine::on_fabric(
-            Arc::new(fabric),
+        });
+        let engine = Engine::on_fabric(
+            Arc::clone(&fabric) as Arc<dyn Fabric>,
             process,
             simulation.processes,
             options,
-        )))
+        );
+        Ok((Arc::new(engine), fabric))
     }
 
     /// Runs all programs until they are over. Gives the time when the last one was.
@@ -653,19 +660,22 @@ impl<'a> Job<'a> {
             waiting.push(Waiting {
                 process,
                 since: Duration::from_nanos(node.call.map_or(node.local, |(since, _)| since)),
-                call: node.call.map(|(_, called)| Entry {
-                    call: called.call,
-                    context: called.context,
-                    peer: called.peer,
-                    tag: called.tag,
-                    ..Entry::default()
-                }),
+                call: node.call.map(|(_, called)| called.into()),
                 on,
             });
         }
         let error = error(waiting);
         world.fail(FabricError(error.to_string()));
         error
+    }
+}
+
+/// Where incarnation `incarnation` (from 0) of a process writes its trace: each after the first has a directory of its
+/// own.
+fn trace_directory(path: &Path, incarnation: u32) -> PathBuf {
+    match incarnation {
+        0 => path.to_owned(),
+        _ => path.join(format!("again-{incarnation}")),
     }
 }
 
@@ -677,6 +687,6 @@ impl<'a> Job<'a> {
 pub fn compute(time: Duration) -> Result<(), FabricError> {
     match Rank::current() {
         None => Ok(()),
-        Some(rank) => rank.engine().away(time),
+        Some(rank) => rank.compute(time),
     }
 }

@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("prng", &[]),
     ("siphash", &[]),
+    ("prefetch", &["id"]),
     ("helper", &[]),
     ("events", &[]),
     ("table", &[]),
@@ -37,7 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "reliability",
         &[
-            "wire", "time", "prng", "siphash", "id", "span", "config", "error", "events", "stats",
+            "wire", "time", "prng", "prefetch", "siphash", "id", "span", "config", "error", "events", "stats",
         ],
     ),
     (
@@ -49,6 +50,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "id",
             "span",
             "prng",
+            "prefetch",
             "config",
             "error",
             "stats",
@@ -60,7 +62,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["environment", "time", "prng", "id", "shm", "span", "sync", "table"],
     ),
     // Re-exports; no room uses it.
-    ("internals", &["bootstrap", "prng"]),
+    ("internals", &["prefetch", "bootstrap", "prng"]),
     // Who is where; what they say to each other then is not its business.
     ("bootstrap", &["environment", "helper", "events"]),
     (
@@ -150,6 +152,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "time",
             "id",
             "prng",
+            "prefetch",
             "config",
             "error",
             "stats",
@@ -234,6 +237,25 @@ fn protocol_code_needs_no_std() {
                     complaints.push(format!("{}:{}: std in protocol code", file.path, number + 1));
                 }
             }
+        }
+    }
+    assert_none(&complaints);
+}
+
+/// Where code depends on the simulator being built, apart from its own room: its declaration, and what only it asks of an
+/// engine.
+const SIMULATED: [&str; 2] = ["src/lib.rs", "src/mpi/engine/mod.rs"];
+
+#[test]
+fn few_places_know_of_the_simulator() {
+    let mut complaints = Vec::new();
+    for file in rust_files("src") {
+        let asks = squeezed(&file.text).contains("feature=\"sim\"");
+        if asks && file.room.as_deref() != Some("sim") && !SIMULATED.contains(&file.path.as_str()) {
+            complaints.push(format!(
+                "{}: cfg(feature = \"sim\"): put it into src/sim, src/mpi/engine/simulated.rs, or behind prefetch::Locate",
+                file.path
+            ));
         }
     }
     assert_none(&complaints);

@@ -113,7 +113,7 @@ pub enum Steering {
     Refused,
 }
 
-/// A started port of DPDK, shared by several [`DpdkBackend`]s of one process, on any threads.
+/// A started port of DPDK, shared by several [`DpdkBackend`](super::DpdkBackend)s of one process, on any threads.
 ///
 /// Each backend has an address (UDP port) and queues of its own, out of those that were made at the start. If the port
 /// can make rules, it puts a backend's datagrams into the backend's queue. If not, the backend that finds a datagram

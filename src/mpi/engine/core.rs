@@ -119,7 +119,7 @@ pub(crate) struct Core {
     pub(super) any_failed: bool,
     pub(super) tagged: Tagged<Buffer>,
     pub(super) remote: OnDemand,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     /// Ended messages of channels: index of the channel, number of the message, request.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
     /// Collectives that wait for acknowledgements.
@@ -159,9 +159,9 @@ pub(crate) struct Core {
 
 /// Keeps active messages until they are asked for.
 #[derive(Default)]
-pub(super) struct Inbox(VecDeque<Arrived>);
+pub(super) struct Inbox(pub(super) VecDeque<Arrived>);
 
-enum Arrived {
+pub(super) enum Arrived {
     Active {
         /// `None`: this process itself.
         peer: Option<PeerId>,
@@ -635,19 +635,6 @@ impl Core {
         while let Some(done) = self.tagged.poll_completion() {
             self.complete(&done);
         }
-    }
-
-    /// Whether [`pump`](Self::pump) would find something to do.
-    #[cfg(feature = "sim")]
-    #[inline(always)]
-    pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
-        messenger.ready() > 0
-            || !self.tagged.is_settled()
-            || !self.remote.is_settled()
-            || !self.inbox.0.is_empty()
-            || !self.channel_news.is_empty()
-            || !self.draining.is_empty()
-            || !self.advancing.is_empty()
     }
 
     /// Takes what the messenger has ready, and goes on with the operations that waited for it.

@@ -22,7 +22,6 @@ impl core::error::Error for FabricError {}
 
 /// The MPI call that a program is in: reported for processes that wait for ever.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "only simulations take notes"))]
 pub(crate) struct Called {
     pub(crate) call: &'static str,
     pub(crate) context: u32,
@@ -64,13 +63,6 @@ pub(crate) trait Fabric: Send + Sync {
     /// The program is in this MPI call; `None`: in none.
     fn note(&self, call: Option<Called>) {
         let _ = call;
-    }
-
-    /// Lets `time` pass without the program; natively it passes by itself.
-    #[cfg(feature = "sim")]
-    fn away(&self, time: Duration) -> Result<(), FabricError> {
-        let _ = time;
-        Ok(())
     }
 
     /// Says goodbye to all peers, and waits at most `linger` for their acknowledgements.

@@ -33,6 +33,11 @@ mod profile;
 mod remote;
 mod request;
 mod settings;
+#[cfg(feature = "sim")]
+pub(crate) mod simulated;
+#[cfg(not(feature = "sim"))]
+#[path = "native_only.rs"]
+pub(crate) mod simulated;
 mod start;
 mod window;
 
@@ -46,8 +51,6 @@ use ::core::{
 };
 use alloc::{sync::Arc, task::Wake, vec::Vec};
 
-#[cfg(feature = "sim")]
-pub(crate) use self::links::Wish;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::remote::drive as window_messages;
@@ -184,13 +187,6 @@ impl Engine {
             arrays: Arc::default(),
             helper: None,
         }
-    }
-
-    /// Lets `time` pass as if the program computed without calling MPI.
-    #[cfg(feature = "sim")]
-    pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
-        self.fabric.note(None);
-        self.fabric.away(time)
     }
 
     /// The current time by the network's clock, which has an origin of its own.

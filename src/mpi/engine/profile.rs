@@ -452,6 +452,18 @@ impl Communicator {
     }
 }
 
+impl From<Called> for Entry {
+    fn from(called: Called) -> Self {
+        Self {
+            call: called.call,
+            context: called.context,
+            peer: called.peer,
+            tag: called.tag,
+            ..Self::default()
+        }
+    }
+}
+
 impl Communicator {
     /// Tells the fabric which call the program is in.
     fn note(&self, call: &'static str, peer: Option<Rank>, tag: Option<i32>) {

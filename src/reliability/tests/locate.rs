@@ -1,15 +1,15 @@
 //! What a simulator asks for ahead.
 
 use super::*;
+use crate::prefetch::{Locate, Part, named_peer};
 use crate::reliability::{
     flow::{Active, Flow},
-    near::{Part, named_peer},
     peer::Peer,
 };
 
 fn located(endpoint: &Endpoint, peer: PeerId, part: Part) -> Vec<(*const u8, usize)> {
     let mut told = vec![];
-    endpoint.locate(peer, part, |first, octets| told.push((first, octets)));
+    endpoint.locate((peer, part), |first, octets| told.push((first, octets)));
     told
 }
 
