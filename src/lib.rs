@@ -150,7 +150,6 @@ pub mod internals;
 pub mod messaging;
 #[cfg(feature = "mpi")]
 pub mod mpi;
-#[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub mod poller;
 mod prefetch;
 mod prng;
@@ -158,6 +157,8 @@ mod prng;
 pub mod progress;
 pub mod reliability;
 pub mod ring;
+#[cfg(all(feature = "poller", target_os = "linux"))]
+mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod siphash;

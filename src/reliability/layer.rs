@@ -1,17 +1,14 @@
 //! The packet layer: what a messenger stands on.
 //!
-//! A [`PacketLayer`] delivers packets exactly once, in any order, to a [`Sink`]. An [`Endpoint`] is one, and so is a
-//! stand-in for an endpoint in another process ([`delegated`](super::delegated)). A [`Layer`] is any of them.
+//! A [`PacketLayer`] delivers packets exactly once, in any order, to a [`Sink`]. An [`Endpoint`] is one. A [`Layer`] is an
+//! endpoint or any other of them.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{
-    Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Short, Sink, Target,
-    delegated::{Remote, Split},
-};
+use super::{Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Short, Sink, Target};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -234,12 +231,6 @@ methods!(implement!(Endpoint {
         Some(self)
     }
 }));
-methods!(implement!(Remote {
-    #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        Self::handle_record(self, now, record, sink);
-    }
-}));
 methods!(implement!(MemoryLayer {
     fn takes_short(&self) -> bool {
         Self::takes_short(self)
@@ -277,19 +268,8 @@ methods!(implement!(MemoryLayer {
         Self::deliver_waiting(self, now, sink);
     }
 }));
-methods!(implement!(Split {
-    fn as_endpoint(&self) -> Option<&Endpoint> {
-        Some(self.bulk())
-    }
 
-    #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        Self::handle_record(self, now, record, sink);
-    }
-}));
-
-/// Any packet layer. Calls of an [`Endpoint`] and of a [`Remote`] are static: by way of a pointer a small message by way
-/// of a poller takes 4 % more instructions.
+/// Any packet layer. Calls of an [`Endpoint`] are static, all others go by way of a pointer.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -298,8 +278,6 @@ methods!(implement!(Split {
 pub enum Layer {
     /// An endpoint in this process.
     Endpoint(Endpoint),
-    /// A stand-in for one in another process.
-    Remote(Box<Remote>),
     /// Another layer.
     Other(Box<dyn PacketLayer>),
 }
@@ -307,12 +285,6 @@ pub enum Layer {
 impl From<Endpoint> for Layer {
     fn from(endpoint: Endpoint) -> Self {
         Self::Endpoint(endpoint)
-    }
-}
-
-impl From<Remote> for Layer {
-    fn from(remote: Remote) -> Self {
-        Self::Remote(Box::new(remote))
     }
 }
 
@@ -333,7 +305,6 @@ macro_rules! dispatch {
                 pub fn $get(&self $(, $a: $A)*) $(-> $G)? {
                     match self {
                         Self::Endpoint(endpoint) => endpoint.$get($($a),*),
-                        Self::Remote(remote) => remote.$get($($a),*),
                         Self::Other(layer) => layer.$get($($a),*),
                     }
                 }
@@ -344,7 +315,6 @@ macro_rules! dispatch {
                 pub(crate) fn $do(&mut self $(, $b: $B)*) $(-> $D)? {
                     match self {
                         Self::Endpoint(endpoint) => endpoint.$do($($b),*),
-                        Self::Remote(remote) => remote.$do($($b),*),
                         Self::Other(layer) => layer.$do($($b),*),
                     }
                 }
@@ -360,7 +330,6 @@ impl Layer {
     pub fn as_endpoint(&self) -> Option<&Endpoint> {
         match self {
             Self::Endpoint(endpoint) => Some(endpoint),
-            Self::Remote(_) => None,
             Self::Other(layer) => layer.as_endpoint(),
         }
     }
@@ -380,7 +349,7 @@ impl Layer {
     ) -> bool {
         match self {
             Self::Endpoint(endpoint) => endpoint.send_alone(now, peer, channel, message, data, burst, transmit),
-            Self::Remote(_) | Self::Other(_) => false,
+            Self::Other(_) => false,
         }
     }
 
@@ -395,7 +364,6 @@ impl Layer {
     ) {
         match self {
             Self::Endpoint(endpoint) => endpoint.handle_datagrams(now, source, data, stride, sink),
-            Self::Remote(remote) => remote.handle_datagrams(now, source, data, stride, sink),
             Self::Other(layer) => layer.handle_datagrams(now, source, data, stride, sink),
         }
     }
@@ -405,7 +373,6 @@ impl Layer {
         match self {
             // It has no link.
             Self::Endpoint(_) => {}
-            Self::Remote(remote) => remote.handle_record(now, record, sink),
             Self::Other(layer) => layer.handle_record(now, record, sink),
         }
     }
@@ -420,7 +387,7 @@ impl Layer {
         data: &[u8],
     ) -> Option<bool> {
         match self {
-            Self::Endpoint(_) | Self::Remote(_) => None,
+            Self::Endpoint(_) => None,
             Self::Other(layer) => layer.send_short(peer, session, number, bits, data),
         }
     }
@@ -429,7 +396,7 @@ impl Layer {
     #[cfg(feature = "mpi")]
     pub(crate) fn takes_short(&self) -> bool {
         match self {
-            Self::Endpoint(_) | Self::Remote(_) => false,
+            Self::Endpoint(_) => false,
             Self::Other(layer) => layer.takes_short(),
         }
     }
@@ -437,7 +404,7 @@ impl Layer {
     #[inline]
     pub(crate) fn has_short(&self) -> bool {
         match self {
-            Self::Endpoint(_) | Self::Remote(_) => false,
+            Self::Endpoint(_) => false,
             Self::Other(layer) => layer.has_short(),
         }
     }
@@ -445,7 +412,7 @@ impl Layer {
     #[inline]
     pub(crate) fn poll_short(&mut self, short: &mut Short) -> bool {
         match self {
-            Self::Endpoint(_) | Self::Remote(_) => false,
+            Self::Endpoint(_) => false,
             Self::Other(layer) => layer.poll_short(short),
         }
     }
@@ -484,7 +451,6 @@ impl Layer {
     pub(crate) fn gather<'a>(&'a self, burst: &'a Burst, mut each: impl FnMut(&'a [u8])) {
         match self {
             Self::Endpoint(endpoint) => endpoint.gather(burst, each),
-            Self::Remote(remote) => remote.gather(burst, each),
             Self::Other(layer) => layer.gather(burst, &mut each),
         }
     }
