@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    backends::{BindOptions, Received, bind},
+    backends::{BindOptions, Received, Sent, Transmit, bind},
     config::Config,
     forward_backend,
     reliability::Endpoint,
