@@ -12,11 +12,10 @@ use hikyaku::{
     backends::{
         Backend, Sent, Transmit,
         dpdk::{Device, DpdkOptions, Memory},
-        poller::PollerBackend,
     },
     messaging::{Messenger, SendOptions},
-    poller::{Poller, PollerOptions},
-    reliability::{Burst, Limits, Payload, delegated::Remote},
+    poller::{Poller, PollerBackend, PollerOptions, ProxyEndpoint},
+    reliability::{Burst, Limits, Payload},
     time::Instant,
 };
 
@@ -59,9 +58,9 @@ impl Rank {
             connects.join().expect("it connects")
         });
         let limits = Limits::from(&backend.capabilities());
-        let remote = Remote::new(Config::default(), limits, &[processor]).expect("valid settings");
+        let proxy = ProxyEndpoint::new(Config::default(), limits, &[processor]).expect("valid settings");
         Self {
-            messenger: Messenger::new(remote, &[processor]),
+            messenger: Messenger::new(Box::new(proxy), &[processor]),
             backend,
             burst: Burst::default(),
         }

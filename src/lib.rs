@@ -150,13 +150,14 @@ pub mod internals;
 pub mod messaging;
 #[cfg(feature = "mpi")]
 pub mod mpi;
-#[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub mod poller;
 mod prefetch;
 mod prng;
 #[cfg(feature = "std")]
 pub mod progress;
 pub mod reliability;
+#[cfg(all(feature = "poller", target_os = "linux"))]
+mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod siphash;

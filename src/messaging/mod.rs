@@ -359,7 +359,7 @@ impl Messenger {
         self.apply_releases();
     }
 
-    /// Handles a record of a link ([`reliability::delegated`](crate::reliability::delegated)). It may be in memory that
+    /// Handles a record of a link to another process, which has the endpoint. It may be in memory that
     /// another process writes, so nothing of it is read twice.
     #[inline]
     pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {

@@ -1,17 +1,14 @@
 //! The packet layer: what a messenger stands on.
 //!
-//! A [`PacketLayer`] delivers packets exactly once, in any order, to a [`Sink`]. An [`Endpoint`] is one, and so is a
-//! stand-in for an endpoint in another process ([`delegated`](super::delegated)). A [`Layer`] is any of them.
+//! A [`PacketLayer`] delivers packets exactly once, in any order, to a [`Sink`]. An [`Endpoint`] is one. A [`Layer`] is an
+//! endpoint or any other of them.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{
-    Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target,
-    delegated::{Remote, Split},
-};
+use super::{Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -193,30 +190,13 @@ methods!(implement!(Endpoint {
         Some(self)
     }
 }));
-methods!(implement!(Remote {
-    #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        Self::handle_record(self, now, record, sink);
-    }
-}));
 methods!(implement!(MemoryLayer {
     fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
         Self::deliver_waiting(self, now, sink);
     }
 }));
-methods!(implement!(Split {
-    fn as_endpoint(&self) -> Option<&Endpoint> {
-        Some(self.bulk())
-    }
 
-    #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        Self::handle_record(self, now, record, sink);
-    }
-}));
-
-/// Any packet layer. Calls of an [`Endpoint`] and of a [`Remote`] are static: by way of a pointer a small message by way
-/// of a poller takes 4 % more instructions.
+/// Any packet layer. Calls of an [`Endpoint`] are static, all others go by way of a pointer.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -225,8 +205,6 @@ methods!(implement!(Split {
 pub enum Layer {
     /// An endpoint in this process.
     Endpoint(Endpoint),
-    /// A stand-in for one in another process.
-    Remote(Box<Remote>),
     /// Another layer.
     Other(Box<dyn PacketLayer>),
 }
@@ -234,12 +212,6 @@ pub enum Layer {
 impl From<Endpoint> for Layer {
     fn from(endpoint: Endpoint) -> Self {
         Self::Endpoint(endpoint)
-    }
-}
-
-impl From<Remote> for Layer {
-    fn from(remote: Remote) -> Self {
-        Self::Remote(Box::new(remote))
     }
 }
 
@@ -260,7 +232,6 @@ macro_rules! dispatch {
                 pub fn $get(&self $(, $a: $A)*) $(-> $G)? {
                     match self {
                         Self::Endpoint(endpoint) => endpoint.$get($($a),*),
-                        Self::Remote(remote) => remote.$get($($a),*),
                         Self::Other(layer) => layer.$get($($a),*),
                     }
                 }
@@ -271,7 +242,6 @@ macro_rules! dispatch {
                 pub(crate) fn $do(&mut self $(, $b: $B)*) $(-> $D)? {
                     match self {
                         Self::Endpoint(endpoint) => endpoint.$do($($b),*),
-                        Self::Remote(remote) => remote.$do($($b),*),
                         Self::Other(layer) => layer.$do($($b),*),
                     }
                 }
@@ -287,7 +257,6 @@ impl Layer {
     pub fn as_endpoint(&self) -> Option<&Endpoint> {
         match self {
             Self::Endpoint(endpoint) => Some(endpoint),
-            Self::Remote(_) => None,
             Self::Other(layer) => layer.as_endpoint(),
         }
     }
@@ -307,7 +276,7 @@ impl Layer {
     ) -> bool {
         match self {
             Self::Endpoint(endpoint) => endpoint.send_alone(now, peer, channel, message, data, burst, transmit),
-            Self::Remote(_) | Self::Other(_) => false,
+            Self::Other(_) => false,
         }
     }
 
@@ -322,7 +291,6 @@ impl Layer {
     ) {
         match self {
             Self::Endpoint(endpoint) => endpoint.handle_datagrams(now, source, data, stride, sink),
-            Self::Remote(remote) => remote.handle_datagrams(now, source, data, stride, sink),
             Self::Other(layer) => layer.handle_datagrams(now, source, data, stride, sink),
         }
     }
@@ -332,7 +300,6 @@ impl Layer {
         match self {
             // It has no link.
             Self::Endpoint(_) => {}
-            Self::Remote(remote) => remote.handle_record(now, record, sink),
             Self::Other(layer) => layer.handle_record(now, record, sink),
         }
     }
@@ -350,7 +317,6 @@ impl Layer {
     pub(crate) fn gather<'a>(&'a self, burst: &'a Burst, mut each: impl FnMut(&'a [u8])) {
         match self {
             Self::Endpoint(endpoint) => endpoint.gather(burst, each),
-            Self::Remote(remote) => remote.gather(burst, each),
             Self::Other(layer) => layer.gather(burst, &mut each),
         }
     }

@@ -11,7 +11,6 @@ mod bits;
 mod burst;
 pub mod congestion;
 mod control;
-pub mod delegated;
 mod dialogue;
 mod endpoint;
 mod flow;
@@ -51,8 +50,10 @@ pub use burst::Burst;
 pub use endpoint::Endpoint;
 pub use layer::{Layer, PacketLayer};
 pub use memory::MemoryLayer;
-pub(crate) use peer::MESSAGE_COST;
+pub(crate) use peer::{INITIAL_CREDIT, MESSAGE_COST};
 pub use reconnect::LostMessages;
+pub(crate) use send::Source;
+pub(crate) use source::Sources;
 
 pub use crate::id::{PeerId, SendToken};
 

@@ -13,23 +13,25 @@ use super::{
     error::BuildError,
     resolve::resolve,
 };
+#[cfg(all(feature = "poller", target_os = "linux"))]
+use crate::poller::{self, Path};
 use crate::{
     backends::{self, Backend, BindError, BindOptions},
-    config::Config,
+    config::{Config, ConfigError},
     environment::Environment,
     events::event,
     messaging::Messenger,
     progress::{Driver, Report, WaitPolicy, random, random_key},
-    reliability::{
-        Endpoint, Layer, Limits,
-        delegated::{Remote, Split},
-    },
+    reliability::{Endpoint, Layer, Limits},
     wire::ANY_PROCESSOR,
 };
 
-/// Makes the packet layer of a transport from its endpoint.
+/// Makes a packet layer by the settings, the limits of the backend, and the numbers of the processors.
+type Make = dyn Fn(Config, Limits, &[u32]) -> Result<Layer, ConfigError> + Send + Sync;
+
+/// Makes the packet layer of a transport.
 #[derive(Clone)]
-pub(super) struct MakeLayer(Arc<dyn Fn(Endpoint, Limits) -> Layer + Send + Sync>);
+pub(super) struct MakeLayer(Arc<Make>);
 
 impl Debug for MakeLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,10 +104,20 @@ impl Builder {
     }
 
     /// Makes the packet layer from an endpoint and the limits of the backend, for example a
-    /// [`Beside`](crate::reliability::Beside). Default: the endpoint. Has no effect with a backend that is a link.
+    /// [`Beside`](crate::reliability::Beside). Default: the endpoint.
     pub fn layer<L: Into<Layer>>(mut self, make: impl Fn(Endpoint, Limits) -> L + Send + Sync + 'static) -> Self {
-        self.layer = Some(MakeLayer(Arc::new(move |endpoint, limits| {
-            make(endpoint, limits).into()
+        self.layer = Some(MakeLayer(Arc::new(move |config, limits, _| {
+            Ok(make(endpoint(config, limits)?, limits).into())
+        })));
+        self
+    }
+
+    /// Makes the packet layer of a process behind a poller, for a backend that is, or wraps, the
+    /// [`PollerBackend`](crate::poller::PollerBackend) or [`Joined`](crate::poller::Joined) from which `path` comes.
+    #[cfg(all(feature = "poller", target_os = "linux"))]
+    pub fn behind_poller(mut self, path: Path) -> Self {
+        self.layer = Some(MakeLayer(Arc::new(move |config, limits, processors| {
+            path.layer(config, limits, processors)
         })));
         self
     }
@@ -186,6 +198,11 @@ impl Builder {
         let name = settings.backend.as_deref().unwrap_or(name);
         self.config.validate()?;
         let address = resolve(&address, |_| true)?;
+        #[cfg(all(feature = "poller", target_os = "linux"))]
+        if name == poller::NAME {
+            let (backend, path) = poller::open(address, &self.options)?;
+            return self.behind_poller(path).driver(backend);
+        }
         let backend = backends::bind(name, address, &self.options)?;
         self.driver(backend)
     }
@@ -264,30 +281,19 @@ fn messenger(
     backend: &dyn Backend,
     processors: &[u32],
     layer: Option<&MakeLayer>,
-) -> Result<Messenger, crate::config::ConfigError> {
+) -> Result<Messenger, ConfigError> {
     let limits = Limits::from(&backend.capabilities());
-    let mut messenger = if backend.is_link() {
-        Messenger::new(Remote::new(config, limits, processors)?, processors)
-    } else {
-        // Beside another way to the same peers, sessions begin as they do there.
-        let own = Config {
-            reconnect: config.reconnect && backend.link_beside().is_none(),
-            ..config.clone()
-        };
-        let endpoint = Endpoint::new(own, limits, random(), random_key())?;
-        match backend.link_beside() {
-            Some(link) => {
-                let remote = Remote::new(config, Limits::from(&link), processors)?;
-                Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
-            }
-            None => match layer {
-                Some(MakeLayer(make)) => Messenger::new(make(endpoint, limits), processors),
-                None => Messenger::new(endpoint, processors),
-            },
-        }
+    let layer = match layer {
+        Some(MakeLayer(make)) => make(config, limits, processors)?,
+        None => endpoint(config, limits)?.into(),
     };
+    let mut messenger = Messenger::new(layer, processors);
     messenger.seed_keys(random());
     Ok(messenger)
+}
+
+fn endpoint(config: Config, limits: Limits) -> Result<Endpoint, ConfigError> {
+    Endpoint::new(config, limits, random(), random_key())
 }
 
 #[cfg(all(test, feature = "loopback"))]

@@ -23,7 +23,7 @@ use super::{
     slots::Slot,
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
-use crate::backends::poller::memory::Memory;
+use crate::shm::Segment;
 
 /// The first UDP port that port 0 may choose.
 const FIRST_FREE_PORT: u16 = 49_152;
@@ -59,7 +59,7 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
 
 /// Memory for the packets of a port, and the number of buffers in it.
 pub(crate) struct Lending {
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) memory: Arc<Segment>,
     pub(crate) buffers: u32,
 }
 

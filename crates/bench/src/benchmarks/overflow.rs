@@ -181,10 +181,9 @@ mod real {
         backends::{
             Backend, Sent, Transmit,
             dpdk::{Device, DpdkBackend, DpdkOptions, DpdkPort, Memory},
-            poller::PollerBackend,
         },
         environment::Environment,
-        poller::{Poller, PollerOptions},
+        poller::{Poller, PollerBackend, PollerOptions},
         time::Instant,
         transport::{Transport, WaitPolicy},
     };

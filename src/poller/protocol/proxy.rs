@@ -1,4 +1,4 @@
-//! The side that has the messages. What it is told is in `remote/reports.rs`.
+//! The side that has the messages. What it is told is in `proxy/reports.rs`.
 
 mod reports;
 
@@ -19,8 +19,8 @@ use crate::{
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Event, Limits, LostMessages, MESSAGE_COST, Outgoing, Payload, Sink, Target, peer::INITIAL_CREDIT,
-        source::Sources,
+        Burst, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Payload, Sink,
+        Sources, Target,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -106,7 +106,7 @@ struct Outstanding {
 /// It is driven like an [`Endpoint`](crate::reliability::Endpoint): every burst that it wants transmitted is one record
 /// for the host, and what it is handed as a datagram is one record of the host's.
 #[derive(Debug)]
-pub struct Remote {
+pub struct ProxyEndpoint {
     config: Config,
     processor: u32,
     /// Most octets of a record's payload.
@@ -135,7 +135,7 @@ pub struct Remote {
 }
 
 /// Getters.
-impl Remote {
+impl ProxyEndpoint {
     /// A stand-in for an endpoint with these settings, whose packets are for `processors` (the first is who sends).
     /// `limits` are those of the link: [`Limits::max_batch`] is the longest record.
     ///
@@ -173,91 +173,15 @@ impl Remote {
         Ok(this)
     }
 
-    pub(in crate::reliability) fn config(&self) -> &Config {
-        &self.config
-    }
-
-    pub(in crate::reliability) fn stats(&self) -> Stats {
-        self.stats
-    }
-
-    #[inline]
-    pub(in crate::reliability) fn is_up(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.index()).is_some_and(|p| p.up)
-    }
-
-    pub(in crate::reliability) fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
-        let p = self.peers.get(peer.index())?;
-        Some(PeerStats {
-            unexpected: p.taken.into(),
-            ..PeerStats::default()
-        })
-    }
-
-    pub(in crate::reliability) fn address(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.peers.get(peer.index()).map(|p| p.address)
-    }
-
-    #[inline]
-    pub(in crate::reliability) fn processor(&self, peer: PeerId) -> Option<u32> {
-        self.peers.get(peer.index()).map(|p| p.processor)
-    }
-
     /// There is a peer with this address.
     #[inline]
-    pub(in crate::reliability) fn knows(&self, address: &SocketAddr) -> bool {
+    pub(crate) fn knows(&self, address: &SocketAddr) -> bool {
         self.addresses.contains_key(address)
-    }
-
-    pub(in crate::reliability) fn peers(&self) -> usize {
-        self.peers.len()
-    }
-
-    #[inline]
-    pub(in crate::reliability) fn session(&self, peer: PeerId) -> u32 {
-        self.peers.get(peer.index()).map_or(0, |p| p.session)
-    }
-
-    pub(in crate::reliability) fn down(&self, peer: PeerId) -> Option<PeerError> {
-        self.down.get(&peer.0).copied()
-    }
-
-    pub(in crate::reliability) fn is_idle(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.index()).is_none_or(|p| p.last <= self.idle)
-    }
-
-    pub(in crate::reliability) fn all_idle(&self) -> bool {
-        self.queue.is_empty() && self.peers.iter().all(|p| p.last <= self.idle)
-    }
-
-    pub(in crate::reliability) fn should_transmit(&self, _: PeerId, _: u8) -> bool {
-        !self.queue.is_empty()
-    }
-
-    /// What waits for company waits there.
-    #[inline]
-    pub(in crate::reliability) fn is_quiet(&self, _: PeerId, _: u8) -> bool {
-        true
-    }
-
-    pub(in crate::reliability) fn has_batch(&self, _: PeerId, _: u8) -> bool {
-        false
-    }
-
-    #[inline]
-    pub(in crate::reliability) fn credit(&self, peer: PeerId) -> u64 {
-        let p = self.peers.get(peer.index());
-        p.map_or(0, |p| p.cost_limit.saturating_sub(p.cost_queued))
-    }
-
-    #[inline]
-    pub(in crate::reliability) fn poll_timeout(&self) -> Option<Instant> {
-        (!self.queue.is_empty() || !self.events.is_empty()).then_some(self.now)
     }
 }
 
 /// Commands.
-impl Remote {
+impl ProxyEndpoint {
     #[inline]
     fn push(&mut self, record: &Record, payload: Body) {
         self.commands += 1;
@@ -275,22 +199,6 @@ impl Remote {
             ..Record::new(kind, peer.0)
         };
         self.push(&record, Body::None);
-    }
-
-    pub(in crate::reliability) fn set_processor(&mut self, processor: u32) {
-        self.processor = processor;
-    }
-
-    pub(in crate::reliability) fn add_peer(
-        &mut self,
-        address: SocketAddr,
-        processor: u32,
-    ) -> Result<PeerId, AddPeerError> {
-        if let Some(&peer) = self.addresses.get(&address) {
-            return Err(AddPeerError::Exists(PeerId(peer)));
-        }
-        self.new_peer(address, processor, NEW)
-            .ok_or(AddPeerError::TooMany(self.config.max_peers))
     }
 
     fn new_peer(&mut self, address: SocketAddr, processor: u32, theirs: u32) -> Option<PeerId> {
@@ -338,14 +246,177 @@ impl Remote {
     }
 
     #[inline]
-    pub(in crate::reliability) fn check(&self, peer: PeerId) -> Result<(), SendError> {
+    pub(crate) fn check(&self, peer: PeerId) -> Result<(), SendError> {
         match self.peers.get(peer.index()) {
             Some(p) if !p.closing && (self.down.is_empty() || !self.down.contains_key(&peer.0)) => Ok(()),
             _ => Err(self.why_not(peer)),
         }
     }
 
-    pub(in crate::reliability) fn send(
+    /// Puts a small message where the queue has its octets.
+    #[inline]
+    fn copy(&mut self, data: &[u8]) -> Body {
+        if self.queue.is_empty() {
+            self.block.clear();
+        }
+        if self.block.len() + data.len() > BLOCK {
+            return Body::Shared(Bytes::copy_from_slice(data));
+        }
+        let at = self.block.len() as u32;
+        self.block.extend_from_slice(data);
+        Body::Copied {
+            at,
+            len: data.len() as u32,
+        }
+    }
+
+    fn share(&mut self, record: &mut Record, data: Bytes, told: bool) -> SendToken {
+        self.next_token += 1;
+        record.flags |= TOLD;
+        record.c = self.next_token;
+        self.peers[record.peer as usize].shared += 1;
+        let outstanding = Outstanding {
+            peer: record.peer,
+            parts: 1,
+            copy: if told { 0 } else { data.len() as u32 },
+            told: told.then(|| data.clone()),
+        };
+        self.outstanding.insert(self.next_token, outstanding);
+        self.push(record, Body::Shared(data));
+        SendToken(self.next_token)
+    }
+
+    fn ask_for_room(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.index()];
+        if p.asked.is_none() && p.copies > 0 {
+            p.asked = Some(p.copies);
+            self.order(Kind::AskRoom, peer, 0);
+        }
+    }
+
+    /// Nothing more is sent in this session. Gives whether something could be before.
+    pub(crate) fn refuse_sends(&mut self, peer: PeerId) -> bool {
+        let could = self.check(peer).is_ok();
+        if could {
+            self.peers[peer.index()].closing = true;
+        }
+        could
+    }
+
+    /// Once nothing more is sent: says so, after all that was.
+    pub(crate) fn say_goodbye(&mut self, peer: PeerId) {
+        if self.peers[peer.index()].closing && !self.down.contains_key(&peer.0) {
+            self.order(Kind::Close, peer, 0);
+        }
+    }
+}
+
+impl Peer {
+    /// Everything of the session before is over.
+    fn begin(&mut self, session: u32) {
+        self.session = session;
+        self.up = false;
+        self.closing = false;
+        self.broken = false;
+        self.cost_queued = 0;
+        self.cost_limit = INITIAL_CREDIT.into();
+        self.taken = 0;
+        self.owed = 0;
+        self.copies = 0;
+        self.asked = None;
+    }
+}
+
+impl PacketLayer for ProxyEndpoint {
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    #[inline]
+    fn is_up(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.index()).is_some_and(|p| p.up)
+    }
+
+    fn peer_stats(&self, peer: PeerId) -> Option<PeerStats> {
+        let p = self.peers.get(peer.index())?;
+        Some(PeerStats {
+            unexpected: p.taken.into(),
+            ..PeerStats::default()
+        })
+    }
+
+    fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.peers.get(peer.index()).map(|p| p.address)
+    }
+
+    #[inline]
+    fn processor(&self, peer: PeerId) -> Option<u32> {
+        self.peers.get(peer.index()).map(|p| p.processor)
+    }
+
+    fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    #[inline]
+    fn session(&self, peer: PeerId) -> u32 {
+        self.peers.get(peer.index()).map_or(0, |p| p.session)
+    }
+
+    fn down(&self, peer: PeerId) -> Option<PeerError> {
+        self.down.get(&peer.0).copied()
+    }
+
+    fn is_idle(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.index()).is_none_or(|p| p.last <= self.idle)
+    }
+
+    fn all_idle(&self) -> bool {
+        self.queue.is_empty() && self.peers.iter().all(|p| p.last <= self.idle)
+    }
+
+    fn should_transmit(&self, _: PeerId, _: u8) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// What waits for company waits there.
+    #[inline]
+    fn is_quiet(&self, _: PeerId, _: u8) -> bool {
+        true
+    }
+
+    fn has_batch(&self, _: PeerId, _: u8) -> bool {
+        false
+    }
+
+    #[inline]
+    fn credit(&self, peer: PeerId) -> u64 {
+        let p = self.peers.get(peer.index());
+        p.map_or(0, |p| p.cost_limit.saturating_sub(p.cost_queued))
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Instant> {
+        (!self.queue.is_empty() || !self.events.is_empty()).then_some(self.now)
+    }
+
+    fn set_processor(&mut self, processor: u32) {
+        self.processor = processor;
+    }
+
+    fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        if let Some(&peer) = self.addresses.get(&address) {
+            return Err(AddPeerError::Exists(PeerId(peer)));
+        }
+        self.new_peer(address, processor, NEW)
+            .ok_or(AddPeerError::TooMany(self.config.max_peers))
+    }
+
+    fn send(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -415,40 +486,7 @@ impl Remote {
         Ok(token)
     }
 
-    /// Puts a small message where the queue has its octets.
-    #[inline]
-    fn copy(&mut self, data: &[u8]) -> Body {
-        if self.queue.is_empty() {
-            self.block.clear();
-        }
-        if self.block.len() + data.len() > BLOCK {
-            return Body::Shared(Bytes::copy_from_slice(data));
-        }
-        let at = self.block.len() as u32;
-        self.block.extend_from_slice(data);
-        Body::Copied {
-            at,
-            len: data.len() as u32,
-        }
-    }
-
-    fn share(&mut self, record: &mut Record, data: Bytes, told: bool) -> SendToken {
-        self.next_token += 1;
-        record.flags |= TOLD;
-        record.c = self.next_token;
-        self.peers[record.peer as usize].shared += 1;
-        let outstanding = Outstanding {
-            peer: record.peer,
-            parts: 1,
-            copy: if told { 0 } else { data.len() as u32 },
-            told: told.then(|| data.clone()),
-        };
-        self.outstanding.insert(self.next_token, outstanding);
-        self.push(record, Body::Shared(data));
-        SendToken(self.next_token)
-    }
-
-    pub(in crate::reliability) fn place(
+    fn place(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -504,16 +542,8 @@ impl Remote {
         Ok(SendToken(self.next_token))
     }
 
-    fn ask_for_room(&mut self, peer: PeerId) {
-        let p = &mut self.peers[peer.index()];
-        if p.asked.is_none() && p.copies > 0 {
-            p.asked = Some(p.copies);
-            self.order(Kind::AskRoom, peer, 0);
-        }
-    }
-
     #[inline]
-    pub(in crate::reliability) fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
+    fn release(&mut self, peer: PeerId, session: u32, cost: u32) {
         let Some(p) = self.peers.get_mut(peer.index()).filter(|p| p.session == session) else {
             return;
         };
@@ -525,89 +555,63 @@ impl Remote {
         }
     }
 
-    pub(in crate::reliability) fn request_acks(&mut self, now: Instant) {
+    fn request_acks(&mut self, now: Instant) {
         self.now = self.now.max(now);
         self.push(&Record::new(Kind::RequestAcks, 0), Body::None);
     }
 
-    pub(in crate::reliability) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
+    fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
         self.now = self.now.max(now);
         if peer.index() < self.peers.len() {
             self.order(Kind::Watch, peer, on.into());
         }
     }
 
-    pub(in crate::reliability) fn connect(&mut self, now: Instant, peer: PeerId) {
+    fn connect(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
         if self.check(peer).is_ok() && !self.is_up(peer) {
             self.order(Kind::Connect, peer, 0);
         }
     }
 
-    pub(in crate::reliability) fn close(&mut self, now: Instant, peer: PeerId) {
+    fn close(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
         if self.refuse_sends(peer) {
             self.say_goodbye(peer);
         }
     }
 
-    /// Nothing more is sent in this session. Gives whether something could be before.
-    pub(in crate::reliability) fn refuse_sends(&mut self, peer: PeerId) -> bool {
-        let could = self.check(peer).is_ok();
-        if could {
-            self.peers[peer.index()].closing = true;
-        }
-        could
-    }
-
-    /// Once nothing more is sent: says so, after all that was.
-    pub(in crate::reliability) fn say_goodbye(&mut self, peer: PeerId) {
-        if self.peers[peer.index()].closing && !self.down.contains_key(&peer.0) {
-            self.order(Kind::Close, peer, 0);
-        }
-    }
-
     /// The process that has the endpoint does not tell.
-    pub(in crate::reliability) fn take_lost(&mut self, _: PeerId) -> Vec<LostMessages> {
+    fn take_lost(&mut self, _: PeerId) -> Vec<LostMessages> {
         Vec::new()
     }
 
-    pub(in crate::reliability) fn reconnect(&mut self, peer: PeerId) {
+    fn reconnect(&mut self, peer: PeerId) {
         if self.down.remove(&peer.0).is_some() {
             self.order(Kind::Reconnect, peer, 0);
         }
     }
 
     /// The host's backend is its own business.
-    pub(in crate::reliability) fn set_limits(&mut self, _: Limits) {}
+    fn set_limits(&mut self, _: Limits) {}
 
-    /// Nothing here depends on time.
     /// Its records are handed in as datagrams.
-    pub(in crate::reliability) fn handle_datagrams<S: Sink + ?Sized>(
-        &mut self,
-        now: Instant,
-        _: SocketAddr,
-        data: &mut [u8],
-        _: usize,
-        sink: &mut S,
-    ) {
-        self.handle_record(now, Span::new(data), sink);
+    fn handle_datagrams(&mut self, now: Instant, _: SocketAddr, data: &mut [u8], _: usize, sink: &mut dyn Sink) {
+        self.read_record(now, Span::new(data), sink);
     }
 
-    pub(in crate::reliability) fn handle_timeout(&mut self, now: Instant) {
+    /// Nothing here depends on time.
+    fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    pub(in crate::reliability) fn handle_unreachable(&mut self, _: Instant, _: SocketAddr, _: &[u8]) {}
+    fn handle_unreachable(&mut self, _: Instant, _: SocketAddr, _: &[u8]) {}
 
     /// Nobody refers to a record once it has been taken.
-    pub(in crate::reliability) fn handle_released(&mut self, _: u64) {}
-}
+    fn handle_released(&mut self, _: u64) {}
 
-/// What goes out.
-impl Remote {
     #[inline]
-    pub(in crate::reliability) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+    fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         let Some(piece) = self.queue.pop_front() else {
             // Somebody may wait for this memory.
@@ -633,31 +637,20 @@ impl Remote {
     }
 
     #[inline]
-    pub(in crate::reliability) fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(&'a [u8])) {
+    fn gather<'a>(&'a self, burst: &'a Burst, each: &mut dyn FnMut(&'a [u8])) {
         burst.each(|bytes| bytes, |_, range| &self.current[range], each);
     }
 
-    pub(in crate::reliability) fn has_events(&self) -> bool {
+    fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    pub(in crate::reliability) fn poll_event(&mut self) -> Option<Event> {
+    fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
-}
 
-impl Peer {
-    /// Everything of the session before is over.
-    fn begin(&mut self, session: u32) {
-        self.session = session;
-        self.up = false;
-        self.closing = false;
-        self.broken = false;
-        self.cost_queued = 0;
-        self.cost_limit = INITIAL_CREDIT.into();
-        self.taken = 0;
-        self.owed = 0;
-        self.copies = 0;
-        self.asked = None;
+    #[inline]
+    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
+        self.read_record(now, record, sink);
     }
 }

@@ -11,11 +11,11 @@
 use std::{fmt, io::IoSlice};
 
 use super::{
-    memory::Memory,
     primitives::{
         Arc,
         atomic::{Ordering, fence},
     },
+    segment::Segment,
 };
 
 /// Bytes of the control block of a ring.
@@ -26,19 +26,8 @@ const ARMED: usize = 128;
 const GRAIN: usize = 16;
 const HEADER: usize = 8;
 
-/// The kinds of records in a ring.
-pub(crate) mod kind {
-    /// The bytes are a record for the layer above.
-    pub(crate) const WHOLE: u32 = 1;
-    /// Two numbers of 8 bytes, offset and length: a record for the layer above lies there, in the memory for such
-    /// records.
-    pub(crate) const AWAY: u32 = 2;
-    /// Two numbers of 8 bytes. The first is the offset of a large record that the poller does not need any more; the
-    /// second is ignored.
-    pub(crate) const FREED: u32 = 3;
-    /// Padding up to the end of the ring.
-    pub(super) const END: u32 = 4;
-}
+/// The kind of the padding up to the end of the ring. The user of a ring chooses all other kinds.
+const END: u32 = u32::MAX;
 
 /// The other side has written a value that a correct process never writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +49,7 @@ pub(crate) const fn taken(len: usize) -> usize {
 
 /// The producer's side of a ring.
 pub(crate) struct Producer {
-    memory: Arc<Memory>,
+    memory: Arc<Segment>,
     place: Place,
     head: u64,
     /// The consumer's position when we last looked.
@@ -70,7 +59,7 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    pub(crate) fn new(memory: Arc<Memory>, place: Place) -> Self {
+    pub(crate) fn new(memory: Arc<Segment>, place: Place) -> Self {
         Self {
             memory,
             place,
@@ -113,7 +102,7 @@ impl Producer {
         Ok(self.free() >= need)
     }
 
-    /// Adds a record. The caller has made sure that there is [room](Self::has_room).
+    /// Adds a record of a kind of the caller's, which is not `u32::MAX`. The caller has made sure that there is [room](Self::has_room).
     ///
     /// # Panics
     /// If there is no room.
@@ -125,7 +114,7 @@ impl Producer {
         let mut at = self.head as usize & mask;
         let left = self.place.size - at;
         if left < need {
-            self.header(at, kind::END, left - HEADER);
+            self.header(at, END, left - HEADER);
             self.head += left as u64;
             at = 0;
         }
@@ -175,7 +164,7 @@ pub(crate) struct Found {
 
 /// The consumer's side of a ring.
 pub(crate) struct Consumer {
-    memory: Arc<Memory>,
+    memory: Arc<Segment>,
     place: Place,
     /// The position of the next record to read.
     next: u64,
@@ -188,7 +177,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    pub(crate) fn new(memory: Arc<Memory>, place: Place) -> Self {
+    pub(crate) fn new(memory: Arc<Segment>, place: Place) -> Self {
         Self {
             memory,
             place,
@@ -244,7 +233,7 @@ impl Consumer {
                 return Err(Corrupt);
             }
             self.next += need as u64;
-            if kind != kind::END {
+            if kind != END {
                 let at = self.place.data + at + HEADER;
                 return Ok(Some(Found { kind, at, len }));
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{reliability::delegated::Broken, stats::Dropped};
+use crate::{poller::protocol::Broken, stats::Dropped};
 
 /// Why a process is not served any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

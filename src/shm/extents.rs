@@ -7,14 +7,14 @@ const GRAIN: usize = 64;
 
 /// Allocates parts of a stretch, always at the lowest free place. The memory in frequent use thus stays small.
 #[derive(Debug)]
-pub(super) struct Extents {
+pub(crate) struct Extents {
     /// Length of each free part, by its offset. No two free parts touch.
     free: BTreeMap<usize, usize>,
     taken: BTreeMap<usize, usize>,
 }
 
 impl Extents {
-    pub(super) fn new(start: usize, len: usize) -> Self {
+    pub(crate) fn new(start: usize, len: usize) -> Self {
         Self {
             free: BTreeMap::from([(start, len)]),
             taken: BTreeMap::new(),
@@ -22,7 +22,7 @@ impl Extents {
     }
 
     /// Allocates a part of at least `len` bytes. `None`: no free part is that long.
-    pub(super) fn take(&mut self, len: usize) -> Option<usize> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<usize> {
         let len = len.next_multiple_of(GRAIN).max(GRAIN);
         let (&at, &have) = self.free.iter().find(|(_, have)| **have >= len)?;
         self.free.remove(&at);
@@ -34,7 +34,7 @@ impl Extents {
     }
 
     /// Frees the part at `at`. An offset that no taken part has is ignored.
-    pub(super) fn give(&mut self, at: usize) {
+    pub(crate) fn give(&mut self, at: usize) {
         let Some(mut len) = self.taken.remove(&at) else { return };
         let mut start = at;
         if let Some(next) = self.free.remove(&(at + len)) {
@@ -50,7 +50,7 @@ impl Extents {
     }
 
     /// The number of parts that are taken.
-    pub(super) fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.taken.len()
     }
 }

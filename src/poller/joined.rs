@@ -9,11 +9,11 @@ use std::{
 
 use bytes::Bytes;
 
-use super::PollerBackend;
+use super::{PollerBackend, path::NAME};
 use crate::{
     backends::{
-        Backend, BackendStats, BindOptions, Capabilities, Received, Sent, Transmit, Unreachable, Wake, bind,
-        has_own_addresses, refusals::Refusals,
+        Backend, BackendStats, BindOptions, Capabilities, Received, Refusals, Sent, Transmit, Unreachable, Wake, bind,
+        has_own_addresses,
     },
     id::LINK,
     span::Span,
@@ -69,30 +69,9 @@ impl Joined {
         }
     }
 
-    /// Opens the poller, and with it the backend that [`BULK_VARIABLE`] names, at the IP address of `addr`. Opens only
-    /// the poller if the variable is unset or empty.
-    ///
-    /// # Errors
-    /// One of the two can not be opened, or our own backend has no address that peers can reach.
-    pub fn from_environment(addr: SocketAddr, options: &BindOptions) -> io::Result<Box<dyn Backend>> {
-        let link = PollerBackend::from_environment(&options.environment, addr.port())?;
-        let Some(name) = options.environment.get(BULK_VARIABLE) else {
-            return Ok(Box::new(link));
-        };
-        let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{BULK_VARIABLE}={name}: {why}"));
-        if name == "poller" {
-            return Err(invalid("it names what goes beside the poller"));
-        }
-        let at = if has_own_addresses(name) {
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-        } else {
-            addr.ip()
-        };
-        let own = bind(name, SocketAddr::new(at, 0), options).map_err(|error| invalid(&error.to_string()))?;
-        if own.local_addr().ip().is_unspecified() {
-            return Err(invalid("peers need an address: bind to one of this host's"));
-        }
-        Ok(Box::new(Self::new(link, own)))
+    /// The link to the poller.
+    pub(super) fn link(&self) -> &PollerBackend {
+        &self.link
     }
 
     /// Whether buffer `index` belongs to the link, and its index there.
@@ -116,7 +95,7 @@ impl Joined {
 
 impl Backend for Joined {
     fn name(&self) -> &'static str {
-        "poller"
+        NAME
     }
 
     /// The capabilities of our own backend.
@@ -262,6 +241,30 @@ impl Backend for Joined {
             segmentation_refused: own.segmentation_refused,
         }
     }
+}
+
+/// Opens the backend that [`BULK_VARIABLE`] names at the IP address of `addr`. `None`: the variable is unset or empty.
+///
+/// # Errors
+/// It can not be opened, or has no address that peers can reach.
+pub(super) fn own_backend(addr: SocketAddr, options: &BindOptions) -> io::Result<Option<Box<dyn Backend>>> {
+    let Some(name) = options.environment.get(BULK_VARIABLE) else {
+        return Ok(None);
+    };
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{BULK_VARIABLE}={name}: {why}"));
+    if name == NAME {
+        return Err(invalid("it names what goes beside the poller"));
+    }
+    let at = if has_own_addresses(name) {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        addr.ip()
+    };
+    let own = bind(name, SocketAddr::new(at, 0), options).map_err(|error| invalid(&error.to_string()))?;
+    if own.local_addr().ip().is_unspecified() {
+        return Err(invalid("peers need an address: bind to one of this host's"));
+    }
+    Ok(Some(own))
 }
 
 /// Reads an address. Returns it with the bytes that follow it.

@@ -5,14 +5,14 @@ use core::{fmt, net::SocketAddr};
 
 use super::{
     REPORT,
+    proxy::{COPIED, MOST_COPIES},
     record::{self, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, Record, TOLD},
-    remote::{COPIED, MOST_COPIES},
 };
 use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
-    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Sink, Target, Verdict, send::Source},
+    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Sink, Source, Target, Verdict},
     span::{Foreign, Span},
     time::Instant,
     wire::{ANY_PROCESSOR, Packet, Seq},
@@ -59,7 +59,7 @@ impl core::error::Error for Broken {}
 
 /// An endpoint that somebody else commands.
 #[derive(Debug)]
-pub struct Host {
+pub struct ProxyServer {
     endpoint: Endpoint,
     /// Sorted.
     processors: Vec<u32>,
@@ -100,7 +100,7 @@ impl Sink for Gate<'_> {
     }
 }
 
-impl Host {
+impl ProxyServer {
     /// Begins with a process's first command. `limits`, `epoch` and `key` are as in [`Endpoint::new`]; `most_peers`: it
     /// gets no more, whatever it asks for.
     ///

@@ -6,15 +6,15 @@ use loom::{cell::UnsafeCell, sync::atomic::AtomicU64};
 const WORD: usize = 8;
 
 /// As many octets as are needed.
-pub struct Memory {
+pub struct Segment {
     numbers: Vec<AtomicU64>,
     octets: Vec<UnsafeCell<[u8; WORD]>>,
 }
 
 // SAFETY: loom ends the model when an access to a cell meets another one.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Segment {}
 
-impl Memory {
+impl Segment {
     pub fn new(len: usize) -> Self {
         Self {
             numbers: (0..len / WORD).map(|_| AtomicU64::new(0)).collect(),

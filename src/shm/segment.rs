@@ -18,9 +18,9 @@ use rustix::{
 
 use crate::span::Span;
 
-/// The access that the other processes get to the memory.
+/// What a process may do with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Others {
+pub(crate) enum Access {
     Read,
     Write,
 }
@@ -30,24 +30,24 @@ pub(crate) enum Others {
 /// The memory is sealed against shrinking, so reading it never faults. If the other process is broken, the contents may
 /// change at any time. Therefore no reference to its bytes is ever made: numbers are read once, as atomics
 /// ([`number`](Self::number)), and bytes are copied ([`copy`](Self::copy), [`span`](Self::span)).
-pub(crate) struct Memory {
+pub(crate) struct Segment {
     base: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the value owns the mapping, and nothing in the mapping is bound to a thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for Segment {}
 // SAFETY: the memory is only changed through atomics, and by `write`, whose callers own the place that they write.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Segment {}
 
-impl Memory {
+impl Segment {
     /// Creates memory of `len` bytes, all zero. A page takes memory when it is first used.
-    pub(crate) fn create(name: &str, len: usize, others: Others) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn create(name: &str, len: usize, others: Access) -> io::Result<(Self, OwnedFd)> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, len as u64)?;
         let this = Self::map_fd(fd.as_fd(), len, ProtFlags::READ | ProtFlags::WRITE)?;
         let mut seals = SealFlags::SHRINK | SealFlags::GROW;
-        if others == Others::Read {
+        if others == Access::Read {
             seals |= SealFlags::FUTURE_WRITE;
         }
         fcntl_add_seals(&fd, seals | SealFlags::SEAL)?;
@@ -55,7 +55,7 @@ impl Memory {
     }
 
     /// Maps memory that another process has created.
-    pub(crate) fn map(fd: BorrowedFd<'_>, len: usize, access: Others) -> io::Result<Self> {
+    pub(crate) fn map(fd: BorrowedFd<'_>, len: usize, access: Access) -> io::Result<Self> {
         let sealed = fcntl_get_seals(fd)?.contains(SealFlags::SHRINK);
         if !sealed || fstat(fd)?.st_size < len as i64 {
             return Err(io::Error::new(
@@ -64,8 +64,8 @@ impl Memory {
             ));
         }
         let protection = match access {
-            Others::Read => ProtFlags::READ,
-            Others::Write => ProtFlags::READ | ProtFlags::WRITE,
+            Access::Read => ProtFlags::READ,
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
         };
         Self::map_fd(fd, len, protection)
     }
@@ -145,15 +145,17 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: the value owns the mapping, and nothing refers to it any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("Segment")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }

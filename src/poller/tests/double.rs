@@ -20,11 +20,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::super::{
     PollerBackend,
-    hello::{self, Answer},
-    memory::{Memory, Others},
-    numbered,
-    ring::{Producer, kind},
+    hello::Answer,
+    layout::{self, kind, numbered},
 };
+use crate::shm::{Access, Producer, Segment, handshake};
 use crate::wire::{Base, Builder, Flags, Kind, MAX_HEADER_LEN, Seq, Token};
 
 /// Bytes of the memory for packets.
@@ -41,8 +40,8 @@ pub(super) const BEFORE: usize = 16;
 
 /// The poller's side of a link.
 pub(super) struct Double {
-    pub(super) memory: Arc<Memory>,
-    pub(super) packets: Arc<Memory>,
+    pub(super) memory: Arc<Segment>,
+    pub(super) packets: Arc<Segment>,
     pub(super) up: Producer,
     _socket: UnixStream,
     _bells: [OwnedFd; 2],
@@ -55,26 +54,26 @@ impl Double {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("hikyaku-double-{}-{number}", process::id()));
         let listener = UnixListener::bind(&path).unwrap();
-        let (memory, memory_fd) = Memory::create("double-rank", hello::MEMORY, Others::Write).unwrap();
-        let (packets, packets_fd) = Memory::create("double-packets", PACKETS, Others::Read).unwrap();
+        let (memory, memory_fd) = Segment::create("double-rank", layout::MEMORY, Access::Write).unwrap();
+        let (packets, packets_fd) = Segment::create("double-packets", PACKETS, Access::Read).unwrap();
         let bells = [0, 1].map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let (socket, backend) = thread::scope(|scope| {
             let comes = scope.spawn(|| PollerBackend::connect(&path, 0).unwrap());
             let (socket, _) = listener.accept().unwrap();
-            hello::receive(&socket).unwrap();
+            handshake::receive(&socket).unwrap();
             let welcome = Answer::Welcome {
                 addr: "10.99.0.1:5".parse().unwrap(),
                 max_datagram: 1_472,
                 packets: PACKETS as u64,
             };
             let fds = [&packets_fd, &memory_fd, &bells[0], &bells[1]].map(AsFd::as_fd);
-            hello::send(&socket, &welcome.octets(), &fds).unwrap();
+            handshake::send(&socket, &welcome.octets(), &fds).unwrap();
             (socket, comes.join().unwrap())
         });
         fs::remove_file(path).unwrap();
         let memory = Arc::new(memory);
         let this = Self {
-            up: Producer::new(Arc::clone(&memory), hello::UP),
+            up: Producer::new(Arc::clone(&memory), layout::UP),
             memory,
             packets: Arc::new(packets),
             _socket: socket,

@@ -3,10 +3,10 @@
 use alloc::{vec, vec::Vec};
 use core::net::SocketAddr;
 
-use super::{Host, REPORT, Remote, host::MOST_REPORTS, record::Kind};
+use super::{ProxyEndpoint, ProxyServer, REPORT, record::Kind, server::MOST_REPORTS};
 use crate::{
     Config,
-    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, PeerId, Sink, Verdict},
+    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, PacketLayer, Payload, PeerId, Sink, Verdict},
     time::Instant,
     wire::{Packet, Seq},
 };
@@ -32,7 +32,7 @@ impl Sink for Nothing {
 /// A host and a peer of its process, on a network that loses nothing.
 struct Two {
     now: Instant,
-    host: Host,
+    host: ProxyServer,
     peer: Endpoint,
     to_host: PeerId,
     epoch: u64,
@@ -51,15 +51,15 @@ fn address(port: u16) -> SocketAddr {
 
 impl Two {
     fn new() -> Self {
-        let mut remote = Remote::new(config(), LIMITS, &[1]).unwrap();
+        let mut remote = ProxyEndpoint::new(config(), LIMITS, &[1]).unwrap();
         let mut burst = Burst::default();
         assert!(remote.poll_transmit(Instant::ZERO, &mut burst));
         let mut start = Vec::new();
-        remote.gather(&burst, |octets| start.extend_from_slice(octets));
+        remote.gather(&burst, &mut |octets| start.extend_from_slice(octets));
         let mut peer = Endpoint::new(config(), LIMITS, 2, 2).unwrap();
         Self {
             now: Instant::from_nanos(1),
-            host: Host::new(&start, LIMITS, 1, 1, 10).unwrap(),
+            host: ProxyServer::new(&start, LIMITS, 1, 1, 10).unwrap(),
             to_host: peer.add_peer(address(1), 1).unwrap(),
             peer,
             epoch: 2,

@@ -3,20 +3,20 @@
 //!
 //! A node-wide poller (the DPDK paper, section 4.1; `docs/papers.md`) runs the protocol for several processes: it
 //! acknowledges, sends again and keeps sessions alive while they compute. Between it and each of them is a link that
-//! loses nothing and keeps the order. A [`Remote`] stands where an [`Endpoint`](super::Endpoint) would (a [`PacketLayer`](super::PacketLayer)
-//! is either of them) and turns commands into records; a [`Host`] has the endpoint, executes the commands, and reports
+//! loses nothing and keeps the order. A [`ProxyEndpoint`] stands where an [`Endpoint`](crate::reliability::Endpoint) would (a [`PacketLayer`](crate::reliability::PacketLayer)
+//! is either of them) and turns commands into records; a [`ProxyServer`] has the endpoint, executes the commands, and reports
 //! events. Packets are handed over as they arrived, behind a short header, so they can be lent; matching and order stay
 //! with the process that has the messages.
 //!
-//! Both are sans-IO, like the rest: a `Remote` is driven like an endpoint, where a "datagram" is one record.
+//! Both are sans-IO, like the rest: a `ProxyEndpoint` is driven like an endpoint, where a "datagram" is one record.
 //!
-//! A [`Split`] has both: messages go through the host, and placements go from process to process on an endpoint of its
+//! A [`DualPath`] has both: messages go through the host, and placements go from process to process on an endpoint of its
 //! own. That is how the DPDK paper combines its two polling modes: eager messages to the poller, rendezvous to the
 //! process itself.
 //!
 //! # Trust
 //!
-//! Whoever has the host checks all that a process tells it: [`Host::handle_command`] gives an error for what a correct
+//! Whoever has the host checks all that a process tells it: [`ProxyServer::handle_command`] gives an error for what a correct
 //! process can not say, and nothing of it touches others. What a process may have queued there is bounded by its own
 //! settings, which its host enforces.
 //!
@@ -28,17 +28,17 @@
 //! - A host takes copies until half of [`Config::send_queue_bytes`](crate::Config::send_queue_bytes) is used; then it is
 //!   asked, and answers when there is room.
 
-mod host;
+mod dual;
+mod proxy;
 mod record;
-mod remote;
-mod split;
+mod server;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
-    host::{Broken, Host},
+    dual::DualPath,
+    proxy::ProxyEndpoint,
     record::{DELIVERY, REPORT},
-    remote::Remote,
-    split::Split,
+    server::{Broken, ProxyServer},
 };
 pub use crate::id::LINK;

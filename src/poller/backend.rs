@@ -1,7 +1,7 @@
 //! The link to a node-wide poller: another process of this machine, which owns the network and runs the protocol for
 //! this process (the DPDK paper, section 4.1; `docs/papers.md`).
 //!
-//! This backend carries no datagrams, but the records of [`reliability::delegated`](crate::reliability::delegated)
+//! This backend carries no datagrams, but the records of [`protocol`](super::protocol)
 //! ([`Backend::is_link`]): commands, reports, and packets as they were received. Two rings in shared memory carry the
 //! records. All packets but very short ones stay where the port has put them, in memory of the poller that this process
 //! only reads; the next receive gives them back. Large records of this process lie in an area of the shared memory
@@ -11,24 +11,8 @@
 //! - **The end**: when the poller is gone, its socket hangs up. The backend then fails with [`PollerError::Gone`], at
 //!   the latest after some thousand empty polls.
 //!
-//! With a backend of our own beside it ([`Joined`]), only messages go through the poller, and placements go directly
+//! With a backend of our own beside it ([`Joined`](super::Joined)), only messages go through the poller, and placements go directly
 //! from process to process. This module needs nothing of DPDK.
-
-mod error;
-mod extents;
-#[cfg_attr(
-    not(any(feature = "dpdk", all(test, feature = "mpi"))),
-    expect(dead_code, reason = "the poller's half")
-)]
-pub(crate) mod hello;
-mod joined;
-#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
-pub(crate) mod memory;
-#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "the poller's half"))]
-pub(crate) mod ring;
-#[cfg(test)]
-mod tests;
-pub(crate) mod trust;
 
 use std::{
     fmt,
@@ -49,31 +33,29 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 
-pub use self::{
-    error::PollerError,
-    joined::{BULK_VARIABLE, Joined},
+use super::{
+    PollerError,
+    hello::{self, Answer, Hello},
+    layout::{self, INLINE, kind, numbered, numbers},
+    path::NAME,
 };
-use self::{
-    extents::Extents,
-    hello::{Answer, Hello},
-    memory::{Memory, Others},
-    ring::{Consumer, Corrupt, Found, Producer, kind},
-    trust::Peer,
+use crate::{
+    backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
+    environment::Environment,
+    shm::{Access, Consumer, Corrupt, Credentials, Extents, Found, Producer, Segment, handshake},
+    span::Span,
+    time::Instant,
 };
-use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
-use crate::{environment::Environment, span::Span, sync::primitives, time::Instant};
 
 /// Names the environment variable with the path of the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
 
-/// The longest record that lies in the ring itself.
-pub(crate) const INLINE: usize = 4 << 10;
 /// The longest record. The area for large records holds two.
-const LONGEST: usize = hello::AREA_LEN / 2;
+const LONGEST: usize = layout::AREA_LEN / 2;
 /// The number of empty polls between two checks whether the poller is alive.
 const LOOKS: u32 = 4_096;
 /// The longest time that a poller may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The place of a record.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +82,8 @@ pub struct PollerBackend {
     copies: Vec<u8>,
     up: Consumer,
     down: Producer,
-    memory: Arc<Memory>,
-    packets: Memory,
+    memory: Arc<Segment>,
+    packets: Segment,
     extents: Extents,
     socket: UnixStream,
     /// The eventfds: the poller rings the first for us, and we ring the second for the poller.
@@ -137,15 +119,15 @@ impl PollerBackend {
             source,
         };
         let socket = UnixStream::connect(path).map_err(unreachable)?;
-        let peer = Peer::of(&socket).map_err(unreachable)?;
+        let peer = Credentials::of(&socket).map_err(unreachable)?;
         peer.check().map_err(|foreign| PollerError::Foreign {
             path: path.to_owned(),
             user: foreign.user,
             own: foreign.own,
         })?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
-        hello::send(&socket, &Hello::new(port).octets(), &[]).map_err(unreachable)?;
-        let (octets, descriptors) = hello::receive(&socket).map_err(strange)?;
+        socket.set_read_timeout(Some(TIMEOUT)).map_err(unreachable)?;
+        handshake::send(&socket, &Hello::new(port).octets(), &[]).map_err(unreachable)?;
+        let (octets, descriptors) = handshake::receive(&socket).map_err(strange)?;
         let invalid = || strange(io::ErrorKind::InvalidData.into());
         let (addr, max_datagram, len) = match Answer::read(&octets).ok_or_else(invalid)? {
             Answer::Refused(why) => {
@@ -160,16 +142,16 @@ impl PollerBackend {
         };
         let [packets, memory, ours, theirs] =
             <[OwnedFd; hello::DESCRIPTORS]>::try_from(descriptors).map_err(|_| invalid())?;
-        let packets = Memory::map(packets.as_fd(), len, Others::Read).map_err(strange)?;
-        let memory = Arc::new(Memory::map(memory.as_fd(), hello::MEMORY, Others::Write).map_err(strange)?);
+        let packets = Segment::map(packets.as_fd(), len, Access::Read).map_err(strange)?;
+        let memory = Arc::new(Segment::map(memory.as_fd(), layout::MEMORY, Access::Write).map_err(strange)?);
         Ok(Self {
             slots: Vec::with_capacity(64),
             copies: Vec::new(),
-            up: Consumer::new(Arc::clone(&memory), hello::UP),
-            down: Producer::new(Arc::clone(&memory), hello::DOWN),
+            up: Consumer::new(Arc::clone(&memory), layout::UP),
+            down: Producer::new(Arc::clone(&memory), layout::DOWN),
             memory,
             packets,
-            extents: Extents::new(hello::AREA, hello::AREA_LEN),
+            extents: Extents::new(layout::AREA, layout::AREA_LEN),
             socket,
             bells: [ours, theirs],
             addr,
@@ -188,7 +170,7 @@ impl PollerBackend {
 
     /// The memory that this process shares with the poller.
     #[cfg(all(test, feature = "dpdk"))]
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
+    pub(crate) fn memory(&self) -> &Arc<Segment> {
         &self.memory
     }
 
@@ -253,7 +235,7 @@ impl PollerBackend {
     }
 
     /// Sleeps until the poller rings, `other` becomes readable, or the time is over.
-    fn wait_beside(&mut self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<Wake> {
+    pub(super) fn wait_beside(&mut self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<Wake> {
         self.forget();
         self.up.release();
         if !self.up.arm().map_err(broken)? {
@@ -291,28 +273,9 @@ impl PollerBackend {
 
 /// The bytes of a slot's record. The range was checked when the slot was made.
 #[inline]
-fn span_of<'a>(memory: &'a Memory, packets: &'a Memory, slot: &Slot) -> Span<'a> {
+fn span_of<'a>(memory: &'a Segment, packets: &'a Segment, slot: &Slot) -> Span<'a> {
     let memory = if slot.lent { packets } else { memory };
     memory.span(slot.at, slot.len).unwrap_or_default()
-}
-
-/// Reads the two numbers of a record of kind [`kind::AWAY`] or [`kind::FREED`].
-#[inline]
-pub(crate) fn numbers(memory: &Memory, at: usize, len: usize) -> Option<[usize; 2]> {
-    if len < 16 {
-        return None;
-    }
-    let number = |at| Some(u64::from_le(memory.number(at)?) as usize);
-    Some([number(at)?, number(at + 8)?])
-}
-
-/// The bytes of two numbers.
-#[inline]
-pub(crate) fn numbered(first: usize, second: usize) -> [u8; 16] {
-    let mut octets = [0; 16];
-    octets[..8].copy_from_slice(&(first as u64).to_le_bytes());
-    octets[8..].copy_from_slice(&(second as u64).to_le_bytes());
-    octets
 }
 
 fn broken(Corrupt: Corrupt) -> io::Error {
@@ -321,7 +284,7 @@ fn broken(Corrupt: Corrupt) -> io::Error {
 
 impl Backend for PollerBackend {
     fn name(&self) -> &'static str {
-        "poller"
+        NAME
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -329,7 +292,7 @@ impl Backend for PollerBackend {
             max_datagram: self.max_datagram,
             max_segments: 1,
             max_batch: LONGEST,
-            receive_buffer: hello::REPORTS,
+            receive_buffer: layout::REPORTS,
             checksummed: true,
             holds_references: false,
             ack_bytes: usize::MAX,

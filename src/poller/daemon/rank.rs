@@ -22,18 +22,14 @@ use crate::{
     backends::{
         Backend, Sent,
         dpdk::{DpdkBackend, Lent, Outgoing},
-        poller::{
-            INLINE, hello,
-            memory::{Memory, Others},
-            numbered, numbers,
-            ring::{Consumer, Corrupt, Found, Producer, kind},
-        },
+    },
+    poller::{
+        layout::{self, INLINE, kind, numbered, numbers},
+        protocol::{Broken, DELIVERY, ProxyServer, REPORT},
     },
     progress::{random, random_key},
-    reliability::{
-        Burst, Limits,
-        delegated::{Broken, DELIVERY, Host, REPORT},
-    },
+    reliability::{Burst, Limits},
+    shm::{Access, Consumer, Corrupt, Found, Producer, Segment},
     span::{Foreign, Keeper, Span},
     stats::Dropped,
     time::Instant,
@@ -210,7 +206,7 @@ type Freed = Arc<Mutex<Vec<usize>>>;
 
 /// A record in the process's memory, until the whole of it is acknowledged.
 struct Extent {
-    memory: Arc<Memory>,
+    memory: Arc<Segment>,
     at: usize,
     octets: Range<usize>,
     freed: Freed,
@@ -232,7 +228,7 @@ impl Drop for Extent {
 /// A command of `len` bytes in `memory`, where its process may still write: a copy of its record, on which decisions
 /// are based, and the bytes of its message.
 #[inline(always)]
-fn command(memory: &Memory, at: usize, len: usize) -> Result<([u8; REPORT], Span<'_>), Corrupt> {
+fn command(memory: &Segment, at: usize, len: usize) -> Result<([u8; REPORT], Span<'_>), Corrupt> {
     if len < REPORT {
         return Err(Corrupt);
     }
@@ -248,11 +244,11 @@ pub(super) struct Rank {
     port: u16,
     up: Producer,
     down: Consumer,
-    memory: Arc<Memory>,
+    memory: Arc<Segment>,
     /// The bell that the poller rings for it.
     bell: OwnedFd,
     /// `None` until it has sent its settings.
-    host: Option<Host>,
+    host: Option<ProxyServer>,
     most_peers: u32,
     /// Its loans, each with the position in its ring after which the process has read it.
     loans: VecDeque<(u64, Lent)>,
@@ -276,7 +272,7 @@ impl Rank {
         port: u16,
         most_peers: u32,
     ) -> io::Result<(Self, [OwnedFd; 2])> {
-        let (memory, fd) = Memory::create("hikyaku-rank", hello::MEMORY, Others::Write)?;
+        let (memory, fd) = Segment::create("hikyaku-rank", layout::MEMORY, Access::Write)?;
         let memory = Arc::new(memory);
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let theirs = bell.try_clone()?;
@@ -284,8 +280,8 @@ impl Rank {
             process,
             socket,
             port,
-            up: Producer::new(Arc::clone(&memory), hello::UP),
-            down: Consumer::new(Arc::clone(&memory), hello::DOWN),
+            up: Producer::new(Arc::clone(&memory), layout::UP),
+            down: Consumer::new(Arc::clone(&memory), layout::DOWN),
             memory,
             bell,
             host: None,
@@ -341,7 +337,7 @@ impl Rank {
         &mut self,
         now: Instant,
         net: &mut Net,
-        packets: &Memory,
+        packets: &Segment,
         index: usize,
     ) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else { return Ok(()) };
@@ -401,7 +397,7 @@ impl Rank {
 
     /// Writes reports to its ring, as far as there is room, leaving room for a record of `keep` bytes.
     #[inline]
-    fn tell(host: &mut Host, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
+    fn tell(host: &mut ProxyServer, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
         while up.has_room(REPORT + keep)? {
             let Some(report) = host.poll_report() else { break };
             up.push(kind::WHOLE, &[IoSlice::new(&report)]);
@@ -425,7 +421,7 @@ impl Rank {
             let sent = if self.held {
                 net.transmit(now, burst, |each| each(Span::new(kept)))
             } else if host.poll_transmit(now, burst) {
-                let shown: &Host = host;
+                let shown: &ProxyServer = host;
                 net.transmit(now, burst, |each| shown.gather(burst, each))
             } else {
                 break;
@@ -461,7 +457,7 @@ impl Rank {
     fn obey(&mut self, now: Instant, net: &Net) -> Result<bool, Thrown> {
         let mut count = 0;
         // A process that does not read its reports gets no commands executed.
-        while count < COMMANDS && !self.host.as_ref().is_some_and(Host::is_full) {
+        while count < COMMANDS && !self.host.as_ref().is_some_and(ProxyServer::is_full) {
             let Some(found) = self.down.next()? else { break };
             count += 1;
             self.command(now, net, found)?;
@@ -482,7 +478,7 @@ impl Rank {
             }
             kind::AWAY => {
                 let [start, len] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
-                if start < hello::AREA || !self.memory.holds(start, len) {
+                if start < layout::AREA || !self.memory.holds(start, len) {
                     return Err(Corrupt.into());
                 }
                 self.command_away(now, net, start, len)
@@ -519,7 +515,13 @@ impl Rank {
         if !self.memory.copy(at, &mut octets) {
             return Err(Corrupt.into());
         }
-        self.host = Some(Host::new(&octets, net.limits, random(), random_key(), self.most_peers)?);
+        self.host = Some(ProxyServer::new(
+            &octets,
+            net.limits,
+            random(),
+            random_key(),
+            self.most_peers,
+        )?);
         Ok(())
     }
 
@@ -579,7 +581,7 @@ impl Rank {
     /// Asks to be woken by it; `false`: there is something to do.
     pub(super) fn arm(&mut self) -> bool {
         // A process that does not read its reports gets no commands executed, so it need not ring for them.
-        let is_full = self.host.as_ref().is_some_and(Host::is_full);
+        let is_full = self.host.as_ref().is_some_and(ProxyServer::is_full);
         // The next pass finds errors.
         self.gone.is_some() || self.held || is_full || self.down.arm().unwrap_or(false)
     }

@@ -1,17 +1,15 @@
-//! What a [`Remote`] is told by its host.
+//! What a [`ProxyEndpoint`] is told by its host.
 //!
 //! Records lie in memory where their writer may still write, and a broken one may do so at any time. What is decided by is
 //! copied first, once, so that what is used is what was looked at. The payload of a packet goes straight to where it stays.
 
 use core::mem;
 
-use super::Remote;
+use super::ProxyEndpoint;
 use crate::{
     id::{PeerId, SendToken},
-    reliability::{
-        Event, Origin, Sink, Verdict,
-        delegated::record::{DELIVERY, Kind, LOST, NEW, Record},
-    },
+    poller::protocol::record::{DELIVERY, Kind, LOST, NEW, Record},
+    reliability::{Event, Origin, Sink, Verdict},
     span::Span,
     time::Instant,
     wire::{Flags, Head, Kind as PacketKind, Packet, Seq},
@@ -22,15 +20,10 @@ use crate::{
 const NEAR: usize = 96;
 
 /// What comes in.
-impl Remote {
+impl ProxyEndpoint {
     /// Takes in a record of the host's, which may change while it is read.
     #[inline]
-    pub(in crate::reliability) fn handle_record<S: Sink + ?Sized>(
-        &mut self,
-        now: Instant,
-        record: Span<'_>,
-        sink: &mut S,
-    ) {
+    pub(crate) fn read_record<S: Sink + ?Sized>(&mut self, now: Instant, record: Span<'_>, sink: &mut S) {
         self.now = self.now.max(now);
         self.stats.packets_received += 1;
         let mut near = [0; NEAR];
@@ -165,7 +158,7 @@ impl Remote {
     }
 
     /// Ends the session, whose end will be told.
-    pub(in crate::reliability) fn give_up(&mut self, peer: PeerId) {
+    pub(crate) fn give_up(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.index()];
         if !p.broken {
             p.broken = true;
