@@ -104,22 +104,25 @@ impl Scheduler {
             cpu,
             receive_buffer,
             digest,
+            shared_memory,
             ..
         } = self;
         let p = wires.get(packet);
         let (source, index, octets) = (p.source, p.destination, p.data.len());
+        let in_memory = *shared_memory && wires.host(source) == wires.host(index);
+        let p = wires.get(packet);
         let node = &mut nodes[index as usize];
         if let Doing::Crashed { refuse } = node.doing {
             return self.refuse(packet, refuse);
         }
-        if !polled && !node.accept(*now, octets as u32, *receive_buffer) {
+        if !polled && !in_memory && !node.accept(*now, octets as u32, *receive_buffer) {
             self.lose_unread(packet);
             return None;
         }
         *digest = mix(*digest ^ *now ^ u64::from(source) << 40 ^ u64::from(index) << 16 ^ octets as u64);
         let cost = if polled { 0 } else { cpu.cost(cpu.receive, octets) };
         node.local = node.local.max(*now) + cost;
-        if opens(&p.data) {
+        if in_memory || opens(&p.data) {
             // A process that has been heard of is a peer from then on.
             node.core.peers.meet(&mut node.messenger, source);
         }

@@ -126,6 +126,11 @@ impl Impairment {
 }
 
 impl Faults {
+    pub(super) fn has_crashes(&self) -> bool {
+        let is_crash = |(_, fault): &(Duration, Fault)| matches!(fault, Fault::Crash { .. });
+        self.plan.iter().any(is_crash)
+    }
+
     const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Checks every range, for a job of `processes` processes.

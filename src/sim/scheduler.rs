@@ -59,6 +59,8 @@ pub(super) struct Scheduler {
     pub(super) stuck: bool,
     /// A process that was waited for outside of its own program.
     pub(super) misplaced: Option<u32>,
+    /// Processes of the same host reach each other through memory.
+    pub(super) shared_memory: bool,
     /// Bytes that may wait at a host to be read.
     pub(super) receive_buffer: u32,
     pub(super) polling: Polling,
@@ -102,6 +104,7 @@ impl Scheduler {
             planned: plan.len(),
             stuck: false,
             misplaced: None,
+            shared_memory: false,
             receive_buffer,
             polling,
             queues,
@@ -366,6 +369,7 @@ impl Scheduler {
             cpu,
             trouble,
             burst,
+            shared_memory,
             ..
         } = self;
         // A process that has just sent queues behind the others of its host that wait for the same wire.
@@ -389,6 +393,9 @@ impl Scheduler {
             node.local += cpu.cost(cpu.send, data.len());
             let local = node.local;
             match paths {
+                None if *shared_memory && wires.host(index) == wires.host(destination) => {
+                    wires.send(queue, local, packet, index, destination);
+                }
                 None => trouble.depart(queue, wires, local, packet, (index, destination)),
                 Some(paths) => {
                     let around = &mut Surroundings {

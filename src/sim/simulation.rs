@@ -35,7 +35,7 @@ use crate::{
         trace::Tracer,
     },
     prng::{Prng, mix},
-    reliability::{Endpoint, Limits},
+    reliability::{Beside, Endpoint, Layer, Limits, MemoryLayer},
     time::nanos,
 };
 
@@ -60,6 +60,10 @@ pub struct Simulation {
     pub polling: Polling,
     /// The receive queues of processes that compute, and of pollers.
     pub queues: Queues,
+    /// Processes of the same host reach each other through memory, which loses nothing and keeps the order
+    /// ([`MemoryLayer`]); [`faults`](Self::faults) concern the network only, and there are no crashes. Default: no, as
+    /// over the network.
+    pub shared_memory: bool,
     /// Settings of the protocol. Datagram sizes are set by the network.
     pub config: Config,
     /// Settings of MPI. The wait policy and the helper thread have no effect: the protocol goes on while a program
@@ -96,6 +100,7 @@ impl Simulation {
             cpu: Cpu::default(),
             polling: Polling::Helper,
             queues: Queues::default(),
+            shared_memory: false,
             config: Config {
                 path_mtu_discovery: false,
                 ..Config::default()
@@ -128,6 +133,11 @@ impl Simulation {
                 self.optics.is_none() || self.network.per_host == 1,
                 "per_host",
                 "1 where there are light paths",
+            ),
+            (
+                !self.shared_memory || self.polling == Polling::Helper && !self.faults.has_crashes(),
+                "shared_memory",
+                "only where helpers poll and no process crashes",
             ),
             (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 octets"),
             (
@@ -449,13 +459,14 @@ impl<'a> Job<'a> {
             source,
         })?;
         let polls = (simulation.polling, simulation.queues);
-        let scheduler = Scheduler::new(
+        let mut scheduler = Scheduler::new(
             wires,
             simulation.cpu,
             simulation.receive_buffer,
             polls,
             (trouble, &faults.plan),
         );
+        scheduler.shared_memory = simulation.shared_memory;
         Ok(Self {
             simulation,
             config,
@@ -473,7 +484,14 @@ impl<'a> Job<'a> {
     fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
-        let messenger = Messenger::new(endpoint.map_err(SimulationError::Config)?, &[process]);
+        let mut layer = Layer::from(endpoint.map_err(SimulationError::Config)?);
+        if self.simulation.shared_memory {
+            let memory = MemoryLayer::new(self.config.clone(), self.limits, epoch).map_err(SimulationError::Config)?;
+            let per_host = self.simulation.network.per_host;
+            let is_near = move |_, other: u32| other / per_host == process / per_host;
+            layer = Layer::from(Box::new(Beside::new(layer, memory, is_near)));
+        }
+        let messenger = Messenger::new(layer, &[process]);
         let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
         let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
         core.links = Links::of(&self.simulation.options);
