@@ -688,7 +688,7 @@ fn what_can_not_be_built_says_why() {
     let error = Transport::builder().bind("udp", "not a name").unwrap_err();
     assert!(matches!(error, BuildError::Resolve(_)));
     assert!(
-        error.to_string().contains("\"not a name\" can not be resolved"),
+        error.to_string().contains("\"not a name\" cannot be resolved"),
         "{error}"
     );
     let error = a.resolve("[::1]:80").unwrap_err();

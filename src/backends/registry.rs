@@ -139,6 +139,13 @@ enum Open {
         expect(dead_code, reason = "this build has all")
     )]
     Absent,
+    #[cfg_attr(
+        not(any(
+            feature = "loopback",
+            all(any(feature = "dpdk", feature = "udp"), target_os = "linux")
+        )),
+        expect(dead_code, reason = "this build has none")
+    )]
     Backend(fn(SocketAddr, &BindOptions) -> io::Result<Box<dyn Backend>>),
     /// More than a backend: it has a packet layer of its own, so only a transport opens it.
     #[cfg_attr(

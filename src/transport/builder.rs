@@ -148,7 +148,7 @@ impl Builder {
     /// Opens the backend called `name` ([`backends::available`] lists them) at `address`; port 0 takes a free port.
     ///
     /// # Errors
-    /// A setting is out of its range, a variable of the environment has no valid value, the address can not be resolved
+    /// A setting is out of its range, a variable of the environment has no valid value, the address cannot be resolved
     /// or bound, or this build has no such backend.
     pub fn bind(self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
         let processors = self.processors.clone();

@@ -14,6 +14,7 @@ mod memif;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
 #[path = "../support/netns.rs"]
 mod netns;
+mod pages;
 #[path = "../support/part.rs"]
 mod part;
 mod veth;

@@ -12,7 +12,7 @@ use super::{
 /// A Rust type with an equivalent MPI datatype.
 ///
 /// `#[derive(Equivalence)]` implements it for structs of such types, and of arrays and tuples of them. (Arrays and
-/// slices of such types are buffers already; see [`Buffer`].)
+/// slices of such types are buffers already; see [`Buffer`](crate::datatype::Buffer).)
 ///
 /// A type for which some bytes are not values can not be received:
 ///

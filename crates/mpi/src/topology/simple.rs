@@ -50,7 +50,7 @@ impl AsHandle for SimpleCommunicator {
     }
 }
 
-/// A number that selects the new communicator of a process ([`Communicator::split_by_color`]).
+/// A number that selects the new communicator of a process ([`split_by_color`](crate::topology::Communicator::split_by_color)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Color(pub(super) Option<i32>);
 
